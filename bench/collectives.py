@@ -1,0 +1,88 @@
+"""Our collectives and gloo's on this machine, in turn; writes bench/results/collectives.md.
+
+Called by bench/collectives.sh. For 2 and 4 ranks: gloo (peers/collectives.py), ours
+(bench_collectives), and so on; each value is the median over the rounds.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import machine
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OPERATIONS = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor",
+              "all_reduce": "all_reduce"}
+
+
+def gloo(ranks):
+    """Milliseconds by (operation, bytes), and the copy bandwidth of two processes."""
+    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
+        subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks),
+                        os.path.join(HERE, "peers", "collectives.py"), "--out", out.name],
+                       check=True, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        lines = [json.loads(line) for line in out]
+    named = {f"gloo {theirs}": ours for ours, theirs in OPERATIONS.items()}
+    return {(named[line["what"]], line["bytes"]): line["value"] for line in lines
+            if line["what"] in named}
+
+
+def fullshard(binaries, ranks):
+    """Lines by (operation, bytes); the copies under ("copy", number of processes)."""
+    found = subprocess.run([os.path.join(binaries, "fullshard"), "launch", "--ranks", str(ranks), "--",
+                            os.path.join(binaries, "bench_collectives")],
+                           check=True, stdout=subprocess.PIPE, text=True)
+    # A launcher may put the rank before a line.
+    lines = [json.loads(line[line.index("{"):]) for line in found.stdout.splitlines() if "{" in line]
+    return {(line["what"], line.get("processes", line["bytes"])): line for line in lines}
+
+
+def name_of_size(size):
+    return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"
+
+
+def section(ranks, ours, theirs):
+    """Markdown for one number of ranks, from the rounds of each side."""
+    def middle(key, field):
+        return statistics.median(one[key][field] for one in ours)
+
+    alone, together = middle(("copy", 1), "gb_per_s"), middle(("copy", 2), "gb_per_s")
+    rows = []
+    for key in theirs[0]:
+        operation, size = key
+        mine, gloo_ms = middle(key, "ms"), statistics.median(one[key] for one in theirs)
+        speed = middle(key, "gb_per_s")
+        rows.append([operation, name_of_size(size), f"{mine:.3f}", f"{gloo_ms:.3f}",
+                     f"{gloo_ms / mine:.1f}", f"{speed:.1f}", f"{middle(key, 'of_copy'):.2f}"])
+    backend = ours[0]["all_reduce", 2**20]["backend"]
+    return (f"## {ranks} ranks, backend {backend}\n\n"
+            f"Copy (memcpy of 256 MiB, read + written): {alone:.1f} GB/s by one process, "
+            f"{together:.1f} GB/s by two at once.\n\n" +
+            machine.table(["operation", "full size", "ms", "gloo ms", "gloo / ours",
+                           "GB/s read + written, all ranks", "of two copies"], rows))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    arguments = parser.parse_args()
+    text = machine.head("Collectives between ranks of one host",
+                        f"bench/collectives.sh --rounds {arguments.rounds}")
+    text += ("A size is that of the full fp32 tensor on each rank; a time is the slowest rank's, the "
+             "median over repetitions and rounds. Buffers come from `allocate()`.\n\n")
+    for ranks in arguments.ranks:
+        theirs, ours = [], []
+        for _ in range(arguments.rounds):
+            theirs.append(gloo(ranks))
+            ours.append(fullshard(arguments.binaries, ranks))
+        text += section(ranks, ours, theirs)
+    machine.write("collectives.md", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What sharding costs in time and saves in memory, beside PyTorch; writes bench/results/step_tax.md.
+
+Called by bench/step_tax.sh. The repetitions go round all the lines, so that a slow minute of the
+machine hits every line alike; values are medians over the repetitions.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import machine
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+import cpu_steps  # noqa: E402
+
+SHAPES = {"llama-15m": (256, 4), "llama-110m": (128, 1)}  # sequence length, batch per rank
+# name, ranks, what runs: arguments of bench_step_tax, or a mode of the PyTorch peer
+LINES = [
+    ("plain, 1 process", 1, ["--mode", "plain"]),
+    ("engine on 1 rank", 1, ["--mode", "sharded"]),
+    ("plain, 2 processes at once (floor)", 2, ["--mode", "plain"]),
+    ("FULL_SHARD, 2 ranks", 2, ["--mode", "sharded"]),
+    ("PyTorch plain, 2 processes at once", 2, "plain"),
+    ("PyTorch DDP, 2 ranks", 2, "ddp"),
+    ("PyTorch FSDP2, 2 ranks", 2, "fsdp2"),
+]
+
+
+def ours(binaries, model, ranks, arguments, steps):
+    length, batch = SHAPES[model]
+    program = [os.path.join(binaries, "bench_step_tax"), "--model", model, "--sequence-length",
+               str(length), "--batch", str(batch), "--steps", str(steps), *arguments]
+    launch = [os.path.join(binaries, "fullshard"), "launch", "--ranks", str(ranks), "--"]
+    found = subprocess.run((launch if ranks > 1 else []) + program, check=True,
+                           stdout=subprocess.PIPE, text=True)
+    line = next(line for line in found.stdout.splitlines() if "{" in line)
+    result = json.loads(line[line.index("{"):])
+    result["step_s"] = statistics.mean(result["step_s"])
+    return result
+
+
+def measure(binaries, model, ranks, how, steps):
+    if isinstance(how, str):
+        return cpu_steps.measure(model, how, ranks, ["--device", "cpu"])
+    return ours(binaries, model, ranks, how, steps)
+
+
+def section(model, runs):
+    def step(name):
+        return statistics.median(run["step_s"] for run in runs[name])
+
+    def pss(name):
+        return statistics.median(statistics.mean(run["pss_peak"]) for run in runs[name])
+
+    engine, plain = LINES[1][0], LINES[0][0]
+    floor, sharded = LINES[2][0], LINES[3][0]
+    their_floor, fsdp2 = LINES[4][0], LINES[6][0]
+    rows = []
+    for name, _, how in LINES:
+        base = {engine: plain, sharded: floor}.get(name, their_floor if isinstance(how, str) else name)
+        taken = [run["step_s"] for run in runs[name]]
+        last = runs[name][0]
+        rows.append([name, f"{step(name):.4f}", f"{min(taken):.4f} to {max(taken):.4f}",
+                     f"{step(name) / step(base):.3f}", f"{pss(name) / 2**20:.0f}",
+                     f"{last['first_loss']:.4f}", f"{last['loss']:.4f}"])
+    length, batch = SHAPES[model]
+    paired = [a["step_s"] / b["step_s"] for a, b in zip(runs[sharded], runs[floor])]
+    alone = [a["step_s"] / b["step_s"] for a, b in zip(runs[engine], runs[plain])]
+    wire = runs[sharded][0]["wire_bytes_per_step"]
+    return (f"## {model}, sequence {length}, batch {batch} per rank, fp32, one thread per rank\n\n" +
+            machine.table(["line", "s/step", "range", "ratio", "PSS peak MiB per rank", "first loss",
+                           "last loss"], rows) +
+            f"- FULL_SHARD over the floor: {step(sharded) / step(floor):.3f} "
+            f"(median of the pairs {statistics.median(paired):.3f})\n"
+            f"- engine over plain on one rank: {step(engine) / step(plain):.3f} "
+            f"(median of the pairs {statistics.median(alone):.3f})\n"
+            f"- memory per rank over FSDP2's: {pss(sharded) / pss(fsdp2):.3f}\n"
+            f"- bytes that a ring would carry per rank and step: {wire / 2**20:.0f} MiB\n\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8, help="timed steps of each of our runs")
+    parser.add_argument("--models", nargs="+", default=["llama-110m", "llama-15m"])
+    arguments = parser.parse_args()
+    text = machine.head("The tax of a sharded step", f"bench/step_tax.sh --rounds {arguments.rounds} "
+                        f"--steps {arguments.steps} --models {' '.join(arguments.models)}")
+    text += ("Ratios: the engine over plain, FULL_SHARD over two plain processes at once, PyTorch's "
+             "lines over PyTorch's own two processes. PSS is the proportional set size, sampled "
+             "every 5 ms during one step that is not timed, the mean of the ranks. Losses are rank "
+             "0's; the peers run fewer steps, so only first losses compare.\n\n")
+    for model in arguments.models:
+        runs = {name: [] for name, _, _ in LINES}
+        for _ in range(arguments.rounds):
+            for name, ranks, how in LINES:
+                runs[name].append(measure(arguments.binaries, model, ranks, how, arguments.steps))
+                print(f"{model}: {name}: {runs[name][-1]['step_s']:.4f} s", file=sys.stderr)
+        text += section(model, runs)
+    machine.write("step_tax.md", text)
+
+
+if __name__ == "__main__":
+    main()

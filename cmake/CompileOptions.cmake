@@ -1,0 +1,26 @@
+# Options of every target. They are set for the whole directory, because the precompiled header
+# can only be shared by targets that are compiled with exactly the same options.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+
+# No -g in release: debug information of libtorch's templates doubles build time and size.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+set(FULLSHARD_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (address,undefined or thread)")
+
+add_compile_options(
+  -fPIC                 # libraries and programs share one precompiled header
+  -fpch-preprocess      # lets ccache see through it
+  -fopenmp              # at::parallel_for is a header: without it our loops run on one thread
+  -ffp-contract=off     # a fused multiply-add would make bits depend on the instruction set
+  -fno-math-errno
+  -Wall -Wextra -Wpedantic -Wshadow -Werror)
+add_link_options(-fopenmp)
+add_compile_definitions(USE_C10D_GLOO)
+
+if(FULLSHARD_SANITIZE)
+  add_compile_options(-fsanitize=${FULLSHARD_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
+  add_link_options(-fsanitize=${FULLSHARD_SANITIZE})
+endif()

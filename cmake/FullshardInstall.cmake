@@ -1,0 +1,32 @@
+# Installs headers, libraries and the package Fullshard, so that an outside project writes
+#   find_package(Fullshard REQUIRED)
+#   target_link_libraries(app PRIVATE Fullshard::fullshard)
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+# The command line is a program, not a library for others.
+get_property(folders GLOBAL PROPERTY FULLSHARD_FOLDERS)
+list(REMOVE_ITEM folders cli)
+list(TRANSFORM folders PREPEND fullshard_ OUTPUT_VARIABLE libraries)
+
+install(TARGETS fullshard ${libraries} EXPORT FullshardTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET fullshard_command)
+  install(TARGETS fullshard_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES fullshard/fullshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard)
+foreach(folder IN LISTS folders)
+  install(DIRECTORY fullshard/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard
+          FILES_MATCHING PATTERN "*.h" PATTERN gloo_declarations EXCLUDE)
+endforeach()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Fullshard)
+install(EXPORT FullshardTargets NAMESPACE Fullshard:: DESTINATION ${package_dir})
+configure_package_config_file(
+  cmake/FullshardConfig.cmake.in "${CMAKE_BINARY_DIR}/FullshardConfig.cmake"
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/FullshardConfigVersion.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/FullshardConfig.cmake"
+              "${CMAKE_BINARY_DIR}/FullshardConfigVersion.cmake" cmake/SystemFmt.cmake
+        DESTINATION ${package_dir})

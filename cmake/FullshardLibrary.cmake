@@ -1,0 +1,66 @@
+# fullshard_library(<folder> [NO_TORCH] [MAY_INCLUDE <folder>...] [LINK <target>...])
+#
+# Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc (without main.cc), which
+# may include, and so links, the folders named. A folder without sources becomes an interface
+# library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
+# "<folder> [torch_free]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch.
+define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
+define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
+define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
+
+function(fullshard_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH" "" "MAY_INCLUDE;LINK")
+  set(target fullshard_${folder})
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+
+  set(libraries ${arg_LINK})
+  foreach(other IN LISTS arg_MAY_INCLUDE)
+    list(APPEND libraries fullshard_${other})
+  endforeach()
+  if(NOT arg_NO_TORCH)
+    list(APPEND libraries torch)
+  endif()
+
+  if(sources)
+    set(scope PUBLIC)
+    add_library(${target} STATIC ${sources})
+    fullshard_optimise_kernels(${sources})
+    if(NOT arg_NO_TORCH)
+      fullshard_use_precompiled_header(${target})
+    endif()
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                             $<INSTALL_INTERFACE:include>)
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_link_libraries(${target} ${scope} ${libraries})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
+
+  list(JOIN arg_MAY_INCLUDE " " allowed)
+  set_property(GLOBAL APPEND PROPERTY FULLSHARD_FOLDERS ${folder})
+  if(arg_NO_TORCH)
+    set_property(GLOBAL APPEND PROPERTY FULLSHARD_TORCH_FREE ${folder})
+    set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder} torch_free: ${allowed}")
+  else()
+    set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder}: ${allowed}")
+  endif()
+endfunction()
+
+# Files named *_kernels.cc hold loops over elements: they are worth -O3, the rest is not.
+function(fullshard_optimise_kernels)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(kernels ${ARGN})
+    list(FILTER kernels INCLUDE REGEX "_kernels\\.cc$")
+    set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O3)
+  endif()
+endfunction()
+
+function(fullshard_private_system_include folder directory)
+  get_target_property(type fullshard_${folder} TYPE)
+  if(NOT type STREQUAL "INTERFACE_LIBRARY")
+    target_include_directories(fullshard_${folder} SYSTEM PRIVATE "${directory}")
+  endif()
+endfunction()

@@ -1,0 +1,41 @@
+# The programs: the command line, the examples, the benchmarks.
+
+# fullshard_program(<target> <source> [NO_TORCH] [LINK <target>...])
+function(fullshard_program target source)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "NO_TORCH" "" "LINK")
+  add_executable(${target} "${source}")
+  target_link_libraries(${target} PRIVATE ${arg_LINK})
+  if(NOT arg_NO_TORCH)
+    fullshard_use_precompiled_header(${target})
+  endif()
+endfunction()
+
+# `fullshard` starts at once because it does not link libtorch.
+function(fullshard_command_line)
+  set(source "${PROJECT_SOURCE_DIR}/fullshard/cli/main.cc")
+  file(GLOB found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/cli/main.cc")
+  if(found)
+    fullshard_program(fullshard_command "${source}" NO_TORCH LINK fullshard_cli)
+    set_target_properties(fullshard_command PROPERTIES OUTPUT_NAME fullshard)
+  endif()
+endfunction()
+
+function(fullshard_examples)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.cc")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    fullshard_program(${name} "${source}" LINK Fullshard::fullshard)
+  endforeach()
+endfunction()
+
+# Built only by the target bench_all; each program is build/bin/bench_<name>.
+function(fullshard_benchmarks)
+  add_custom_target(bench_all)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cc")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    fullshard_program(bench_${name} "${source}" LINK Fullshard::fullshard benchmark::benchmark)
+    set_target_properties(bench_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    add_dependencies(bench_all bench_${name})
+  endforeach()
+endfunction()

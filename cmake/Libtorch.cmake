@@ -1,0 +1,52 @@
+# Finds libtorch. In this order:
+#   TORCH_DIR  a libtorch folder, or its share/cmake or share/cmake/Torch (cache or environment)
+#   PYTHON     a Python interpreter that has torch (environment); it is only asked for the folder
+#   .venv      what scripts/setup.sh installed into this checkout
+# Leaves FULLSHARD_TORCH_DIR, the folder of TorchConfig.cmake, for the installed package.
+set(TORCH_DIR "" CACHE PATH "An existing libtorch")
+if(NOT "$ENV{TORCH_DIR}" STREQUAL "")
+  set(TORCH_DIR "$ENV{TORCH_DIR}" CACHE PATH "An existing libtorch" FORCE)
+endif()
+
+function(_fullshard_torch_folder out)
+  if(TORCH_DIR)
+    set(roots "${TORCH_DIR}")
+    set(told "TORCH_DIR=${TORCH_DIR}")
+  elseif(NOT "$ENV{PYTHON}" STREQUAL "")
+    execute_process(
+      COMMAND "$ENV{PYTHON}" -c
+              "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+      OUTPUT_VARIABLE roots OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(told "PYTHON=$ENV{PYTHON}")
+  else()
+    file(GLOB roots "${CMAKE_CURRENT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
+    set(told ".venv")
+  endif()
+  foreach(root IN LISTS roots)
+    foreach(tail "" /Torch /cmake/Torch /share/cmake/Torch /torch/share/cmake/Torch)
+      if(EXISTS "${root}${tail}/TorchConfig.cmake")
+        set(${out} "${root}${tail}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+  endforeach()
+  message(FATAL_ERROR "libtorch: no TorchConfig.cmake found by ${told}; run scripts/setup.sh, or "
+                      "name an existing libtorch with TORCH_DIR=... or PYTHON=...")
+endfunction()
+
+if(TORCH_DIR OR NOT "$ENV{PYTHON}" STREQUAL "" OR NOT EXISTS "${FULLSHARD_TORCH_DIR}/TorchConfig.cmake")
+  _fullshard_torch_folder(folder)
+  set(FULLSHARD_TORCH_DIR "${folder}" CACHE INTERNAL "Folder of the TorchConfig.cmake in use")
+endif()
+set(Torch_DIR "${FULLSHARD_TORCH_DIR}" CACHE PATH "" FORCE)
+# The wheel's configuration warns that kineto, a profiler we do not use, is not shipped with it.
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
+find_package(Torch REQUIRED)
+unset(CMAKE_MESSAGE_LOG_LEVEL)
+message(STATUS "libtorch ${Torch_VERSION}: ${FULLSHARD_TORCH_DIR}")
+
+option(FULLSHARD_CUDA "Insist on a libtorch with CUDA" OFF)
+if(FULLSHARD_CUDA AND NOT TARGET torch_cuda)
+  message(FATAL_ERROR "libtorch: FULLSHARD_CUDA is on, but ${FULLSHARD_TORCH_DIR} has no CUDA; name "
+                      "one that has it with TORCH_DIR=... or PYTHON=...")
+endif()

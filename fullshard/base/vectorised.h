@@ -1,0 +1,13 @@
+// Loops that the compiler turns into vector code, with the instruction set chosen when the program
+// starts. A function marked FULLSHARD_VECTORISED is compiled once per set; all versions give the
+// same bits, since contraction and reassociation are off everywhere.
+#pragma once
+
+// The choice is made by an ifunc resolver, which runs before a sanitizer's runtime is ready.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FULLSHARD_VECTORISED \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FULLSHARD_VECTORISED
+#endif

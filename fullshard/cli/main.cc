@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/base/closest.h"
+#include "fullshard/base/error.h"
+#include "fullshard/cli/launch_command.h"
+
+namespace fullshard {
+namespace {
+
+void describe(CLI::App& app) {
+  app.name("fullshard");
+  app.require_subcommand(0, 1);
+  app.set_help_flag("-h,--help", "show this text");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("error: {}\n", error.what());
+  });
+}
+
+// CLI11 would only say that an argument was not expected.
+void check_command(const CLI::App& app, int count, char** arguments) {
+  if (count < 2 || arguments[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string word = arguments[1];
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  const auto near = closest(word, names);
+  fail_as(ErrorKind::usage, "fullshard: no command '{}'{}; see fullshard --help", word,
+          near ? fmt::format(", did you mean '{}'?", *near) : "");
+}
+
+int run(int count, char** arguments) {
+  // What follows "--" is another program's: CLI11 must not see it.
+  char** const end = arguments + count;
+  char** const split = std::find(arguments, end, std::string_view("--"));
+  const std::vector<std::string> program(std::min(split + 1, end), end);
+  count = static_cast<int>(split - arguments);
+  CLI::App app("Fully sharded training for C++ on libtorch.");
+  describe(app);
+  LaunchCommand launch(app);
+  check_command(app, count, arguments);
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+  }
+  if (launch.was_chosen()) return launch.run(program);
+  fmt::print("{}", app.help());
+  return 0;
+}
+
+}  // namespace
+}  // namespace fullshard
+
+int main(int count, char** arguments) {
+  try {
+    return fullshard::run(count, arguments);
+  } catch (const fullshard::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.exit_status();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: fullshard: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,164 @@
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/environment.h"
+#include "fullshard/comm/gloo_transport.h"
+#include "fullshard/comm/rendezvous.h"
+#include "fullshard/comm/shm_domain.h"
+#include "fullshard/comm/world_impl.h"
+
+namespace fullshard {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Ranks with the same identity can share memory: one boot of one machine, and one network
+// namespace, since the sockets over which memory is handed out live there.
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  struct stat network = {};
+  ::stat("/proc/self/ns/net", &network);
+  return fmt::format("{} {} {}", boot, name.data(), network.st_ino);
+}
+
+std::shared_ptr<Store> open_store(const Environment& environment, milliseconds timeout) {
+  const bool serve = environment.rank == 0 && !environment.agent_store;
+  auto store = connect_store({.host = environment.master_address,
+                              .port = environment.master_port,
+                              .serve = serve,
+                              .holder = environment.agent_store ? -1 : 0},
+                             timeout);
+  if (!environment.secret.empty()) store = store->under(environment.secret);
+  store = store->under(fmt::format("start {}", environment.restart));
+  // A process may make several worlds, one after another: each has its own keys.
+  const int64_t world = store->add(fmt::format("worlds of rank {}", environment.rank), 1);
+  return store->under(fmt::format("world {}", world));
+}
+
+std::string host_key(int rank) { return fmt::format("host of rank {}", rank); }
+
+std::string missing_text(Store& store, const Environment& environment, milliseconds timeout) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    if (!store.find(host_key(rank))) missing.push_back(rank);
+  }
+  return fmt::format(
+      "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
+      "logs, "
+      "or raise timeouts.init if they are only slow",
+      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), environment.size,
+      environment.master_address, environment.master_port,
+      static_cast<double>(timeout.count()) / 1000);
+}
+
+// The store goes with rank 0, so it first tells those who came.
+[[noreturn]] void fail_for_all(Store& store, const Environment& environment,
+                               const std::string& text) {
+  std::vector<std::string> readers;
+  for (int rank = 1; rank < environment.size; ++rank) {
+    if (store.find(host_key(rank))) readers.push_back(fmt::format("rank {} knows", rank));
+  }
+  store.set("hosts", "!" + text);
+  if (!readers.empty()) store.wait(readers, milliseconds(1000));
+  throw Error(text);
+}
+
+// Every rank's host. Rank 0 collects them, so that the store answers N questions and not N².
+std::vector<int> exchange_hosts(Store& store, const Environment& environment,
+                                milliseconds timeout) {
+  store.set(host_key(environment.rank), host_identity());
+  if (environment.rank == 0) {
+    std::vector<std::string> keys, names;
+    for (int rank = 0; rank < environment.size; ++rank) keys.push_back(host_key(rank));
+    if (!store.wait(keys, timeout)) {
+      fail_for_all(store, environment, missing_text(store, environment, timeout));
+    }
+    for (const std::string& key : keys) names.push_back(*store.find(key));
+    store.set("hosts", fmt::format("{}", fmt::join(number_hosts(names), " ")));
+  } else if (!store.wait({"hosts"}, timeout + milliseconds(1000))) {
+    throw Error(missing_text(store, environment, timeout));
+  }
+  const std::string found = *store.find("hosts");
+  if (found.starts_with('!')) {
+    store.set(fmt::format("rank {} knows", environment.rank), "");
+    throw Error(found.substr(1));
+  }
+  std::istringstream numbers(found);
+  std::vector<int> hosts;
+  for (int host = 0; numbers >> host;) hosts.push_back(host);
+  return hosts;
+}
+
+bool is_one_host(const std::vector<int>& hosts) {
+  for (const int host : hosts) {
+    if (host != 0) return false;
+  }
+  return true;
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& wanted, const GlooOptions& options,
+                                          std::shared_ptr<Store> store,
+                                          std::shared_ptr<Recorder> recorder) {
+  if (wanted == "gloo" || (wanted == "auto" && !options.loopback)) {
+    return make_gloo_transport(options, std::move(store), std::move(recorder));
+  }
+  check(options.loopback,
+        "world: backend shm needs all ranks on one host, but they are on {}; use gloo",
+        *std::max_element(options.hosts.begin(), options.hosts.end()) + 1);
+  return make_shm_transport(ShmDomain::join(*store->under("shm"), options.rank,
+                                            static_cast<int>(options.hosts.size()),
+                                            options.timeouts));
+}
+
+void check_local(const WorldOptions& options, const World& world) {
+  check(!options.local_rank || *options.local_rank == world.local_rank(),
+        "world: options.local_rank is {}, but rank {} is number {} on its host",
+        options.local_rank.value_or(0), world.rank(), world.local_rank());
+  check(!options.local_size || *options.local_size == world.local_size(),
+        "world: options.local_size is {}, but {} ranks are on the host of rank {}",
+        options.local_size.value_or(0), world.local_size(), world.rank());
+}
+
+}  // namespace
+
+World World::from_environment(const WorldOptions& options) {
+  if (options.backend != "auto" && options.backend != "shm" && options.backend != "gloo") {
+    fail_as(ErrorKind::usage, "world: backend is '{}', expected auto, shm or gloo",
+            options.backend);
+  }
+  const Environment environment = read_environment(options, [](const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  });
+  if (environment.size == 1) return single();
+
+  const Timeouts& timeouts = options.timeouts;
+  auto store = open_store(environment, timeouts.init);
+  GlooOptions members{.rank = environment.rank,
+                      .hosts = exchange_hosts(*store, environment, timeouts.init),
+                      .timeouts = timeouts};
+  members.loopback = is_one_host(members.hosts);
+  auto recorder = std::make_shared<Recorder>(environment.rank);
+  auto transport = make_transport(options.backend, members, store, recorder);
+  const World world(std::make_shared<Impl>(environment.rank, members.hosts, timeouts, recorder,
+                                           std::move(transport)));
+  // The store goes with rank 0: nobody leaves before all have what they need from it.
+  world.communicator().barrier("join");
+  world.recorder().reset_totals();
+  check_local(options, world);
+  return world;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,76 @@
+#include "fullshard/comm/gloo_group.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+using Options = c10d::ProcessGroupGloo::Options;
+
+c10::intrusive_ptr<Options> options_of(bool loopback, std::chrono::milliseconds timeout) {
+  auto options = Options::create(timeout);
+  options->threads = 1;  // calls come one after another
+  options->devices.push_back(loopback ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                      : c10d::ProcessGroupGloo::createDefaultDevice());
+  return options;
+}
+
+// The connections are a protected member.
+class CuttableGloo : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  void cut() {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
+}  // namespace
+
+class GlooGroup::Gloo {
+ public:
+  explicit Gloo(c10::intrusive_ptr<CuttableGloo> made) : group(std::move(made)) {}
+  const c10::intrusive_ptr<CuttableGloo> group;
+};
+
+GlooGroup::GlooGroup(const Store& store, int rank, int size, bool loopback,
+                     std::chrono::milliseconds timeout)
+    : gloo_(std::make_unique<Gloo>(c10::make_intrusive<CuttableGloo>(
+          c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.handle()), rank, size,
+          options_of(loopback, timeout)))) {}
+
+GlooGroup::~GlooGroup() = default;
+
+void GlooGroup::all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout) {
+  c10d::AllgatherOptions options;
+  options.timeout = timeout;
+  gloo_->group->_allgather_base(full, own, options)->wait();
+}
+
+void GlooGroup::all_to_all(at::Tensor received, std::vector<int64_t> received_counts,
+                           at::Tensor sent, std::vector<int64_t> sent_counts,
+                           std::chrono::milliseconds timeout) {
+  c10d::AllToAllOptions options;
+  options.timeout = timeout;
+  gloo_->group->alltoall_base(received, sent, received_counts, sent_counts, options)->wait();
+}
+
+void GlooGroup::broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout) {
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.timeout = timeout;
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  gloo_->group->broadcast(tensors, options)->wait();
+}
+
+void GlooGroup::cut() noexcept {
+  try {
+    gloo_->group->cut();
+  } catch (...) {  // closed already
+  }
+}
+
+}  // namespace fullshard

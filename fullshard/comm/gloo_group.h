@@ -1,0 +1,41 @@
+// c10d's gloo process group: bytes between the ranks of one group. The only file that knows gloo.
+// Calls come from one thread; cut() from any.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "fullshard/comm/rendezvous.h"
+
+namespace fullshard {
+
+class GlooGroup {
+ public:
+  // Collective: connects every rank of the group with every other. `loopback` when all are on this
+  // host.
+  GlooGroup(const Store& store, int rank, int size, bool loopback,
+            std::chrono::milliseconds timeout);
+  ~GlooGroup();
+  GlooGroup(const GlooGroup&) = delete;
+  GlooGroup& operator=(const GlooGroup&) = delete;
+
+  // Each returns when this rank's part is done, or throws gloo's own exception. Tensors are 1-D
+  // contiguous bytes.
+  void all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout);
+  // Counts are bytes per rank.
+  void all_to_all(at::Tensor received, std::vector<int64_t> received_counts, at::Tensor sent,
+                  std::vector<int64_t> sent_counts, std::chrono::milliseconds timeout);
+  void broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout);
+
+  // Closes the connections: what other ranks have in flight with this one fails.
+  void cut() noexcept;
+
+ private:
+  class Gloo;
+  std::unique_ptr<Gloo> gloo_;
+};
+
+}  // namespace fullshard

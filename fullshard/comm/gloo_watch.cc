@@ -1,0 +1,259 @@
+#include "fullshard/comm/gloo_watch.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/call_terms.h"
+
+namespace fullshard {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kBeat = 250ms;
+// A rank whose beat stands still for so long is dead: four beats, and below the two seconds within
+// which a death is told.
+constexpr auto kStale = 1100ms;
+constexpr auto kGoodbye = 2s;
+
+std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+std::string left_key(int rank) { return fmt::format("left/{}", rank); }
+constexpr const char* kMissingKey = "missing";
+constexpr const char* kEndedWell = "ended well";
+
+// Lines of text; the free text of a message holds no line ends.
+std::string one_line(std::string text) {
+  for (char& letter : text) {
+    if (letter == '\n') letter = ' ';
+  }
+  return text;
+}
+
+std::string encode(const Missing& missing) {
+  return fmt::format("{}\n{}\n{}\n{}", missing.rank, one_line(missing.how), one_line(missing.last),
+                     one_line(missing.hint));
+}
+
+Missing decode_missing(const std::string& text) {
+  std::istringstream lines(text);
+  Missing missing;
+  std::string rank;
+  std::getline(lines, rank);
+  missing.rank = std::stoi(rank);
+  std::getline(lines, missing.how);
+  std::getline(lines, missing.last);
+  std::getline(lines, missing.hint);
+  return missing;
+}
+
+std::string last_act_text(const std::string& act) {
+  return act.empty() ? "it has made no call yet" : "its last act: " + act;
+}
+
+std::string log_hint(int rank) { return fmt::format("see rank {}'s log", rank); }
+
+}  // namespace
+
+std::string Missing::message(int own_rank, const Call& call) const {
+  const std::string subject =
+      fmt::format("rank {}: {} (group {}, sequence {})", own_rank,
+                  describe_call(call.operation, call.unit), call.group, call.sequence);
+  if (rank == own_rank) {
+    return fmt::format("{} comes too late: the other ranks have given this one up, which {}; {}",
+                       subject, how, hint);
+  }
+  return fmt::format("{} waits for rank {}, which {}; {}; {}", subject, rank, how, last, hint);
+}
+
+GlooWatch::GlooWatch(std::shared_ptr<Store> store, int rank, int size,
+                     std::shared_ptr<Recorder> recorder)
+    : store_(std::move(store)), rank_(rank), size_(size), recorder_(std::move(recorder)) {
+  store_->set(beat_key(rank_), encoded_beat());
+  thread_ = std::thread([this] { run(); });
+}
+
+GlooWatch::~GlooWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stop_wanted_.notify_all();
+  thread_.join();
+}
+
+void GlooWatch::add_alarm(const void* owner, std::function<void()> alarm) {
+  const std::lock_guard lock(mutex_);
+  alarms_[owner] = std::move(alarm);
+}
+
+void GlooWatch::remove_alarm(const void* owner) {
+  const std::lock_guard lock(mutex_);
+  alarms_.erase(owner);
+}
+
+void GlooWatch::note_progress(const std::string& group, uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  progress_[group] = sequence;
+}
+
+std::optional<Missing> GlooWatch::missing() const {
+  const std::lock_guard lock(mutex_);
+  return missing_;
+}
+
+std::string GlooWatch::encoded_beat() {
+  const std::lock_guard lock(mutex_);
+  std::string text = fmt::format("{}\n{}\n", ++count_, one_line(recorder_->last_act()));
+  for (const auto& [group, sequence] : progress_) {
+    text += fmt::format("{} {}\n", sequence, group);
+  }
+  return text;
+}
+
+std::optional<GlooWatch::Beat> GlooWatch::beat_of(int rank) {
+  const auto text = store_->find(beat_key(rank));
+  if (!text) return std::nullopt;
+  std::istringstream lines(*text);
+  Beat beat;
+  std::string line;
+  std::getline(lines, line);
+  beat.count = std::stoull(line);
+  std::getline(lines, beat.last_act);
+  while (std::getline(lines, line)) {
+    const size_t space = line.find(' ');
+    beat.progress[line.substr(space + 1)] = std::stoull(line.substr(0, space));
+  }
+  return beat;
+}
+
+void GlooWatch::run() {
+  std::shared_ptr<Store> store;
+  for (std::unique_lock lock(mutex_); !stop_; stop_wanted_.wait_for(lock, kBeat)) {
+    lock.unlock();
+    try {
+      // Its own connection: the other one may be blocked in a long wait.
+      if (!store) store = store_->another();
+      beat_once(*store);
+    } catch (const std::exception&) {
+      // Without its store a rank can still work; whoever needs it finds that it is gone.
+      store = nullptr;
+    }
+    lock.lock();
+    if (!missing_) continue;
+    for (const auto& [owner, alarm] : alarms_) alarm();
+  }
+}
+
+void GlooWatch::beat_once(Store& store) {
+  store.set(beat_key(rank_), encoded_beat());
+  const auto found = store.find(kMissingKey);
+  const int holder = store.holder();
+  const auto holder_beat = holder >= 0 ? store.find(beat_key(holder)) : std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (found && !missing_) missing_ = decode_missing(*found);
+  if (holder_beat) {
+    const size_t begin = holder_beat->find('\n') + 1;
+    holder_act_ = holder_beat->substr(begin, holder_beat->find('\n', begin) - begin);
+  }
+}
+
+Missing GlooWatch::settle(const Missing& found) {
+  Missing settled = found;
+  try {
+    settled = decode_missing(store_->set_first(kMissingKey, encode(found)));
+  } catch (const Error&) {  // the store went with the rank that is missing
+  }
+  const std::lock_guard lock(mutex_);
+  if (!missing_) missing_ = settled;
+  return *missing_;
+}
+
+Missing GlooWatch::holder_gone() const {
+  const int holder = store_->holder();
+  const std::lock_guard lock(mutex_);
+  return {holder, "died", last_act_text(holder_act_), log_hint(holder)};
+}
+
+std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks) {
+  if (const auto found = store_->find(kMissingKey)) return decode_missing(*found);
+  for (const int rank : ranks) {
+    const auto left = rank == rank_ ? std::nullopt : store_->find(left_key(rank));
+    if (!left) continue;
+    const auto beat = beat_of(rank);
+    const std::string last = last_act_text(beat ? beat->last_act : "");
+    if (*left == kEndedWell) {
+      return Missing{rank, "has left", last, "all ranks must make the same calls"};
+    }
+    return Missing{rank, "failed: " + *left, last, log_hint(rank)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks) {
+  try {
+    std::map<int, uint64_t> first;
+    for (const int rank : ranks) {
+      const auto beat = beat_of(rank);
+      first[rank] = beat ? beat->count : 0;
+    }
+    const auto start = Clock::now();
+    while (Clock::now() - start < kStale) {
+      if (const auto found = gone_by_mark(ranks)) return settle(*found);
+      std::this_thread::sleep_for(kBeat / 5);
+    }
+    for (const int rank : ranks) {
+      const auto beat = beat_of(rank);
+      if (rank == rank_ || (beat && beat->count != first[rank])) continue;
+      return settle({rank, "died", last_act_text(beat ? beat->last_act : ""), log_hint(rank)});
+    }
+    return std::nullopt;
+  } catch (const Error&) {
+    if (store_->holder() < 0) throw;
+    return settle(holder_gone());
+  }
+}
+
+std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const std::string& group,
+                                            uint64_t sequence, std::chrono::milliseconds waited) {
+  try {
+    std::this_thread::sleep_for(kBeat + kBeat / 2);  // every rank's beat is fresh then
+    if (const auto found = gone_by_mark(ranks)) return settle(*found);
+    for (const int rank : ranks) {
+      const auto beat = beat_of(rank);
+      if (rank == rank_) continue;
+      const auto progress = beat ? beat->progress.find(group) : decltype(beat->progress.end()){};
+      if (beat && progress != beat->progress.end() && progress->second >= sequence) continue;
+      return settle({rank,
+                     fmt::format("has not come for {:.3g} s (step timeout)",
+                                 std::chrono::duration<double>(waited).count()),
+                     last_act_text(beat ? beat->last_act : ""),
+                     "raise timeouts.step if it is only slow"});
+    }
+    return std::nullopt;
+  } catch (const Error&) {
+    if (store_->holder() < 0) throw;
+    return settle(holder_gone());
+  }
+}
+
+void GlooWatch::leave(const std::string& reason) noexcept {
+  try {
+    store_->set(beat_key(rank_), encoded_beat());
+    store_->set(left_key(rank_), reason.empty() ? kEndedWell : reason);
+    if (!reason.empty()) {
+      settle({rank_, "failed: " + one_line(reason), last_act_text(recorder_->last_act()),
+              log_hint(rank_)});
+      return;
+    }
+    std::vector<std::string> marks;
+    for (int rank = 0; rank < size_; ++rank) marks.push_back(left_key(rank));
+    if (!missing()) store_->wait(marks, kGoodbye);
+  } catch (...) {  // the store is gone: there is nobody to tell
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,93 @@
+// Who is still there, over a store: a thread of each rank writes every quarter of a second that it
+// lives, what it did last and how far it has come in each group. The first rank to find another
+// missing settles whom all of them blame. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fullshard/comm/backend.h"
+#include "fullshard/comm/rendezvous.h"
+
+namespace fullshard {
+
+// The rank that all others blame, and why.
+struct Missing {
+  int rank = 0;
+  std::string how;   // "died", "failed: ...", "has left", "has not come for 600 s (step timeout)"
+  std::string last;  // "its last act: ..."
+  std::string hint;
+
+  // The Error's text for a rank that waited in `call`.
+  std::string message(int own_rank, const Call& call) const;
+};
+
+class GlooWatch {
+ public:
+  GlooWatch(std::shared_ptr<Store> store, int rank, int size, std::shared_ptr<Recorder> recorder);
+  ~GlooWatch();
+  GlooWatch(const GlooWatch&) = delete;
+  GlooWatch& operator=(const GlooWatch&) = delete;
+
+  int rank() const { return rank_; }
+
+  // Called on the watch's thread, at every beat, once some rank is missing.
+  void add_alarm(const void* owner, std::function<void()> alarm);
+  void remove_alarm(const void* owner);
+
+  // This rank has come to `sequence` in the group.
+  void note_progress(const std::string& group, uint64_t sequence);
+
+  // Whom some rank has found missing.
+  std::optional<Missing> missing() const;
+  // A connection broke: which of `ranks` is gone? Looks for about a second; nothing when all live.
+  std::optional<Missing> find_gone(std::span<const int> ranks);
+  // The time is over: which of `ranks` has not come to `sequence`?
+  std::optional<Missing> find_late(std::span<const int> ranks, const std::string& group,
+                                   uint64_t sequence, std::chrono::milliseconds waited);
+
+  // An empty reason: this rank ended well; then waits a moment for the others to end too, because
+  // what was sent to them is lost with the connections, and the store with its holder.
+  void leave(const std::string& reason) noexcept;
+
+ private:
+  struct Beat {
+    uint64_t count = 0;
+    std::string last_act;
+    std::map<std::string, uint64_t> progress;
+  };
+
+  void run();
+  void beat_once(Store& store);
+  Missing settle(const Missing& found);
+  std::optional<Missing> gone_by_mark(std::span<const int> ranks);
+  std::optional<Beat> beat_of(int rank);
+  std::string encoded_beat();
+  Missing holder_gone() const;
+
+  std::shared_ptr<Store> store_;
+  int rank_;
+  int size_;
+  std::shared_ptr<Recorder> recorder_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable stop_wanted_;
+  bool stop_ = false;
+  uint64_t count_ = 0;
+  std::map<std::string, uint64_t> progress_;
+  std::map<const void*, std::function<void()>> alarms_;
+  std::optional<Missing> missing_;
+  std::string holder_act_;
+  std::thread thread_;
+};
+
+}  // namespace fullshard

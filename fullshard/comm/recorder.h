@@ -1,0 +1,70 @@
+// What a rank's collectives were: the source of the counters that tests read, of the overlap report
+// and of the message when ranks hang or disagree.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard {
+
+enum class Operation { all_gather, reduce_scatter, all_reduce, broadcast, barrier, share };
+inline constexpr int kNumOperations = 6;  // `share`: a gather that only waits (one copy per host)
+
+std::string_view name_of(Operation operation);
+
+struct Record {
+  int rank = 0;           // in the world
+  uint64_t sequence = 0;  // of its communicator, counted from 1
+  Operation operation = Operation::barrier;
+  std::string group{};  // which communicator: "world", "shards", "replicas"
+  std::string unit{};   // who asked; empty outside a unit
+  int64_t bytes = 0;    // of the full buffer
+  int64_t moved = 0;    // what a ring would carry per rank: (N-1)/N of bytes, twice that to
+                        // all-reduce; 0 for share
+  double issued = 0;    // seconds since the recorder was made
+  double finished = 0;  // 0 while in flight
+};
+
+struct OperationTotals {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  int64_t moved = 0;
+  int64_t largest = 0;  // bytes of the largest single call
+  double waited = 0;    // seconds the caller spent inside wait()
+};
+
+// Thread-safe. One per rank; shared by all communicators of its World.
+class Recorder {
+ public:
+  explicit Recorder(int rank, size_t keep = 4096);
+
+  // Returns the ticket that finish() takes.
+  uint64_t issue(Record record);
+  void finish(uint64_t ticket, double waited);
+
+  OperationTotals totals(Operation operation) const;
+  int64_t moved() const;  // of all operations
+  int in_flight() const;
+  // The newest records, oldest first, at most `keep` of them.
+  std::vector<Record> records() const;
+  std::string last_act() const;  // "all_gather of unit 'block 3' (sequence 17), finished"
+  void reset_totals();
+  double now() const;
+
+ private:
+  mutable std::mutex mutex_;
+  int rank_;
+  size_t keep_;
+  double start_;
+  uint64_t next_ticket_ = 1;
+  int in_flight_ = 0;
+  std::deque<std::pair<uint64_t, Record>> records_;
+  std::array<OperationTotals, kNumOperations> totals_{};
+};
+
+}  // namespace fullshard

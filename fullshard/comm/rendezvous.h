@@ -1,0 +1,61 @@
+// Where ranks meet before they can talk: a small key-value store over c10d's (TCP between
+// processes, a hash map between threads).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace fullshard {
+
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  // Waits until the key is there; after `timeout` an Error that names the key and `who`.
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout,
+                          const std::string& who) = 0;
+};
+
+// The store of a world. Thread-safe, but a waiting get() may block other calls on the same object:
+// a second thread takes its own connection with another().
+class Store : public Rendezvous {
+ public:
+  // What is there now. Fails when the store itself is gone, as all of these do.
+  virtual std::optional<std::string> find(const std::string& key) = 0;
+  // The first one to set a key wins: gives the value that is there afterwards.
+  virtual std::string set_first(const std::string& key, const std::string& value) = 0;
+  // Adds to a number that starts at zero; gives the sum.
+  virtual int64_t add(const std::string& key, int64_t amount) = 0;
+  // Whether all keys were there before the time was over.
+  virtual bool wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
+
+  // The same keys over a connection of its own.
+  virtual std::shared_ptr<Store> another() const = 0;
+  // The same store where every key begins with `prefix`.
+  virtual std::shared_ptr<Store> under(const std::string& prefix) const = 0;
+  // The rank whose process serves the store; -1 when no rank does.
+  virtual int holder() const = 0;
+  virtual c10d::Store& handle() const = 0;
+};
+
+// For ranks that are threads of this process.
+std::shared_ptr<Store> make_thread_store();
+
+struct StoreAddress {
+  std::string host;
+  int port = 0;
+  bool serve = false;  // this rank serves the store
+  int holder = 0;      // see Store::holder
+};
+// Over TCP. Fails with the address and the reason: the port is in use, nobody answers.
+std::shared_ptr<Store> connect_store(const StoreAddress& address,
+                                     std::chrono::milliseconds timeout);
+
+}  // namespace fullshard

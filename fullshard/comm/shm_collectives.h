@@ -1,0 +1,95 @@
+// The collectives as passes over the peers' memory. Each takes buffers that Communicator has
+// checked, and holds them until it is retired.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "fullshard/comm/shm_call.h"
+
+namespace fullshard {
+
+class ShmBarrier final : public ShmCall {
+ public:
+  using ShmCall::ShmCall;
+
+ private:
+  void prepare() override {}
+  void read_peers() override {}
+};
+
+// Copies each peer's shard into its row.
+class ShmGather final : public ShmCall {
+ public:
+  template <class... Base>
+  ShmGather(at::Tensor rows, at::Tensor shard, Base&&... base)
+      : ShmCall(std::forward<Base>(base)...), rows_(std::move(rows)), shard_(std::move(shard)) {}
+
+ private:
+  void prepare() override;
+  void read_peers() override;
+  void forget() override { rows_ = shard_ = at::Tensor(); }
+
+  at::Tensor rows_;
+  at::Tensor shard_;
+};
+
+class ShmBroadcast final : public ShmCall {
+ public:
+  template <class... Base>
+  ShmBroadcast(at::Tensor tensor, int root, Base&&... base)
+      : ShmCall(std::forward<Base>(base)...), tensor_(std::move(tensor)), root_(root) {}
+
+ private:
+  void prepare() override;
+  void read_peers() override;
+  void forget() override { tensor_ = at::Tensor(); }
+
+  at::Tensor tensor_;
+  int root_;
+};
+
+// With F slices over W ranks, rank r = p · F + s receives slice s, as R = W / F ranks do. It sums
+// part p of the slice over all ranks and takes the other parts from those R - 1 ranks, so that
+// every element is summed once:
+//
+//   slice s   | part 0 | part 1 | ... | part R-1 |      part p is summed by rank p · F + s
+//
+// The sum may go straight into this rank's own row of the input: part p of row s is read by nobody
+// else, and a foreign part is overwritten only after the rank that reads it has its sum.
+class ShmReduce final : public ShmCall {
+ public:
+  template <class... Base>
+  ShmReduce(at::Tensor shard, at::Tensor rows, const ReduceOptions& options, Base&&... base)
+      : ShmCall(std::forward<Base>(base)...),
+        shard_(std::move(shard)),
+        rows_(std::move(rows)),
+        options_(options) {}
+
+ private:
+  struct Range {
+    int64_t begin = 0;
+    int64_t numel = 0;
+  };
+
+  void prepare() override;
+  void read_peers() override;
+  bool spreads() const override { return parts_ != nullptr; }
+  bool needs(int rank) const override;
+  void spread() override;
+  void forget() override { rows_ = shard_ = at::Tensor(); }
+
+  int num_parts() const { return group().size() / options_.slices; }
+  int slice() const { return group().rank() % options_.slices; }
+  Range part(int index) const;
+  std::byte* output(int64_t element) const;
+  at::ScalarType part_dtype() const;
+  void expose_part();
+  void add_part(int index, const std::byte* sums) const;
+
+  at::Tensor shard_;
+  at::Tensor rows_;
+  ReduceOptions options_;
+  std::byte* parts_ = nullptr;  // where this rank's part is summed; null: the slice is not cut
+};
+
+}  // namespace fullshard

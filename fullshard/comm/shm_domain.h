@@ -1,0 +1,36 @@
+// The ranks of one host and the memory they share: one arena per rank that the others can read, one
+// common arena, and for each rank the note of what it did last. Made once per world; backends for
+// groups of its ranks come from it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/backend.h"
+#include "fullshard/comm/world.h"
+
+namespace fullshard {
+
+class Rendezvous;
+
+class ShmDomain {
+ public:
+  // Processes of one host. Collective.
+  static std::shared_ptr<ShmDomain> join(Rendezvous& rendezvous, int rank, int size,
+                                         const Timeouts& timeouts);
+  // Threads of this process: one domain per rank.
+  static std::vector<std::shared_ptr<ShmDomain>> for_threads(int size, const Timeouts& timeouts);
+
+  virtual ~ShmDomain() = default;
+
+  // `groups` cuts all ranks of the domain into groups of equal size; gives the backend of the group
+  // that holds this rank. All ranks call it in the same order with the same groups.
+  virtual std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups,
+                                                const std::string& name) = 0;
+  // This rank makes no more calls: at once when it ended well (others that wait for it are told),
+  // with the reason when it failed. A process that dies needs no call.
+  virtual void leave(const std::string& reason) noexcept = 0;
+};
+
+}  // namespace fullshard

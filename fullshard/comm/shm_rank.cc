@@ -1,0 +1,90 @@
+#include "fullshard/comm/shm_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+class CallCondition final : public Condition {
+ public:
+  CallCondition(ShmRank& rank, ShmCall& call, bool until_retired)
+      : rank_(rank), call_(call), until_retired_(until_retired) {}
+
+  bool is_met() override { return rank_.progress().advance(call_, until_retired_); }
+  bool help() override { return rank_.progress().advance_any(); }
+  void look_around(std::chrono::milliseconds waited) override {
+    const auto missing = rank_.progress().look([&] { return call_.awaited(); });
+    rank_.watch().look_for(missing, call_.act(), waited, [&](int rank) {
+      return rank_.progress().look([&] { return call_.is_awaited(rank); });
+    });
+  }
+
+ private:
+  ShmRank& rank_;
+  ShmCall& call_;
+  bool until_retired_;
+};
+
+}  // namespace
+
+void ShmProgress::add(std::shared_ptr<ShmCall> call) {
+  const std::lock_guard lock(mutex_);
+  drop_retired();
+  calls_.push_back(std::move(call));
+}
+
+bool ShmProgress::advance(ShmCall& call, bool until_retired) {
+  const std::lock_guard lock(mutex_);
+  while (call.advance()) {
+  }
+  return until_retired ? call.is_retired() : call.is_complete();
+}
+
+bool ShmProgress::advance_any() {
+  const std::lock_guard lock(mutex_);
+  bool advanced = false;
+  for (size_t i = 0; i < calls_.size() && !advanced; ++i) advanced = calls_[i]->advance();
+  return advanced;
+}
+
+// Calls that completed early only lack that their peers have read them.
+void ShmProgress::drop_retired() {
+  std::erase_if(calls_, [](const std::shared_ptr<ShmCall>& call) {
+    if (call->is_complete()) call->advance();
+    return call->is_retired();
+  });
+}
+
+ShmRank::ShmRank(std::shared_ptr<const ShmMemory> memory, int rank, const Timeouts& timeouts,
+                 std::vector<ShmDescriptor> lifelines)
+    : memory_(std::move(memory)),
+      rank_(rank),
+      arena_(std::make_shared<ShmArena>(memory_->arena(rank), fmt::format("rank {}", rank))),
+      watch_(memory_->block(), rank, memory_->num_ranks(), timeouts, std::move(lifelines)),
+      patience_(Patience::for_ranks(memory_->num_ranks())) {}
+
+void ShmRank::wait(Condition& condition) {
+  try {
+    wait_at(memory_->block().doorbells[rank_], patience_, condition);
+  } catch (...) {
+    watch_.stop_waiting();
+    throw;
+  }
+  watch_.stop_waiting();
+}
+
+void ShmRank::wait_until_complete(ShmCall& call) {
+  CallCondition condition(*this, call, false);
+  wait(condition);
+  watch_.note(call.act(), Progress::finished);
+}
+
+void ShmRank::wait_until_retired(ShmCall& call) {
+  CallCondition condition(*this, call, true);
+  wait(condition);
+}
+
+}  // namespace fullshard

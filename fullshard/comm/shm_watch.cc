@@ -1,0 +1,181 @@
+#include "fullshard/comm/shm_watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/shm_waiting.h"
+
+namespace fullshard {
+
+Lifeline Lifeline::of_this_process() {
+#ifdef SYS_pidfd_open
+  const long pidfd = ::syscall(SYS_pidfd_open, ::getpid(), 0);
+  if (pidfd >= 0) return {ShmDescriptor(static_cast<int>(pidfd)), ShmDescriptor()};
+#endif
+  int ends[2];
+  check(::pipe2(ends, O_CLOEXEC) == 0, "shm: cannot make a pipe to watch this rank by: {}",
+        std::strerror(errno));
+  return {ShmDescriptor(ends[0]), ShmDescriptor(ends[1])};
+}
+
+std::string describe(const Act& act) {
+  return act.unit.empty() ? std::string(act.what)
+                          : fmt::format("{} of unit '{}'", act.what, act.unit);
+}
+
+ShmWatch::ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
+                   std::vector<ShmDescriptor> lifelines)
+    : block_(block),
+      rank_(rank),
+      size_(size),
+      timeouts_(timeouts),
+      lifelines_(std::move(lifelines)) {}
+
+void ShmWatch::note(const Act& act, Progress progress) {
+  Note& note = notes(rank_);
+  note.what.store(act.what);
+  note.unit.store(act.unit);
+  note.group.store(act.group);
+  note.sequence.store(act.sequence, std::memory_order_relaxed);
+  note.progress.store(progress, std::memory_order_relaxed);
+}
+
+Cause ShmWatch::how_gone(int rank) {
+  switch (notes(rank).presence.load()) {
+    case Presence::ended:
+      return Cause::ended;
+    case Presence::failed:
+      return Cause::failed;
+    case Presence::present:
+      break;
+  }
+  if (lifelines_.empty() || rank == rank_) return Cause::none;
+  pollfd line = {lifelines_[rank].get(), POLLIN, 0};
+  return ::poll(&line, 1, 0) > 0 ? Cause::died : Cause::none;
+}
+
+// The missing rank may itself wait for another: the one at the end of the chain is late.
+int ShmWatch::root_of(std::span<const int> missing) {
+  int rank = missing.front();
+  for (const int candidate : missing) {
+    if (notes(candidate).waits_for.load() == 0) return candidate;
+  }
+  for (int step = 0; step < size_; ++step) {
+    const int next = notes(rank).waits_for.load() - 1;
+    if (next < 0) return rank;
+    rank = next;
+  }
+  return missing.front();  // they wait for each other in a circle
+}
+
+void ShmWatch::settle(const Finding& finding) noexcept {
+  Verdict& verdict = block_.verdict;
+  uint32_t expected = Verdict::open;
+  if (!verdict.state.compare_exchange_strong(expected, Verdict::in_writing)) return;
+  verdict.cause = finding.cause;
+  verdict.rank = finding.rank;
+  verdict.milliseconds = finding.milliseconds;
+  verdict.text.store(finding.text);
+  verdict.state = Verdict::settled;
+  ring_everyone();
+}
+
+ShmWatch::Finding ShmWatch::verdict() const {
+  const Verdict& verdict = block_.verdict;
+  return {verdict.cause.load(), verdict.rank.load(),
+          static_cast<int64_t>(verdict.milliseconds.load()), verdict.text.load()};
+}
+
+// Reports the verdict, which may be another's. A rank that was killed while it wrote one leaves it
+// unsettled: then everybody reports what they found themselves.
+void ShmWatch::conclude(const Finding& finding, const Act& act) {
+  settle(finding);
+  const auto start = std::chrono::steady_clock::now();
+  while (!is_settled() && std::chrono::steady_clock::now() - start < std::chrono::seconds(1)) {
+    std::this_thread::yield();
+  }
+  report(is_settled() ? verdict() : finding, act);
+}
+
+void ShmWatch::look_for(std::span<const int> missing, const Act& act,
+                        std::chrono::milliseconds waited,
+                        const std::function<bool(int)>& is_missing) {
+  if (is_settled()) report(verdict(), act);
+  for (const int rank : missing) {
+    const Cause cause = how_gone(rank);
+    if (cause != Cause::none && is_missing(rank)) conclude({cause, rank, 0, {}}, act);
+  }
+  if (missing.empty()) return stop_waiting();
+  if (waited >= timeouts_.step) conclude({Cause::late, root_of(missing), waited.count(), {}}, act);
+  notes(rank_).waits_for = missing.front() + 1;
+}
+
+std::string ShmWatch::last_act_of(int rank, std::string_view group) {
+  const Note& note = notes(rank);
+  const Progress progress = note.progress.load(std::memory_order_relaxed);
+  if (progress == Progress::none) return "it has made no call yet";
+  const std::string what = note.what.load(), unit = note.unit.load(), in = note.group.load();
+  const uint64_t sequence = note.sequence.load(std::memory_order_relaxed);
+  std::string where = in == group ? "" : "group " + in;
+  if (sequence != 0) where += fmt::format("{}sequence {}", where.empty() ? "" : ", ", sequence);
+  return fmt::format("its last act: {}{}, {}", describe({what, unit, in, sequence}),
+                     where.empty() ? "" : " (" + where + ")",
+                     progress == Progress::finished ? "finished" : "under way");
+}
+
+void ShmWatch::report(const Finding& finding, const Act& act) {
+  if (finding.cause == Cause::disagreement) throw Error(finding.text);
+  const std::string counted = act.sequence == 0 ? "" : fmt::format(", sequence {}", act.sequence);
+  const std::string subject =
+      fmt::format("rank {}: {} (group {}{})", rank_, describe(act), act.group, counted);
+  const double seconds = static_cast<double>(finding.milliseconds) / 1000;
+  if (finding.rank == rank_) {
+    fail("{} comes too late: the other ranks have given this one up{}", subject,
+         finding.cause == Cause::late
+             ? fmt::format(" after {:.3g} s; raise timeouts.step if it is only slow", seconds)
+             : "");
+  }
+  const std::string head = fmt::format("{} waits for rank {}, which", subject, finding.rank);
+  const std::string last = last_act_of(finding.rank, act.group);
+  switch (finding.cause) {
+    case Cause::died:
+      fail("{} died; {}; see rank {}'s log", head, last, finding.rank);
+    case Cause::ended:
+      fail("{} has left; {}; all ranks must make the same calls", head, last);
+    case Cause::failed:
+      fail("{} failed: {}; {}; see rank {}'s log", head, finding.text, last, finding.rank);
+    default:
+      fail(
+          "{} has not come for {:.3g} s (step timeout); {}; raise timeouts.step if it is only slow",
+          head, seconds, last);
+  }
+}
+
+void ShmWatch::disagree(const std::string& message) {
+  settle({Cause::disagreement, rank_, 0, message});
+  throw Error(message);
+}
+
+void ShmWatch::leave(const std::string& reason) noexcept {
+  Note& note = notes(rank_);
+  if (note.presence.load() != Presence::present) return;
+  if (!reason.empty()) settle({Cause::failed, rank_, 0, reason});
+  note.presence = reason.empty() ? Presence::ended : Presence::failed;
+  ring_everyone();
+}
+
+void ShmWatch::ring_everyone() noexcept {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) ring(block_.doorbells[rank]);
+  }
+}
+
+}  // namespace fullshard

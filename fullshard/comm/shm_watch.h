@@ -1,0 +1,82 @@
+// Who is still there, and whom to blame when one is not. Each rank keeps a note of its last act;
+// the first rank to find another missing settles the verdict that all of them report.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/comm/shm_control.h"
+#include "fullshard/comm/shm_descriptor.h"
+#include "fullshard/comm/world.h"
+
+namespace fullshard {
+
+// Something a rank does together with others, as messages name it.
+struct Act {
+  std::string_view what;  // an operation
+  std::string_view unit;  // may be empty
+  std::string_view group;
+  uint64_t sequence = 0;  // 0: not counted
+};
+
+// Closes when its process ends, however it ends; any number of processes may hold the other end.
+struct Lifeline {
+  ShmDescriptor watched;  // becomes readable or hangs up at the end
+  ShmDescriptor held;     // what the living process keeps, where the kernel has no pidfd
+  static Lifeline of_this_process();
+};
+
+// One per rank; every function may be called from any of its threads.
+class ShmWatch {
+ public:
+  // `lifelines` holds one descriptor per rank, or nothing when ranks are threads.
+  ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
+           std::vector<ShmDescriptor> lifelines);
+
+  void note(const Act& act, Progress progress);
+  // Throws when the verdict is settled, when one of the missing ranks is gone, or when they have
+  // been waited for longer than the step timeout. `is_missing` is asked again after a rank was seen
+  // to be gone: its last store may have been what was waited for.
+  void look_for(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited,
+                const std::function<bool(int)>& is_missing);
+  // This rank has what it waited for.
+  void stop_waiting() { notes(rank_).waits_for = 0; }
+
+  [[noreturn]] void disagree(const std::string& message);
+  void leave(const std::string& reason) noexcept;
+  void ring_everyone() noexcept;
+
+ private:
+  struct Finding {
+    Cause cause = Cause::none;
+    int rank = 0;
+    int64_t milliseconds = 0;
+    std::string text;
+  };
+
+  Note& notes(int rank) { return block_.notes[rank]; }
+  Cause how_gone(int rank);
+  int root_of(std::span<const int> missing);
+  void settle(const Finding& finding) noexcept;
+  bool is_settled() const { return block_.verdict.state.load() == Verdict::settled; }
+  [[noreturn]] void conclude(const Finding& finding, const Act& act);
+  [[noreturn]] void report(const Finding& finding, const Act& act);
+  Finding verdict() const;
+  std::string last_act_of(int rank, std::string_view group);
+
+  DomainBlock& block_;
+  int rank_;
+  int size_;
+  Timeouts timeouts_;
+  std::vector<ShmDescriptor> lifelines_;
+};
+
+// "all_gather of unit 'blocks.2'"
+std::string describe(const Act& act);
+
+}  // namespace fullshard

@@ -1,0 +1,82 @@
+// Who the ranks are: found in the environment, or made as threads of this process.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/communicator.h"
+
+namespace fullshard {
+
+struct Timeouts {
+  std::chrono::milliseconds init = std::chrono::minutes(5);   // all ranks have met
+  std::chrono::milliseconds step = std::chrono::minutes(10);  // a rank comes to a collective
+  std::chrono::milliseconds checkpoint =
+      std::chrono::minutes(30);  // a rank comes to a save or load
+};
+
+struct WorldOptions {
+  // What is set here wins over the environment.
+  std::optional<int> rank = {}, size = {}, local_rank = {}, local_size = {};
+  std::optional<std::string> master_address = {};
+  std::optional<int> master_port = {};
+  std::string backend =
+      "auto";  // auto: shm when all ranks are on one host, else gloo; or shm, gloo
+  Timeouts timeouts{};
+};
+
+// A value handle; copies are the same world. Destroying the last one says goodbye to the others.
+class World {
+ public:
+  // rank, size and hosts from: the options, FULLSHARD_* or torchrun's variables (RANK, WORLD_SIZE,
+  // LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), SLURM (SLURM_PROCID, SLURM_NTASKS,
+  // ...), Open MPI / PMI; else one rank. Collective when there is more than one rank.
+  static World from_environment(const WorldOptions& options = {});
+  static World single();  // one rank, backend "self"
+  // A pretence of `size` ranks seen from `rank`: collectives are recorded, nothing leaves the
+  // process; every other rank is taken to hold what this one holds.
+  static World fake(int size, int rank = 0, int ranks_per_host = 8);
+
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // index among the ranks of this host
+  int local_size() const;  // ranks on this host
+  int num_hosts() const;
+  int host_of(int rank) const;  // hosts counted from 0 in order of their lowest rank
+  std::string_view backend() const;
+  const Timeouts& timeouts() const;
+
+  const Communicator& communicator() const;  // all ranks, group "world"
+  Recorder& recorder() const;
+
+  // Cuts the world into groups of equal `colour`; every rank of the world calls it at the same
+  // point. Ranks keep their order.
+  Communicator split(int colour, const std::string& group) const;
+  // The same where everyone knows all the groups: they hold every rank once and have equal sizes.
+  // Collective, but nobody waits.
+  Communicator split(const std::vector<std::vector<int>>& groups, const std::string& group) const;
+
+  class Impl;
+  explicit World(std::shared_ptr<Impl> impl);
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// Runs `body` on `ranks` threads of this process, each with its own World over the same backend
+// code that processes use. Returns when all have ended; throws the first rank's error by time
+// (errors that only report another rank's end come after). Used by tests and by programs that want
+// ranks as threads.
+struct ThreadRanks {
+  int ranks = 2;
+  std::string backend = "shm";  // shm or gloo
+  int ranks_per_host = 0;       // 0: all on one host; pretends several hosts otherwise (gloo)
+  Timeouts timeouts{};
+};
+void run_ranks(const ThreadRanks& options, const std::function<void(const World&)>& body);
+
+}  // namespace fullshard

@@ -1,0 +1,77 @@
+#include "fullshard/memory/pool.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+
+namespace fullshard {
+namespace {
+
+// A free block may serve a request that leaves at most an eighth of it unused.
+bool fits(int64_t capacity, int64_t bytes) { return capacity - bytes <= capacity / 8; }
+
+}  // namespace
+
+Block::~Block() {
+  if (pool_) pool_->give_back(std::move(memory_), bytes_, purpose_);
+}
+
+void Block::swap(Block& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(purpose_, other.purpose_);
+}
+
+void* Block::data() const { return memory_.data_ptr(); }
+
+at::Tensor Block::as(int64_t numel, at::ScalarType dtype) const {
+  return at::from_blob(data(), {numel}, at::TensorOptions().dtype(dtype));
+}
+
+Pool::Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier)
+    : source_(std::move(source)), ledger_(std::move(ledger)), tier_(tier) {}
+
+Block Pool::take(int64_t bytes, Purpose purpose) {
+  Block block;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = free_.lower_bound(bytes);
+    if (found != free_.end() && fits(found->first, bytes)) {
+      block.memory_ = std::move(found->second);
+      free_.erase(found);
+    }
+  }
+  if (!block.memory_.defined()) {
+    block.memory_ = source_(bytes);
+    std::lock_guard lock(mutex_);
+    ++num_allocations_;
+    reserved_bytes_ += bytes;
+  }
+  block.bytes_ = bytes;
+  block.purpose_ = purpose;
+  block.pool_ = shared_from_this();
+  ledger_->hold(purpose, tier_, bytes);
+  return block;
+}
+
+void Pool::give_back(at::Tensor memory, int64_t bytes, Purpose purpose) noexcept {
+  ledger_->drop(purpose, tier_, bytes);
+  std::lock_guard lock(mutex_);
+  const int64_t capacity = memory.numel();
+  free_.emplace(capacity, std::move(memory));
+}
+
+int64_t Pool::num_allocations() const {
+  std::lock_guard lock(mutex_);
+  return num_allocations_;
+}
+
+int64_t Pool::reserved_bytes() const {
+  std::lock_guard lock(mutex_);
+  return reserved_bytes_;
+}
+
+}  // namespace fullshard

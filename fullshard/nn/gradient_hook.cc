@@ -1,0 +1,71 @@
+#include "fullshard/nn/gradient_hook.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+namespace impl = torch::autograd::impl;
+
+// The hook that libtorch keeps with the parameter, ours or not.
+torch::autograd::PostAccumulateGradHook* installed_hook(const at::Tensor& parameter) {
+  if (!parameter.defined() || impl::get_autograd_meta(parameter) == nullptr) return nullptr;
+  return impl::post_acc_grad_hooks(parameter).get();
+}
+
+GradientHook* find_hook(const at::Tensor& parameter) {
+  return dynamic_cast<GradientHook*>(installed_hook(parameter));
+}
+
+GradientHook& find_or_install_hook(const at::Tensor& parameter) {
+  if (GradientHook* hook = find_hook(parameter)) return *hook;
+  check(parameter.defined() && parameter.requires_grad() && parameter.is_leaf(),
+        "gradient hook: the tensor is not a leaf that requires gradients; only parameters can have "
+        "one");
+  check(
+      installed_hook(parameter) == nullptr,
+      "gradient hook: the parameter already has a post-accumulate hook of someone else; remove it "
+      "before the model is sharded");
+  auto hook = std::make_unique<GradientHook>();
+  GradientHook& installed = *hook;
+  impl::set_post_acc_grad_hooks(parameter, std::move(hook));
+  return installed;
+}
+
+}  // namespace
+
+void GradientHook::operator()(const at::Tensor& parameter) {
+  if (function) function(parameter);
+}
+
+void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function) {
+  find_or_install_hook(parameter).function = std::move(function);
+}
+
+void clear_gradient_hook(const at::Tensor& parameter) {
+  if (find_hook(parameter) != nullptr) impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
+
+void set_gradient_sink(const at::Tensor& parameter, const at::Tensor& sink) {
+  if (!sink.defined()) {
+    if (GradientHook* hook = find_hook(parameter)) hook->sink = at::Tensor();
+    return;
+  }
+  check(sink.sizes() == parameter.sizes() && sink.is_floating_point() && !sink.requires_grad(),
+        "gradient sink: it has shape {} but the parameter {}; it needs the same shape, a floating "
+        "dtype and no gradient of its own",
+        c10::str(sink.sizes()), c10::str(parameter.sizes()));
+  find_or_install_hook(parameter).sink = sink;
+}
+
+at::Tensor gradient_sink(const at::Tensor& parameter) {
+  const GradientHook* hook = find_hook(parameter);
+  return hook == nullptr ? at::Tensor() : hook->sink;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,53 @@
+#include "fullshard/nn/module_walk.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "fullshard/nn/class_name.h"
+
+namespace fullshard {
+namespace {
+
+using Seen = std::unordered_set<const torch::nn::Module*>;
+
+template <class Dictionary>
+std::vector<NamedTensor> named_tensors(const Dictionary& dictionary) {
+  std::vector<NamedTensor> tensors;
+  tensors.reserve(dictionary.size());
+  for (const auto& item : dictionary) {
+    if (item.value().defined()) tensors.push_back({item.key(), item.value()});
+  }
+  return tensors;
+}
+
+ModuleNode walk(torch::nn::Module& module, std::string path, Seen& seen) {
+  ModuleNode node;
+  node.class_name = class_name_of(module);
+  node.module = &module;
+  node.parameters = named_tensors(module.named_parameters(/*recurse=*/false));
+  node.buffers = named_tensors(module.named_buffers(/*recurse=*/false));
+  for (const auto& child : module.named_children()) {
+    if (!child.value() || !seen.insert(child.value().get()).second) continue;
+    node.children.push_back(walk(*child.value(), join_path(path, child.key()), seen));
+  }
+  node.path = std::move(path);
+  return node;
+}
+
+}  // namespace
+
+std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+ModuleNode walk_modules(torch::nn::Module& root) {
+  Seen seen{&root};
+  return walk(root, "", seen);
+}
+
+void for_each_node(const ModuleNode& root, const std::function<void(const ModuleNode&)>& visit) {
+  visit(root);
+  for (const ModuleNode& child : root.children) for_each_node(child, visit);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,9 @@
+#include "fullshard/nn/unit_state.h"
+
+#include "fullshard/nn/class_name.h"
+
+namespace fullshard {
+
+std::string UnitState::class_name() const { return plain_class_name(typeid(*this)); }
+
+}  // namespace fullshard

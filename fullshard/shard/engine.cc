@@ -1,0 +1,365 @@
+#include "fullshard/shard/engine.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "fullshard/base/error.h"
+#include "fullshard/shard/agreement.h"
+#include "fullshard/tensor/storage.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kPoison =
+    "the gradients of a sharded model live in its shards, not in the module's parameters: step "
+    "with fullshard::AdamW(sharded, …) or another optimizer over sharded.pieces(), and clip with "
+    "sharded.clip_grad_norm(…)";
+
+std::vector<int64_t> unit_sizes(const std::vector<std::unique_ptr<UnitRuntime>>& units) {
+  std::vector<int64_t> sizes;
+  for (const auto& unit : units) sizes.push_back(unit->numel());
+  return sizes;
+}
+
+ScheduleOptions schedule_options(const ShardOptions& options, const ShardingDecision& decision) {
+  auto schedule = options.schedule;
+  schedule.reshard_after_forward = decision.reshard_after_forward;
+  return schedule;
+}
+
+// The options under which tensors may share a group.
+using GroupKey = std::tuple<at::ScalarType, at::ScalarType, bool, bool>;
+
+}  // namespace
+
+Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
+    : options_(options),
+      decision_(decide_sharding(options.sharding, world.size(), world.local_size())),
+      plan_(plan_units(module, options.wrap, options.ignored_modules)),
+      mesh_(world, decision_.num_shards),
+      traffic_(mesh_, options.traffic),
+      ledger_(std::make_shared<Ledger>()),
+      pool_(std::make_shared<Pool>(
+          [everyone = mesh_.everyone()](int64_t bytes) mutable {
+            return everyone.allocate(bytes, at::kByte);
+          },
+          ledger_, Tier::device)),
+      schedule_(schedule_options(options, decision_), {}),
+      reductions_({[this](int unit) { units_[unit]->begin_reduce(); },
+                   [this](int unit) { units_[unit]->finish_reduce(); }}) {
+  check_ranks_agree(mesh_.everyone(), plan_);
+  context_ = {&mesh_,
+              &traffic_,
+              pool_,
+              &counters_,
+              options.share_host_copy && mesh_.shards().shares_memory() && mesh_.num_shards() > 1,
+              options.contiguous_gradients};
+  make_units();
+  schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_));
+  make_counters();
+}
+
+Engine::~Engine() {
+  for (const auto& unit : plan_.units) {
+    unit.state->set_hooks(nullptr);
+    for (auto* inner : unit.inner) inner->set_hooks(nullptr);
+  }
+}
+
+void Engine::make_units() {
+  for (const auto& plan : plan_.units) {
+    if (options_.sync_module_states) synchronise_buffers(plan);
+    const int index = static_cast<int>(units_.size());
+    units_.push_back(std::make_unique<UnitRuntime>(*this, index, plan, make_groups(plan)));
+  }
+  for (size_t i = 0; i < units_.size(); ++i) {
+    for (const int lender : plan_.units[i].lenders) units_[i]->add_lender(*units_[lender]);
+  }
+  for (const auto* group : trainable_groups()) {
+    for (const auto& parameter : group->parameters()) {
+      parameters_.push_back(parameter);
+      poisons_.push_back(throwing_tensor(parameter.sizes(), parameter.scalar_type(), kPoison));
+    }
+  }
+}
+
+std::vector<std::unique_ptr<ParamGroup>> Engine::make_groups(const UnitPlan& unit) {
+  std::map<GroupKey, GroupSpec> specs;
+  for (const auto& parameter : unit.parameters) {
+    const auto& tensor = parameter.tensor;
+    check(tensor.device().is_cpu(),
+          "parameter '{}' lies on {}; this build shards parameters on the CPU",
+          parameter.names.front(), tensor.device().str());
+    const auto own = tensor.scalar_type();
+    const bool is_float = at::isFloatingType(own);
+    const auto compute = is_float ? options_.param_dtype.value_or(own) : own;
+    const bool trainable = tensor.requires_grad();
+    const bool persistent = tensor.numel() < options_.param_persistence_threshold;
+    auto& spec = specs[{own, compute, trainable, persistent}];
+    spec.unit = unit.path;
+    spec.compute_dtype = compute;
+    spec.master_dtype = trainable ? own : compute;
+    spec.reduce_dtype = options_.reduce_dtype.value_or(compute);
+    spec.gradient_dtype =
+        options_.gradient_dtype.value_or(own == at::kDouble ? at::kDouble : at::kFloat);
+    spec.trainable = trainable;
+    spec.sharding = decision_.sharding;
+    if (persistent) spec.sharding.parameters = Placement::replicated;
+    spec.parameters.push_back(parameter);
+  }
+  std::vector<std::unique_ptr<ParamGroup>> groups;
+  for (auto& [key, spec] : specs) {
+    if (options_.round_robin_gradients) {
+      std::vector<NamedParameter> reordered;
+      for (const int i :
+           round_robin_order(static_cast<int>(spec.parameters.size()), decision_.num_shards)) {
+        reordered.push_back(std::move(spec.parameters[i]));
+      }
+      spec.parameters = std::move(reordered);
+    }
+    groups.push_back(
+        std::make_unique<ParamGroup>(context_, std::move(spec), options_.sync_module_states));
+  }
+  return groups;
+}
+
+void Engine::synchronise_buffers(const UnitPlan& unit) {
+  at::NoGradGuard no_grad;
+  auto everyone = mesh_.everyone();
+  for (const auto& buffer : unit.buffers) {
+    auto values = buffer.tensor.contiguous();
+    everyone.broadcast(values.view({-1}), 0, buffer.name).wait();
+    if (!values.is_same(buffer.tensor)) buffer.tensor.copy_(values);
+  }
+}
+
+void Engine::make_counters() {
+  if (!context_.one_copy) return;
+  int slots = 1;
+  for (const auto& unit : units_) slots += static_cast<int>(unit->groups().size());
+  auto shards = mesh_.shards();
+  shared_ = shards.make_counters(slots);
+  int slot = 1;
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) group->use_counters(shared_, slot++);
+  }
+}
+
+void Engine::start() {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    plan_.units[i].state->set_hooks(units_[i].get());
+    for (auto* inner : plan_.units[i].inner) inner->set_hooks(units_[i]->inner_hooks());
+  }
+}
+
+std::vector<ParamGroup*> Engine::trainable_groups() const {
+  std::vector<ParamGroup*> groups;
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) {
+      if (group->trainable()) groups.push_back(group.get());
+    }
+  }
+  return groups;
+}
+
+void Engine::forward_starts(UnitRuntime& unit) {
+  if (is_stale()) recover();
+  if (belongs_to_the_order()) schedule_.note_start(unit.index());
+}
+
+void Engine::forward_ends(UnitRuntime& unit) {
+  if (belongs_to_the_order()) schedule_.note_end(unit.index());
+}
+
+// The forward of a recomputed call runs without gradients, and yet a backward will follow.
+bool Engine::belongs_to_the_order() const {
+  return !is_replaying() && (at::GradMode::is_enabled() || is_recording());
+}
+
+int Engine::gathers_in_flight() const {
+  int count = 0;
+  for (const auto& unit : units_) count += unit->is_arriving();
+  return count;
+}
+
+void Engine::prefetch_forward(const UnitRuntime& unit) {
+  if (!schedule_.options().forward_prefetch) return;
+  for (const int index : schedule_.next_in_forward(unit.index())) {
+    auto& next = *units_[index];
+    if (next.numel() == 0 || next.is_live() || next.is_arriving()) continue;
+    if (!schedule_.may_prefetch(index, gathers_in_flight(), counters_.live_numel,
+                                counters_.ahead_numel)) {
+      return;
+    }
+    next.begin_unshard();
+  }
+}
+
+void Engine::prefetch_backward() {
+  while (!gathers_.is_exhausted()) {
+    auto& next = *units_[gathers_.next()];
+    const bool needs_gather = next.numel() > 0 && !next.is_live() && !next.is_arriving();
+    if (needs_gather && !schedule_.may_prefetch(next.index(), gathers_in_flight(),
+                                                counters_.live_numel, counters_.ahead_numel)) {
+      return;
+    }
+    gathers_.take_next();
+    if (needs_gather) next.begin_unshard();
+  }
+}
+
+void Engine::gather_in_turn(UnitRuntime& unit) {
+  gathers_.reach(unit.index(), [&](int index) {
+    auto& due = *units_[index];
+    const bool passed_over = &due != &unit && due.numel() > 0 && !due.is_live();
+    if (passed_over && !due.is_arriving() && !shares_host_copy()) due.begin_unshard();
+  });
+  unit.unshard();
+}
+
+// Units that other ranks gathered in this backward and this one had no use for.
+void Engine::gather_skipped() {
+  while (!gathers_.is_exhausted()) {
+    auto& unit = *units_[gathers_.take_next()];
+    if (unit.numel() > 0 && !unit.is_live() && !shares_host_copy()) unit.unshard();
+    unit.reshard();
+  }
+}
+
+bool Engine::is_stale() const { return phase_ == Phase::backward && backward_task_.expired(); }
+
+void Engine::ensure_backward() {
+  if (is_stale()) recover();
+  if (phase_ == Phase::backward) return;
+  phase_ = Phase::backward;
+  any_gradient_ = false;
+  had_gradients_ = has_gradients();
+  const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
+  wants_some_gradients_ = wanted != nullptr && !wanted->empty();
+  clear_gradients();
+  open_orders();
+  std::weak_ptr<Engine> weak = weak_from_this();
+  auto task = std::make_shared<int>();
+  backward_task_ = task;
+  torch::autograd::Engine::get_default_engine().queue_callback([weak, task] {
+    if (auto engine = weak.lock()) engine->finish_backward();
+  });
+}
+
+void Engine::open_orders() {
+  const auto that_ran = [this](std::vector<int> order, bool only_trainable) {
+    std::erase_if(order, [&](int index) {
+      const auto& unit = *units_[index];
+      return !unit.ran_with_gradients() || (only_trainable && !unit.is_trainable());
+    });
+    return order;
+  };
+  const int num_units = static_cast<int>(units_.size());
+  gathers_.open(that_ran(schedule_.backward_order(), false), num_units);
+  reductions_.open(that_ran(schedule_.reduce_order(), true), num_units,
+                   schedule_.max_reductions_in_flight());
+}
+
+void Engine::unit_is_ready(UnitRuntime& unit) {
+  if (!reduces_) return;
+  reductions_.mark_ready(unit.index());
+  counters_.overlapped += reductions_.in_flight() > 0;
+}
+
+void Engine::finish_backward() {
+  at::NoGradGuard no_grad;
+  const bool only_asked = wants_some_gradients_ && !any_gradient_;  // autograd::grad
+  gather_skipped();
+  if (reduces_ && !only_asked) {
+    reductions_.flush();
+    // A graph that was run again, or a second fire of a unit's gradients, after its turn.
+    for (const auto& unit : units_) {
+      if (!unit->has_unreduced()) continue;
+      unit->begin_reduce();
+      unit->finish_reduce();
+    }
+  }
+  for (const auto& unit : units_) unit->finish_pass();
+  if (!only_asked) poison_gradients();
+  schedule_.seal();
+  phase_ = Phase::resting;
+  backward_task_.reset();
+}
+
+void Engine::clear_gradients() {
+  for (auto& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+}
+
+void Engine::poison_gradients() {
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = poisons_[i];
+}
+
+void Engine::recover() {
+  at::NoGradGuard no_grad;
+  reductions_.abandon();
+  recomputes_.clear();
+  for (const auto& unit : units_) unit->abandon_pass();
+  // What the failed backward had reduced is mixed with what was there before.
+  const bool loses = had_gradients_;
+  drop_gradients();
+  lost_gradients_ = loses;
+  clear_gradients();
+  phase_ = Phase::resting;
+  backward_task_.reset();
+}
+
+bool Engine::has_gradients() const {
+  const auto groups = trainable_groups();
+  return std::any_of(groups.begin(), groups.end(), [](const ParamGroup* group) {
+    return group->gradients().is_reduced() || group->gradients().has_unreduced();
+  });
+}
+
+void Engine::drop_gradients() {
+  for (auto* group : trainable_groups()) group->gradients().drop();
+  lost_gradients_ = false;
+}
+
+void Engine::check_gradients_kept() const {
+  check(!lost_gradients_,
+        "a backward failed after earlier micro-batches had left gradients, and theirs were dropped "
+        "with its own; call zero_grad() and start the accumulation again");
+}
+
+void Engine::release_all() {
+  for (const auto& unit : units_) unit->reshard();
+}
+
+void Engine::begin_update() {
+  check(open_scopes == 0,
+        "step() inside an open gather_full scope: close the scope first, its full parameters "
+        "would be stale");
+  if (phase_ == Phase::backward) recover();
+  release_all();
+  ++counters_.steps;
+  if (!shared_) return;
+  shared_->publish(0, static_cast<uint64_t>(counters_.steps));
+  shared_->wait_for_all(0, static_cast<uint64_t>(counters_.steps), "the optimizer step", "");
+}
+
+void Engine::finish_group_update(ParamGroup& group) {
+  // Few enough in flight for every backend.
+  constexpr size_t kMostInFlight = 8;
+  group.begin_finish_update();
+  updating_.push_back(&group);
+  if (updating_.size() < kMostInFlight) return;
+  updating_.front()->finish_update();
+  updating_.erase(updating_.begin());
+}
+
+void Engine::finish_update() {
+  for (auto* group : updating_) group->finish_update();
+  updating_.clear();
+}
+
+}  // namespace fullshard

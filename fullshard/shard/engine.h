@@ -1,0 +1,137 @@
+// The run time of one sharded model: its units, and the passes over them. Calls come from one
+// thread at a time: the module's in forward, autograd's in backward.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/mesh.h"
+#include "fullshard/memory/pool.h"
+#include "fullshard/shard/gather_order.h"
+#include "fullshard/shard/options.h"
+#include "fullshard/shard/reduce_queue.h"
+#include "fullshard/shard/unit_runtime.h"
+
+namespace fullshard {
+
+enum class Phase { resting, backward };
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  // Collective. Shards the module in place; it must outlive the engine (the facade holds both).
+  Engine(torch::nn::Module& module, const World& world, const ShardOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Registers the hooks; needs the shared_ptr, so it is not part of the constructor.
+  void start();
+
+  // From units, in forward.
+  void forward_starts(UnitRuntime& unit);
+  void forward_ends(UnitRuntime& unit);
+  void prefetch_forward(const UnitRuntime& unit);
+
+  // From units, in backward.
+  void ensure_backward();
+  void gather_in_turn(UnitRuntime& unit);
+  void prefetch_backward();
+  void gradient_arrived() { any_gradient_ = true; }
+  void unit_is_ready(UnitRuntime& unit);
+
+  // Recomputed calls, innermost last.
+  void push_recompute(RecomputePass pass, uint64_t id) { recomputes_.push_back({pass, id}); }
+  void pop_recompute() noexcept { recomputes_.pop_back(); }
+  bool is_recording() const { return is_in(RecomputePass::record); }
+  bool is_replaying() const { return is_in(RecomputePass::replay); }
+  uint64_t recompute_id() const { return recomputes_.back().id; }
+
+  // After a backward that threw: waits for what is in flight, drops gradients, releases units.
+  void recover();
+  // An error when recover() had to drop gradients of earlier, good backwards too.
+  void check_gradients_kept() const;
+  void drop_gradients();
+  // Nothing gathered, nothing in flight.
+  void release_all();
+
+  // Marks around a change of the masters by the optimizer.
+  void begin_update();
+  void finish_group_update(ParamGroup& group);
+  void finish_update();
+
+  Phase phase() const { return phase_; }
+  bool reduces() const { return reduces_; }
+  void set_reduces(bool reduces) { reduces_ = reduces; }
+  int open_scopes = 0;  // of gather_full
+
+  const Mesh& mesh() const { return mesh_; }
+  const Schedule& schedule() const { return schedule_; }
+  Schedule& schedule() { return schedule_; }
+  const ShardOptions& options() const { return options_; }
+  const ShardingDecision& decision() const { return decision_; }
+  const WrapPlan& plan() const { return plan_; }
+  const std::vector<std::unique_ptr<UnitRuntime>>& units() const { return units_; }
+  std::vector<ParamGroup*> trainable_groups() const;  // units in order of the module tree
+  const std::shared_ptr<Pool>& pool() const { return pool_; }
+  const std::shared_ptr<Ledger>& ledger() const { return ledger_; }
+  ShardCounters& counters() { return counters_; }
+  bool shares_host_copy() const { return context_.one_copy; }
+
+ private:
+  struct Recompute {
+    RecomputePass pass;
+    uint64_t id;
+  };
+
+  bool is_in(RecomputePass pass) const {
+    return !recomputes_.empty() && recomputes_.back().pass == pass;
+  }
+  void make_units();
+  std::vector<std::unique_ptr<ParamGroup>> make_groups(const UnitPlan& unit);
+  void make_counters();
+  void synchronise_buffers(const UnitPlan& unit);
+  int gathers_in_flight() const;
+  bool belongs_to_the_order() const;
+  bool has_gradients() const;
+  bool is_stale() const;
+  void open_orders();
+  void gather_skipped();
+  void finish_backward();
+  void poison_gradients();
+  void clear_gradients();
+
+  ShardOptions options_;
+  ShardingDecision decision_;
+  WrapPlan plan_;
+  Mesh mesh_;
+  Traffic traffic_;
+  ShardCounters counters_;
+  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Pool> pool_;
+  GroupContext context_;
+  std::vector<std::unique_ptr<UnitRuntime>> units_;
+  Schedule schedule_;
+  GatherOrder gathers_;
+  ReduceQueue reductions_;
+  std::vector<Recompute> recomputes_;
+  std::shared_ptr<SharedCounters> shared_;  // one copy: slot 0 "entered the step", then the groups
+  std::vector<ParamGroup*> updating_;       // gathers of updated parameters in flight
+  std::vector<at::Tensor> parameters_;      // trainable ones of the module, and a poison for each
+  std::vector<at::Tensor> poisons_;
+
+  Phase phase_ = Phase::resting;
+  bool reduces_ = true;
+  bool any_gradient_ = false;
+  bool had_gradients_ = false;         // before the backward that runs now
+  bool lost_gradients_ = false;        // with one that failed
+  bool wants_some_gradients_ = false;  // autograd::grad, or backward(inputs)
+  // Dies with autograd's task, whether that ends well or not.
+  std::weak_ptr<int> backward_task_;
+};
+
+}  // namespace fullshard

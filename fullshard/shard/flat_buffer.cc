@@ -1,0 +1,46 @@
+#include "fullshard/shard/flat_buffer.h"
+
+#include <fmt/format.h>
+
+#include "fullshard/tensor/storage.h"
+
+namespace fullshard {
+
+FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::string& owner)
+    : layout_(layout),
+      released_message_(fmt::format(
+          "a parameter of {} is used while it is sharded: its full values exist only inside that "
+          "unit's forward and backward. Call the unit as block(x) or block->forward(x), or open "
+          "`auto full = sharded.gather_full();` around code that reads, copies, moves or saves it. "
+          "Optimizers step over the shards: "
+          "fullshard::AdamW(sharded, …)",
+          owner)) {
+  flat_ = empty_storage_tensor(layout.numel(), dtype, released_message_);
+}
+
+FlatBuffer::~FlatBuffer() {
+  release(flat_,
+          "the ShardedModel that held this parameter is gone; keep it as long as its module");
+}
+
+void FlatBuffer::adopt(int slot, at::Tensor& parameter) {
+  const auto& place = layout_.slots()[slot];
+  parameter.set_data(flat_.narrow(0, place.offset, place.numel).view(place.shape));
+}
+
+void FlatBuffer::attach(void* memory) {
+  refill(flat_, memory);
+  attached_ = true;
+}
+
+void FlatBuffer::detach() {
+  release(flat_, released_message_);
+  attached_ = false;
+}
+
+bool FlatBuffer::owns(const at::Tensor& parameter) const {
+  return parameter.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(
+      flat_.unsafeGetTensorImpl()->unsafe_storage());
+}
+
+}  // namespace fullshard

@@ -1,0 +1,96 @@
+#include "fullshard/shard/gather_scope.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/shard/engine.h"
+
+namespace fullshard {
+namespace {
+
+std::vector<UnitRuntime*> find_units(const Engine& engine, const std::vector<std::string>& paths) {
+  std::vector<UnitRuntime*> found;
+  std::vector<std::string> known;
+  for (const auto& unit : engine.units()) known.push_back(fmt::format("'{}'", unit->path()));
+  for (const auto& unit : engine.units()) {
+    const bool named = std::find(paths.begin(), paths.end(), unit->path()) != paths.end();
+    if (paths.empty() || named) found.push_back(unit.get());
+  }
+  check(paths.empty() || found.size() == paths.size(),
+        "gather_full: no unit at one of {}; the units are {}", fmt::join(paths, ", "),
+        fmt::join(known, ", "));
+  return found;
+}
+
+}  // namespace
+
+GatherScope::GatherScope(std::shared_ptr<Engine> engine, const GatherOptions& options)
+    : write_back_(options.write_back), uncaught_(std::uncaught_exceptions()) {
+  check(engine->open_scopes == 0, "gather_full: a scope is open already; close it first");
+  if (engine->phase() == Phase::backward) engine->recover();
+  units_ = find_units(*engine, options.units);
+  for (auto* unit : units_) {
+    for (const auto& group : unit->groups()) group->check_untouched();
+    unit->unshard();
+    if (!write_back_) continue;
+    for (const auto& group : unit->groups()) group->begin_write();
+  }
+  engine_ = std::move(engine);
+  ++engine_->open_scopes;
+}
+
+GatherScope::GatherScope(GatherScope&& other) noexcept
+    : engine_(std::move(other.engine_)),
+      write_back_(other.write_back_),
+      units_(std::move(other.units_)),
+      uncaught_(other.uncaught_) {}
+
+void GatherScope::release() noexcept {
+  --engine_->open_scopes;
+  try {
+    for (auto* unit : units_) unit->reshard();
+  } catch (const std::exception& error) {
+    spdlog::error("gather_full: {}", error.what());
+  }
+  engine_.reset();
+}
+
+void GatherScope::close() {
+  if (!engine_) return;
+  try {
+    for (auto* unit : units_) {
+      for (const auto& group : unit->groups()) {
+        if (write_back_) {
+          group->finish_write();
+        } else {
+          group->check_untouched();
+        }
+      }
+    }
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+}
+
+GatherScope::~GatherScope() {
+  if (!engine_) return;
+  const bool failing = std::uncaught_exceptions() > uncaught_;
+  if (failing) {
+    release();
+    return;
+  }
+  try {
+    close();
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,40 @@
+// A scope in which parameters are whole on every rank, to be read or, when asked for, written.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+class Engine;
+class UnitRuntime;
+
+struct GatherOptions {
+  // Take the values that rank 0 leaves in the parameters over into the shards when the scope ends.
+  bool write_back = false;
+  // Paths of the units to gather ("blocks.0", "" for the root); empty: all.
+  std::vector<std::string> units = {};
+};
+
+// All ranks open and close the same scopes in the same order. close() may throw; the destructor
+// closes too when nothing is to be written, and drops what was written when an error is under way.
+class GatherScope {
+ public:
+  GatherScope(std::shared_ptr<Engine> engine, const GatherOptions& options);
+  ~GatherScope();
+  GatherScope(GatherScope&&) noexcept;
+  GatherScope& operator=(GatherScope&&) = delete;
+
+  void close();
+
+ private:
+  void release() noexcept;
+
+  std::shared_ptr<Engine> engine_;  // null once closed
+  bool write_back_;
+  std::vector<UnitRuntime*> units_;
+  int uncaught_;
+};
+
+}  // namespace fullshard

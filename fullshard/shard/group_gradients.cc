@@ -1,0 +1,204 @@
+#include "fullshard/shard/group_gradients.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
+
+#include <utility>
+
+namespace fullshard {
+namespace {
+
+int64_t bytes_of(int64_t numel, at::ScalarType dtype) {
+  return numel * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+}  // namespace
+
+GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout,
+                               Placement placement, Dtypes dtypes, std::string unit)
+    : context_(context),
+      layout_(layout),
+      dtypes_(dtypes),
+      unit_(std::move(unit)),
+      in_place_(placement == Placement::replicated && dtypes.reduce == dtypes.shard),
+      alone_(context.mesh->world().size() == 1),
+      parked_(layout.slots().size()),
+      kept_(layout.slots().size()),
+      received_(layout.slots().size(), false) {}
+
+bool GroupGradients::parks() const { return alone_ || !context_.contiguous_gradients; }
+
+at::Tensor GroupGradients::full() const { return full_.as(layout_.numel(), dtypes_.reduce); }
+
+at::Tensor GroupGradients::own_slice() const {
+  const int64_t numel = layout_.shard_numel();
+  return full().narrow(0, context_.mesh->shard() * numel, numel);
+}
+
+at::Tensor GroupGradients::slot_view(int slot) const {
+  const auto& place = layout_.slots()[slot];
+  return full().narrow(0, place.offset, place.numel).view(place.shape);
+}
+
+void GroupGradients::receive(int slot, const at::Tensor& gradient) {
+  finish_reduce();  // a late gradient must not change what peers are reading
+  ++num_unreduced_;
+  if (parks()) {
+    park(slot, gradient);
+    return;
+  }
+  open_buffer();
+  auto target = slot_view(slot);
+  if (received_[slot]) {
+    target.add_(gradient);
+  } else {
+    target.copy_(gradient);
+    ++context_.counters->gradient_copies;
+  }
+  received_[slot] = true;
+}
+
+void GroupGradients::park(int slot, const at::Tensor& gradient) {
+  auto& kept = parked_[slot];
+  if (kept.defined()) {
+    kept.add_(gradient);
+    return;
+  }
+  const auto dtype = alone_ ? dtypes_.shard : dtypes_.reduce;
+  // Autograd may hand over an expanded or shared tensor; only a plain one may be kept and added to.
+  kept = gradient.scalar_type() == dtype && gradient.is_contiguous() && gradient.use_count() <= 2
+             ? gradient.detach()
+             : gradient.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  context_.pool->ledger().hold(Purpose::gradients, Tier::device,
+                               static_cast<int64_t>(kept.nbytes()));
+  ++context_.counters->parked_gradients;
+}
+
+void GroupGradients::unpark() {
+  for (size_t slot = 0; slot < parked_.size(); ++slot) {
+    if (!parked_[slot].defined()) continue;
+    slot_view(static_cast<int>(slot)).copy_(parked_[slot]);
+    context_.pool->ledger().drop(Purpose::gradients, Tier::device,
+                                 static_cast<int64_t>(parked_[slot].nbytes()));
+    parked_[slot] = at::Tensor();
+    received_[slot] = true;
+    ++context_.counters->gradient_copies;
+  }
+}
+
+void GroupGradients::keep_parked() {
+  for (size_t slot = 0; slot < parked_.size(); ++slot) {
+    if (!parked_[slot].defined()) continue;
+    if (!kept_[slot].defined()) {
+      kept_[slot] = std::move(parked_[slot]);
+    } else {
+      kept_[slot].add_(parked_[slot]);
+    }
+  }
+}
+
+void GroupGradients::forget(std::vector<at::Tensor>& gradients) {
+  for (auto& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    context_.pool->ledger().drop(Purpose::gradients, Tier::device,
+                                 static_cast<int64_t>(gradient.nbytes()));
+    gradient = at::Tensor();
+  }
+}
+
+void GroupGradients::open_buffer() {
+  if (full_ && is_reduced_ && in_place_ && !carried_) {
+    set_aside_own_slice();
+    return;
+  }
+  if (full_) return;
+  full_ = context_.pool->take(bytes_of(layout_.numel(), dtypes_.reduce), Purpose::gradients);
+  zero_padding();
+}
+
+void GroupGradients::set_aside_own_slice() {
+  const int64_t numel = layout_.shard_numel();
+  carried_ = context_.pool->take(bytes_of(numel, dtypes_.shard), Purpose::gradients);
+  carried_.as(numel, dtypes_.shard).copy_(own_slice());
+  zero_padding();
+}
+
+void GroupGradients::zero_padding() {
+  for (const auto& gap : layout_.padding()) {
+    full().narrow(0, gap.begin, gap.end - gap.begin).zero_();
+  }
+}
+
+void GroupGradients::zero_missing() {
+  for (size_t slot = 0; slot < received_.size(); ++slot) {
+    if (!received_[slot]) slot_view(static_cast<int>(slot)).zero_();
+  }
+}
+
+void GroupGradients::begin_reduce() {
+  if (alone_) {
+    keep_parked();
+    forget(parked_);
+    is_reduced_ = true;
+    num_unreduced_ = 0;
+    return;
+  }
+  open_buffer();
+  unpark();
+  zero_missing();
+  const bool accumulate = is_reduced_ && !in_place_;
+  if (!in_place_ && !shard_) {
+    shard_ =
+        context_.pool->take(bytes_of(layout_.shard_numel(), dtypes_.shard), Purpose::gradients);
+  }
+  const auto output = in_place_ ? own_slice() : shard_.as(layout_.shard_numel(), dtypes_.shard);
+  works_ = context_.traffic->reduce(output, full(), accumulate, unit_);
+  is_reducing_ = true;
+}
+
+void GroupGradients::finish_reduce() {
+  if (!std::exchange(is_reducing_, false)) return;
+  works_.wait();
+  if (carried_) {
+    own_slice().add_(carried_.as(layout_.shard_numel(), dtypes_.shard));
+    carried_ = {};
+  }
+  if (!in_place_) full_ = {};
+  received_.assign(received_.size(), false);
+  num_unreduced_ = 0;
+  is_reduced_ = true;
+}
+
+void GroupGradients::drop() {
+  drop_unreduced();
+  forget(kept_);
+  full_ = {};
+  shard_ = {};
+  is_reduced_ = false;
+}
+
+void GroupGradients::drop_unreduced() {
+  finish_reduce();  // peers may still read the buffer
+  forget(parked_);
+  if (carried_) {
+    own_slice().copy_(carried_.as(layout_.shard_numel(), dtypes_.shard));
+    carried_ = {};
+  } else if (!(in_place_ && is_reduced_)) {
+    full_ = {};
+  }
+  received_.assign(received_.size(), false);
+  num_unreduced_ = 0;
+}
+
+at::Tensor GroupGradients::of_piece(const Piece& piece) const {
+  if (alone_) {
+    const auto& kept = kept_[piece.slot];
+    // Unused in this backward: a zero, as it would be after a reduction.
+    if (!kept.defined()) return at::zeros({piece.numel()}, dtypes_.shard);
+    return kept.view({-1}).narrow(0, piece.begin, piece.numel());
+  }
+  const auto shard = in_place_ ? own_slice() : shard_.as(layout_.shard_numel(), dtypes_.shard);
+  return shard.narrow(0, piece.shard_offset, piece.numel());
+}
+
+}  // namespace fullshard

@@ -1,0 +1,45 @@
+// Everything shard() can be told. Plain data with defaults; checked once, when the model is
+// sharded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fullshard/shard/schedule.h"
+#include "fullshard/shard/sharding.h"
+#include "fullshard/shard/traffic.h"
+#include "fullshard/shard/wrap.h"
+
+namespace fullshard {
+
+struct ShardOptions {
+  ShardingOptions sharding{};
+  WrapPolicy wrap = WrapPolicy::marked();
+  std::string ignored_modules{};  // regular expression over module paths
+
+  ScheduleOptions schedule{};  // reshard_after_forward comes from `sharding`
+  TrafficOptions traffic{};
+
+  // What computation sees; absent: the parameter's own dtype. The master keeps that one.
+  std::optional<at::ScalarType> param_dtype{};
+  // What gradients are sent in; absent: the compute dtype. Sums are in fp32.
+  std::optional<at::ScalarType> reduce_dtype{};
+  // What the optimizer receives; absent: fp32 (fp64 for fp64 parameters).
+  std::optional<at::ScalarType> gradient_dtype{};
+
+  // Take rank 0's parameters and buffers, unit by unit.
+  bool sync_module_states = false;
+  // Ranks of one host that compute on CPU look at one copy of the gathered parameters.
+  bool share_host_copy = true;
+
+  // DeepSpeed's remaining knobs.
+  bool contiguous_gradients = true;         // else gradients wait where autograd left them
+  bool round_robin_gradients = false;       // neighbouring tensors go to different ranks
+  int64_t sub_group_size = 0;               // most elements updated at once; 0: no limit
+  int64_t param_persistence_threshold = 0;  // smaller parameters are never released
+};
+
+}  // namespace fullshard

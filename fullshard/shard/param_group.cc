@@ -1,0 +1,276 @@
+#include "fullshard/shard/param_group.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/ScalarType.h>
+
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kAlignBytes = 16;
+
+std::string describe_owner(const std::string& unit) {
+  return unit.empty() ? "the root unit" : fmt::format("unit '{}'", unit);
+}
+
+int64_t element_bytes(at::ScalarType dtype) {
+  return static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+// Aligned for the narrowest dtype that the group's elements are kept in.
+Layout make_layout(const GroupSpec& spec, int num_shards) {
+  std::vector<TensorSpec> tensors;
+  for (const auto& parameter : spec.parameters) {
+    tensors.push_back({parameter.names.front(), parameter.tensor.sizes().vec()});
+  }
+  const int64_t narrowest =
+      std::min(element_bytes(spec.compute_dtype), element_bytes(spec.reduce_dtype));
+  return Layout(tensors, num_shards, std::max<int64_t>(kAlignBytes / narrowest, 1));
+}
+
+}  // namespace
+
+ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_rank_0)
+    : context_(context),
+      spec_(std::move(spec)),
+      owner_(describe_owner(spec_.unit)),
+      layout_(make_layout(spec_, context.mesh->num_shards())),
+      pieces_(layout_.pieces(context.mesh->shard())),
+      flat_(layout_, spec_.compute_dtype, owner_),
+      gradients_(context, layout_, spec_.sharding.gradients,
+                 {spec_.reduce_dtype, spec_.gradient_dtype}, owner_),
+      full_stays_(context.mesh->num_shards() == 1 ||
+                  spec_.sharding.parameters == Placement::replicated),
+      one_copy_(context.one_copy && !full_stays_) {
+  at::NoGradGuard no_grad;
+  make_buffers();
+  if (take_rank_0) {
+    take_rank_0_values();
+  } else {
+    take_values();
+  }
+  adopt_parameters();
+  note_versions();
+}
+
+int64_t ParamGroup::full_bytes() const {
+  return layout_.numel() * element_bytes(spec_.compute_dtype);
+}
+
+at::Tensor ParamGroup::full() const {
+  if (private_copy_) return private_copy_.as(layout_.numel(), spec_.compute_dtype);
+  if (one_copy_) return common_;
+  return full_.as(layout_.numel(), spec_.compute_dtype);
+}
+
+at::Tensor ParamGroup::own_slice(const at::Tensor& full) const {
+  return full.narrow(0, context_.mesh->shard() * layout_.shard_numel(), layout_.shard_numel());
+}
+
+void ParamGroup::make_buffers() {
+  auto& pool = *context_.pool;
+  const int64_t shard_bytes = layout_.shard_numel() * element_bytes(spec_.master_dtype);
+  const bool same_dtype = spec_.compute_dtype == spec_.master_dtype;
+  const bool has_resting_full = full_stays_ || one_copy_;
+  if (full_stays_) full_ = pool.take(full_bytes(), Purpose::parameters);
+  if (one_copy_) {
+    common_ = context_.mesh->shards().allocate_common(layout_.numel(), spec_.compute_dtype);
+    // A rank answers for its own slice; the host holds the whole once.
+    pool.ledger().hold(same_dtype && spec_.trainable ? Purpose::master : Purpose::parameters,
+                       Tier::device, full_bytes() / layout_.num_shards());
+  }
+  if (same_dtype && has_resting_full) {
+    master_ = own_slice(full());
+    return;
+  }
+  master_block_ = pool.take(shard_bytes, spec_.trainable ? Purpose::master : Purpose::parameters);
+  master_ = master_block_.as(layout_.shard_numel(), spec_.master_dtype);
+}
+
+void ParamGroup::copy_own_pieces(const at::Tensor& target) {
+  target.zero_();
+  for (const auto& piece : pieces_) {
+    const auto& values = spec_.parameters[piece.slot].tensor;
+    target.narrow(0, piece.shard_offset, piece.numel())
+        .copy_(values.detach().reshape({-1}).narrow(0, piece.begin, piece.numel()));
+  }
+}
+
+void ParamGroup::copy_slots(const at::Tensor& full) {
+  for (const auto& gap : layout_.padding()) full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    const auto& slot = layout_.slots()[i];
+    full.narrow(0, slot.offset, slot.numel)
+        .view(slot.shape)
+        .copy_(spec_.parameters[i].tensor.detach());
+  }
+}
+
+void ParamGroup::take_values() {
+  if (full_stays_) copy_slots(full());
+  if (!full_stays_ || master_block_) copy_own_pieces(master_);
+  if (one_copy_) show_master_in_full();
+}
+
+void ParamGroup::take_rank_0_values() {
+  const auto staging =
+      context_.pool->take(layout_.numel() * element_bytes(spec_.master_dtype), Purpose::workspace);
+  const auto values = staging.as(layout_.numel(), spec_.master_dtype);
+  copy_slots(values);
+  context_.mesh->everyone().broadcast(values, 0, owner_).wait();
+  if (full_stays_) full().copy_(values);
+  if (!full_stays_ || master_block_) master_.copy_(own_slice(values));
+  if (one_copy_) show_master_in_full();
+}
+
+void ParamGroup::adopt_parameters() {
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    flat_.adopt(static_cast<int>(i), spec_.parameters[i].tensor);
+  }
+  if (full_stays_) flat_.attach(full().data_ptr());
+}
+
+// The values that other ranks gather from: the own slice of a full buffer that rests.
+void ParamGroup::show_master_in_full() {
+  if (master_block_) own_slice(full()).copy_(master_);
+}
+
+void ParamGroup::use_counters(std::shared_ptr<SharedCounters> counters, int slot) {
+  counters_ = std::move(counters);
+  counter_slot_ = slot;
+  counters_->publish(slot, version_);
+}
+
+void ParamGroup::begin_unshard() {
+  if (full_stays_ || is_live() || arriving_) return;
+  arriving_ = true;
+  context_.counters->live(layout_.numel());
+  if (one_copy_) {
+    Record record;
+    record.operation = Operation::share;
+    record.group = context_.mesh->shards().group();
+    record.unit = owner_;
+    record.bytes = full_bytes();
+    share_ticket_ = context_.mesh->shards().recorder().issue(std::move(record));
+    return;
+  }
+  at::NoGradGuard no_grad;
+  full_ = context_.pool->take(full_bytes(), Purpose::parameters);
+  auto own = own_slice(full());
+  own.copy_(master_);
+  gather_ = context_.traffic->gather(full(), own, owner_);
+}
+
+void ParamGroup::finish_unshard() {
+  if (!arriving_) return;
+  if (one_copy_) {
+    if (seen_version_ != version_) {
+      counters_->wait_for_all(counter_slot_, version_, "the shared parameters", owner_);
+      seen_version_ = version_;
+    }
+    context_.mesh->shards().recorder().finish(share_ticket_, 0);
+  } else {
+    gather_.wait();
+  }
+  flat_.attach(full().data_ptr());
+  arriving_ = false;
+}
+
+void ParamGroup::reshard() {
+  if (full_stays_) return;
+  if (arriving_) finish_unshard();
+  if (!is_live()) return;
+  flat_.detach();
+  if (!one_copy_) full_ = {};
+  context_.counters->live(-layout_.numel());
+}
+
+void ParamGroup::begin_write() {
+  begin_unshard();
+  finish_unshard();
+  if (!one_copy_) return;
+  at::NoGradGuard no_grad;
+  auto copy = context_.pool->take(full_bytes(), Purpose::parameters);
+  copy.as(layout_.numel(), spec_.compute_dtype).copy_(common_);
+  private_copy_ = std::move(copy);
+  flat_.attach(private_copy_.data());
+}
+
+void ParamGroup::finish_write() {
+  at::NoGradGuard no_grad;
+  for (const auto& parameter : spec_.parameters) {
+    check(flat_.owns(parameter.tensor),
+          "parameter '{}' of {} was given other memory inside gather_full; write its values in "
+          "place (copy_, fill_) instead of set_data or Module::to",
+          parameter.names.front(), owner_);
+  }
+  context_.mesh->everyone().broadcast(full(), 0, owner_).wait();
+  if (master_block_ || one_copy_) master_.copy_(own_slice(full()));
+  if (one_copy_) {
+    private_copy_ = {};
+    flat_.attach(common_.data_ptr());
+    show_master_in_full();
+    context_.mesh->everyone().barrier(owner_);
+  }
+  bump_versions();
+}
+
+void ParamGroup::begin_finish_update() {
+  ++version_;
+  at::NoGradGuard no_grad;
+  if (full_stays_ || one_copy_) show_master_in_full();
+  if (counters_) counters_->publish(counter_slot_, version_);
+  if (full_stays_ && layout_.num_shards() > 1) {
+    gather_ = context_.traffic->gather(full(), own_slice(full()), owner_);
+  }
+}
+
+void ParamGroup::finish_update() {
+  gather_.wait();
+  bump_versions();
+}
+
+std::vector<at::Tensor> ParamGroup::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : spec_.parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+at::Tensor ParamGroup::master(const Piece& piece) const {
+  return master_.narrow(0, piece.shard_offset, piece.numel());
+}
+
+void ParamGroup::note_versions() {
+  versions_.clear();
+  for (const auto& parameter : spec_.parameters) versions_.push_back(parameter.tensor._version());
+}
+
+void ParamGroup::bump_versions() {
+  for (auto& parameter : spec_.parameters) parameter.tensor.unsafeGetTensorImpl()->bump_version();
+  note_versions();
+}
+
+void ParamGroup::check_untouched() {
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    const auto& parameter = spec_.parameters[i];
+    if (!flat_.owns(parameter.tensor)) [[unlikely]] {
+      fail(
+          "parameter '{}' of {} no longer lies in its unit's buffer: Module::to, set_data or the "
+          "like gave it other memory after shard(). Move or convert the module before shard()",
+          parameter.names.front(), owner_);
+    }
+    if (parameter.tensor._version() != versions_[i]) [[unlikely]] {
+      note_versions();
+      fail(
+          "parameter '{}' of {} was written in place outside gather_full: the shards do not see "
+          "that. Write inside `auto full = sharded.gather_full({{.write_back = true}});`",
+          parameter.names.front(), owner_);
+    }
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,117 @@
+// The parameters of one unit that have one dtype and one requires_grad: gathered, released and
+// reduced together. Owns their full buffer, this rank's shard of it and the optimizer's master
+// copy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/shard/flat_buffer.h"
+#include "fullshard/shard/group_gradients.h"
+
+namespace fullshard {
+
+// One parameter with all the names that the module tree gives it (tied weights have several).
+struct NamedParameter {
+  std::vector<std::string> names;
+  at::Tensor tensor;
+};
+
+struct GroupSpec {
+  std::string unit;  // path of the unit's module, "" for the root
+  std::vector<NamedParameter> parameters;
+  at::ScalarType compute_dtype = at::kFloat;
+  at::ScalarType master_dtype = at::kFloat;
+  at::ScalarType reduce_dtype = at::kFloat;
+  at::ScalarType gradient_dtype = at::kFloat;
+  bool trainable = true;
+  Sharding sharding;
+};
+
+class ParamGroup {
+ public:
+  // Takes the parameters' present values, or rank 0's when `take_rank_0` (then collective).
+  ParamGroup(const GroupContext& context, GroupSpec spec, bool take_rank_0);
+
+  // Marks of "updated" for ranks that share one copy; slot of this group in them.
+  void use_counters(std::shared_ptr<SharedCounters> counters, int slot);
+
+  // Makes the parameters full: issued, then waited for. Doing either twice does nothing.
+  void begin_unshard();
+  void finish_unshard();
+  void reshard();
+  bool is_live() const { return flat_.is_attached(); }
+  bool is_arriving() const { return arriving_; }
+  bool is_released_at_rest() const { return !full_stays_; }
+
+  // A scope in which the full parameters may be written: afterwards rank 0's values count.
+  // Collective at its end.
+  void begin_write();
+  void finish_write();
+
+  // Around an optimizer's change of master: finish_update makes the new values visible to all.
+  // Where parameters are held whole it is collective.
+  void begin_finish_update();
+  void finish_update();
+
+  // An error that names the parameter when somebody wrote it or gave it other memory.
+  void check_untouched();
+  // Makes torch refuse a backward through a graph that saw the old values.
+  void bump_versions();
+
+  const Layout& layout() const { return layout_; }
+  const GroupSpec& spec() const { return spec_; }
+  bool trainable() const { return spec_.trainable; }
+  const std::string& owner() const { return owner_; }  // "unit 'blocks.3'", for messages
+  GroupGradients& gradients() { return gradients_; }
+  const GroupGradients& gradients() const { return gradients_; }
+  std::vector<at::Tensor> parameters() const;
+
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // 1-D view of this rank's master values.
+  at::Tensor master(const Piece& piece) const;
+  at::Tensor master() const { return master_; }
+
+ private:
+  void make_buffers();
+  void take_values();
+  void take_rank_0_values();
+  void copy_own_pieces(const at::Tensor& target);
+  void copy_slots(const at::Tensor& full);
+  void adopt_parameters();
+  void show_master_in_full();
+  void note_versions();
+  at::Tensor full() const;  // the buffer that parameters look at when live
+  at::Tensor own_slice(const at::Tensor& full) const;
+  int64_t full_bytes() const;
+
+  const GroupContext& context_;
+  GroupSpec spec_;
+  std::string owner_;
+  Layout layout_;
+  std::vector<Piece> pieces_;
+  FlatBuffer flat_;
+  GroupGradients gradients_;
+
+  bool full_stays_;  // held whole all the time
+  bool one_copy_;    // the ranks of a host look at the same full buffer
+  Block full_;       // while gathered, or always when full_stays_
+  at::Tensor common_;
+  Block master_block_;
+  at::Tensor master_;  // 1-D, shard_numel
+
+  bool arriving_ = false;
+  Works gather_;
+  uint64_t share_ticket_ = 0;
+  std::shared_ptr<SharedCounters> counters_;
+  int counter_slot_ = 0;
+  uint64_t version_ = 1;            // of the values: rises with every update
+  uint64_t seen_version_ = 0;       // every owner is known to have reached it
+  std::vector<uint32_t> versions_;  // of the parameters, as we left them
+  Block private_copy_;              // one_copy_: what a write scope changes
+};
+
+}  // namespace fullshard

@@ -1,0 +1,65 @@
+// When units are gathered, kept and reduced: decided from the order in which they were seen to run.
+// Integers only; units are named by their index. The drawing is in docs/schedule.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fullshard {
+
+enum class BackwardPrefetch { none, pre, post };
+
+struct ScheduleOptions {
+  bool reshard_after_forward = true;
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
+  bool forward_prefetch = false;
+  int max_gathers_in_flight = 2;
+  bool overlap_comm = true;  // off: every collective is waited for before computation goes on
+
+  // DeepSpeed's limits, in elements; 0: none.
+  int64_t prefetch_bucket_size = 0;  // fetched ahead; without it one unit
+  int64_t max_live_parameters = 0;   // gathered at once
+  int64_t max_reuse_distance = 0;    // a unit used again sooner than this is not released
+};
+
+class Schedule {
+ public:
+  Schedule(const ScheduleOptions& options, std::vector<int64_t> unit_numel);
+
+  // The order of a forward with gradients. A unit called several times starts where it was first
+  // seen and ends where it was last seen.
+  void note_start(int unit);
+  void note_end(int unit);
+  // A whole pass was seen: what the order tells may be relied on.
+  void seal() { sealed_ = true; }
+
+  // What is worth gathering while `unit` computes, nearest first.
+  std::vector<int> next_in_forward(int unit) const;
+  // The reverse of the ends: what backward needs first, comes first.
+  std::vector<int> backward_order() const;
+  // Whether one more unit may be gathered ahead. `live` counts gathered elements, `ahead` those of
+  // them that wait for their use.
+  bool may_prefetch(int unit, int in_flight, int64_t live, int64_t ahead) const;
+
+  // Whether a unit's parameters stay between its forward and its backward. The root (unit 0) ends
+  // its forward last and begins its backward first: releasing it in between would be for nothing.
+  bool keeps_after_forward(int unit, int64_t live) const;
+
+  // Reductions are issued in this order on every rank: the reverse of the first forward.
+  std::vector<int> reduce_order() const;
+  int max_reductions_in_flight() const { return options_.overlap_comm ? 1 : 0; }
+
+  const ScheduleOptions& options() const { return options_; }
+
+ private:
+  int64_t reuse_distance(int unit) const;
+  static std::vector<int> after(const std::vector<int>& order, int unit);
+
+  ScheduleOptions options_;
+  std::vector<int64_t> numel_;
+  std::vector<int> start_order_;
+  std::vector<int> end_order_;
+  bool sealed_ = false;
+};
+
+}  // namespace fullshard

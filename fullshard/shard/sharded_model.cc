@@ -1,0 +1,188 @@
+#include "fullshard/shard/sharded_model.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fullshard/base/error.h"
+#include "fullshard/shard/engine.h"
+#include "fullshard/shard/grad_norm.h"
+
+namespace fullshard {
+
+// What the handle's copies share beside the engine.
+struct ShardedModel::State {
+  double clip = 1.0;  // what the next step multiplies gradients with
+  std::vector<Block> optimizer_states;
+};
+
+NoSync::NoSync(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
+  check(engine_->reduces(), "no_sync: the scope is open already");
+  engine_->set_reduces(false);
+}
+
+NoSync::~NoSync() {
+  if (engine_) engine_->set_reduces(true);
+}
+
+ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const World& world,
+                           const ShardOptions& options)
+    : module_(std::move(module)),
+      engine_(std::make_shared<Engine>(*module_, world, options)),
+      state_(std::make_shared<State>()) {
+  engine_->start();
+  if (world.rank() != 0) return;
+  for (const auto& warning : warnings()) spdlog::warn("{}", warning);
+}
+
+double ShardedModel::grad_norm(Norm norm) const {
+  engine_->check_gradients_kept();
+  return norm == Norm::two ? two_norm(*engine_) : infinity_norm(*engine_);
+}
+
+double ShardedModel::clip_grad_norm(double max_norm, Norm norm) {
+  check(max_norm > 0, "clip_grad_norm: max_norm is {}, expected a positive number", max_norm);
+  const double total = grad_norm(norm);
+  // As torch does it: a tiny addend keeps the quotient below one near the limit.
+  const auto coefficient = static_cast<float>(max_norm) / (static_cast<float>(total) + 1e-6f);
+  state_->clip = std::min(1.0f, coefficient);
+  return total;
+}
+
+void ShardedModel::zero_grad() {
+  engine_->drop_gradients();
+  state_->clip = 1.0;
+}
+
+GatherScope ShardedModel::gather_full(const GatherOptions& options) {
+  return GatherScope(engine_, options);
+}
+
+std::vector<PieceView> ShardedModel::pieces() const {
+  std::vector<PieceView> views;
+  int index = 0;
+  for (const auto* group : engine_->trainable_groups()) {
+    for (const auto& piece : group->pieces()) {
+      const auto& slot = group->layout().slots()[piece.slot];
+      PieceView view{slot.name, slot.shape,         piece.begin,          piece.end,
+                     index,     piece.shard_offset, group->master(piece), {}};
+      if (group->gradients().is_reduced()) view.gradient = group->gradients().of_piece(piece);
+      views.push_back(std::move(view));
+    }
+    ++index;
+  }
+  return views;
+}
+
+namespace {
+
+// Cuts pieces so that no call of an optimizer sees more than `most` elements.
+std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, int64_t most) {
+  std::vector<std::vector<PieceView>> batches(1);
+  int64_t filled = 0;
+  for (auto& piece : pieces) {
+    while (piece.numel() > 0) {
+      const int64_t room = most > 0 ? most - filled : piece.numel();
+      if (room == 0) {
+        batches.emplace_back();
+        filled = 0;
+        continue;
+      }
+      const int64_t numel = std::min(room, piece.numel());
+      auto part = piece;
+      part.end = part.begin + numel;
+      part.master = piece.master.narrow(0, 0, numel);
+      part.gradient = piece.gradient.narrow(0, 0, numel);
+      piece.begin += numel;
+      piece.offset += numel;
+      piece.master = piece.master.narrow(0, numel, piece.master.numel() - numel);
+      piece.gradient = piece.gradient.narrow(0, numel, piece.gradient.numel() - numel);
+      batches.back().push_back(std::move(part));
+      filled += numel;
+    }
+  }
+  return batches;
+}
+
+}  // namespace
+
+void ShardedModel::update(const Update& update) {
+  engine_->check_gradients_kept();
+  const auto groups = engine_->trainable_groups();
+  const auto waiting = std::any_of(groups.begin(), groups.end(), [](const ParamGroup* group) {
+    return group->gradients().has_unreduced();
+  });
+  check(!waiting,
+        "step(): gradients were accumulated under no_sync and never reduced; run the last "
+        "micro-batch's backward outside the scope");
+  const auto ready = std::any_of(groups.begin(), groups.end(), [](const ParamGroup* group) {
+    return group->gradients().is_reduced();
+  });
+  check(ready || groups.empty(), "step(): there are no gradients; call backward() first");
+
+  engine_->begin_update();
+  int index = 0;
+  for (auto* group : groups) update_group(*group, index++, update, state_->clip);
+  engine_->finish_update();
+  state_->clip = 1.0;
+}
+
+void ShardedModel::update_group(ParamGroup& group, int index, const Update& update, double clip) {
+  if (group.gradients().is_reduced()) {
+    std::vector<PieceView> views;
+    for (const auto& piece : group.pieces()) {
+      const auto& slot = group.layout().slots()[piece.slot];
+      views.push_back({slot.name, slot.shape, piece.begin, piece.end, index, piece.shard_offset,
+                       group.master(piece), group.gradients().of_piece(piece)});
+    }
+    auto& largest = engine_->counters().largest_update;
+    for (const auto& batch : batches_of(std::move(views), engine_->options().sub_group_size)) {
+      int64_t numel = 0;
+      for (const auto& piece : batch) numel += piece.numel();
+      largest = std::max(largest, numel);
+      if (!batch.empty()) update(batch, clip);
+    }
+  }
+  engine_->finish_group_update(group);
+}
+
+int ShardedModel::num_groups() const {
+  return static_cast<int>(engine_->trainable_groups().size());
+}
+
+int64_t ShardedModel::shard_numel(int group) const {
+  return engine_->trainable_groups().at(group)->layout().shard_numel();
+}
+
+at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
+  const int64_t numel = shard_numel(group);
+  const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
+  state_->optimizer_states.push_back(engine_->pool()->take(bytes, Purpose::optimizer));
+  return state_->optimizer_states.back().as(numel, dtype).zero_();
+}
+
+const Mesh& ShardedModel::mesh() const { return engine_->mesh(); }
+
+const Ledger& ShardedModel::ledger() const { return *engine_->ledger(); }
+
+Ledger& ShardedModel::ledger() { return *engine_->ledger(); }
+
+const ShardCounters& ShardedModel::counters() const { return engine_->counters(); }
+
+int64_t ShardedModel::num_allocations() const { return engine_->pool()->num_allocations(); }
+
+bool ShardedModel::shares_host_copy() const { return engine_->shares_host_copy(); }
+
+int64_t ShardedModel::numel() const {
+  int64_t total = 0;
+  for (const auto& unit : engine_->plan().units) total += unit.numel();
+  return total;
+}
+
+std::string ShardedModel::tree() const { return engine_->plan().tree(); }
+
+const std::vector<std::string>& ShardedModel::warnings() const { return engine_->plan().warnings; }
+
+}  // namespace fullshard

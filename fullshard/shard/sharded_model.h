@@ -1,0 +1,117 @@
+// The facade: a torch::nn::Module whose parameters, gradients and optimizer states are sharded over
+// the ranks of a mesh. The module itself is used as before; what belongs to the shards is here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/mesh.h"
+#include "fullshard/memory/ledger.h"
+#include "fullshard/shard/counters.h"
+#include "fullshard/shard/gather_scope.h"
+#include "fullshard/shard/options.h"
+
+namespace fullshard {
+
+class Engine;
+class ParamGroup;
+
+// The part of one parameter that this rank owns, as optimizers and checkpoints see it.
+struct PieceView {
+  std::string name;            // of the parameter; tied ones under their first name
+  std::vector<int64_t> shape;  // of the whole parameter
+  int64_t begin = 0;           // elements [begin, end) of it, row-major
+  int64_t end = 0;
+  int group = 0;  // index of its group, and its place in that group's shard
+  int64_t offset = 0;
+  at::Tensor master;    // 1-D, writable inside update()
+  at::Tensor gradient;  // 1-D; undefined when there is none
+
+  int64_t numel() const { return end - begin; }
+};
+
+// While it lives, backward adds gradients locally and reduces nothing.
+class NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<Engine> engine);
+  ~NoSync();
+  NoSync(NoSync&&) = default;
+  NoSync& operator=(NoSync&&) = delete;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+};
+
+// A value handle; copies are the same model. Not thread-safe.
+class ShardedModel {
+ public:
+  ShardedModel(std::shared_ptr<torch::nn::Module> module, const World& world,
+               const ShardOptions& options);
+
+  // Collective. The global norm of the gradients, 2 or infinity; the next step scales them so that
+  // it does not exceed max_norm. The same bits for every strategy of one world size.
+  enum class Norm { two, infinity };
+  double clip_grad_norm(double max_norm, Norm norm = Norm::two);
+  double grad_norm(Norm norm = Norm::two) const;
+  void zero_grad();
+
+  // Accumulation: gradients of backwards inside the scope are added locally and reduced with the
+  // first backward after it. Without it every backward reduces into the shard, which takes less
+  // memory.
+  [[nodiscard]] NoSync no_sync() { return NoSync(engine_); }
+
+  // Collective. Full parameters in the scope of the result; see GatherScope.
+  [[nodiscard]] GatherScope gather_full(const GatherOptions& options = {});
+
+  // Optimizers: calls `update` with batches of pieces, gradients not yet scaled by clip(), and
+  // makes the new values visible to all ranks. Collective.
+  using Update = std::function<void(const std::vector<PieceView>& pieces, double clip)>;
+  void update(const Update& update);
+
+  // This rank's pieces in the order of the module tree; gradients filled in when reduced.
+  std::vector<PieceView> pieces() const;
+  int num_groups() const;
+  int64_t shard_numel(int group) const;
+  // A zeroed 1-D state of a group's shard, entered in the ledger as the optimizer's.
+  at::Tensor make_state(int group, at::ScalarType dtype);
+
+  const Mesh& mesh() const;
+  const Ledger& ledger() const;
+  Ledger& ledger();
+  Recorder& recorder() const { return mesh().world().recorder(); }
+  const ShardCounters& counters() const;
+  int64_t num_allocations() const;  // of engine buffers, since shard()
+  bool shares_host_copy() const;
+
+  int64_t numel() const;     // parameters, each counted once, without padding
+  std::string tree() const;  // the units with their sizes
+  const std::vector<std::string>& warnings() const;
+  torch::nn::Module& module() const { return *module_; }
+  Engine& engine() const { return *engine_; }
+
+ private:
+  void update_group(ParamGroup& group, int index, const Update& update, double clip);
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::shared_ptr<Engine> engine_;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// Collective. Shards `model` (a module holder or a shared_ptr to a module) in place. Warnings go to
+// the log of rank 0 and to warnings().
+template <class Model>
+ShardedModel shard(const Model& model, const World& world, const ShardOptions& options = {}) {
+  if constexpr (requires { model.ptr(); }) {
+    return ShardedModel(model.ptr(), world, options);
+  } else {
+    return ShardedModel(model, world, options);
+  }
+}
+
+}  // namespace fullshard

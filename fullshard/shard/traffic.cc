@@ -1,0 +1,89 @@
+#include "fullshard/shard/traffic.h"
+
+#include <algorithm>
+
+namespace fullshard {
+namespace {
+
+// Calls window(begin, length) over [0, numel) in steps of at most `most` elements (0: one step).
+template <class Window>
+void for_each_window(int64_t numel, int64_t most, const Window& window) {
+  const int64_t step = most > 0 ? std::max<int64_t>(most, 1) : numel;
+  for (int64_t begin = 0; begin < numel; begin += step) {
+    window(begin, std::min(step, numel - begin));
+  }
+}
+
+// A message of `bucket` elements over all rows takes this many of each row.
+int64_t per_row(int64_t bucket, int64_t rows) {
+  return bucket > 0 ? std::max<int64_t>(bucket / rows, 1) : 0;
+}
+
+}  // namespace
+
+void Works::wait() {
+  for (auto& work : works_) work.wait();
+  works_.clear();
+}
+
+Works Traffic::gather(const at::Tensor& full, const at::Tensor& shard,
+                      std::string_view unit) const {
+  if (!options_.allgather_partitions) return gather_by_broadcast(full, shard, unit);
+  Works works;
+  const auto rows = full.view({mesh_.num_shards(), shard.numel()});
+  for_each_window(shard.numel(), per_row(options_.allgather_bucket_size, mesh_.num_shards()),
+                  [&](int64_t begin, int64_t length) {
+                    works.add(mesh_.shards().all_gather(rows.narrow(1, begin, length),
+                                                        shard.narrow(0, begin, length), unit));
+                  });
+  return works;
+}
+
+Works Traffic::gather_by_broadcast(const at::Tensor& full, const at::Tensor& shard,
+                                   std::string_view unit) const {
+  Works works;
+  const auto rows = full.view({mesh_.num_shards(), shard.numel()});
+  auto own = rows.select(0, mesh_.shard());
+  if (own.data_ptr() != shard.data_ptr()) own.copy_(shard);
+  for (int owner = 0; owner < mesh_.num_shards(); ++owner) {
+    const auto row = rows.select(0, owner);
+    for_each_window(
+        row.numel(), options_.allgather_bucket_size, [&](int64_t begin, int64_t length) {
+          works.add(mesh_.shards().broadcast(row.narrow(0, begin, length), owner, unit));
+        });
+  }
+  return works;
+}
+
+Works Traffic::reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
+                      std::string_view unit) const {
+  if (!options_.reduce_scatter) return reduce_by_all_reduce(shard, full, accumulate, unit);
+  Works works;
+  const auto rows = full.view({mesh_.num_shards(), shard.numel()});
+  const ReduceOptions options{ReduceOp::average, mesh_.num_shards(), accumulate};
+  for_each_window(
+      shard.numel(), per_row(options_.reduce_bucket_size, mesh_.num_shards()),
+      [&](int64_t begin, int64_t length) {
+        works.add(mesh_.everyone().reduce_scatter(shard.narrow(0, begin, length),
+                                                  rows.narrow(1, begin, length), options, unit));
+      });
+  return works;
+}
+
+Works Traffic::reduce_by_all_reduce(const at::Tensor& shard, const at::Tensor& full,
+                                    bool accumulate, std::string_view unit) const {
+  for_each_window(full.numel(), options_.reduce_bucket_size, [&](int64_t begin, int64_t length) {
+    mesh_.everyone().all_reduce(full.narrow(0, begin, length), ReduceOp::average, unit).wait();
+  });
+  const auto own = full.narrow(0, mesh_.shard() * shard.numel(), shard.numel());
+  if (own.data_ptr() != shard.data_ptr()) {
+    if (accumulate) {
+      shard.add_(own);
+    } else {
+      shard.copy_(own);
+    }
+  }
+  return {};
+}
+
+}  // namespace fullshard

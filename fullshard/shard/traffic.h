@@ -1,0 +1,56 @@
+// How the bytes of one group travel: the collectives and message sizes that the options ask for.
+// Knows nothing of units, phases or memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/comm/mesh.h"
+
+namespace fullshard {
+
+// DeepSpeed's switches for collectives, with DeepSpeed's meaning.
+struct TrafficOptions {
+  bool reduce_scatter = true;         // else all-reduce, and keep the own slice
+  bool allgather_partitions = true;   // else one broadcast per owner
+  int64_t allgather_bucket_size = 0;  // most elements in one message; 0: no limit
+  int64_t reduce_bucket_size = 0;
+};
+
+// Several collectives waited for together.
+class Works {
+ public:
+  void add(Work work) { works_.push_back(std::move(work)); }
+  void wait();
+  bool is_pending() const { return !works_.empty(); }
+
+ private:
+  std::vector<Work> works_;
+};
+
+class Traffic {
+ public:
+  Traffic(const Mesh& mesh, const TrafficOptions& options) : mesh_(mesh), options_(options) {}
+
+  // Fills `full` from every rank's `shard` along the shards axis.
+  Works gather(const at::Tensor& full, const at::Tensor& shard, std::string_view unit) const;
+
+  // The mean of `full` over all ranks of the mesh; this rank's slice of it goes into `shard`, added
+  // to what is there when `accumulate`. The slice may be part of `full` itself.
+  Works reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
+               std::string_view unit) const;
+
+ private:
+  Works gather_by_broadcast(const at::Tensor& full, const at::Tensor& shard,
+                            std::string_view unit) const;
+  Works reduce_by_all_reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
+                             std::string_view unit) const;
+
+  const Mesh& mesh_;
+  TrafficOptions options_;
+};
+
+}  // namespace fullshard

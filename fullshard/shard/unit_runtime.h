@@ -1,0 +1,117 @@
+// One unit at run time: its groups, and the hooks around its forward and backward.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/nn/forward_hooks.h"
+#include "fullshard/shard/param_group.h"
+#include "fullshard/shard/wrap.h"
+
+namespace fullshard {
+
+class Engine;
+class UnitRuntime;
+
+// Around marked modules inside a unit that are no units themselves: only their recomputed calls
+// matter, since each brings gradients of its own to the unit's parameters.
+class InnerHooks : public ForwardHooks {
+ public:
+  explicit InnerHooks(UnitRuntime& unit) : unit_(unit) {}
+  void before_forward(const std::vector<at::Tensor>&) override {}
+  void after_forward(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&) override {}
+  void forward_failed() noexcept override {}
+  void enter_recompute(RecomputePass pass, uint64_t id) override;
+  void leave_recompute() noexcept override;
+
+ private:
+  UnitRuntime& unit_;
+};
+
+class UnitRuntime : public ForwardHooks {
+ public:
+  UnitRuntime(Engine& engine, int index, const UnitPlan& plan,
+              std::vector<std::unique_ptr<ParamGroup>> groups);
+  ~UnitRuntime() override;
+
+  // Hooks of the forward; called by the module's thread.
+  void before_forward(const std::vector<at::Tensor>& inputs) override;
+  void after_forward(const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& outputs) override;
+  void forward_failed() noexcept override;
+  void enter_recompute(RecomputePass pass, uint64_t id) override;
+  void leave_recompute() noexcept override;
+
+  ForwardHooks* inner_hooks() { return &inner_hooks_; }
+  // A unit around this one whose tied parameters get gradients from here.
+  void add_lender(UnitRuntime& lender) { lenders_.push_back(&lender); }
+
+  // Hooks of the backward; called by autograd's thread.
+  void before_backward();
+  void receive_gradient(ParamGroup& group, int slot, const at::Tensor& parameter);
+  void input_has_gradient();
+
+  void begin_unshard();  // ahead of its use
+  void unshard();
+  void reshard();
+  bool is_live() const;
+  bool is_arriving() const;
+
+  // Reduction of the trainable groups, issued and waited for.
+  void begin_reduce();
+  void finish_reduce();
+
+  // Leaves the unit resting: after a backward, or after one that failed.
+  void finish_pass();
+  void abandon_pass();
+
+  int index() const { return index_; }
+  const std::string& path() const { return path_; }
+  int64_t numel() const { return numel_; }  // released at rest, padding included
+  bool ran_with_gradients() const { return ran_with_gradients_; }
+  bool has_unreduced() const;
+  bool is_trainable() const { return num_trainable_ > 0; }
+  const std::vector<std::unique_ptr<ParamGroup>>& groups() const { return groups_; }
+
+ private:
+  friend class InnerHooks;
+  bool registers_backward_hooks(const std::vector<at::Tensor>& outputs) const;
+  void hook_outputs(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  void hook_inputs(const std::vector<at::Tensor>& inputs);
+  void hook_gradients();
+  void expect_recompute(uint64_t id);
+  int expected_gradients() const;
+  void finish_trainable();
+  void reshard_trainable();
+  void reshard_frozen();
+  void mark_used();
+
+  Engine& engine_;
+  InnerHooks inner_hooks_{*this};
+  std::vector<UnitRuntime*> lenders_;
+  int index_;
+  std::string path_;
+  std::vector<std::unique_ptr<ParamGroup>> groups_;
+  int64_t numel_ = 0;
+  int num_trainable_ = 0;
+  bool has_frozen_ = false;
+
+  // Between the forward and the end of its backward.
+  int depth_ = 0;       // calls of forward that are open
+  bool ahead_ = false;  // gathered, not yet used
+  bool ran_with_gradients_ = false;
+  bool has_plain_call_ = false;   // its gradients come once, whatever the number of calls
+  int num_recomputed_calls_ = 0;  // each brings gradients of its own
+  uint64_t last_recompute_ = 0;
+  bool call_is_recomputed_ = false;
+  bool trainable_done_ = false;
+  int inputs_pending_ = 0;
+  int parameters_pending_ = -1;         // -1: no gradient yet in this backward
+  std::vector<std::vector<int>> seen_;  // gradients per group and slot
+};
+
+}  // namespace fullshard

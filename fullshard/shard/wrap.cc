@@ -1,0 +1,255 @@
+#include "fullshard/shard/wrap.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <set>
+#include <unordered_map>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+
+WrapPolicy WrapPolicy::marked() { return {}; }
+
+WrapPolicy WrapPolicy::classes(std::vector<std::string> names) {
+  WrapPolicy policy;
+  policy.kind_ = Kind::classes;
+  policy.names_ = std::move(names);
+  return policy;
+}
+
+WrapPolicy WrapPolicy::min_size(int64_t numel) {
+  WrapPolicy policy;
+  policy.kind_ = Kind::min_size;
+  policy.min_numel_ = numel;
+  return policy;
+}
+
+WrapPolicy WrapPolicy::none() {
+  WrapPolicy policy;
+  policy.kind_ = Kind::none;
+  return policy;
+}
+
+WrapPolicy WrapPolicy::predicate(Predicate predicate) {
+  WrapPolicy policy;
+  policy.kind_ = Kind::predicate;
+  policy.predicate_ = std::move(predicate);
+  return policy;
+}
+
+int64_t UnitPlan::numel() const {
+  int64_t total = 0;
+  for (const auto& parameter : parameters) total += parameter.tensor.numel();
+  return total;
+}
+
+// Walks the tree three times: choose units bottom-up, number them top-down, hand out parameters.
+class UnitPlanner {
+ public:
+  UnitPlanner(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored)
+      : tree_(walk_modules(root)), policy_(policy) {
+    if (!ignored.empty()) ignored_ = compile(ignored);
+  }
+
+  WrapPlan plan() {
+    check_class_names();
+    choose(tree_, /*is_root=*/true);
+    number(tree_, -1);
+    hand_out_parameters();
+    warn_about_large_units();
+    return std::move(plan_);
+  }
+
+ private:
+  static std::regex compile(const std::string& pattern) {
+    try {
+      return std::regex(pattern);
+    } catch (const std::regex_error& error) {
+      fail_as(ErrorKind::usage, "ignored_modules '{}': not a regular expression: {}", pattern,
+              error.what());
+    }
+  }
+
+  bool is_ignored(const ModuleNode& node) const {
+    return ignored_ && std::regex_match(node.path, *ignored_);
+  }
+
+  void check_class_names() const {
+    if (policy_.kind_ != WrapPolicy::Kind::classes) return;
+    std::set<std::string> known;
+    for_each_node(tree_, [&](const ModuleNode& node) { known.insert(node.class_name); });
+    for (const auto& name : policy_.names_) {
+      if (known.count(name)) continue;
+      fail_as(ErrorKind::usage, "wrap: no module of class '{}'; the model has {}", name,
+              fmt::join(known, ", "));
+    }
+  }
+
+  bool wants(const ModuleNode& node, int64_t numel) const {
+    const auto* state = dynamic_cast<UnitState*>(node.module);
+    switch (policy_.kind_) {
+      case WrapPolicy::Kind::marked:
+        return state != nullptr;
+      case WrapPolicy::Kind::none:
+        return false;
+      case WrapPolicy::Kind::min_size:
+        return state != nullptr && numel >= policy_.min_numel_;
+      case WrapPolicy::Kind::classes:
+        return std::find(policy_.names_.begin(), policy_.names_.end(), node.class_name) !=
+               policy_.names_.end();
+      case WrapPolicy::Kind::predicate:
+        return policy_.predicate_({node.path, node.class_name, numel});
+    }
+    return false;
+  }
+
+  // Marks the units below and at `node`; returns the parameters there that none of them holds.
+  int64_t choose(const ModuleNode& node, bool is_root) {
+    if (is_ignored(node)) return 0;
+    int64_t numel = 0;
+    for (const auto& parameter : node.parameters) numel += parameter.tensor.numel();
+    for (const auto& child : node.children) numel += choose(child, false);
+    if (!is_root && !wants(node, numel)) return numel;
+    if (!dynamic_cast<UnitState*>(node.module)) {
+      fail_as(ErrorKind::usage,
+              "wrap: module '{}' of class {} is no unit; derive it from fullshard::Unit and write "
+              "FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as fullshard::Wrap<{}Impl>",
+              is_root ? "(root)" : node.path, node.class_name, node.class_name);
+    }
+    chosen_.insert(node.module);
+    return 0;
+  }
+
+  void number(const ModuleNode& node, int unit) {
+    if (is_ignored(node)) return;
+    if (chosen_.count(node.module)) {
+      plan_.units.push_back({node.path,
+                             node.class_name,
+                             dynamic_cast<UnitState*>(node.module),
+                             unit,
+                             {},
+                             {},
+                             {},
+                             {}});
+      unit = static_cast<int>(plan_.units.size()) - 1;
+    } else if (auto* state = dynamic_cast<UnitState*>(node.module)) {
+      plan_.units[unit].inner.push_back(state);
+    }
+    for (const auto& parameter : node.parameters) {
+      uses_[key(parameter)].push_back({unit, join_path(node.path, parameter.name)});
+      if (uses_[key(parameter)].size() == 1) order_.push_back(parameter.tensor);
+    }
+    for (const auto& buffer : node.buffers) {
+      plan_.units[unit].buffers.push_back({join_path(node.path, buffer.name), buffer.tensor});
+    }
+    for (const auto& child : node.children) number(child, unit);
+  }
+
+  // The smallest unit that contains both.
+  int common_unit(int a, int b) const {
+    while (a != b) (a > b ? a : b) = plan_.units[std::max(a, b)].parent;
+    return a;
+  }
+
+  void hand_out_parameters() {
+    for (const auto& tensor : order_) {
+      const auto& uses = uses_[tensor.unsafeGetTensorImpl()];
+      NamedParameter parameter{{}, tensor};
+      int unit = uses.front().unit;
+      for (const auto& use : uses) {
+        unit = common_unit(unit, use.unit);
+        parameter.names.push_back(use.name);
+      }
+      for (const auto& use : uses) note_lender(unit, use.unit);
+      plan_.units[unit].parameters.push_back(std::move(parameter));
+    }
+  }
+
+  // `owner` holds a parameter that `user`, nested in it, uses; so do the units in between.
+  void note_lender(int owner, int user) {
+    for (; user != owner; user = plan_.units[user].parent) {
+      auto& lenders = plan_.units[user].lenders;
+      if (std::find(lenders.begin(), lenders.end(), owner) == lenders.end()) {
+        lenders.push_back(owner);
+      }
+    }
+  }
+
+  void warn_about_large_units() {
+    int64_t total = 0;
+    for (const auto& unit : plan_.units) total += unit.numel();
+    for (const auto& unit : plan_.units) {
+      if (total == 0 || unit.numel() * 2 <= total || plan_.units.size() == 1) continue;
+      plan_.warnings.push_back(fmt::format(
+          "unit '{}' holds {} of {} parameters: its full size is gathered at once; make units of "
+          "the modules below it to save memory",
+          unit.path.empty() ? "(root)" : unit.path, format_count(unit.numel()),
+          format_count(total)));
+    }
+    warn_about_large_plain_modules(tree_, total);
+  }
+
+  // A size-based policy cannot wrap a module that is no unit: say so instead of gathering it whole.
+  void warn_about_large_plain_modules(const ModuleNode& node, int64_t total) {
+    if (policy_.kind_ != WrapPolicy::Kind::min_size) return;
+    for (const auto& child : node.children) {
+      int64_t numel = 0;
+      for_each_node(child, [&](const ModuleNode& below) {
+        for (const auto& parameter : below.parameters) numel += parameter.tensor.numel();
+      });
+      if (numel >= policy_.min_numel_ && !dynamic_cast<UnitState*>(child.module)) {
+        plan_.warnings.push_back(fmt::format(
+            "module '{}' of class {} has {} parameters but is no unit, so it cannot be wrapped by "
+            "size; derive it from fullshard::Unit or hold it as fullshard::Wrap<{}Impl>",
+            child.path, child.class_name, format_count(numel), child.class_name));
+      }
+      warn_about_large_plain_modules(child, total);
+    }
+  }
+
+  static c10::TensorImpl* key(const NamedTensor& named) {
+    return named.tensor.unsafeGetTensorImpl();
+  }
+
+  struct Use {
+    int unit;
+    std::string name;
+  };
+
+  ModuleNode tree_;
+  const WrapPolicy& policy_;
+  std::optional<std::regex> ignored_;
+  std::set<torch::nn::Module*> chosen_;
+  std::unordered_map<c10::TensorImpl*, std::vector<Use>> uses_;
+  std::vector<at::Tensor> order_;
+  WrapPlan plan_;
+};
+
+WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored) {
+  return UnitPlanner(root, policy, ignored).plan();
+}
+
+std::string WrapPlan::tree() const {
+  std::vector<int> depth(units.size(), 0);
+  std::string text;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const auto& unit = units[i];
+    if (unit.parent >= 0) depth[i] = depth[unit.parent] + 1;
+    int64_t bytes = 0;
+    for (const auto& parameter : unit.parameters) {
+      bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+    }
+    const auto label = fmt::format("{:{}}{} ({})", "", 2 * depth[i],
+                                   unit.path.empty() ? "root" : unit.path, unit.class_name);
+    text += fmt::format("{:<44} {:>9} parameters {:>10}\n", label, format_count(unit.numel()),
+                        format_bytes(bytes));
+  }
+  return text;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,70 @@
+// Which modules become units, and which parameters each of them holds.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fullshard/nn/module_walk.h"
+#include "fullshard/nn/unit_state.h"
+#include "fullshard/shard/param_group.h"
+
+namespace fullshard {
+
+// What a policy is asked about.
+struct WrapCandidate {
+  std::string path;        // "blocks.3"
+  std::string class_name;  // "Block"
+  int64_t numel = 0;       // parameters below it that no nested unit holds
+};
+
+// The root is a unit under every policy; it holds what no other unit does.
+class WrapPolicy {
+ public:
+  using Predicate = std::function<bool(const WrapCandidate&)>;
+
+  static WrapPolicy marked();  // every module made with FULLSHARD_UNIT or Wrap
+  static WrapPolicy classes(std::vector<std::string> names);
+  static WrapPolicy min_size(int64_t numel = 100'000'000);  // at or above it
+  static WrapPolicy none();
+  static WrapPolicy predicate(Predicate predicate);
+
+ private:
+  friend class UnitPlanner;
+  enum class Kind { marked, classes, min_size, none, predicate };
+  Kind kind_ = Kind::marked;
+  std::vector<std::string> names_;
+  int64_t min_numel_ = 0;
+  Predicate predicate_;
+};
+
+struct UnitPlan {
+  std::string path;
+  std::string class_name;
+  UnitState* state = nullptr;
+  int parent = -1;  // index of the enclosing unit
+  std::vector<NamedParameter> parameters;
+  std::vector<NamedTensor> buffers;  // full names
+  std::vector<UnitState*> inner;     // marked modules below that are no units themselves
+  std::vector<int> lenders;          // units that hold tied parameters which modules below here use
+
+  int64_t numel() const;
+};
+
+struct WrapPlan {
+  std::vector<UnitPlan> units;  // parents before children; the root first
+  std::vector<std::string> warnings;
+
+  // One line per unit: path, class, parameters, bytes; children indented.
+  std::string tree() const;
+};
+
+// `ignored` is a regular expression over module paths (whole path); what lies below a match is left
+// alone. Errors: a class name that no module has (lists those there are), a chosen module that is
+// no unit, a root that is none.
+WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored);
+
+}  // namespace fullshard

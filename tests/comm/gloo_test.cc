@@ -1,0 +1,292 @@
+#include "fullshard/comm/gloo_backend.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <mutex>
+
+#include "expect_error.h"
+
+namespace fullshard {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What differs between ranks and elements, and is rounded by every addition.
+at::Tensor values(int rank, int64_t numel, at::ScalarType dtype = at::kFloat) {
+  const at::Tensor places = at::arange(numel, at::kDouble);
+  return ((places * 0.37 + rank * 1.7).sin() * 3.3).to(dtype);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
+}
+
+// Runs on both backends and compares every rank's result.
+void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>& body) {
+  std::vector<std::vector<at::Tensor>> results(2, std::vector<at::Tensor>(size_t(ranks)));
+  for (const size_t which : {0, 1}) {
+    run_ranks({.ranks = ranks, .backend = which == 0 ? "shm" : "gloo"}, [&](const World& world) {
+      results[which][static_cast<size_t>(world.rank())] = body(world).clone();
+    });
+  }
+  for (size_t rank = 0; rank < results[0].size(); ++rank) {
+    EXPECT_TRUE(same_bits(results[0][rank], results[1][rank])) << "rank " << rank;
+  }
+}
+
+TEST(Gloo, GathersEveryRanksShard) {
+  run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
+    EXPECT_EQ(world.backend(), "gloo");
+    const at::Tensor full = at::zeros({21}, at::kBFloat16);
+    world.communicator().all_gather(full, values(world.rank(), 7, at::kBFloat16)).wait();
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(same_bits(full.narrow(0, rank * 7, 7), values(rank, 7, at::kBFloat16)));
+    }
+  });
+}
+
+TEST(Gloo, GathersIntoAWindowOfALargerBuffer) {
+  run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+    const at::Tensor buffer = at::zeros({2, 5});
+    const at::Tensor window = buffer.narrow(1, 1, 3);
+    const at::Tensor own = window.select(0, world.rank());
+    own.copy_(values(world.rank(), 3));
+    world.communicator().all_gather(window, own).wait();
+    EXPECT_TRUE(same_bits(window.select(0, 0), values(0, 3)));
+    EXPECT_TRUE(same_bits(window.select(0, 1), values(1, 3)));
+    EXPECT_EQ(buffer.select(1, 0).abs().sum().item<float>(), 0);
+    EXPECT_EQ(buffer.select(1, 4).abs().sum().item<float>(), 0);
+  });
+}
+
+TEST(Gloo, ReducesToTheBitsOfShm) {
+  for (const int ranks : {2, 3, 4}) {
+    expect_bits_of_shm(ranks, [](const World& world) {
+      std::vector<at::Tensor> results;
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
+        const at::Tensor shard = at::zeros({11}, dtype);
+        const ReduceOp op = dtype == at::kLong ? ReduceOp::sum : ReduceOp::average;
+        world.communicator()
+            .reduce_scatter(shard, values(world.rank(), 11 * world.size(), dtype), {.op = op})
+            .wait();
+        results.push_back(shard.view(at::kByte));
+      }
+      return at::cat(results);
+    });
+  }
+}
+
+TEST(Gloo, GivesTheSameBitsForEveryNumberOfSlices) {
+  const int64_t numel = 4 * 7;
+  run_ranks({.ranks = 4, .backend = "gloo"}, [&](const World& world) {
+    const at::Tensor full = values(world.rank(), numel), whole = full.clone();
+    world.communicator().all_reduce(whole, ReduceOp::average).wait();
+    for (const int slices : {1, 2, 4}) {
+      const int64_t length = numel / slices;
+      const at::Tensor shard = at::full({length}, 0.25F);
+      world.communicator()
+          .reduce_scatter(shard, full, {.slices = slices, .accumulate = true})
+          .wait();
+      const at::Tensor expected = whole.narrow(0, world.rank() % slices * length, length) + 0.25F;
+      EXPECT_TRUE(same_bits(shard, expected)) << slices << " slices";
+    }
+  });
+}
+
+TEST(Gloo, AccumulatesUnroundedIntoAWiderDtype) {
+  expect_bits_of_shm(4, [](const World& world) {
+    const at::Tensor shard = values(9 + world.rank(), 13);
+    world.communicator()
+        .reduce_scatter(shard, values(world.rank(), 26, at::kBFloat16),
+                        {.slices = 2, .accumulate = true})
+        .wait();
+    return shard;
+  });
+}
+
+TEST(Gloo, ReducesInPlaceIntoTheOwnRow) {
+  expect_bits_of_shm(3, [](const World& world) {
+    const at::Tensor full = values(world.rank(), 15).view({3, 5});
+    const at::Tensor own = full.select(0, world.rank());
+    world.communicator().reduce_scatter(own, full, {.op = ReduceOp::sum}).wait();
+    return own;
+  });
+}
+
+TEST(Gloo, FindsMaximaAndMinima) {
+  run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
+    const at::Tensor top = at::full({2}, world.rank(), at::kLong);
+    world.communicator().all_reduce(top, ReduceOp::max).wait();
+    EXPECT_EQ(top[1].item<int64_t>(), 2);
+    const at::Tensor bottom = at::full({2}, 5.F - static_cast<float>(world.rank()));
+    world.communicator().all_reduce(bottom, ReduceOp::min).wait();
+    EXPECT_EQ(bottom[0].item<float>(), 3.F);
+  });
+}
+
+// 1e8 swallows a lone 1, but not the other host's sum of them.
+TEST(Gloo, AddsHostByHost) {
+  std::vector<float> sums;
+  for (const int ranks_per_host : {0, 2}) {
+    run_ranks({.ranks = 4, .backend = "gloo", .ranks_per_host = ranks_per_host},
+              [&](const World& world) {
+                EXPECT_EQ(world.num_hosts(), ranks_per_host == 0 ? 1 : 2);
+                static constexpr float kValues[] = {1e8F, 0.F, 3.F, 3.F};
+                const at::Tensor sum = at::full({1}, kValues[world.rank()]);
+                world.communicator().all_reduce(sum).wait();
+                if (world.rank() == 3) sums.push_back(sum.item<float>());
+              });
+  }
+  EXPECT_EQ(sums[0], (1e8F + 3.F) + 3.F);
+  EXPECT_EQ(sums[1], 1e8F + 6.F);
+  EXPECT_NE(sums[0], sums[1]);
+}
+
+TEST(Gloo, BroadcastsFromAnyRoot) {
+  run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
+    for (int root = 0; root < 3; ++root) {
+      const at::Tensor tensor = values(world.rank(), 5, at::kHalf);
+      world.communicator().broadcast(tensor, root).wait();
+      EXPECT_TRUE(same_bits(tensor, values(root, 5, at::kHalf)));
+    }
+    world.communicator().barrier();
+  });
+}
+
+TEST(Gloo, FinishesManyCallsWaitedForInReverse) {
+  run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+    std::vector<at::Tensor> tensors;
+    std::vector<Work> works;
+    for (int call = 0; call < 20; ++call) {
+      tensors.push_back(at::full({3}, call + world.rank(), at::kLong));
+      works.push_back(world.communicator().all_reduce(tensors.back()));
+    }
+    for (int call = 19; call >= 0; --call) {
+      works[static_cast<size_t>(call)].wait();
+      EXPECT_EQ(tensors[static_cast<size_t>(call)][2].item<int64_t>(), 2 * call + 1);
+    }
+  });
+}
+
+TEST(Gloo, MovesNothingButStillMeetsForEmptyTensors) {
+  run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+    world.communicator().all_gather(at::empty({0}), at::empty({0})).wait();
+    world.communicator().reduce_scatter(at::empty({0}), at::empty({0})).wait();
+    world.communicator().broadcast(at::empty({0}), 1).wait();
+  });
+}
+
+// Every rank's own error, by rank.
+std::vector<std::string> errors_of(const ThreadRanks& options,
+                                   const std::function<void(const World&)>& body) {
+  std::vector<std::string> errors(static_cast<size_t>(options.ranks));
+  run_ranks(options, [&](const World& world) {
+    try {
+      body(world);
+    } catch (const std::exception& error) {
+      errors[static_cast<size_t>(world.rank())] = error.what();
+    }
+  });
+  return errors;
+}
+
+TEST(Gloo, TellsRanksThatDisagree) {
+  const auto errors = errors_of({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+    world.communicator().barrier();
+    if (world.rank() == 0) {
+      world.communicator().reduce_scatter(at::zeros({128}), at::zeros({256}), {}, "a").wait();
+    } else {
+      world.communicator().all_gather(at::zeros({128}), at::zeros({64}), "b").wait();
+    }
+  });
+  EXPECT_EQ(errors[0],
+            "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of unit 'a' "
+            "(1024 bytes), rank 1 calls all_gather of unit 'b' (512 bytes); all ranks must make "
+            "the same calls in the same order");
+  EXPECT_EQ(errors[1], errors[0]);
+}
+
+TEST(Gloo, ShowsTheDetailWhereCallsLookAlike) {
+  const auto errors = errors_of({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+    const auto op = world.rank() == 0 ? ReduceOp::sum : ReduceOp::max;
+    world.communicator().all_reduce(at::zeros({2}), op).wait();
+  });
+  EXPECT_EQ(errors[0],
+            "ranks disagree at sequence 1 of group world: rank 0 calls all_reduce (8 bytes of "
+            "Float, sum in 1 slices, into Float, sequence 1), rank 1 calls all_reduce (8 bytes of "
+            "Float, max in 1 slices, into Float, sequence 1); all ranks must make the same calls "
+            "in the same order");
+}
+
+TEST(Gloo, NamesARankThatFailedAndItsReason) {
+  std::mutex mutex;
+  std::string consequence;
+  const std::string cause = error_of([&] {
+    run_ranks({.ranks = 2, .backend = "gloo"}, [&](const World& world) {
+      world.communicator().barrier("embedding");
+      if (world.rank() == 1) fail("disk full");
+      try {
+        world.communicator().all_reduce(at::zeros({2}), ReduceOp::sum, "block 1").wait();
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        consequence = error.what();
+        throw;
+      }
+    });
+  });
+  EXPECT_EQ(cause, "disk full");
+  EXPECT_EQ(consequence,
+            "rank 0: all_reduce of unit 'block 1' (group world, sequence 2) waits for rank 1, "
+            "which failed: disk full; its last act: barrier of unit 'embedding' (group world, "
+            "sequence 1), finished; see rank 1's log");
+}
+
+TEST(Gloo, NamesARankThatDoesNotCome) {
+  ThreadRanks options{.ranks = 3, .backend = "gloo"};
+  options.timeouts.step = 300ms;
+  std::latch gave_up(2);  // rank 2 comes only after the others have given it up
+  const auto errors = errors_of(options, [&](const World& world) {
+    if (world.rank() == 2) {
+      gave_up.wait();
+      world.communicator().barrier("late");
+      return;
+    }
+    try {
+      world.communicator().barrier("block 1");
+    } catch (...) {
+      gave_up.count_down();
+      throw;
+    }
+  });
+  for (const int rank : {0, 1}) {
+    const std::string& error = errors[static_cast<size_t>(rank)];
+    EXPECT_EQ(error.substr(0, error.find("has not come")),
+              fmt::format("rank {}: barrier of unit 'block 1' (group world, sequence 1) waits for "
+                          "rank 2, which ",
+                          rank));
+    EXPECT_NE(error.find("(step timeout); its last act: none yet; raise timeouts.step if it is "
+                         "only slow"),
+              std::string::npos)
+        << error;
+  }
+  EXPECT_EQ(errors[2].substr(0, errors[2].find(", which")),
+            "rank 2: barrier of unit 'late' (group world, sequence 1) comes too late: the other "
+            "ranks have given this one up");
+}
+
+TEST(Gloo, GivesUpCallsInFlightWhenAnExceptionEndsTheRank) {
+  EXPECT_EQ(error_of([] {
+              run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
+                Work work = world.communicator().all_gather(at::zeros({4}), at::zeros({2}));
+                if (world.rank() == 0) fail("stopped in forward");
+                work.wait();
+                world.communicator().barrier();
+              });
+            }),
+            "stopped in forward");
+}
+
+}  // namespace
+}  // namespace fullshard

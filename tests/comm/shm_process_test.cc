@@ -1,0 +1,148 @@
+// The shm backend between processes: how they meet, and what is left when one is killed.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "fullshard/comm/shm_socket.h"
+
+extern char** environ;
+
+namespace fullshard {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+std::string contents_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+class ShmProcesses : public testing::Test {
+ protected:
+  ShmProcesses() {
+    std::string name = (std::filesystem::temp_directory_path() / "shm_peers.XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~ShmProcesses() override {
+    for (const pid_t process : running_) {
+      ::kill(process, SIGKILL);
+      ::waitpid(process, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::filesystem::path output_of(int rank) const {
+    return folder_ / ("output-" + std::to_string(rank));
+  }
+
+  pid_t start(int rank, int size, const std::string& scenario) {
+    const std::string words[] = {std::string(FULLSHARD_TEST_PROGRAMS) + "/shm_peer",
+                                 folder_.string(), std::to_string(rank), std::to_string(size),
+                                 scenario};
+    std::vector<char*> arguments;
+    for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, output_of(rank).c_str(),
+                                     O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    pid_t process = -1;
+    EXPECT_EQ(::posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    running_.push_back(process);
+    return process;
+  }
+
+  int status_of(pid_t process) {
+    int status = 0;
+    ::waitpid(process, &status, 0);
+    std::erase(running_, process);
+    return status;
+  }
+
+  std::string invitation() const {
+    const auto path = folder_ / "shm-meeting";
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    return contents_of(path);
+  }
+
+  std::filesystem::path folder_;
+  std::vector<pid_t> running_;
+};
+
+TEST_F(ShmProcesses, UseEveryCollective) {
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < 3; ++rank) processes.push_back(start(rank, 3, "all"));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(status_of(processes[rank]), 0);
+    EXPECT_EQ(contents_of(output_of(rank)), "well\n");
+  }
+}
+
+TEST_F(ShmProcesses, AKilledRankIsNamedWithinTwoSecondsAndNothingIsLeft) {
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < 3; ++rank) processes.push_back(start(rank, 3, "die"));
+  const std::string socket = invitation().substr(0, invitation().find(' '));
+  // Not reaped: a zombie is dead for the others.
+  siginfo_t end = {};
+  ::waitid(P_PID, static_cast<id_t>(processes[1]), &end, WEXITED | WNOWAIT);
+  EXPECT_EQ(end.si_status, SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(WEXITSTATUS(status_of(processes[rank])), 1);
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
+    EXPECT_EQ(contents_of(output_of(rank)),
+              "rank " + std::to_string(rank) +
+                  ": reduce_scatter of unit 'blocks.3' (group world, sequence 3) waits for rank 1, "
+                  "which died; its last act: barrier (sequence 2), finished; see rank 1's log\n");
+  }
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    EXPECT_THAT(entry.path().string(), testing::Not(HasSubstr("fullshard")));
+  }
+  EXPECT_THAT(contents_of("/proc/net/unix"), testing::Not(HasSubstr(socket)));
+}
+
+TEST_F(ShmProcesses, MissingRanksAreNamedAfterTheInitTimeout) {
+  const pid_t zero = start(0, 4, "missing");
+  const pid_t two = start(2, 4, "missing");
+  for (const pid_t process : {zero, two}) EXPECT_EQ(WEXITSTATUS(status_of(process)), 1);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(contents_of(output_of(rank)),
+              "shm: ranks 1, 3 of 4 did not come within 0.3 s (init timeout); see their logs\n");
+  }
+}
+
+TEST_F(ShmProcesses, StrangersAtTheSocketNeitherJoinNorHoldUpTheRanks) {
+  const pid_t zero = start(0, 2, "all");
+  const std::string name = invitation().substr(0, invitation().find(' '));
+  const auto silent = LocalSocket::connect(name);
+  const auto impostor = LocalSocket::connect(name);
+  SocketMessage offer;
+  offer.kind = SocketMessage::offer;
+  offer.rank = 1;
+  offer.size = 2;
+  const int descriptors[] = {0, 1};
+  EXPECT_TRUE(impostor.send(offer, descriptors));  // without the secret
+  const pid_t one = start(1, 2, "all");
+  EXPECT_EQ(status_of(zero), 0);
+  EXPECT_EQ(status_of(one), 0);
+  EXPECT_FALSE(impostor.receive().has_value());
+}
+
+}  // namespace
+}  // namespace fullshard

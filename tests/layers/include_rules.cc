@@ -1,0 +1,143 @@
+#include "tests/layers/include_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+namespace fullshard::layers {
+namespace {
+
+struct Include {
+  int line = 0;
+  bool quoted = false;
+  std::string target;
+};
+
+std::optional<Include> include_of(const std::string& line) {
+  const auto begin = line.find_first_not_of(" \t");
+  if (begin == std::string::npos || line.compare(begin, 8, "#include") != 0) return std::nullopt;
+  const auto open = line.find_first_of("<\"", begin + 8);
+  if (open == std::string::npos) return std::nullopt;
+  const bool quoted = line[open] == '"';
+  const auto close = line.find(quoted ? '"' : '>', open + 1);
+  if (close == std::string::npos) return std::nullopt;
+  return Include{0, quoted, line.substr(open + 1, close - open - 1)};
+}
+
+std::vector<Include> includes_of(std::string_view text) {
+  std::vector<Include> result;
+  std::istringstream lines{std::string(text)};
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (auto include = include_of(line)) {
+      include->line = number;
+      result.push_back(*include);
+    }
+  }
+  return result;
+}
+
+// "fullshard/comm/mesh.h" -> "comm"; nothing for other roots and for fullshard/fullshard.h.
+std::optional<std::string> folder_of(std::string_view path) {
+  constexpr std::string_view kRoot = "fullshard/";
+  if (!path.starts_with(kRoot)) return std::nullopt;
+  path.remove_prefix(kRoot.size());
+  const auto slash = path.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  return std::string(path.substr(0, slash));
+}
+
+bool is_torch(std::string_view target) {
+  return target.starts_with("torch/") || target.starts_with("ATen/") || target.starts_with("c10/");
+}
+
+std::string wrong_layer(const Layers& layers, const std::string& folder, const Include& include) {
+  if (include.target == "fullshard/fullshard.h") {
+    return "includes fullshard.h, which is for users; include the single headers";
+  }
+  const auto target = folder_of(include.target);
+  if (!target || *target == folder) return "";
+  const auto& allowed = layers.find(folder)->second.may_include;
+  if (allowed.contains(*target)) return "";
+  return fmt::format("{}/ may not include {}/; it may include: {}", folder, *target,
+                     allowed.empty() ? "nothing" : fmt::format("{}", fmt::join(allowed, ", ")));
+}
+
+// Headers stay light: torch's own headers cost each file that sees them many seconds.
+// The last two add nothing to what <ATen/core/Tensor.h> already brings.
+constexpr std::string_view kLight[] = {"ATen/core/Tensor.h", "ATen/core/grad_mode.h",
+                                       "torch/csrc/autograd/function_hook.h"};
+
+bool is_light(std::string_view target, std::string_view text) {
+  if (target.starts_with("c10/") || std::ranges::count(kLight, target) > 0) return true;
+  return target.starts_with("torch/nn/") && text.find("torch::nn::") != std::string_view::npos;
+}
+
+std::string wrong_torch(const Layer& layer, bool is_header, std::string_view text,
+                        const Include& include) {
+  if (!is_torch(include.target)) return "";
+  if (layer.torch_free)
+    return fmt::format("includes {} in a folder without libtorch", include.target);
+  if (is_header && !is_light(include.target, text)) {
+    return fmt::format(
+        "a header includes {}; <ATen/core/Tensor.h> at most, or <torch/nn/…> where "
+        "torch::nn is named",
+        include.target);
+  }
+  return "";
+}
+
+}  // namespace
+
+Layers parse_layers(std::string_view text) {
+  Layers layers;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) throw std::runtime_error("no ':' in \"" + line + "\"");
+    std::istringstream head(line.substr(0, colon));
+    std::istringstream tail(line.substr(colon + 1));
+    std::string folder, word;
+    head >> folder;
+    Layer layer;
+    while (head >> word) layer.torch_free |= word == "torch_free";
+    while (tail >> word) {
+      const auto known = layers.find(word);
+      if (known == layers.end()) {
+        throw std::runtime_error(folder + " may include " + word + ", which comes later or never");
+      }
+      layer.may_include.insert(word);
+      layer.may_include.insert(known->second.may_include.begin(), known->second.may_include.end());
+    }
+    layers.emplace(folder, layer);
+  }
+  return layers;
+}
+
+std::vector<std::string> violations(const Layers& layers, std::string_view path,
+                                    std::string_view text) {
+  std::vector<std::string> result;
+  const auto report = [&](const Include& include, const std::string& what) {
+    if (!what.empty()) result.push_back(fmt::format("{}:{}: {}", path, include.line, what));
+  };
+  const auto folder = folder_of(path);
+  const auto layer = folder ? layers.find(*folder) : layers.end();
+  if (folder && layer == layers.end()) {
+    return {fmt::format("{}: no fullshard_library({}) in CMakeLists.txt", path, *folder)};
+  }
+  for (const auto& include : includes_of(text)) {
+    if (include.target == "torch/torch.h") {
+      report(include, "includes torch/torch.h, 28 s per file; include single headers");
+    } else if (folder) {
+      if (include.quoted) report(include, wrong_layer(layers, *folder, include));
+      report(include, wrong_torch(layer->second, path.ends_with(".h"), text, include));
+    }
+  }
+  return result;
+}
+
+}  // namespace fullshard::layers

@@ -1,0 +1,97 @@
+#include "fullshard/nn/gradient_hook.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor parameter() { return at::ones({2, 3}).requires_grad_(true); }
+
+// An operator that respects the sink: its weight gradient is the output gradient.
+struct AddInto : torch::autograd::Function<AddInto> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& weight) {
+    context->saved_data["sink"] = gradient_sink(weight);
+    return x + weight;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor sink = context->saved_data["sink"].toTensor();
+    if (!sink.defined()) return {gradients[0], gradients[0]};
+    sink.add_(gradients[0]);
+    return {gradients[0], at::Tensor()};
+  }
+};
+
+TEST(GradientHook, FiresOncePerBackwardWithTheGradient) {
+  const at::Tensor weight = parameter();
+  std::vector<at::Tensor> seen;
+  set_gradient_hook(weight, [&](const at::Tensor& p) { seen.push_back(p.grad().clone()); });
+  (weight * 2 + weight).sum().backward();
+  ASSERT_EQ(seen.size(), 1);
+  EXPECT_TRUE(at::equal(seen[0], at::ones({2, 3}) * 3));
+}
+
+TEST(GradientHook, FiresWithoutGradientWhenTheSinkTookIt) {
+  const at::Tensor weight = parameter(), sink = at::zeros({2, 3});
+  int fired = 0;
+  set_gradient_hook(weight, [&](const at::Tensor& p) {
+    EXPECT_FALSE(p.grad().defined());
+    ++fired;
+  });
+  set_gradient_sink(weight, sink);
+  EXPECT_TRUE(gradient_sink(weight).is_same(sink));
+  const at::Tensor x = at::ones({2, 3});
+  (AddInto::apply(x, weight).sum() + 2 * AddInto::apply(x, weight).sum()).backward();
+  EXPECT_EQ(fired, 1);
+  EXPECT_TRUE(at::equal(sink, at::ones({2, 3}) * 3));
+}
+
+TEST(GradientHook, ReplacingTheFunctionKeepsTheSink) {
+  const at::Tensor weight = parameter(), sink = at::zeros({2, 3});
+  int first = 0, second = 0;
+  set_gradient_hook(weight, [&](const at::Tensor&) { ++first; });
+  set_gradient_sink(weight, sink);
+  set_gradient_hook(weight, [&](const at::Tensor&) { ++second; });
+  EXPECT_TRUE(gradient_sink(weight).is_same(sink));
+  weight.sum().backward();
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 1);
+}
+
+TEST(GradientHook, ClearsWhatItSet) {
+  const at::Tensor weight = parameter();
+  int fired = 0;
+  set_gradient_hook(weight, [&](const at::Tensor&) { ++fired; });
+  set_gradient_sink(weight, at::zeros({2, 3}));
+  set_gradient_sink(weight, at::Tensor());
+  EXPECT_FALSE(gradient_sink(weight).defined());
+  clear_gradient_hook(weight);
+  clear_gradient_hook(weight);
+  weight.sum().backward();
+  EXPECT_EQ(fired, 0);
+}
+
+TEST(GradientHook, HasNoSinkWhereNothingWasSet) {
+  EXPECT_FALSE(gradient_sink(at::ones({1})).defined());
+  EXPECT_FALSE(gradient_sink(at::Tensor()).defined());
+  EXPECT_FALSE(gradient_sink(parameter()).defined());
+}
+
+TEST(GradientHook, RefusesWhatIsNotAParameter) {
+  EXPECT_THROW(set_gradient_hook(at::ones({1}), [](const at::Tensor&) {}), Error);
+  EXPECT_THROW(set_gradient_hook(parameter() * 2, [](const at::Tensor&) {}), Error);
+  EXPECT_THROW(set_gradient_sink(parameter(), at::zeros({3, 2})), Error);
+}
+
+}  // namespace
+}  // namespace fullshard

@@ -1,0 +1,119 @@
+// One rank of the shm backend as a process of its own: shm_peer FOLDER RANK SIZE SCENARIO. Ranks
+// meet through files in FOLDER; what a rank has to say goes to standard output.
+#include <ATen/ops/full.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <thread>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/communicator.h"
+#include "fullshard/comm/rendezvous.h"
+#include "fullshard/comm/shm_domain.h"
+
+namespace fullshard {
+namespace {
+
+class FileRendezvous final : public Rendezvous {
+ public:
+  explicit FileRendezvous(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    const auto draft = folder_ / "draft";
+    std::ofstream(draft) << value;
+    std::filesystem::rename(draft, path_of(key));
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout,
+                  const std::string& who) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!std::filesystem::exists(path_of(key))) {
+      check(std::chrono::steady_clock::now() < deadline, "{} has not set {}", who, key);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ifstream file(path_of(key));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+ private:
+  std::filesystem::path path_of(std::string key) const {
+    std::replace(key.begin(), key.end(), '/', '-');
+    return folder_ / key;
+  }
+
+  std::filesystem::path folder_;
+};
+
+void use_every_collective(const Communicator& world) {
+  const float rank = static_cast<float>(world.rank()), size = static_cast<float>(world.size());
+  for (const int64_t numel : {3, 50'000}) {
+    const auto shard = world.allocate(numel, at::kFloat).fill_(rank);
+    const auto full = world.allocate(numel * world.size(), at::kFloat);
+    world.all_gather(full, shard).wait();
+    for (int peer = 0; peer < world.size(); ++peer) {
+      const auto row = full.slice(0, peer * numel, (peer + 1) * numel);
+      check((row == static_cast<float>(peer)).all().item<bool>(), "gather of {} is wrong", numel);
+    }
+    full.fill_(rank + 1);
+    world.reduce_scatter(shard, full, {.op = ReduceOp::sum}).wait();
+    check((shard == size * (size + 1) / 2).all().item<bool>(), "sum of {} is wrong", numel);
+    const auto plain = at::full({numel}, rank);
+    world.all_reduce(plain, ReduceOp::max).wait();
+    check((plain == size - 1).all().item<bool>(), "maximum of {} is wrong", numel);
+    world.broadcast(shard.fill_(rank), world.size() - 1).wait();
+    check((shard == size - 1).all().item<bool>(), "broadcast of {} is wrong", numel);
+  }
+  const auto common = world.allocate_common(world.size(), at::kFloat);
+  const auto counters = world.make_counters(1);
+  common[world.rank()].fill_(1);
+  counters->publish(0, 1);
+  counters->wait_for_all(0, 1, "share", "");
+  check(common.sum().item<float>() == size, "common memory is not common");
+  world.barrier();
+}
+
+void die_as_rank_one(const Communicator& world) {
+  const auto shard = world.allocate(50'000, at::kFloat).fill_(1);
+  const auto full = world.allocate(50'000 * world.size(), at::kFloat);
+  world.all_gather(full, shard, "blocks.2").wait();
+  world.barrier();
+  if (world.rank() == 1) ::kill(::getpid(), SIGKILL);
+  world.reduce_scatter(shard, full, {}, "blocks.3").wait();
+}
+
+int run(const std::string& folder, int rank, int size, const std::string& scenario) {
+  Timeouts timeouts;
+  if (scenario == "missing") timeouts.init = std::chrono::milliseconds(300);
+  FileRendezvous rendezvous(folder);
+  const auto domain = ShmDomain::join(rendezvous, rank, size, timeouts);
+  std::vector<int> all(size);
+  std::iota(all.begin(), all.end(), 0);
+  const Communicator world(domain->make_backend({all}, "world"), std::make_shared<Recorder>(rank),
+                           "world");
+  if (scenario == "die") {
+    die_as_rank_one(world);
+  } else {
+    use_every_collective(world);
+  }
+  domain->leave("");
+  std::puts("well");
+  return 0;
+}
+
+}  // namespace
+}  // namespace fullshard
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  try {
+    return fullshard::run(argv[1], std::stoi(argv[2]), std::stoi(argv[3]), argv[4]);
+  } catch (const fullshard::Error& error) {
+    std::puts(error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,114 @@
+// One rank of a training run, for tests that need processes: trains the tiny transformer and, when
+// told to, dies, sleeps, throws or disagrees at a given place.
+//   training_rank [--backend B] [--stage N] [--steps N] [--timeout-ms N]
+//                 [--fault KIND --at PLACE --rank R]
+// Rank 0 prints "digest <hash of the final parameters' bits>".
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/shard/sharded_model.h"
+#include "tests/training/tiny_training.h"
+
+namespace {
+
+using namespace fullshard;
+using namespace fullshard::testing;
+
+struct Arguments {
+  std::string backend = "auto";
+  int stage = 3;
+  int steps = 5;
+  int timeout_ms = 600'000;
+  std::string fault;
+  std::string at;
+  int rank = 1;
+  bool private_copies = false;
+};
+
+// The place in the second step where the fault happens.
+class Fault {
+ public:
+  Fault(const Arguments& arguments, const World& world) : arguments_(arguments), world_(world) {}
+
+  void reach(const std::string& place, int step) const {
+    if (step != 1 || place != arguments_.at || world_.rank() != arguments_.rank) return;
+    if (arguments_.fault == "kill") kill(getpid(), SIGKILL);
+    if (arguments_.fault == "exit") _exit(0);
+    if (arguments_.fault == "throw") throw std::runtime_error("a fault of the test");
+    if (arguments_.fault == "sleep") pause();
+    if (arguments_.fault == "disagree") world_.communicator().barrier("a barrier of one rank");
+  }
+
+ private:
+  const Arguments& arguments_;
+  const World& world_;
+};
+
+void train(const Arguments& arguments) {
+  WorldOptions world_options;
+  world_options.backend = arguments.backend;
+  world_options.timeouts.step = std::chrono::milliseconds(arguments.timeout_ms);
+  const auto world = World::from_environment(world_options);
+  const Fault fault(arguments, world);
+
+  const TrainingOptions training{.steps = arguments.steps};
+  auto model = make_model(training);
+  ShardOptions options;
+  options.sharding.zero_stage = arguments.stage;
+  options.share_host_copy = !arguments.private_copies;
+  auto sharded = shard(model, world, options);
+  AdamW optimizer(sharded, {.lr = 1e-2, .weight_decay = 0.1});
+  for (int step = 0; step < arguments.steps; ++step) {
+    fault.reach("forward", step);
+    auto loss = model(make_batch(training, step, 0, world.rank()));
+    loss.register_hook([&](const at::Tensor&) { fault.reach("start of backward", step); });
+    fault.reach("backward", step);
+    loss.backward();
+    fault.reach("clip", step);
+    sharded.clip_grad_norm(training.clip);
+    fault.reach("step", step);
+    optimizer.step();
+    optimizer.zero_grad();
+    fault.reach("gather", step);
+    auto full = sharded.gather_full();
+  }
+  auto full = sharded.gather_full();
+  uint64_t digest = 0;
+  for (const auto& parameter : model->parameters()) {
+    const auto bits = parameter.detach().contiguous().view(at::kInt);
+    for (const int value : std::span(bits.const_data_ptr<int>(), bits.numel())) {
+      digest = digest * 1'000'003 + static_cast<uint32_t>(value);
+    }
+  }
+  if (world.rank() == 0) fmt::print("digest {:016x}\n", digest);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("one rank of a test");
+  app.add_option("--backend", arguments.backend);
+  app.add_option("--stage", arguments.stage);
+  app.add_option("--steps", arguments.steps);
+  app.add_option("--timeout-ms", arguments.timeout_ms);
+  app.add_option("--fault", arguments.fault);
+  app.add_option("--at", arguments.at);
+  app.add_option("--rank", arguments.rank);
+  app.add_flag("--private-copies", arguments.private_copies);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train(arguments);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    std::fflush(stderr);
+    return 1;
+  }
+  return 0;
+}

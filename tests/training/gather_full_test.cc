@@ -1,0 +1,159 @@
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/sgd.h"
+#include "fullshard/shard/engine.h"
+#include "fullshard/shard/sharded_model.h"
+#include "tests/training/tiny_training.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class Body>
+void for_every_sharding(int ranks, const Body& body) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool share : {true, false}) {
+      SCOPED_TRACE(fmt::format("stage {}, share {}", stage, share));
+      run_ranks({.ranks = ranks}, [&](const World& world) {
+        ShardOptions options;
+        options.sharding.zero_stage = stage;
+        options.share_host_copy = share;
+        auto model = make_model({});
+        auto sharded = shard(model, world, options);
+        body(model, sharded, world);
+      });
+    }
+  }
+}
+
+TEST(GatherFull, ShowsTheWholeParametersUnderTheirOwnNames) {
+  const auto expected = make_model({})->named_parameters();
+  for_every_sharding(3, [&](TinyTransformer& model, ShardedModel& sharded, const World&) {
+    auto full = sharded.gather_full();
+    const auto actual = model->named_parameters();
+    ASSERT_EQ(actual.keys(), expected.keys());
+    for (const auto& item : expected) {
+      EXPECT_TRUE(at::equal(actual[item.key()], item.value())) << item.key();
+    }
+    full.close();
+    EXPECT_EQ(sharded.counters().live_numel, 0);
+  });
+}
+
+TEST(GatherFull, GathersOnlyTheUnitsAskedFor) {
+  run_ranks({.ranks = 2}, [](const World& world) {
+    auto model = make_model({});
+    auto sharded = shard(model, world);
+    auto full = sharded.gather_full({.units = {"block1"}});
+    EXPECT_NO_THROW(model->blocks[1]->up->weight.sum());
+    EXPECT_THROW(model->blocks[0]->up->weight.sum(), c10::Error);
+  });
+}
+
+TEST(GatherFull, AnUnknownUnitListsThoseThatExist) {
+  auto model = make_model({});
+  auto sharded = shard(model, World::single());
+  try {
+    auto full = sharded.gather_full({.units = {"block9"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no unit at one of block9; the units are '', 'block0'"));
+  }
+}
+
+TEST(GatherFull, WritesRank0sValuesBack) {
+  for_every_sharding(3, [](TinyTransformer& model, ShardedModel& sharded, const World& world) {
+    {
+      auto full = sharded.gather_full({.write_back = true});
+      at::NoGradGuard no_grad;
+      model->blocks[1]->up->weight.fill_(static_cast<double>(world.rank() + 5));
+      full.close();
+    }
+    auto full = sharded.gather_full();
+    EXPECT_TRUE(at::equal(model->blocks[1]->up->weight, at::ones({24, 6}) * 5));
+    const auto untouched = make_model({});
+    EXPECT_TRUE(at::equal(model->blocks[0]->up->weight, untouched->blocks[0]->up->weight));
+  });
+}
+
+TEST(GatherFull, WrittenValuesAreTrainedOn) {
+  for_every_sharding(2, [](TinyTransformer& model, ShardedModel& sharded, const World& world) {
+    Sgd optimizer(sharded, {.lr = 0.0});
+    {
+      auto full = sharded.gather_full({.write_back = true});
+      at::NoGradGuard no_grad;
+      for (auto& parameter : model->parameters()) parameter.mul_(0.5);
+      full.close();
+    }
+    auto plain = make_model({});
+    {
+      at::NoGradGuard no_grad;
+      for (auto& parameter : plain->parameters()) parameter.mul_(0.5);
+    }
+    const auto batch = make_batch({}, 0, 0, world.rank());
+    auto loss = model(batch);
+    EXPECT_EQ(loss.item<float>(), plain(batch).item<float>());
+    loss.backward();
+    optimizer.step();
+    EXPECT_EQ(model(batch).item<float>(), plain(batch).item<float>());
+  });
+}
+
+TEST(GatherFull, WritingWithoutAskingIsAnError) {
+  run_ranks({.ranks = 2}, [](const World& world) {
+    auto model = make_model({});
+    ShardOptions options;
+    options.share_host_copy = false;
+    auto sharded = shard(model, world, options);
+    auto full = sharded.gather_full();
+    {
+      at::NoGradGuard no_grad;
+      model->blocks[0]->up->weight.fill_(1);
+    }
+    try {
+      full.close();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("block0.up.weight"));
+      EXPECT_THAT(error.what(), HasSubstr("{.write_back = true}"));
+    }
+  });
+}
+
+TEST(SyncModuleStates, TakesRank0sParametersAndBuffers) {
+  struct WithBufferImpl : Unit {
+    WithBufferImpl() {
+      weight = register_parameter("weight", at::ones({5}));
+      buffer = register_buffer("buffer", at::ones({3}));
+    }
+    at::Tensor forward(at::Tensor x) { return x * weight; }
+    at::Tensor weight, buffer;
+  };
+  for (const int stage : {0, 2, 3}) {
+    for (const bool share : {true, false}) {
+      run_ranks({.ranks = 3}, [&](const World& world) {
+        UnitHolder<WithBufferImpl> model;
+        {
+          at::NoGradGuard no_grad;
+          model->weight.fill_(world.rank() + 1.0);
+          model->buffer.fill_(world.rank() + 10.0);
+        }
+        ShardOptions options;
+        options.sharding.zero_stage = stage;
+        options.share_host_copy = share;
+        options.sync_module_states = true;
+        auto sharded = shard(model, world, options);
+        auto full = sharded.gather_full();
+        EXPECT_TRUE(at::equal(model->weight, at::ones({5})));
+        EXPECT_TRUE(at::equal(model->buffer, at::ones({3}) * 10));
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing

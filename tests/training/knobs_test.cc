@@ -1,0 +1,194 @@
+// DeepSpeed's knobs with DeepSpeed's meaning: each has a counter that proves it, and none changes a
+// bit of the result.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fullshard/optim/adamw.h"
+#include "fullshard/shard/engine.h"
+#include "tests/training/tiny_training.h"
+
+namespace fullshard::testing {
+namespace {
+
+struct Counted {
+  Outcome outcome;
+  ShardCounters counters;
+  OperationTotals all_gather, reduce_scatter, all_reduce, broadcast;
+  std::vector<std::string> piece_names;
+  int64_t unit_numel = 0;  // of a block
+  int64_t held_parameters = 0;
+};
+
+constexpr TrainingOptions kTraining{.steps = 3};
+
+// Runs on two ranks; `options` start from stage 3 with private copies, so that bytes move.
+Counted run(const ShardOptions& options) {
+  Counted counted;
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    auto model = make_model(kTraining);
+    auto sharded = shard(model, world, options);
+    AdamW optimizer(sharded, {.lr = 1e-2});
+    Outcome outcome;
+    world.recorder().reset_totals();
+    for (int step = 0; step < kTraining.steps; ++step) {
+      auto loss = model(make_batch(kTraining, step, 0, world.rank()));
+      outcome.losses.push_back(loss.item<double>());
+      loss.backward();
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    if (world.rank() != 0) return;
+    counted.outcome = std::move(outcome);
+    counted.counters = sharded.counters();
+    counted.all_gather = world.recorder().totals(Operation::all_gather);
+    counted.reduce_scatter = world.recorder().totals(Operation::reduce_scatter);
+    counted.all_reduce = world.recorder().totals(Operation::all_reduce);
+    counted.broadcast = world.recorder().totals(Operation::broadcast);
+    for (const auto& piece : sharded.pieces()) counted.piece_names.push_back(piece.name);
+    counted.unit_numel = sharded.engine().units()[1]->numel();
+    counted.held_parameters = sharded.ledger().held(Purpose::parameters);
+  });
+  return counted;
+}
+
+ShardOptions stage(int number) {
+  ShardOptions options;
+  options.sharding.zero_stage = number;
+  options.share_host_copy = false;
+  return options;
+}
+
+void expect_same_losses(const Counted& counted) {
+  static const auto expected = run(stage(3)).outcome.losses;
+  EXPECT_EQ(counted.outcome.losses, expected);
+}
+
+TEST(Knobs, OverlapOffLeavesNothingUnderComputation) {
+  auto options = stage(3);
+  options.schedule.forward_prefetch = true;
+  const auto on = run(options);
+  EXPECT_GT(on.counters.overlapped, 0);
+  options.schedule.overlap_comm = false;
+  const auto off = run(options);
+  EXPECT_EQ(off.counters.overlapped, 0);
+  EXPECT_EQ(off.counters.prefetches, 0);
+  expect_same_losses(on);
+  expect_same_losses(off);
+}
+
+TEST(Knobs, ReduceScatterOffAllReduces) {
+  auto options = stage(2);
+  options.traffic.reduce_scatter = false;
+  const auto counted = run(options);
+  EXPECT_EQ(counted.reduce_scatter.calls, 0);
+  EXPECT_EQ(counted.all_reduce.calls, 3 * 4);
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, AllgatherPartitionsOffBroadcasts) {
+  for (const int number : {1, 3}) {
+    auto options = stage(number);
+    options.traffic.allgather_partitions = false;
+    const auto counted = run(options);
+    EXPECT_EQ(counted.all_gather.calls, 0);
+    EXPECT_GT(counted.broadcast.calls, 0);
+    expect_same_losses(counted);
+  }
+}
+
+TEST(Knobs, BucketSizesBoundTheLargestMessage) {
+  auto options = stage(3);
+  options.traffic.allgather_bucket_size = 100;
+  options.traffic.reduce_bucket_size = 60;
+  const auto counted = run(options);
+  EXPECT_EQ(counted.all_gather.largest, 100 * 4);
+  EXPECT_EQ(counted.reduce_scatter.largest, 60 * 4);
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, ContiguousGradientsOffParksThemUntilTheUnitIsReduced) {
+  auto options = stage(2);
+  EXPECT_EQ(run(options).counters.parked_gradients, 0);
+  options.contiguous_gradients = false;
+  const auto counted = run(options);
+  EXPECT_GT(counted.counters.parked_gradients, 0);
+  EXPECT_EQ(counted.counters.gradient_copies, counted.counters.parked_gradients);
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, RoundRobinSendsNeighboursToDifferentRanks) {
+  auto options = stage(2);
+  const auto in_order = run(options);
+  options.round_robin_gradients = true;
+  const auto round_robin = run(options);
+  const auto first = [](const Counted& counted) {
+    return std::vector<std::string>(counted.piece_names.begin(), counted.piece_names.begin() + 2);
+  };
+  EXPECT_THAT(first(in_order), ::testing::ElementsAre("embedding.weight", "block0.norm.weight"));
+  // The root's three tensors are laid 0, 2, 1: rank 0 keeps the embedding only, then block 0's
+  // tensors 0, 2, 4, ….
+  EXPECT_NE(round_robin.piece_names, in_order.piece_names);
+  EXPECT_EQ(round_robin.piece_names[2], "block0.qkv.weight");
+  expect_same_losses(round_robin);
+}
+
+TEST(Knobs, SubGroupSizeBoundsWhatIsUpdatedAtOnce) {
+  auto options = stage(3);
+  options.sub_group_size = 17;
+  const auto counted = run(options);
+  EXPECT_EQ(counted.counters.largest_update, 17);
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, PrefetchBucketBoundsWhatIsFetchedAhead) {
+  auto options = stage(3);
+  options.schedule.forward_prefetch = true;
+  options.schedule.max_gathers_in_flight = 8;
+  const auto plain = run(options);
+  options.schedule.prefetch_bucket_size = 2 * plain.unit_numel;
+  const auto two = run(options);
+  options.schedule.prefetch_bucket_size = plain.unit_numel - 1;
+  const auto none = run(options);
+  EXPECT_EQ(plain.counters.peak_ahead_numel, plain.unit_numel);
+  EXPECT_EQ(two.counters.peak_ahead_numel, 2 * plain.unit_numel);
+  EXPECT_LT(none.counters.peak_ahead_numel, plain.unit_numel);
+  expect_same_losses(two);
+}
+
+TEST(Knobs, SmallParametersAreNeverReleased) {
+  auto options = stage(3);
+  const auto without = run(options);
+  EXPECT_EQ(without.held_parameters, 0);
+  options.param_persistence_threshold = 7;  // norms and biases of width 6
+  const auto counted = run(options);
+  // Root: a norm of 2 tensors; block: norm 2, out.bias, down.bias; each aligned to 4 elements and
+  // padded to 8.
+  EXPECT_EQ(counted.held_parameters, 4 * (16 + 3 * 32));
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, MaxLiveParametersBoundsWhatIsGathered) {
+  auto options = stage(3);
+  options.schedule.forward_prefetch = true;
+  const auto without = run(options);
+  options.schedule.max_live_parameters = without.counters.peak_live_numel - 1;
+  const auto counted = run(options);
+  EXPECT_EQ(counted.counters.peak_live_numel,
+            without.counters.peak_live_numel - without.unit_numel);
+  expect_same_losses(counted);
+}
+
+TEST(Knobs, MaxReuseDistanceKeepsWhatIsUsedAgainSoon) {
+  auto options = stage(3);
+  options.schedule.backward_prefetch = BackwardPrefetch::none;
+  const auto without = run(options);
+  options.schedule.max_reuse_distance = 1'000'000'000;
+  const auto counted = run(options);
+  // From the second step on nothing is released between forward and backward.
+  EXPECT_EQ(without.all_gather.calls, 3 * 7);
+  EXPECT_EQ(counted.all_gather.calls, 7 + 2 * 4);
+  expect_same_losses(counted);
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,97 @@
+// Ranks as processes: the same bits as threads, and faults that end with a name instead of a hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "fullshard/comm/world.h"
+#include "tests/training/rank_processes.h"
+#include "tests/training/tiny_training.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::vector<std::string> shared_memory_files() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+TEST(Processes, GiveTheSameBitsUnderEveryStageAndBackend) {
+  std::string digest;
+  for (const std::string backend : {"shm", "gloo"}) {
+    for (const std::string stage : {"0", "1", "2", "3"}) {
+      const auto results =
+          run_rank_processes(2, {"--backend", backend, "--stage", stage, "--steps", "3"});
+      for (const auto& result : results) EXPECT_EQ(result.exit_status, 0) << result.errors;
+      ASSERT_THAT(results[0].output, StartsWith("digest "));
+      if (digest.empty()) digest = results[0].output;
+      EXPECT_EQ(results[0].output, digest) << backend << ", stage " << stage;
+    }
+  }
+}
+
+struct FaultCase {
+  std::string fault;
+  std::string at;
+  std::string backend = "shm";
+  std::vector<std::string> more = {};
+};
+
+// The ranks that are well end within `limit` seconds of the fault and name rank 1.
+void expect_named(const FaultCase& c, double limit, const std::vector<std::string>& words) {
+  SCOPED_TRACE(c.fault + " at " + c.at + " over " + c.backend);
+  std::vector<std::string> arguments = {"--backend", c.backend, "--fault", c.fault, "--at", c.at};
+  arguments.insert(arguments.end(), c.more.begin(), c.more.end());
+  const auto results = run_rank_processes(3, arguments, 40, /*expendable=*/1);
+  for (const int rank : {0, 2}) {
+    const auto& result = results[rank];
+    EXPECT_EQ(result.exit_status, 1) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("rank 1"));
+    for (const auto& word : words) EXPECT_THAT(result.errors, HasSubstr(word));
+    if (c.fault != "sleep") {
+      EXPECT_LT(result.ended - results[1].ended, limit);
+    }
+  }
+}
+
+TEST(Faults, ARankKilledInAnyPhaseIsNamedByTheOthersWithinTwoSeconds) {
+  const auto before = shared_memory_files();
+  for (const std::string at :
+       {"forward", "backward", "start of backward", "clip", "step", "gather"}) {
+    expect_named({"kill", at}, 2.0, {"died", "last act"});
+  }
+  expect_named({"kill", "backward", "shm", {"--private-copies"}}, 2.0, {"died", "last act"});
+  EXPECT_EQ(shared_memory_files(), before);
+}
+
+TEST(Faults, ARankKilledIsNamedOverGlooToo) {
+  expect_named({"kill", "backward", "gloo"}, 3.0, {"died", "last act"});
+}
+
+TEST(Faults, ARankThatEndsWithAnExceptionIsNamed) {
+  expect_named({"throw", "forward"}, 2.0, {"last act"});
+  expect_named({"throw", "start of backward"}, 2.0, {"last act"});
+}
+
+TEST(Faults, ARankThatDoesNotComeIsNamedAfterTheTimeout) {
+  expect_named({"sleep", "backward", "shm", {"--timeout-ms", "500"}}, 10.0,
+               {"has not come", "step timeout", "unit"});
+}
+
+TEST(Faults, RanksThatDisagreeAreToldSo) {
+  const auto results =
+      run_rank_processes(2, {"--fault", "disagree", "--at", "backward", "--backend", "shm"}, 40);
+  for (const auto& result : results) {
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("ranks disagree"));
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing

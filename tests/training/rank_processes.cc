@@ -1,0 +1,123 @@
+#include "tests/training/rank_processes.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fullshard::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  socklen_t size = sizeof address;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+// Between fork and exec only what is safe after a fork of a threaded process.
+[[noreturn]] void become(std::vector<char*>& argv, std::vector<char*>& environment, int out,
+                         int err) {
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  execve(argv[0], argv.data(), environment.data());
+  _exit(127);
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (auto& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command,
+                 const std::filesystem::path& folder) {
+  std::vector<std::string> variables = {"RANK=" + std::to_string(rank),
+                                        "WORLD_SIZE=" + std::to_string(ranks),
+                                        "LOCAL_RANK=" + std::to_string(rank),
+                                        "LOCAL_WORLD_SIZE=" + std::to_string(ranks),
+                                        "MASTER_ADDR=127.0.0.1",
+                                        "MASTER_PORT=" + std::to_string(port),
+                                        "OMP_NUM_THREADS=1"};
+  for (const char* name : {"PATH", "TSAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"}) {
+    if (const char* value = std::getenv(name)) variables.push_back(std::string(name) + "=" + value);
+  }
+  auto argv = pointers_to(command);
+  auto environment = pointers_to(variables);
+  const auto open_log = [&](const char* kind) {
+    return open((folder / (kind + std::to_string(rank))).c_str(),
+                O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  };
+  const int out = open_log("out"), err = open_log("err");
+  const pid_t pid = fork();
+  if (pid == 0) become(argv, environment, out, err);
+  close(out);
+  close(err);
+  return pid;
+}
+
+}  // namespace
+
+std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
+                                           double limit_s, int expendable) {
+  char name[] = "/tmp/fullshard-test-XXXXXX";
+  const std::filesystem::path folder = mkdtemp(name);
+  std::vector<std::string> command;
+  command.emplace_back(FULLSHARD_TEST_PROGRAMS "/training_rank");
+  command.insert(command.end(), arguments.begin(), arguments.end());
+
+  const auto start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const int port = free_port();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < ranks; ++rank) {
+    pids.push_back(start_rank(rank, ranks, port, command, folder));
+  }
+  std::vector<RankResult> results(ranks);
+  for (int left = ranks; left > 0;) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      int status = 0;
+      if (pids[rank] == 0 || waitpid(pids[rank], &status, WNOHANG) == 0) continue;
+      results[rank].ended = seconds();
+      results[rank].exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      pids[rank] = 0;
+      --left;
+    }
+    const bool only_expendable = left == 1 && expendable >= 0 && pids[expendable] != 0;
+    for (const pid_t pid : pids) {
+      if (pid != 0 && (only_expendable || seconds() > limit_s)) kill(pid, SIGKILL);
+    }
+    usleep(2000);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    results[rank].output = read_file(folder / ("out" + std::to_string(rank)));
+    results[rank].errors = read_file(folder / ("err" + std::to_string(rank)));
+  }
+  std::filesystem::remove_all(folder);
+  return results;
+}
+
+}  // namespace fullshard::testing
