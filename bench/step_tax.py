@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pee
 import cpu_steps  # noqa: E402
 
 SHAPES = {"llama-15m": (256, 4), "llama-110m": (128, 1)}  # sequence length, batch per rank
+WARM_UP = 2
 # name, ranks, what runs: arguments of bench_step_tax, or a mode of the PyTorch peer
 LINES = [
     ("plain, 1 process", 1, ["--mode", "plain"]),
@@ -31,7 +32,8 @@ LINES = [
 def ours(binaries, model, ranks, arguments, steps):
     length, batch = SHAPES[model]
     program = [os.path.join(binaries, "bench_step_tax"), "--model", model, "--sequence-length",
-               str(length), "--batch", str(batch), "--steps", str(steps), *arguments]
+               str(length), "--batch", str(batch), "--steps", str(steps), "--warm-up",
+               str(WARM_UP), *arguments]
     launch = [os.path.join(binaries, "fullshard"), "launch", "--ranks", str(ranks), "--"]
     found = subprocess.run((launch if ranks > 1 else []) + program, check=True,
                            stdout=subprocess.PIPE, text=True)
@@ -43,7 +45,8 @@ def ours(binaries, model, ranks, arguments, steps):
 
 def measure(binaries, model, ranks, how, steps):
     if isinstance(how, str):
-        return cpu_steps.measure(model, how, ranks, ["--device", "cpu"])
+        return cpu_steps.measure(model, how, ranks,
+                                 ["--device", "cpu", "--steps", str(steps + WARM_UP)])
     return ours(binaries, model, ranks, how, steps)
 
 
@@ -92,7 +95,7 @@ def main():
     text += ("Ratios: the engine over plain, FULL_SHARD over two plain processes at once, PyTorch's "
              "lines over PyTorch's own two processes. PSS is the proportional set size, sampled "
              "every 5 ms during one step that is not timed, the mean of the ranks. Losses are rank "
-             "0's; the peers run fewer steps, so only first losses compare.\n\n")
+             "0's; every line starts from the same weights and data.\n\n")
     for model in arguments.models:
         runs = {name: [] for name, _, _ in LINES}
         for _ in range(arguments.rounds):

@@ -151,6 +151,10 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     if (const auto message = find_disagreement(all, members_.ranks, members_.group)) {
       throw Error(*message);
     }
+    met_ = {
+        progress_name(), job.call.sequence,
+        fmt::format("{} (group {}, sequence {})", describe_call(job.call.operation, job.call.unit),
+                    members_.group, job.call.sequence)};
   }
 
   // Gloo only says that a connection broke or that time was over; the watch knows who is missing.
@@ -159,8 +163,8 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
       const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
       const auto missing =
           time + 50ms < timeouts_.step
-              ? watch_->find_gone(members_.ranks)
-              : watch_->find_late(members_.ranks, progress_name(), call.sequence, time);
+              ? watch_->find_gone(members_.ranks, met_)
+              : watch_->find_late(members_.ranks, progress_name(), call.sequence, time, met_);
       if (missing) return missing->message(watch_->rank(), call);
     } catch (const Error& store_error) {
       return fmt::format("rank {}: {} (group {}, sequence {}) failed: {}", watch_->rank(),
@@ -186,7 +190,8 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   const std::unique_ptr<GlooGroup> group_;
   const std::shared_ptr<GlooWatch> watch_;
   const Timeouts timeouts_;
-  std::string broken_;  // why no call can succeed any more; only the thread reads and writes it
+  LastMeeting met_;     // these two belong to the thread
+  std::string broken_;  // why no call can succeed any more
 
   std::thread thread_;
   std::mutex mutex_;

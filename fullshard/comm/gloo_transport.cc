@@ -54,7 +54,7 @@ class GlooTransport : public Transport {
                                          options_.loopback, options_.timeouts.init);
     } catch (const std::exception& error) {
       const std::string text = error.what();
-      const auto gone = watch_->find_gone(members.ranks);
+      const auto gone = watch_->find_gone(members.ranks, {});
       fail("rank {}: group {} of ranks [{}] cannot connect: {}", options_.rank, members.group,
            fmt::join(members.ranks, ", "),
            gone ? fmt::format("rank {} {}; {}; {}", gone->rank, gone->how, gone->last, gone->hint)

@@ -50,10 +50,6 @@ Missing decode_missing(const std::string& text) {
   return missing;
 }
 
-std::string last_act_text(const std::string& act) {
-  return act.empty() ? "it has made no call yet" : "its last act: " + act;
-}
-
 std::string log_hint(int rank) { return fmt::format("see rank {}'s log", rank); }
 
 }  // namespace
@@ -115,7 +111,10 @@ std::string GlooWatch::encoded_beat() {
 }
 
 std::optional<GlooWatch::Beat> GlooWatch::beat_of(int rank) {
-  const auto text = store_->find(beat_key(rank));
+  return decode_beat(store_->find(beat_key(rank)));
+}
+
+std::optional<GlooWatch::Beat> GlooWatch::decode_beat(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   std::istringstream lines(*text);
   Beat beat;
@@ -128,6 +127,14 @@ std::optional<GlooWatch::Beat> GlooWatch::beat_of(int rank) {
     beat.progress[line.substr(space + 1)] = std::stoull(line.substr(0, space));
   }
   return beat;
+}
+
+std::string GlooWatch::last_act_of(const std::optional<Beat>& beat, const LastMeeting& met) {
+  const auto progress = beat ? beat->progress.find(met.group) : decltype(beat->progress.end()){};
+  const bool is_fresh =
+      beat && progress != beat->progress.end() && progress->second >= met.sequence;
+  if (!is_fresh && !met.call.empty()) return "its last act: " + met.call;
+  return beat ? "its last act: " + beat->last_act : "it has made no call yet";
 }
 
 void GlooWatch::run() {
@@ -152,13 +159,10 @@ void GlooWatch::beat_once(Store& store) {
   store.set(beat_key(rank_), encoded_beat());
   const auto found = store.find(kMissingKey);
   const int holder = store.holder();
-  const auto holder_beat = holder >= 0 ? store.find(beat_key(holder)) : std::nullopt;
+  auto holder_beat = holder >= 0 ? decode_beat(store.find(beat_key(holder))) : std::nullopt;
   const std::lock_guard lock(mutex_);
   if (found && !missing_) missing_ = decode_missing(*found);
-  if (holder_beat) {
-    const size_t begin = holder_beat->find('\n') + 1;
-    holder_act_ = holder_beat->substr(begin, holder_beat->find('\n', begin) - begin);
-  }
+  if (holder_beat) holder_beat_ = std::move(holder_beat);
 }
 
 Missing GlooWatch::settle(const Missing& found) {
@@ -172,19 +176,18 @@ Missing GlooWatch::settle(const Missing& found) {
   return *missing_;
 }
 
-Missing GlooWatch::holder_gone() const {
+Missing GlooWatch::holder_gone(const LastMeeting& met) const {
   const int holder = store_->holder();
   const std::lock_guard lock(mutex_);
-  return {holder, "died", last_act_text(holder_act_), log_hint(holder)};
+  return {holder, "died", last_act_of(holder_beat_, met), log_hint(holder)};
 }
 
-std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks) {
+std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks, const LastMeeting& met) {
   if (const auto found = store_->find(kMissingKey)) return decode_missing(*found);
   for (const int rank : ranks) {
     const auto left = rank == rank_ ? std::nullopt : store_->find(left_key(rank));
     if (!left) continue;
-    const auto beat = beat_of(rank);
-    const std::string last = last_act_text(beat ? beat->last_act : "");
+    const std::string last = last_act_of(beat_of(rank), met);
     if (*left == kEndedWell) {
       return Missing{rank, "has left", last, "all ranks must make the same calls"};
     }
@@ -193,7 +196,7 @@ std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks) {
   return std::nullopt;
 }
 
-std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks) {
+std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks, const LastMeeting& met) {
   try {
     std::map<int, uint64_t> first;
     for (const int rank : ranks) {
@@ -202,26 +205,27 @@ std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks) {
     }
     const auto start = Clock::now();
     while (Clock::now() - start < kStale) {
-      if (const auto found = gone_by_mark(ranks)) return settle(*found);
+      if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
       std::this_thread::sleep_for(kBeat / 5);
     }
     for (const int rank : ranks) {
       const auto beat = beat_of(rank);
       if (rank == rank_ || (beat && beat->count != first[rank])) continue;
-      return settle({rank, "died", last_act_text(beat ? beat->last_act : ""), log_hint(rank)});
+      return settle({rank, "died", last_act_of(beat, met), log_hint(rank)});
     }
     return std::nullopt;
   } catch (const Error&) {
     if (store_->holder() < 0) throw;
-    return settle(holder_gone());
+    return settle(holder_gone(met));
   }
 }
 
 std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const std::string& group,
-                                            uint64_t sequence, std::chrono::milliseconds waited) {
+                                            uint64_t sequence, std::chrono::milliseconds waited,
+                                            const LastMeeting& met) {
   try {
     std::this_thread::sleep_for(kBeat + kBeat / 2);  // every rank's beat is fresh then
-    if (const auto found = gone_by_mark(ranks)) return settle(*found);
+    if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
     for (const int rank : ranks) {
       const auto beat = beat_of(rank);
       if (rank == rank_) continue;
@@ -230,13 +234,12 @@ std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const st
       return settle({rank,
                      fmt::format("has not come for {:.3g} s (step timeout)",
                                  std::chrono::duration<double>(waited).count()),
-                     last_act_text(beat ? beat->last_act : ""),
-                     "raise timeouts.step if it is only slow"});
+                     last_act_of(beat, met), "raise timeouts.step if it is only slow"});
     }
     return std::nullopt;
   } catch (const Error&) {
     if (store_->holder() < 0) throw;
-    return settle(holder_gone());
+    return settle(holder_gone(met));
   }
 }
 
@@ -245,7 +248,7 @@ void GlooWatch::leave(const std::string& reason) noexcept {
     store_->set(beat_key(rank_), encoded_beat());
     store_->set(left_key(rank_), reason.empty() ? kEndedWell : reason);
     if (!reason.empty()) {
-      settle({rank_, "failed: " + one_line(reason), last_act_text(recorder_->last_act()),
+      settle({rank_, "failed: " + one_line(reason), "its last act: " + recorder_->last_act(),
               log_hint(rank_)});
       return;
     }

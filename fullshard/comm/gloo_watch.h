@@ -31,6 +31,13 @@ struct Missing {
   std::string message(int own_rank, const Call& call) const;
 };
 
+// The newest call of a group that every rank is known to have come to. Fresher than a beat.
+struct LastMeeting {
+  std::string group;
+  uint64_t sequence = 0;
+  std::string call;  // "all_gather of unit 'blocks.2' (group world, sequence 16)"; empty: none yet
+};
+
 class GlooWatch {
  public:
   GlooWatch(std::shared_ptr<Store> store, int rank, int size, std::shared_ptr<Recorder> recorder);
@@ -50,10 +57,11 @@ class GlooWatch {
   // Whom some rank has found missing.
   std::optional<Missing> missing() const;
   // A connection broke: which of `ranks` is gone? Looks for about a second; nothing when all live.
-  std::optional<Missing> find_gone(std::span<const int> ranks);
+  std::optional<Missing> find_gone(std::span<const int> ranks, const LastMeeting& met);
   // The time is over: which of `ranks` has not come to `sequence`?
   std::optional<Missing> find_late(std::span<const int> ranks, const std::string& group,
-                                   uint64_t sequence, std::chrono::milliseconds waited);
+                                   uint64_t sequence, std::chrono::milliseconds waited,
+                                   const LastMeeting& met);
 
   // An empty reason: this rank ended well; then waits a moment for the others to end too, because
   // what was sent to them is lost with the connections, and the store with its holder.
@@ -69,10 +77,12 @@ class GlooWatch {
   void run();
   void beat_once(Store& store);
   Missing settle(const Missing& found);
-  std::optional<Missing> gone_by_mark(std::span<const int> ranks);
+  std::optional<Missing> gone_by_mark(std::span<const int> ranks, const LastMeeting& met);
   std::optional<Beat> beat_of(int rank);
+  static std::optional<Beat> decode_beat(const std::optional<std::string>& text);
+  static std::string last_act_of(const std::optional<Beat>& beat, const LastMeeting& met);
   std::string encoded_beat();
-  Missing holder_gone() const;
+  Missing holder_gone(const LastMeeting& met) const;
 
   std::shared_ptr<Store> store_;
   int rank_;
@@ -86,7 +96,7 @@ class GlooWatch {
   std::map<std::string, uint64_t> progress_;
   std::map<const void*, std::function<void()>> alarms_;
   std::optional<Missing> missing_;
-  std::string holder_act_;
+  std::optional<Beat> holder_beat_;
   std::thread thread_;
 };
 

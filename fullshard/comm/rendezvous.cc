@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/listener.h"
+#include "fullshard/comm/server_line.h"
 
 namespace fullshard {
 namespace {
@@ -34,10 +34,11 @@ class C10dStore : public Store {
  public:
   // c10d gives no way to ask a PrefixStore for a second connection to what lies beneath in all
   // versions, so the prefix is kept here.
-  C10dStore(Handle base, std::string prefix, int holder)
+  C10dStore(Handle base, std::string prefix, int holder, std::shared_ptr<ServerLine> line)
       : base_(std::move(base)),
         prefix_(std::move(prefix)),
         holder_(holder),
+        line_(std::move(line)),
         store_(c10::make_intrusive<c10d::PrefixStore>(prefix_, base_)) {}
 
   void set(const std::string& key, const std::string& value) override {
@@ -78,11 +79,12 @@ class C10dStore : public Store {
   }
 
   std::shared_ptr<Store> another() const override {
-    return guarded([&] { return std::make_shared<C10dStore>(base_->clone(), prefix_, holder_); });
+    return guarded(
+        [&] { return std::make_shared<C10dStore>(base_->clone(), prefix_, holder_, line_); });
   }
 
   std::shared_ptr<Store> under(const std::string& prefix) const override {
-    return std::make_shared<C10dStore>(base_, prefix_ + "/" + prefix, holder_);
+    return std::make_shared<C10dStore>(base_, prefix_ + "/" + prefix, holder_, line_);
   }
 
   int holder() const override { return holder_; }
@@ -90,7 +92,9 @@ class C10dStore : public Store {
 
  private:
   template <class Act>
-  static auto guarded(const Act& act) -> decltype(act()) {
+  auto guarded(const Act& act) const -> decltype(act()) {
+    check(!line_ || line_->is_open(),
+          "rendezvous: the store does not answer; the process that serves it has ended");
     try {
       return act();
     } catch (const std::exception& error) {
@@ -102,24 +106,21 @@ class C10dStore : public Store {
   Handle base_;
   std::string prefix_;
   int holder_;
+  std::shared_ptr<ServerLine> line_;  // none where this process serves the store
   Handle store_;
 };
 
 }  // namespace
 
 std::shared_ptr<Store> make_thread_store() {
-  return std::make_shared<C10dStore>(c10::make_intrusive<c10d::HashStore>(), "fullshard", -1);
+  return std::make_shared<C10dStore>(c10::make_intrusive<c10d::HashStore>(), "fullshard", -1,
+                                     nullptr);
 }
 
 std::shared_ptr<Store> connect_store(const StoreAddress& address,
                                      std::chrono::milliseconds timeout) {
-  if (!address.serve) {
-    const std::string problem = wait_for_listener(address.host, address.port, timeout);
-    check(problem.empty(),
-          "world: nobody answers at {}:{} within {:.3g} s ({}); is rank 0 running there, and are "
-          "MASTER_ADDR and MASTER_PORT the same on all ranks?",
-          address.host, address.port, static_cast<double>(timeout.count()) / 1000, problem);
-  }
+  std::shared_ptr<ServerLine> line;
+  if (!address.serve) line = std::make_shared<ServerLine>(address.host, address.port, timeout);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(address.port);
   options.isServer = address.serve;
@@ -128,7 +129,8 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address,
   options.multiTenant = true;  // several worlds of one process share the server
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(address.host, options);
-    return std::make_shared<C10dStore>(std::move(store), "fullshard", address.holder);
+    return std::make_shared<C10dStore>(std::move(store), "fullshard", address.holder,
+                                       std::move(line));
   } catch (const std::exception& error) {
     if (address.serve) {
       fail("world: rank {} cannot listen on port {} ({}); choose a free one with MASTER_PORT",

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -31,8 +32,8 @@ Address abstract_address(const std::string& name) {
   return address;
 }
 
-ShmDescriptor make_socket() {
-  ShmDescriptor descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+ShmDescriptor make_socket(int flags) {
+  ShmDescriptor descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
   check(descriptor.is_open(), "shm: cannot make a local socket: {}", std::strerror(errno));
   return descriptor;
 }
@@ -47,7 +48,8 @@ std::string random_token() {
 }
 
 LocalSocket LocalSocket::listen(const std::string& name) {
-  LocalSocket socket(make_socket());
+  // A guest that goes away before it is accepted must not make accept() wait for the next one.
+  LocalSocket socket(make_socket(SOCK_NONBLOCK));
   const Address address = abstract_address(name);
   const auto* pointer = reinterpret_cast<const sockaddr*>(&address.value);
   check(::bind(socket.descriptor(), pointer, address.length) == 0 &&
@@ -57,7 +59,7 @@ LocalSocket LocalSocket::listen(const std::string& name) {
 }
 
 LocalSocket LocalSocket::connect(const std::string& name) {
-  LocalSocket socket(make_socket());
+  LocalSocket socket(make_socket(0));
   const Address address = abstract_address(name);
   const auto* pointer = reinterpret_cast<const sockaddr*>(&address.value);
   check(::connect(socket.descriptor(), pointer, address.length) == 0,
@@ -81,6 +83,9 @@ std::optional<LocalSocket> LocalSocket::accept() const {
   if (!accepted.is_open()) return std::nullopt;
   LocalSocket socket(std::move(accepted));
   if (!socket.is_same_user()) return std::nullopt;
+  // A rank that was stopped and reads nothing must not hold up the others.
+  const timeval longest = {10, 0};
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
   return socket;
 }
 

@@ -76,6 +76,40 @@ int ShmWatch::root_of(std::span<const int> missing) {
   return missing.front();  // they wait for each other in a circle
 }
 
+std::string ShmWatch::circle_through(int missing) {
+  std::string text;
+  int rank = rank_, next = missing;
+  for (int step = 0; step < size_; ++step) {
+    const Note& note = notes(rank);
+    const std::string what = note.what.load(), unit = note.unit.load(), group = note.group.load();
+    text += fmt::format("{}rank {} in {} (group {}, sequence {}) for rank {}",
+                        text.empty() ? "" : "; ", rank, describe({what, unit, group, 0}), group,
+                        note.sequence.load(std::memory_order_relaxed), next);
+    if (next == rank_) return text;
+    rank = next;
+    next = notes(rank).waits_for.load() - 1;
+    if (next < 0) return {};
+  }
+  return {};
+}
+
+// Ranks that make different calls in different groups never meet at one sequence number. They are
+// found by waiting for each other while nothing moves.
+void ShmWatch::look_for_circle(int missing) {
+  constexpr auto kStandstill = std::chrono::seconds(2);
+  const auto now = std::chrono::steady_clock::now();
+  const std::string circle = circle_through(missing);
+  if (circle != circle_) {
+    circle_ = circle;
+    circle_since_ = now;
+  }
+  if (circle.empty() || now - circle_since_ < kStandstill) return;
+  disagree(
+      fmt::format("ranks wait for each other: {}; all ranks must make the same calls in the "
+                  "same order",
+                  circle));
+}
+
 void ShmWatch::settle(const Finding& finding) noexcept {
   Verdict& verdict = block_.verdict;
   uint32_t expected = Verdict::open;
@@ -115,7 +149,9 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   }
   if (missing.empty()) return stop_waiting();
   if (waited >= timeouts_.step) conclude({Cause::late, root_of(missing), waited.count(), {}}, act);
+  note(act, Progress::issued);
   notes(rank_).waits_for = missing.front() + 1;
+  look_for_circle(missing.front());
 }
 
 std::string ShmWatch::last_act_of(int rank, std::string_view group) {

@@ -39,9 +39,10 @@ class ShmWatch {
            std::vector<ShmDescriptor> lifelines);
 
   void note(const Act& act, Progress progress);
-  // Throws when the verdict is settled, when one of the missing ranks is gone, or when they have
-  // been waited for longer than the step timeout. `is_missing` is asked again after a rank was seen
-  // to be gone: its last store may have been what was waited for.
+  // Throws when the verdict is settled, when one of the missing ranks is gone, when ranks wait for
+  // each other in different calls, or when they have been waited for longer than the step timeout.
+  // `is_missing` is asked again after a rank was seen to be gone: its last store may have been what
+  // was waited for.
   void look_for(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited,
                 const std::function<bool(int)>& is_missing);
   // This rank has what it waited for.
@@ -62,6 +63,9 @@ class ShmWatch {
   Note& notes(int rank) { return block_.notes[rank]; }
   Cause how_gone(int rank);
   int root_of(std::span<const int> missing);
+  // What the ranks of a circle of waiting do, this one first; empty when there is no circle.
+  std::string circle_through(int missing);
+  void look_for_circle(int missing);
   void settle(const Finding& finding) noexcept;
   bool is_settled() const { return block_.verdict.state.load() == Verdict::settled; }
   [[noreturn]] void conclude(const Finding& finding, const Act& act);
@@ -74,6 +78,8 @@ class ShmWatch {
   int size_;
   Timeouts timeouts_;
   std::vector<ShmDescriptor> lifelines_;
+  std::string circle_;  // seen at the last look, and since when it has not changed
+  std::chrono::steady_clock::time_point circle_since_;
 };
 
 // "all_gather of unit 'blocks.2'"

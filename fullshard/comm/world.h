@@ -33,8 +33,8 @@ struct WorldOptions {
 class World {
  public:
   // rank, size and hosts from: the options, FULLSHARD_* or torchrun's variables (RANK, WORLD_SIZE,
-  // LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), SLURM (SLURM_PROCID, SLURM_NTASKS,
-  // ...), Open MPI / PMI; else one rank. Collective when there is more than one rank.
+  // LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI / PMI, SLURM (SLURM_PROCID,
+  // SLURM_NTASKS, ...); else one rank. Collective when there is more than one rank.
   static World from_environment(const WorldOptions& options = {});
   static World single();  // one rank, backend "self"
   // A pretence of `size` ranks seen from `rank`: collectives are recorded, nothing leaves the

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
 
+#include "fullshard/base/error.h"
 #include "fullshard/comm/shm_socket.h"
 
 extern char** environ;
@@ -47,7 +49,7 @@ class ShmProcesses : public testing::Test {
   }
 
   pid_t start(int rank, int size, const std::string& scenario) {
-    const std::string words[] = {std::string(FULLSHARD_TEST_PROGRAMS) + "/shm_peer",
+    const std::string words[] = {std::string(FULLSHARD_TEST_PROGRAMS) + "/comm_shm_peer",
                                  folder_.string(), std::to_string(rank), std::to_string(size),
                                  scenario};
     std::vector<char*> arguments;
@@ -57,10 +59,11 @@ class ShmProcesses : public testing::Test {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, output_of(rank).c_str(),
                                      O_CREAT | O_WRONLY | O_TRUNC, 0600);
-    pid_t process = -1;
-    EXPECT_EQ(::posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ),
-              0);
+    pid_t process = 0;
+    const int error =
+        ::posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
+    check(error == 0, "{}: cannot be started: {}", words[0], std::strerror(error));
     running_.push_back(process);
     return process;
   }

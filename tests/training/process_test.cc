@@ -84,6 +84,17 @@ TEST(Faults, ARankThatDoesNotComeIsNamedAfterTheTimeout) {
                {"has not come", "step timeout", "unit"});
 }
 
+TEST(Faults, RanksThatWaitForEachOtherInDifferentGroupsAreToldSo) {
+  const auto results =
+      run_rank_processes(2, {"--fault", "disagree", "--at", "step", "--backend", "shm"}, 40);
+  for (const auto& result : results) {
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("ranks wait for each other"));
+    EXPECT_THAT(result.errors, HasSubstr("barrier of unit 'a barrier of one rank'"));
+    EXPECT_LT(result.ended, 20);
+  }
+}
+
 TEST(Faults, RanksThatDisagreeAreToldSo) {
   const auto results =
       run_rank_processes(2, {"--fault", "disagree", "--at", "backward", "--backend", "shm"}, 40);

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +10,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "fullshard/base/error.h"
 
 namespace fullshard::testing {
 namespace {
@@ -37,15 +41,6 @@ std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Between fork and exec only what is safe after a fork of a threaded process.
-[[noreturn]] void become(std::vector<char*>& argv, std::vector<char*>& environment, int out,
-                         int err) {
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  execve(argv[0], argv.data(), environment.data());
-  _exit(127);
-}
-
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (auto& text : texts) pointers.push_back(text.data());
@@ -67,15 +62,19 @@ pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command
   }
   auto argv = pointers_to(command);
   auto environment = pointers_to(variables);
-  const auto open_log = [&](const char* kind) {
-    return open((folder / (kind + std::to_string(rank))).c_str(),
-                O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  // Not fork: handlers that libraries register for it may not survive in a threaded process.
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  const auto redirect = [&](int fd, const char* kind) {
+    posix_spawn_file_actions_addopen(&files, fd, (folder / (kind + std::to_string(rank))).c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
   };
-  const int out = open_log("out"), err = open_log("err");
-  const pid_t pid = fork();
-  if (pid == 0) become(argv, environment, out, err);
-  close(out);
-  close(err);
+  redirect(STDOUT_FILENO, "out");
+  redirect(STDERR_FILENO, "err");
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environment.data());
+  posix_spawn_file_actions_destroy(&files);
+  check(error == 0, "{}: cannot be started: {}", command[0], std::strerror(error));
   return pid;
 }
 

@@ -1,5 +1,5 @@
-// One rank of the shm backend as a process of its own: shm_peer FOLDER RANK SIZE SCENARIO. Ranks
-// meet through files in FOLDER; what a rank has to say goes to standard output.
+// One rank of the shm backend as a process of its own: comm_shm_peer FOLDER RANK SIZE SCENARIO.
+// Ranks meet through files in FOLDER; what a rank has to say goes to standard output.
 #include <ATen/ops/full.h>
 #include <signal.h>
 #include <unistd.h>
