@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # Measures beside PyTorch on this machine and writes bench/results/collectives.md; see collectives.py for options.
 set -euo pipefail
-source "$(dirname "$0")/python.sh"
+source "$(dirname "$0")/peers/python.sh"
 exec "$python" "$folder/bench/collectives.py" "$@"

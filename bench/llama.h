@@ -6,7 +6,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
@@ -16,7 +15,6 @@
 #include <ATen/ops/silu.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 #include <string>
@@ -24,6 +22,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
+#include "fullshard/ops/linear.h"
 
 namespace fullshard::bench {
 
@@ -60,16 +59,16 @@ inline at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const a
                  -1);
 }
 
-inline torch::nn::Linear linear(int64_t in, int64_t out) {
-  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
+inline fullshard::Linear make_linear(int64_t in, int64_t out) {
+  return fullshard::Linear(torch::nn::LinearOptions(in, out).bias(false));
 }
 
 struct AttentionImpl : torch::nn::Module {
   AttentionImpl(int64_t width, int64_t num_heads) : heads(num_heads) {
-    q = register_module("q", linear(width, width));
-    k = register_module("k", linear(width, width));
-    v = register_module("v", linear(width, width));
-    o = register_module("o", linear(width, width));
+    q = register_module("q", make_linear(width, width));
+    k = register_module("k", make_linear(width, width));
+    v = register_module("v", make_linear(width, width));
+    o = register_module("o", make_linear(width, width));
   }
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
@@ -84,7 +83,7 @@ struct AttentionImpl : torch::nn::Module {
   }
 
   int64_t heads;
-  torch::nn::Linear q{nullptr}, k{nullptr}, v{nullptr}, o{nullptr};
+  fullshard::Linear q{nullptr}, k{nullptr}, v{nullptr}, o{nullptr};
 };
 TORCH_MODULE(Attention);
 
@@ -93,9 +92,9 @@ struct LlamaBlockImpl : Unit {
     n1 = register_module("n1", RmsNorm(config.width));
     n2 = register_module("n2", RmsNorm(config.width));
     att = register_module("att", Attention(config.width, config.heads));
-    up = register_module("up", linear(config.width, config.hidden));
-    down = register_module("down", linear(config.hidden, config.width));
-    gate = register_module("gate", linear(config.width, config.hidden));
+    up = register_module("up", make_linear(config.width, config.hidden));
+    down = register_module("down", make_linear(config.hidden, config.width));
+    gate = register_module("gate", make_linear(config.width, config.hidden));
   }
 
   at::Tensor forward(at::Tensor x, const at::Tensor& cosines, const at::Tensor& sines) {
@@ -106,7 +105,7 @@ struct LlamaBlockImpl : Unit {
 
   RmsNorm n1{nullptr}, n2{nullptr};
   Attention att{nullptr};
-  torch::nn::Linear up{nullptr}, down{nullptr}, gate{nullptr};
+  fullshard::Linear up{nullptr}, down{nullptr}, gate{nullptr};
 };
 FULLSHARD_UNIT(LlamaBlock);
 
@@ -126,7 +125,7 @@ struct LlamaImpl : Unit {
     const auto [cosines, sines] = Rope::of(tokens.size(1), config.width / config.heads);
     auto x = embedding(tokens);
     for (auto& block : blocks) x = block(x, cosines, sines);
-    const auto logits = at::linear(norm(x), embedding->weight);
+    const auto logits = fullshard::linear(norm(x), embedding->weight);
     return at::cross_entropy_loss(logits.view({-1, config.vocabulary}), labels.reshape(-1));
   }
 

@@ -7,6 +7,7 @@
 #include "fullshard/comm/world.h"
 #include "fullshard/nn/recompute.h"
 #include "fullshard/nn/unit.h"
+#include "fullshard/ops/linear.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/optimizer.h"
 #include "fullshard/optim/sgd.h"

@@ -51,21 +51,14 @@ void clear_gradient_hook(const at::Tensor& parameter) {
   if (find_hook(parameter) != nullptr) impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
-void set_gradient_sink(const at::Tensor& parameter, const at::Tensor& sink) {
-  if (!sink.defined()) {
-    if (GradientHook* hook = find_hook(parameter)) hook->sink = at::Tensor();
-    return;
-  }
-  check(sink.sizes() == parameter.sizes() && sink.is_floating_point() && !sink.requires_grad(),
-        "gradient sink: it has shape {} but the parameter {}; it needs the same shape, a floating "
-        "dtype and no gradient of its own",
-        c10::str(sink.sizes()), c10::str(parameter.sizes()));
-  find_or_install_hook(parameter).sink = sink;
+void set_gradient_sink(const at::Tensor& parameter, OpenSink open) {
+  if (!open && find_hook(parameter) == nullptr) return;
+  find_or_install_hook(parameter).open_sink = std::move(open);
 }
 
-at::Tensor gradient_sink(const at::Tensor& parameter) {
+GradientSink open_gradient_sink(const at::Tensor& parameter) {
   const GradientHook* hook = find_hook(parameter);
-  return hook == nullptr ? at::Tensor() : hook->sink;
+  return hook == nullptr || !hook->open_sink ? GradientSink() : hook->open_sink();
 }
 
 }  // namespace fullshard

@@ -18,19 +18,27 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   void operator()(const at::Tensor& parameter) override;
 
   Function function;
-  at::Tensor sink;
+  std::function<struct GradientSink()> open_sink;
 };
+
+// Where an operator puts a weight gradient instead of returning it: it overwrites the target, or
+// adds to it, and returns an undefined gradient. The hook fires all the same.
+struct GradientSink {
+  at::Tensor target = {};  // of the parameter's shape; undefined: there is no sink, return it
+  bool accumulate = false;
+};
+using OpenSink = std::function<GradientSink()>;
 
 // `parameter` is a leaf that requires gradients. A second call replaces the function and keeps the
 // sink. Not to be called, nor cleared, from inside the function.
 void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function);
 void clear_gradient_hook(const at::Tensor& parameter);
 
-// A sink has the parameter's shape, in any floating dtype. An operator that finds one adds its
-// weight gradient to it and returns an undefined gradient. An undefined tensor takes it away.
-void set_gradient_sink(const at::Tensor& parameter, const at::Tensor& sink);
+// `open` is asked in backward, once per gradient that an operator is about to write; an empty one
+// takes the sink away.
+void set_gradient_sink(const at::Tensor& parameter, OpenSink open);
 
-// Undefined when there is none; any tensor may be asked.
-at::Tensor gradient_sink(const at::Tensor& parameter);
+// Any tensor may be asked. Whoever gets a target must fill it.
+GradientSink open_gradient_sink(const at::Tensor& parameter);
 
 }  // namespace fullshard

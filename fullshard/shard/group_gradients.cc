@@ -78,6 +78,16 @@ void GroupGradients::receive(int slot, const at::Tensor& gradient) {
   received_[slot] = true;
 }
 
+GroupGradients::OpenSlot GroupGradients::open_slot(int slot) {
+  if (parks()) return {};
+  finish_reduce();
+  open_buffer();
+  ++num_unreduced_;
+  const bool holds_one = received_[slot];
+  received_[slot] = true;
+  return {slot_view(slot), holds_one};
+}
+
 void GroupGradients::park(int slot, const at::Tensor& gradient) {
   auto& kept = parked_[slot];
   if (kept.defined()) {

@@ -38,6 +38,13 @@ class GroupGradients {
 
   // Takes a gradient over; several for one slot before a reduction are added.
   void receive(int slot, const at::Tensor& gradient);
+  // The slot itself, for an operator that writes its gradient there: undefined when gradients are
+  // kept elsewhere. `accumulate` when the slot holds one already. Counts as received.
+  struct OpenSlot {
+    at::Tensor target;
+    bool accumulate = false;
+  };
+  OpenSlot open_slot(int slot);
   // Something was received that no reduction has taken yet.
   bool has_unreduced() const { return num_unreduced_ > 0; }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "fullshard/nn/gradient_hook.h"
 #include "fullshard/shard/engine.h"
 
 namespace fullshard {
@@ -37,6 +36,7 @@ void UnitRuntime::hook_gradients() {
       set_gradient_hook(parameter, [this, group, slot](const at::Tensor& tensor) {
         receive_gradient(*group, slot, tensor);
       });
+      set_gradient_sink(parameter, [this, group, slot] { return open_sink(*group, slot); });
       ++slot;
     }
   }
@@ -226,6 +226,13 @@ void UnitRuntime::receive_gradient(ParamGroup& group, int slot, const at::Tensor
   while (groups_[position].get() != &group) ++position;
   if (++seen_[position][slot] != expected_gradients()) return;
   if (--parameters_pending_ == 0) finish_trainable();
+}
+
+GradientSink UnitRuntime::open_sink(ParamGroup& group, int slot) {
+  at::NoGradGuard no_grad;
+  engine_.ensure_backward();
+  auto open = group.gradients().open_slot(slot);
+  return {std::move(open.target), open.accumulate};
 }
 
 void UnitRuntime::finish_trainable() {

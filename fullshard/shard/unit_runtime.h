@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fullshard/nn/forward_hooks.h"
+#include "fullshard/nn/gradient_hook.h"
 #include "fullshard/shard/param_group.h"
 #include "fullshard/shard/wrap.h"
 
@@ -53,6 +54,7 @@ class UnitRuntime : public ForwardHooks {
   // Hooks of the backward; called by autograd's thread.
   void before_backward();
   void receive_gradient(ParamGroup& group, int slot, const at::Tensor& parameter);
+  GradientSink open_sink(ParamGroup& group, int slot);
   void input_has_gradient();
 
   void begin_unshard();  // ahead of its use

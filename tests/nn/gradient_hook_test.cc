@@ -21,13 +21,13 @@ at::Tensor parameter() { return at::ones({2, 3}).requires_grad_(true); }
 struct AddInto : torch::autograd::Function<AddInto> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight) {
-    context->saved_data["sink"] = gradient_sink(weight);
+    context->save_for_backward({weight});
     return x + weight;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor sink = context->saved_data["sink"].toTensor();
-    if (!sink.defined()) return {gradients[0], gradients[0]};
-    sink.add_(gradients[0]);
+    const GradientSink sink = open_gradient_sink(context->get_saved_variables()[0]);
+    if (!sink.target.defined()) return {gradients[0], gradients[0]};
+    sink.accumulate ? sink.target.add_(gradients[0]) : sink.target.copy_(gradients[0]);
     return {gradients[0], at::Tensor()};
   }
 };
@@ -48,11 +48,12 @@ TEST(GradientHook, FiresWithoutGradientWhenTheSinkTookIt) {
     EXPECT_FALSE(p.grad().defined());
     ++fired;
   });
-  set_gradient_sink(weight, sink);
-  EXPECT_TRUE(gradient_sink(weight).is_same(sink));
+  int opened = 0;
+  set_gradient_sink(weight, [&] { return GradientSink{sink, opened++ > 0}; });
   const at::Tensor x = at::ones({2, 3});
   (AddInto::apply(x, weight).sum() + 2 * AddInto::apply(x, weight).sum()).backward();
   EXPECT_EQ(fired, 1);
+  EXPECT_EQ(opened, 2);
   EXPECT_TRUE(at::equal(sink, at::ones({2, 3}) * 3));
 }
 
@@ -60,9 +61,9 @@ TEST(GradientHook, ReplacingTheFunctionKeepsTheSink) {
   const at::Tensor weight = parameter(), sink = at::zeros({2, 3});
   int first = 0, second = 0;
   set_gradient_hook(weight, [&](const at::Tensor&) { ++first; });
-  set_gradient_sink(weight, sink);
+  set_gradient_sink(weight, [&] { return GradientSink{sink, true}; });
   set_gradient_hook(weight, [&](const at::Tensor&) { ++second; });
-  EXPECT_TRUE(gradient_sink(weight).is_same(sink));
+  EXPECT_TRUE(open_gradient_sink(weight).target.is_same(sink));
   weight.sum().backward();
   EXPECT_EQ(first, 0);
   EXPECT_EQ(second, 1);
@@ -72,9 +73,9 @@ TEST(GradientHook, ClearsWhatItSet) {
   const at::Tensor weight = parameter();
   int fired = 0;
   set_gradient_hook(weight, [&](const at::Tensor&) { ++fired; });
-  set_gradient_sink(weight, at::zeros({2, 3}));
-  set_gradient_sink(weight, at::Tensor());
-  EXPECT_FALSE(gradient_sink(weight).defined());
+  set_gradient_sink(weight, [] { return GradientSink{at::zeros({2, 3}), true}; });
+  set_gradient_sink(weight, {});
+  EXPECT_FALSE(open_gradient_sink(weight).target.defined());
   clear_gradient_hook(weight);
   clear_gradient_hook(weight);
   weight.sum().backward();
@@ -82,15 +83,15 @@ TEST(GradientHook, ClearsWhatItSet) {
 }
 
 TEST(GradientHook, HasNoSinkWhereNothingWasSet) {
-  EXPECT_FALSE(gradient_sink(at::ones({1})).defined());
-  EXPECT_FALSE(gradient_sink(at::Tensor()).defined());
-  EXPECT_FALSE(gradient_sink(parameter()).defined());
+  EXPECT_FALSE(open_gradient_sink(at::ones({1})).target.defined());
+  EXPECT_FALSE(open_gradient_sink(at::Tensor()).target.defined());
+  EXPECT_FALSE(open_gradient_sink(parameter()).target.defined());
 }
 
 TEST(GradientHook, RefusesWhatIsNotAParameter) {
   EXPECT_THROW(set_gradient_hook(at::ones({1}), [](const at::Tensor&) {}), Error);
   EXPECT_THROW(set_gradient_hook(parameter() * 2, [](const at::Tensor&) {}), Error);
-  EXPECT_THROW(set_gradient_sink(parameter(), at::zeros({3, 2})), Error);
+  EXPECT_THROW(set_gradient_sink(at::ones({1}), [] { return GradientSink(); }), Error);
 }
 
 }  // namespace

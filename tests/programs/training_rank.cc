@@ -1,6 +1,6 @@
 // One rank of a training run, for tests that need processes: trains the tiny transformer and, when
 // told to, dies, sleeps, throws or disagrees at a given place.
-//   training_rank [--backend B] [--stage N] [--steps N] [--timeout-ms N]
+//   training_rank [--backend B] [--stage N | --strategy S] [--steps N] [--timeout-ms N]
 //                 [--fault KIND --at PLACE --rank R]
 // Rank 0 prints "digest <hash of the final parameters' bits>".
 #include <fmt/format.h>
@@ -22,7 +22,8 @@ using namespace fullshard::testing;
 
 struct Arguments {
   std::string backend = "auto";
-  int stage = 3;
+  std::optional<int> stage;
+  std::string strategy = "FULL_SHARD";
   int steps = 5;
   int timeout_ms = 600'000;
   std::string fault;
@@ -61,6 +62,7 @@ void train(const Arguments& arguments) {
   auto model = make_model(training);
   ShardOptions options;
   options.sharding.zero_stage = arguments.stage;
+  options.sharding.strategy = parse_strategy(arguments.strategy);
   options.share_host_copy = !arguments.private_copies;
   auto sharded = shard(model, world, options);
   AdamW optimizer(sharded, {.lr = 1e-2, .weight_decay = 0.1});
@@ -96,6 +98,7 @@ int main(int argc, char** argv) {
   CLI::App app("one rank of a test");
   app.add_option("--backend", arguments.backend);
   app.add_option("--stage", arguments.stage);
+  app.add_option("--strategy", arguments.strategy);
   app.add_option("--steps", arguments.steps);
   app.add_option("--timeout-ms", arguments.timeout_ms);
   app.add_option("--fault", arguments.fault);

@@ -220,13 +220,15 @@ TEST(Calls, AreExactlyWhatTheScheduleSays) {
       });
 }
 
-TEST(Calls, EveryGradientIsCopiedOnce) {
+TEST(Calls, EveryGradientIsCopiedAtMostOnce) {
   const Setting setting{2, 3};
   run(setting, options_of(setting),
       [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
         const auto num_parameters = static_cast<int64_t>(model->parameters().size());
         train_step(model, optimizer, world);
-        EXPECT_EQ(sharded.counters().gradient_copies, num_parameters);
+        // The weights of `up` and `down` in three blocks and the head's part of the embedding are
+        // written by their operator into the slot; the embedding's other part is added there.
+        EXPECT_EQ(sharded.counters().gradient_copies, num_parameters - 7);
       });
 }
 

@@ -22,17 +22,25 @@ std::vector<std::string> shared_memory_files() {
   return names;
 }
 
-TEST(Processes, GiveTheSameBitsUnderEveryStageAndBackend) {
-  std::string digest;
-  for (const std::string backend : {"shm", "gloo"}) {
-    for (const std::string stage : {"0", "1", "2", "3"}) {
-      const auto results =
-          run_rank_processes(2, {"--backend", backend, "--stage", stage, "--steps", "3"});
-      for (const auto& result : results) EXPECT_EQ(result.exit_status, 0) << result.errors;
-      ASSERT_THAT(results[0].output, StartsWith("digest "));
-      if (digest.empty()) digest = results[0].output;
-      EXPECT_EQ(results[0].output, digest) << backend << ", stage " << stage;
+TEST(Processes, GiveTheSameBitsUnderEveryStrategyStageAndBackend) {
+  std::vector<std::vector<std::string>> runs;
+  for (const std::string stage : {"0", "1", "2", "3"}) {
+    for (const std::string backend : {"shm", "gloo"}) {
+      runs.push_back({"--stage", stage, "--backend", backend});
     }
+  }
+  for (const std::string strategy : {"1", "2", "3", "4", "5"}) {
+    runs.push_back({"--strategy", strategy, "--backend", "shm"});
+  }
+  std::string digest;
+  for (auto& arguments : runs) {
+    arguments.insert(arguments.end(), {"--steps", "3"});
+    const auto results = run_rank_processes(2, arguments);
+    for (const auto& result : results) EXPECT_EQ(result.exit_status, 0) << result.errors;
+    ASSERT_THAT(results[0].output, StartsWith("digest "));
+    if (digest.empty()) digest = results[0].output;
+    EXPECT_EQ(results[0].output, digest)
+        << arguments[0] << " " << arguments[1] << " " << arguments[3];
   }
 }
 

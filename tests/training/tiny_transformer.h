@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fullshard/nn/unit.h"
+#include "fullshard/ops/linear.h"
 
 namespace fullshard::testing {
 
@@ -32,8 +33,8 @@ struct TinyBlockImpl : Unit {
     qkv = register_module(
         "qkv", torch::nn::Linear(torch::nn::LinearOptions(width, 3 * width).bias(false)));
     out = register_module("out", torch::nn::Linear(width, width));
-    up = register_module("up", torch::nn::Linear(width, 4 * width));
-    down = register_module("down", torch::nn::Linear(4 * width, width));
+    up = register_module("up", Linear(width, 4 * width));
+    down = register_module("down", Linear(4 * width, width));
   }
 
   at::Tensor forward(at::Tensor x) {
@@ -47,7 +48,8 @@ struct TinyBlockImpl : Unit {
 
   int64_t heads;
   torch::nn::LayerNorm norm{nullptr};
-  torch::nn::Linear qkv{nullptr}, out{nullptr}, up{nullptr}, down{nullptr};
+  torch::nn::Linear qkv{nullptr}, out{nullptr};
+  Linear up{nullptr}, down{nullptr};  // with a gradient sink
 };
 FULLSHARD_UNIT(TinyBlock);
 
@@ -65,7 +67,7 @@ struct TinyTransformerImpl : Unit {
   at::Tensor forward(at::Tensor ids) {
     auto x = embedding(ids.narrow(1, 0, ids.size(1) - 1));
     for (auto& block : blocks) x = block(x);
-    const auto logits = at::linear(norm(x), embedding->weight);
+    const auto logits = fullshard::linear(norm(x), embedding->weight);
     const auto labels = ids.narrow(1, 1, ids.size(1) - 1);
     return at::cross_entropy_loss(logits.flatten(0, 1), labels.flatten());
   }

@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: sets `python` to one that can run the PyTorch peers.
-folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-$folder/.venv/bin/python}
 if ! "$python" -c 'import numpy, torch, torch.distributed' 2>/dev/null; then
   echo "error: $python: cannot import torch and numpy, which the peers need;" \

@@ -1,0 +1,70 @@
+#include "fullshard/ops/linear.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "fullshard/nn/gradient_hook.h"
+
+namespace fullshard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+// The gradient itself, or nothing when it went into the sink.
+at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& input,
+                           const at::Tensor& output_gradient) {
+  const auto left = as_matrix(output_gradient).t();
+  const auto right = as_matrix(input);
+  auto sink = open_gradient_sink(weight);
+  if (!sink.target.defined()) return left.mm(right);
+  const bool same_dtype = sink.target.scalar_type() == right.scalar_type();
+  if (same_dtype && sink.accumulate) {
+    sink.target.addmm_(left, right);
+  } else if (same_dtype) {
+    at::mm_out(sink.target, left, right);
+  } else if (sink.accumulate) {
+    sink.target.add_(left.mm(right));
+  } else {
+    sink.target.copy_(left.mm(right));
+  }
+  return {};
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+    context->save_for_backward({input, weight});
+    context->saved_data["has_bias"] = bias.has_value();
+    return at::linear(input, weight, bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    const auto& weight = saved[1];
+    const auto& output_gradient = gradients[0];
+    at::Tensor input_gradient, own_gradient, bias_gradient;
+    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(weight);
+    if (context->needs_input_grad(1))
+      own_gradient = weight_gradient(weight, input, output_gradient);
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    if (has_bias && context->needs_input_grad(2)) bias_gradient = as_matrix(output_gradient).sum(0);
+    return {input_gradient, own_gradient, bias_gradient};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool has_gradient = weight.requires_grad() && weight.is_leaf();
+  if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
+  return LinearFunction::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
+}  // namespace fullshard
