@@ -49,7 +49,7 @@ class ShmProcesses : public testing::Test {
   }
 
   pid_t start(int rank, int size, const std::string& scenario) {
-    const std::string words[] = {std::string(FULLSHARD_TEST_PROGRAMS) + "/comm_shm_peer",
+    const std::string words[] = {FULLSHARD_TEST_PROGRAMS "/comm_shm_peer",
                                  folder_.string(), std::to_string(rank), std::to_string(size),
                                  scenario};
     std::vector<char*> arguments;
