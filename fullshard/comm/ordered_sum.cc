@@ -8,7 +8,6 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
-#include "fullshard/base/stream.h"
 #include "fullshard/comm/ordered_sum_kernels.h"
 
 namespace fullshard {
@@ -68,34 +67,18 @@ void fold_hosts(const Job<Sum>& job, Sum* sum, int64_t begin, int64_t numel) {
   }
 }
 
-// Sums of two or four fp32 rows, by far the most common ones. Large results are summed block by
-// block and streamed: nobody reads them soon.
-void reduce_plain(float* output, const Job<float>& job, int64_t begin, int64_t end) {
-  const auto sum_into = [&](float* sums, int64_t first, int64_t numel) {
-    const auto row = [&](size_t i) { return static_cast<const float*>(job.rows[i]) + first; };
-    if (job.rows.size() == 2) return kernels::sum_of_two(sums, row(0), row(1), job.scale, numel);
-    const float* rows[] = {row(0), row(1), row(2), row(3)};
-    kernels::sum_of_four(sums, rows, job.scale, numel);
-  };
-  if (static_cast<size_t>(end - begin) * sizeof(float) < kStreamBytes) {
-    return sum_into(output + begin, begin, end - begin);
-  }
-  alignas(64) float sums[kBlock];
-  for (; begin < end; begin += kBlock) {
-    const int64_t numel = std::min(kBlock, end - begin);
-    sum_into(sums, begin, numel);
-    stream(output + begin, sums, static_cast<size_t>(numel) * sizeof(float));
-  }
-  stream_fence();
-}
-
 template <class Output, class Sum, class Row>
 void reduce_range(Output* output, const Job<Sum>& job, int64_t begin, int64_t end) {
   if constexpr (std::is_same_v<Output, float> && std::is_same_v<Row, float>) {
     const bool plain = !job.accumulate && job.rows_per_host.size() <= 1 &&
                        (job.op == ReduceOp::sum || job.op == ReduceOp::average);
-    if (plain && (job.rows.size() == 2 || job.rows.size() == 4)) {
-      return reduce_plain(output, job, begin, end);
+    const auto row = [&](size_t i) { return static_cast<const float*>(job.rows[i]) + begin; };
+    if (plain && job.rows.size() == 2) {
+      return kernels::sum_of_two(output + begin, row(0), row(1), job.scale, end - begin);
+    }
+    if (plain && job.rows.size() == 4) {
+      const float* rows[] = {row(0), row(1), row(2), row(3)};
+      return kernels::sum_of_four(output + begin, rows, job.scale, end - begin);
     }
   }
   alignas(64) Sum sum[kBlock];

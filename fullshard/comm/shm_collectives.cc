@@ -3,10 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
-#include "fullshard/base/stream.h"
 #include "fullshard/comm/ordered_sum.h"
 
 namespace fullshard {
@@ -15,7 +15,7 @@ namespace {
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   if (to == from || bytes == 0) return;
   at::parallel_for(0, bytes, 256 * kKiB, [&](int64_t begin, int64_t end) {
-    copy_large(to + begin, from + begin, static_cast<size_t>(end - begin));
+    std::memcpy(to + begin, from + begin, end - begin);
   });
 }
 

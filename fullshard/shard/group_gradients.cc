@@ -5,10 +5,10 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/base/stream.h"
 
 namespace fullshard {
 namespace {
@@ -28,7 +28,7 @@ void copy_into(const at::Tensor& target, const at::Tensor& source) {
   const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
   at::parallel_for(0, static_cast<int64_t>(source.nbytes()), kGrain,
                    [&](int64_t begin, int64_t end) {
-                     copy_large(to + begin, from + begin, static_cast<size_t>(end - begin));
+                     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
                    });
 }
 
