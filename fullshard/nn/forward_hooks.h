@@ -24,7 +24,8 @@ class ForwardHooks {
   // The forward threw; called once instead of after_forward.
   virtual void forward_failed() noexcept = 0;
 
-  // Around both passes of a recomputed call; `id` is the same in both and unique in the process.
+  // Around both passes of a recomputed call, the replay with its inner backward; `id` is the same
+  // in both and unique in the process.
   virtual void enter_recompute(RecomputePass pass, uint64_t id) = 0;
   virtual void leave_recompute() noexcept = 0;
 };

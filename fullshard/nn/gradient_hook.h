@@ -8,6 +8,14 @@
 
 namespace fullshard {
 
+// Where an operator puts a weight gradient instead of returning it: it overwrites the target, or
+// adds to it, and returns an undefined gradient. The hook fires all the same.
+struct GradientSink {
+  at::Tensor target = {};  // of the parameter's shape; undefined: there is no sink, return it
+  bool accumulate = false;
+};
+using OpenSink = std::function<GradientSink()>;
+
 // Sits on the parameter itself and dies with it; one per parameter. It fires once per backward that
 // reaches the parameter, also when the operator wrote into the sink and returned no gradient:
 // parameter.grad() is then undefined. Called on the thread that runs the backward.
@@ -18,16 +26,8 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   void operator()(const at::Tensor& parameter) override;
 
   Function function;
-  std::function<struct GradientSink()> open_sink;
+  OpenSink open_sink;
 };
-
-// Where an operator puts a weight gradient instead of returning it: it overwrites the target, or
-// adds to it, and returns an undefined gradient. The hook fires all the same.
-struct GradientSink {
-  at::Tensor target = {};  // of the parameter's shape; undefined: there is no sink, return it
-  bool accumulate = false;
-};
-using OpenSink = std::function<GradientSink()>;
 
 // `parameter` is a leaf that requires gradients. A second call replaces the function and keeps the
 // sink. Not to be called, nor cleared, from inside the function.

@@ -78,7 +78,7 @@ void GroupGradients::receive(int slot, const at::Tensor& gradient) {
   received_[slot] = true;
 }
 
-GroupGradients::OpenSlot GroupGradients::open_slot(int slot) {
+GradientSink GroupGradients::open_slot(int slot) {
   if (parks()) return {};
   finish_reduce();
   open_buffer();

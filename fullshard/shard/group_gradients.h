@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fullshard/memory/pool.h"
+#include "fullshard/nn/gradient_hook.h"
 #include "fullshard/shard/counters.h"
 #include "fullshard/shard/layout.h"
 #include "fullshard/shard/sharding.h"
@@ -40,11 +41,7 @@ class GroupGradients {
   void receive(int slot, const at::Tensor& gradient);
   // The slot itself, for an operator that writes its gradient there: undefined when gradients are
   // kept elsewhere. `accumulate` when the slot holds one already. Counts as received.
-  struct OpenSlot {
-    at::Tensor target;
-    bool accumulate = false;
-  };
-  OpenSlot open_slot(int slot);
+  GradientSink open_slot(int slot);
   // Something was received that no reduction has taken yet.
   bool has_unreduced() const { return num_unreduced_ > 0; }
 

@@ -231,8 +231,7 @@ void UnitRuntime::receive_gradient(ParamGroup& group, int slot, const at::Tensor
 GradientSink UnitRuntime::open_sink(ParamGroup& group, int slot) {
   at::NoGradGuard no_grad;
   engine_.ensure_backward();
-  auto open = group.gradients().open_slot(slot);
-  return {std::move(open.target), open.accumulate};
+  return group.gradients().open_slot(slot);
 }
 
 void UnitRuntime::finish_trainable() {
