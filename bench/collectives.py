@@ -14,8 +14,8 @@ import tempfile
 import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPERATIONS = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor",
-              "all_reduce": "all_reduce"}
+OPERATIONS = {"all_gather": "all_gather_into_tensor", "all_gather in place": "all_gather_into_tensor",
+              "reduce_scatter": "reduce_scatter_tensor", "all_reduce": "all_reduce"}
 
 
 def gloo(ranks):
@@ -25,9 +25,8 @@ def gloo(ranks):
                         os.path.join(HERE, "peers", "collectives.py"), "--out", out.name],
                        check=True, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS="1"))
         lines = [json.loads(line) for line in out]
-    named = {f"gloo {theirs}": ours for ours, theirs in OPERATIONS.items()}
-    return {(named[line["what"]], line["bytes"]): line["value"] for line in lines
-            if line["what"] in named}
+    return {(ours, line["bytes"]): line["value"] for line in lines
+            for ours, theirs in OPERATIONS.items() if line["what"] == f"gloo {theirs}"}
 
 
 def fullshard(binaries, ranks):
@@ -74,7 +73,9 @@ def main():
     text = machine.head("Collectives between ranks of one host",
                         f"bench/collectives.sh --rounds {arguments.rounds}")
     text += ("A size is that of the full fp32 tensor on each rank; a time is the slowest rank's, the "
-             "median over repetitions and rounds. Buffers come from `allocate()`.\n\n")
+             "median over repetitions and rounds. Buffers come from `allocate()`. \"In place\" is how "
+             "the engine gathers: a rank's own row lies in the full tensor already (gloo's line is "
+             "the same in both).\n\n")
     for ranks in arguments.ranks:
         theirs, ours = [], []
         for _ in range(arguments.rounds):

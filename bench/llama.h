@@ -14,7 +14,6 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 #include <torch/nn/modules/container/modulelist.h>
-#include <torch/nn/modules/embedding.h>
 
 #include <cmath>
 #include <string>
@@ -22,6 +21,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
+#include "fullshard/ops/embedding.h"
 #include "fullshard/ops/linear.h"
 
 namespace fullshard::bench {
@@ -111,7 +111,7 @@ FULLSHARD_UNIT(LlamaBlock);
 
 struct LlamaImpl : Unit {
   explicit LlamaImpl(const LlamaConfig& shape) : config(shape) {
-    embedding = register_module("emb", torch::nn::Embedding(config.vocabulary, config.width));
+    embedding = register_module("emb", fullshard::Embedding(config.vocabulary, config.width));
     auto list = register_module("blocks", torch::nn::ModuleList());
     for (int64_t i = 0; i < config.layers; ++i) {
       blocks.emplace_back(config);
@@ -130,7 +130,7 @@ struct LlamaImpl : Unit {
   }
 
   LlamaConfig config;
-  torch::nn::Embedding embedding{nullptr};
+  fullshard::Embedding embedding{nullptr};
   std::vector<LlamaBlock> blocks;
   RmsNorm norm{nullptr};
 };

@@ -2,6 +2,8 @@
 // number of processes that map it: the ranks' figures add up to what the host really spends.
 #pragma once
 
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -52,6 +54,22 @@ class PeakSampler {
   int64_t peak_ = 0;
   std::atomic<bool> is_running_ = true;
   std::thread thread_;  // last: it uses the others
+};
+
+// Bytes that torch's CPU allocator holds for tensors made on this thread while it lives: the
+// activations and temporaries of a step. Buffers of the engine do not come from that allocator.
+class TensorMeter : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t delta, size_t, size_t, c10::Device) override {
+    live_ += delta;
+    peak_ = std::max(peak_, live_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t peak() const { return peak_; }
+
+ private:
+  int64_t live_ = 0;
+  int64_t peak_ = 0;
 };
 
 }  // namespace fullshard::bench

@@ -82,12 +82,12 @@ class PlainTrainer : public Trainer {
   AdamWStep constants_of_step(int step, float norm) const {
     AdamWStep constants;
     constants.clip = std::min(1.0f, static_cast<float>(kMaxNorm) / (norm + 1e-6f));
-    constants.beta1 = static_cast<float>(options_.beta1);
-    constants.beta2 = static_cast<float>(options_.beta2);
-    constants.decay = static_cast<float>(1 - options_.lr * options_.weight_decay);
-    constants.step_size = static_cast<float>(options_.lr / (1 - std::pow(options_.beta1, step)));
-    constants.root_correction = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, step)));
-    constants.epsilon = static_cast<float>(options_.epsilon);
+    constants.beta1 = options_.beta1;
+    constants.beta2 = options_.beta2;
+    constants.decay = 1 - options_.lr * options_.weight_decay;
+    constants.step_size = options_.lr / (1 - std::pow(options_.beta1, step));
+    constants.root_correction = std::sqrt(1 - std::pow(options_.beta2, step));
+    constants.epsilon = options_.epsilon;
     return constants;
   }
 
@@ -135,7 +135,8 @@ struct Measurement {
   std::vector<double> seconds;
   std::vector<double> cpu_seconds;  // of all threads: tells waiting from work on a busy machine
   double first_loss = 0, last_loss = 0;
-  int64_t after_forward = 0, after_backward = 0, peak = 0;  // proportional bytes
+  // Proportional bytes, and what torch's allocator held at most in one step.
+  int64_t at_start = 0, after_forward = 0, after_backward = 0, peak = 0, tensors = 0;
 };
 
 double loss_of_step(Llama& model, const at::Tensor& tokens) {
@@ -171,6 +172,8 @@ Measurement measure(Llama& model, Trainer& trainer, const std::vector<at::Tensor
 // One more step, not timed.
 void measure_memory(Llama& model, Trainer& trainer, const at::Tensor& tokens, Measurement& result) {
   const auto length = tokens.size(1) - 1;
+  const auto meter = std::make_shared<TensorMeter>();
+  const c10::DebugInfoGuard metered(c10::DebugInfoKind::PROFILER_STATE, meter);
   PeakSampler sampler;
   auto loss = model(tokens.narrow(1, 0, length), tokens.narrow(1, 1, length));
   result.after_forward = proportional_bytes();
@@ -178,6 +181,18 @@ void measure_memory(Llama& model, Trainer& trainer, const at::Tensor& tokens, Me
   result.after_backward = proportional_bytes();
   trainer.clip_and_step();
   result.peak = sampler.stop();
+  result.tensors = meter->peak();
+}
+
+// What the program and its libraries take: a small model has made them load what they need.
+int64_t bytes_of_the_program(const World& world) {
+  Llama small(LlamaConfig{1, 64, 2, 128, 512});
+  initialise(*small);
+  PlainTrainer trainer(*small, {});
+  loss_of_step(small, random_batches(512, 1, 32, world.rank())[0]);
+  trainer.clip_and_step();
+  world.communicator().barrier();
+  return proportional_bytes();
 }
 
 // One value per rank, on every rank.
@@ -199,6 +214,8 @@ void print(const World& world, const Arguments& arguments, const Measurement& re
            const std::string& more) {
   const auto steps = of_all_ranks(world, median(result.seconds));
   const auto cpu = of_all_ranks(world, median(result.cpu_seconds));
+  const auto start = of_all_ranks(world, static_cast<double>(result.at_start));
+  const auto tensors = of_all_ranks(world, static_cast<double>(result.tensors));
   const auto forward = of_all_ranks(world, static_cast<double>(result.after_forward));
   const auto backward = of_all_ranks(world, static_cast<double>(result.after_backward));
   const auto peak = of_all_ranks(world, static_cast<double>(result.peak));
@@ -207,18 +224,21 @@ void print(const World& world, const Arguments& arguments, const Measurement& re
   fmt::print(
       R"({{"model": "{}", "mode": "{}", "strategy": "{}", "world": {}, "backend": "{}", "seq": {}, )"
       R"("batch": {}, "step_s": [{:.5f}], "cpu_s": [{:.5f}], "first_loss": {:.5f}, "loss": {:.5f}, )"
+      R"("pss_at_start": [{:.0f}], "tensors_peak": [{:.0f}], )"
       R"("pss_after_forward": [{:.0f}], "pss_after_backward": [{:.0f}], "pss_peak": [{:.0f}], )"
       R"("rss_peak": [{:.0f}]{}}})"
       "\n",
       arguments.model, arguments.mode, arguments.strategy, world.size(), world.backend(),
       arguments.sequence_length, arguments.batch, fmt::join(steps, ", "), fmt::join(cpu, ", "),
-      result.first_loss, result.last_loss, fmt::join(forward, ", "), fmt::join(backward, ", "),
-      fmt::join(peak, ", "), fmt::join(resident, ", "), more);
+      result.first_loss, result.last_loss, fmt::join(start, ", "), fmt::join(tensors, ", "),
+      fmt::join(forward, ", "), fmt::join(backward, ", "), fmt::join(peak, ", "),
+      fmt::join(resident, ", "), more);
 }
 
 void run(const Arguments& arguments) {
   at::set_num_threads(1);
   const auto world = World::from_environment();
+  const int64_t at_start = bytes_of_the_program(world);
   const auto config = LlamaConfig::named(arguments.model);
   Llama model(config);
   initialise(*model);
@@ -234,6 +254,7 @@ void run(const Arguments& arguments) {
   world.communicator().barrier();
   auto result = measure(model, *trainer, batches, arguments);
   measure_memory(model, *trainer, batches[0], result);
+  result.at_start = at_start;
   print(world, arguments, result, trainer->report());
 }
 

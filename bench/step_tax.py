@@ -29,18 +29,37 @@ LINES = [
 ]
 
 
-def ours(binaries, model, ranks, arguments, steps):
+# Freed pages go back at once: what is counted is in use. Too slow for the timed runs.
+RETURN_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072",
+                "MIMALLOC_PURGE_DELAY": "0"}
+
+
+def ours(binaries, model, ranks, arguments, steps, environment={}):
     length, batch = SHAPES[model]
     program = [os.path.join(binaries, "bench_step_tax"), "--model", model, "--sequence-length",
                str(length), "--batch", str(batch), "--steps", str(steps), "--warm-up",
                str(WARM_UP), *arguments]
     launch = [os.path.join(binaries, "fullshard"), "launch", "--ranks", str(ranks), "--"]
     found = subprocess.run((launch if ranks > 1 else []) + program, check=True,
-                           stdout=subprocess.PIPE, text=True)
+                           stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     line = next(line for line in found.stdout.splitlines() if "{" in line)
     result = json.loads(line[line.index("{"):])
     result["step_s"] = statistics.mean(result["step_s"])
     return result
+
+
+def memory_rule(binaries, model):
+    """The peak of a rank against what it must hold: program, states / N, activations, buffers."""
+    run = ours(binaries, model, 2, LINES[3][2], 1, RETURN_PAGES)
+    ledger = run["ledger_peak_bytes"]
+    states = ledger["master"] * 4  # parameter, gradient and two moments of its shard, fp32
+    buffers = ledger["gradients"] - ledger["master"]
+    program, tensors = (statistics.mean(run[key]) for key in ("pss_at_start", "tensors_peak"))
+    peak = statistics.mean(run["pss_peak"])
+    parts = [f"{part / 2**20:.0f}" for part in (program, states, tensors, buffers)]
+    return (f"- peak of a rank: {peak / 2**20:.0f} MiB, {peak / (program + states + tensors + buffers):.3f} "
+            f"of program {parts[0]} + states/2 {parts[1]} + activations {parts[2]} + gradient buffers "
+            f"{parts[3]} (a run of its own, in which freed pages are returned at once)\n")
 
 
 def measure(binaries, model, ranks, how, steps):
@@ -50,7 +69,7 @@ def measure(binaries, model, ranks, how, steps):
     return ours(binaries, model, ranks, how, steps)
 
 
-def section(model, runs):
+def section(model, runs, rule):
     def step(name):
         return statistics.median(run["step_s"] for run in runs[name])
 
@@ -80,7 +99,7 @@ def section(model, runs):
             f"- engine over plain on one rank: {step(engine) / step(plain):.3f} "
             f"(median of the pairs {statistics.median(alone):.3f})\n"
             f"- memory per rank over FSDP2's: {pss(sharded) / pss(fsdp2):.3f}\n"
-            f"- bytes that a ring would carry per rank and step: {wire / 2**20:.0f} MiB\n\n")
+            f"{rule}- bytes that a ring would carry per rank and step: {wire / 2**20:.0f} MiB\n\n")
 
 
 def main():
@@ -102,7 +121,7 @@ def main():
             for name, ranks, how in LINES:
                 runs[name].append(measure(arguments.binaries, model, ranks, how, arguments.steps))
                 print(f"{model}: {name}: {runs[name][-1]['step_s']:.4f} s", file=sys.stderr)
-        text += section(model, runs)
+        text += section(model, runs, memory_rule(arguments.binaries, model))
     machine.write("step_tax.md", text)
 
 

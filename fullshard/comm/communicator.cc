@@ -28,16 +28,31 @@ class RecordedWork : public Work::Pending {
       : work_(std::move(work)), recorder_(std::move(recorder)), ticket_(ticket) {}
 
   void wait() override {
+    if (!work_.is_pending()) return;
+    timed([this] { work_.wait(); });
+    recorder_->finish(ticket_, waited_);
+  }
+  void wait_for_result() override {
+    timed([this] { work_.wait_for_result(); });
+  }
+  void advance() override {
     const c10::NoGradGuard no_grad;
-    const double begin = recorder_->now();
-    work_.wait();
-    recorder_->finish(ticket_, recorder_->now() - begin);
+    work_.advance();
   }
 
  private:
+  template <class Act>
+  void timed(const Act& act) {
+    const c10::NoGradGuard no_grad;
+    const double begin = recorder_->now();
+    act();
+    waited_ += recorder_->now() - begin;
+  }
+
   Work work_;
   std::shared_ptr<Recorder> recorder_;
   uint64_t ticket_;
+  double waited_ = 0;
 };
 
 std::string shape_of(const at::Tensor& tensor) {

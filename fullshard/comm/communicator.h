@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,13 +29,24 @@ class Work {
   class Pending {
    public:
     virtual ~Pending() = default;
-    virtual void wait() = 0;  // called once
+    virtual void wait() = 0;
+    // May be called before wait(), any number of times.
+    virtual void wait_for_result() { wait(); }
+    virtual void advance() {}
   };
 
   Work() = default;  // already done
   explicit Work(std::unique_ptr<Pending> pending) : pending_(std::move(pending)) {}
 
   bool is_pending() const { return pending_ != nullptr; }
+  // Does what has become possible, without waiting.
+  void advance() {
+    if (pending_) pending_->advance();
+  }
+  // The result is there; peers may still read the input, which belongs to the call until wait().
+  void wait_for_result() {
+    if (pending_) pending_->wait_for_result();
+  }
   void wait() {
     if (auto pending = std::move(pending_)) pending->wait();
   }
@@ -50,6 +62,9 @@ struct ReduceOptions {
   int slices = 0;
   // Add the result to what the output holds instead of overwriting it.
   bool accumulate = false;
+  // A backend that makes the result piece by piece shows each range of the output while it is still
+  // in the cache: ascending, on the thread that advances or waits. Others never call it.
+  std::function<void(int64_t begin, int64_t end)> on_result = {};
 };
 
 class Communicator {

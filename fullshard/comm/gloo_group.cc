@@ -1,6 +1,8 @@
 #include "fullshard/comm/gloo_group.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <cstdlib>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -10,7 +12,15 @@ namespace {
 
 using Options = c10d::ProcessGroupGloo::Options;
 
+// c10d's flight recorder keeps a table of groups that it does not lock: two groups of one process
+// that call at the same time can end it. It reads its size from the environment once, when the
+// first group calls; ours is the Recorder. A size that the user has set stays.
+void turn_off_flight_recorder() {
+  [[maybe_unused]] static const int done = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
+}
+
 c10::intrusive_ptr<Options> options_of(bool loopback, std::chrono::milliseconds timeout) {
+  turn_off_flight_recorder();
   auto options = Options::create(timeout);
   options->threads = 1;  // calls come one after another
   options->devices.push_back(loopback ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")

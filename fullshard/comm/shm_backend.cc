@@ -16,7 +16,9 @@ class ShmPending final : public Work::Pending {
  public:
   ShmPending(std::shared_ptr<ShmRank> rank, std::shared_ptr<ShmCall> call)
       : rank_(std::move(rank)), call_(std::move(call)) {}
-  void wait() override { rank_->wait_until_complete(*call_); }
+  void wait() override { rank_->wait(*call_, ShmCall::Stage::complete); }
+  void wait_for_result() override { rank_->wait(*call_, ShmCall::Stage::result); }
+  void advance() override { rank_->progress().advance(*call_, ShmCall::Stage::result); }
 
  private:
   std::shared_ptr<ShmRank> rank_;
@@ -32,7 +34,7 @@ template <class Collective, class... Buffers>
 Work ShmBackend::issue(const Call& call, Buffers&&... buffers) {
   const uint64_t ticket = next_ticket_++;
   std::shared_ptr<ShmCall>& held = calls_[ticket % kNumTickets];
-  if (held) rank_->wait_until_retired(*held);
+  if (held) rank_->wait(*held, ShmCall::Stage::retired);
   auto issued = std::make_shared<Collective>(std::forward<Buffers>(buffers)..., group_,
                                              rank_->arena(), rank_->watch(), call);
   issued->issue(ticket);

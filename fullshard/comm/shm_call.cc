@@ -35,6 +35,7 @@ void ShmCall::issue(uint64_t ticket) {
   own.terms = terms_;
   own.input = input_;
   own.output = output_;
+  own.output_is_whole = output_is_whole_;
   own.issued = ticket_;
   group_->ring_others();
 }
@@ -114,8 +115,10 @@ void ShmCall::check_agreement(int rank) const {
   if (disagreement) watch_.disagree(*disagreement);
 }
 
-bool ShmCall::is_complete() const {
-  return phase_ == Phase::retired || (phase_ == Phase::draining && !peers_read_caller_);
+bool ShmCall::has_reached(Stage stage) const {
+  if (phase_ == Phase::retired) return true;
+  if (phase_ != Phase::draining || stage == Stage::retired) return false;
+  return stage == Stage::result || !peers_read_caller_;
 }
 
 bool ShmCall::is_awaited(int domain_rank) const {

@@ -42,10 +42,10 @@ class ShmCall {
   // True when it did something. Throws when the ranks disagree.
   bool advance();
 
-  // The result is there, and the caller may touch its buffers again.
-  bool is_complete() const;
-  // No peer will look at this call any more: its slot and its memory can be used again.
-  bool is_retired() const { return phase_ == Phase::retired; }
+  // How far a call can be waited for. result: the output is there. complete: and the caller may
+  // touch its buffers again. retired: and no peer will look at the call's slot any more.
+  enum class Stage { result, complete, retired };
+  bool has_reached(Stage stage) const;
 
   bool is_awaited(int domain_rank) const;  // whether the next step needs that rank
   std::vector<int> awaited() const;        // all of those
@@ -69,6 +69,7 @@ class ShmCall {
   Place place_of(const std::byte* begin, int64_t bytes) const;
   ByteRows input_of(int rank) const;  // of a peer that has issued
   std::byte* output_of(int rank) const;
+  bool is_output_whole(int rank) const { return slot(rank).output_is_whole != 0; }
 
   const ShmGroup& group() const { return *group_; }
   ShmArena& arena() const { return *arena_; }
@@ -77,6 +78,7 @@ class ShmCall {
   CallTerms terms_;
   Place input_;
   Place output_;
+  bool output_is_whole_ = false;    // peers may write their parts of it
   bool peers_read_caller_ = false;  // then the caller has to wait until they have
 
  private:

@@ -24,6 +24,10 @@ void check_on_cpu(const at::Tensor& tensor) {
         tensor.device().str());
 }
 
+// Elements that are shown, or written to the other outputs, while they are in a core's cache.
+constexpr int64_t kShownNumel = 64 * kKiB;
+constexpr int64_t kPushedNumel = 16 * kKiB;
+
 int32_t code(at::ScalarType dtype) { return static_cast<int32_t>(dtype); }
 
 }  // namespace
@@ -71,20 +75,21 @@ void ShmReduce::prepare() {
   const ByteRows rows = ByteRows::of(rows_);
   input_ = expose(rows);
   // A small slice is quicker summed by each of its ranks than shared out.
-  if (num_parts() > 1 && !is_inline(rows.bytes())) expose_part();
+  if (num_parts() > 1 && !is_inline(rows.bytes())) expose_output();
 }
 
-void ShmReduce::expose_part() {
+void ShmReduce::expose_output() {
   const Range own = part(group().rank() / options_.slices);
-  const auto bytes = own.numel * static_cast<int64_t>(c10::elementSize(part_dtype()));
-  parts_ = output(own.begin);
   const int self = group().domain_rank(group().rank());
-  const auto place = group().memory().find(parts_, bytes, self);
+  const auto place = group().memory().find(output(0), output_bytes(shard_.numel()), self);
   // Peers must not see this rank's old values, so with accumulation the sum has a place of its own.
   if (place && !options_.accumulate) {
+    parts_ = output(own.begin);
     output_ = *place;
+    output_is_whole_ = true;
     peers_read_caller_ = true;
   } else {
+    const auto bytes = own.numel * static_cast<int64_t>(c10::elementSize(part_dtype()));
     parts_ = stage(bytes);
     output_ = place_of(parts_, bytes);
   }
@@ -101,21 +106,67 @@ at::ScalarType ShmReduce::part_dtype() const {
   return options_.accumulate ? sum_dtype(rows_.scalar_type()) : shard_.scalar_type();
 }
 
+int64_t ShmReduce::output_bytes(int64_t numel) const {
+  return numel * static_cast<int64_t>(shard_.element_size());
+}
+
 std::byte* ShmReduce::output(int64_t element) const {
-  return static_cast<std::byte*>(shard_.data_ptr()) +
-         element * static_cast<int64_t>(shard_.element_size());
+  return static_cast<std::byte*>(shard_.data_ptr()) + output_bytes(element);
+}
+
+std::vector<int> ShmReduce::mates() const {
+  std::vector<int> ranks;
+  for (int rank = slice(); rank < group().size(); rank += options_.slices) ranks.push_back(rank);
+  return ranks;
+}
+
+bool ShmReduce::all_outputs_whole() const {
+  const auto ranks = mates();
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return is_output_whole(rank); });
 }
 
 void ShmReduce::read_peers() {
-  const Range range = spreads() ? part(group().rank() / options_.slices) : Range{0, shard_.numel()};
+  if (!spreads()) return sum_slice();
+  const Range own = part(group().rank() / options_.slices);
+  is_pushed_ = all_outputs_whole();
+  if (is_pushed_) return sum_into_all_outputs(own);
+  sum(parts_, part_dtype(), own);
+}
+
+void ShmReduce::sum(std::byte* to, at::ScalarType dtype, Range range) const {
   const int64_t offset = range.begin * static_cast<int64_t>(rows_.element_size());
   std::vector<const void*> rows(group().size());
   for (int rank = 0; rank < group().size(); ++rank) {
     rows[rank] = input_of(rank).row(slice()) + offset;
   }
-  OrderedSum sum{.op = options_.op, .accumulate = options_.accumulate && !spreads()};
-  ordered_sum(spreads() ? parts_ : output(0), spreads() ? part_dtype() : shard_.scalar_type(), rows,
-              rows_.scalar_type(), range.numel, sum);
+  const OrderedSum how{.op = options_.op, .accumulate = options_.accumulate && !spreads()};
+  ordered_sum(to, dtype, rows, rows_.scalar_type(), range.numel, how);
+}
+
+void ShmReduce::sum_slice() const {
+  const int64_t numel = shard_.numel();
+  if (!options_.on_result) return sum(output(0), shard_.scalar_type(), {0, numel});
+  const int64_t chunk = kShownNumel * at::get_num_threads();
+  for (int64_t begin = 0; begin < numel; begin += chunk) {
+    const int64_t end = std::min(numel, begin + chunk);
+    sum(output(begin), shard_.scalar_type(), {begin, end - begin});
+    options_.on_result(begin, end);
+  }
+}
+
+void ShmReduce::sum_into_all_outputs(Range range) const {
+  const auto ranks = mates();
+  at::parallel_for(0, range.numel, 4 * kPushedNumel, [&](int64_t first, int64_t last) {
+    for (int64_t begin = first; begin < last; begin += kPushedNumel) {
+      const int64_t numel = std::min(last - begin, kPushedNumel);
+      const int64_t element = range.begin + begin;
+      sum(output(element), shard_.scalar_type(), {element, numel});
+      for (const int rank : ranks) {
+        if (rank == group().rank()) continue;
+        std::memcpy(output_of(rank) + output_bytes(element), output(element), output_bytes(numel));
+      }
+    }
+  });
 }
 
 bool ShmReduce::needs(int rank) const {
@@ -123,10 +174,18 @@ bool ShmReduce::needs(int rank) const {
 }
 
 void ShmReduce::spread() {
-  for (int index = 0; index < num_parts(); ++index) {
-    const int rank = index * options_.slices + slice();
-    add_part(index, rank == group().rank() ? parts_ : output_of(rank));
+  if (!is_pushed_) {
+    for (int index = 0; index < num_parts(); ++index) {
+      add_part(index, sums_of(index * options_.slices + slice()));
+    }
   }
+  if (options_.on_result) options_.on_result(0, shard_.numel());
+}
+
+const std::byte* ShmReduce::sums_of(int rank) const {
+  if (rank == group().rank()) return parts_;
+  const int64_t begin = part(rank / options_.slices).begin;
+  return is_output_whole(rank) ? output_of(rank) + output_bytes(begin) : output_of(rank);
 }
 
 void ShmReduce::add_part(int index, const std::byte* sums) const {

@@ -49,13 +49,13 @@ class ShmBroadcast final : public ShmCall {
 };
 
 // With F slices over W ranks, rank r = p · F + s receives slice s, as R = W / F ranks do. It sums
-// part p of the slice over all ranks and takes the other parts from those R - 1 ranks, so that
-// every element is summed once:
+// part p of the slice over all ranks, and every element is summed once:
 //
 //   slice s   | part 0 | part 1 | ... | part R-1 |      part p is summed by rank p · F + s
 //
-// The sum may go straight into this rank's own row of the input: part p of row s is read by nobody
-// else, and a foreign part is overwritten only after the rank that reads it has its sum.
+// Where all R outputs lie in shared memory, a sum is written into each of them while it is in the
+// cache. Else each rank takes the foreign parts from those who summed them. Outputs may be the own
+// rows of the inputs: part p of row s is read by nobody but rank p · F + s, who writes it.
 class ShmReduce final : public ShmCall {
  public:
   template <class... Base>
@@ -82,14 +82,23 @@ class ShmReduce final : public ShmCall {
   int slice() const { return group().rank() % options_.slices; }
   Range part(int index) const;
   std::byte* output(int64_t element) const;
+  int64_t output_bytes(int64_t numel) const;
   at::ScalarType part_dtype() const;
-  void expose_part();
+  void expose_output();
+  // The ranks that receive the same slice, this one included.
+  std::vector<int> mates() const;
+  bool all_outputs_whole() const;
+  void sum(std::byte* to, at::ScalarType dtype, Range range) const;
+  void sum_slice() const;
+  void sum_into_all_outputs(Range range) const;
+  const std::byte* sums_of(int rank) const;
   void add_part(int index, const std::byte* sums) const;
 
   at::Tensor shard_;
   at::Tensor rows_;
   ReduceOptions options_;
   std::byte* parts_ = nullptr;  // where this rank's part is summed; null: the slice is not cut
+  bool is_pushed_ = false;      // every rank writes its part into all outputs
 };
 
 }  // namespace fullshard

@@ -113,7 +113,8 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> drained;
   CallTerms terms;
   Place input;
-  Place output;
+  Place output;  // what peers may read, or write when it is the whole output
+  int32_t output_is_whole = 0;
 };
 
 struct alignas(64) Counter {

@@ -10,10 +10,10 @@ namespace {
 
 class CallCondition final : public Condition {
  public:
-  CallCondition(ShmRank& rank, ShmCall& call, bool until_retired)
-      : rank_(rank), call_(call), until_retired_(until_retired) {}
+  CallCondition(ShmRank& rank, ShmCall& call, ShmCall::Stage stage)
+      : rank_(rank), call_(call), stage_(stage) {}
 
-  bool is_met() override { return rank_.progress().advance(call_, until_retired_); }
+  bool is_met() override { return rank_.progress().advance(call_, stage_); }
   bool help() override { return rank_.progress().advance_any(); }
   void look_around(std::chrono::milliseconds waited) override {
     const auto missing = rank_.progress().look([&] { return call_.awaited(); });
@@ -25,7 +25,7 @@ class CallCondition final : public Condition {
  private:
   ShmRank& rank_;
   ShmCall& call_;
-  bool until_retired_;
+  ShmCall::Stage stage_;
 };
 
 }  // namespace
@@ -36,11 +36,11 @@ void ShmProgress::add(std::shared_ptr<ShmCall> call) {
   calls_.push_back(std::move(call));
 }
 
-bool ShmProgress::advance(ShmCall& call, bool until_retired) {
+bool ShmProgress::advance(ShmCall& call, ShmCall::Stage stage) {
   const std::lock_guard lock(mutex_);
   while (call.advance()) {
   }
-  return until_retired ? call.is_retired() : call.is_complete();
+  return call.has_reached(stage);
 }
 
 bool ShmProgress::advance_any() {
@@ -53,8 +53,8 @@ bool ShmProgress::advance_any() {
 // Calls that completed early only lack that their peers have read them.
 void ShmProgress::drop_retired() {
   std::erase_if(calls_, [](const std::shared_ptr<ShmCall>& call) {
-    if (call->is_complete()) call->advance();
-    return call->is_retired();
+    if (call->has_reached(ShmCall::Stage::complete)) call->advance();
+    return call->has_reached(ShmCall::Stage::retired);
   });
 }
 
@@ -76,15 +76,10 @@ void ShmRank::wait(Condition& condition) {
   watch_.stop_waiting();
 }
 
-void ShmRank::wait_until_complete(ShmCall& call) {
-  CallCondition condition(*this, call, false);
+void ShmRank::wait(ShmCall& call, ShmCall::Stage stage) {
+  CallCondition condition(*this, call, stage);
   wait(condition);
-  watch_.note(call.act(), Progress::finished);
-}
-
-void ShmRank::wait_until_retired(ShmCall& call) {
-  CallCondition condition(*this, call, true);
-  wait(condition);
+  if (stage == ShmCall::Stage::complete) watch_.note(call.act(), Progress::finished);
 }
 
 }  // namespace fullshard

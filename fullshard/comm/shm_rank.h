@@ -19,8 +19,8 @@ namespace fullshard {
 class ShmProgress {
  public:
   void add(std::shared_ptr<ShmCall> call);
-  // Does what can be done of this call; says whether it is complete, or retired if that is asked.
-  bool advance(ShmCall& call, bool until_retired);
+  // Does what can be done of this call; says whether it has reached the stage.
+  bool advance(ShmCall& call, ShmCall::Stage stage);
   // One step of any call; false when there was nothing to do.
   bool advance_any();
   // Looks at a call while no thread moves it.
@@ -49,9 +49,8 @@ class ShmRank {
   ShmWatch& watch() { return watch_; }
   ShmProgress& progress() { return progress_; }
 
-  // Blocks until the call is complete, or retired when its slot is to be used again.
-  void wait_until_complete(ShmCall& call);
-  void wait_until_retired(ShmCall& call);
+  // Blocks until the call has reached the stage.
+  void wait(ShmCall& call, ShmCall::Stage stage);
   void wait(Condition& condition);
 
  private:

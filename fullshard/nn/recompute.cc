@@ -1,19 +1,24 @@
 #include "fullshard/nn/recompute.h"
 
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
+
+#include "fullshard/nn/replay_state.h"
+#include "fullshard/nn/saved_tensor_hooks.h"
 
 namespace fullshard {
 namespace {
@@ -25,74 +30,6 @@ uint64_t next_call_id() {
   static std::atomic<uint64_t> last{0};  // identity only: nothing reads it back
   return ++last;
 }
-
-// The default generators that a body may draw from: the CPU's and those of the inputs' devices.
-class RandomState {
- public:
-  static RandomState now(const std::vector<at::Tensor>& tensors) {
-    RandomState state;
-    state.add(at::Device(at::kCPU));
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.is_cuda()) state.add(tensor.device());
-    }
-    return state;
-  }
-
-  RandomState again() const {
-    RandomState state;
-    for (const Entry& entry : entries_) state.add(entry.device);
-    return state;
-  }
-
-  void restore() const {
-    for (const Entry& entry : entries_) {
-      at::Generator generator = at::globalContext().defaultGenerator(entry.device);
-      const std::lock_guard lock(generator.mutex());
-      generator.set_state(entry.state);
-    }
-  }
-
-  bool operator==(const RandomState& other) const {
-    return std::ranges::equal(entries_, other.entries_, [](const Entry& a, const Entry& b) {
-      return a.device == b.device && at::equal(a.state, b.state);
-    });
-  }
-
- private:
-  struct Entry {
-    at::Device device;
-    at::Tensor state;
-  };
-
-  void add(at::Device device) {
-    for (const Entry& entry : entries_) {
-      if (entry.device == device) return;
-    }
-    at::Generator generator = at::globalContext().defaultGenerator(device);
-    const std::lock_guard lock(generator.mutex());
-    entries_.push_back({device, generator.get_state()});
-  }
-
-  std::vector<Entry> entries_;
-};
-
-// Sets the state for its scope, then puts back what was there before.
-class RandomStateScope {
- public:
-  explicit RandomStateScope(const std::optional<RandomState>& state) {
-    if (!state) return;
-    before_ = state->again();
-    state->restore();
-  }
-  ~RandomStateScope() {
-    if (before_) before_->restore();
-  }
-  RandomStateScope(const RandomStateScope&) = delete;
-  RandomStateScope& operator=(const RandomStateScope&) = delete;
-
- private:
-  std::optional<RandomState> before_;
-};
 
 class PassScope {
  public:
@@ -109,11 +46,31 @@ class PassScope {
   ForwardHooks* hooks_;
 };
 
+// How the replay's outputs are recognised.
+struct OutputKind {
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+
+  bool operator==(const OutputKind& other) const = default;
+  std::string text() const {
+    return fmt::format("{} [{}]", c10::toString(dtype), fmt::join(shape, ", "));
+  }
+};
+
+// A parameter does not own its accumulator, and the graph around the call does not reach it:
+// without an owner nobody could tell in backward whether it was asked for.
+struct Parameter {
+  at::Tensor tensor;
+  decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) accumulator;
+};
+
 // What the autograd node keeps besides its saved inputs.
 struct Record : torch::CustomClassHolder {
   c10::intrusive_ptr<RecomputedCall> call;
   std::optional<RandomState> random;  // absent when the body drew no numbers
-  size_t num_outputs = 0;
+  AutocastState autocast;
+  std::vector<OutputKind> outputs;
+  std::vector<Parameter> parameters;  // that require gradients
 };
 
 constexpr const char* kRecord = "record";
@@ -131,12 +88,34 @@ bool is_any_of(const at::Tensor& tensor, const std::vector<at::Tensor>& others) 
                              [&](const at::Tensor& other) { return tensor.is_same(other); });
 }
 
+std::vector<OutputKind> kinds_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<OutputKind> kinds;
+  for (const at::Tensor& tensor : tensors) {
+    kinds.push_back({tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  return kinds;
+}
+
+std::vector<Parameter> parameters_of(const UnitState& unit) {
+  std::vector<Parameter> parameters;
+  const auto* module = dynamic_cast<const torch::nn::Module*>(&unit);
+  if (module == nullptr) return parameters;
+  for (const at::Tensor& tensor : module->parameters()) {
+    if (!tensor.requires_grad()) continue;
+    parameters.push_back({tensor, torch::autograd::impl::grad_accumulator(tensor)});
+  }
+  return parameters;
+}
+
 std::vector<at::Tensor> record_body(Record& record, const std::vector<at::Tensor>& inputs) {
-  const RandomState before = RandomState::now(inputs);
+  const auto devices = devices_of(inputs);
+  const RandomState before = RandomState::now(devices);
+  record.autocast = AutocastState::now(devices);
   const std::vector<int64_t> versions = versions_of(inputs);
   std::vector<at::Tensor> outputs;
   {
     const PassScope pass(record.call->unit().hooks(), RecomputePass::record, record.call->id());
+    const AutocastRecordScope autocast;
     outputs = record.call->record(inputs);
   }
   check(versions == versions_of(inputs),
@@ -148,30 +127,71 @@ std::vector<at::Tensor> record_body(Record& record, const std::vector<at::Tensor
   for (at::Tensor& output : outputs) {
     if (!is_any_of(output, inputs)) output = output.detach();
   }
-  record.num_outputs = outputs.size();
+  record.outputs = kinds_of(outputs);
+  record.parameters = parameters_of(record.call->unit());
   return outputs;
+}
+
+void check_same_outputs(const Record& record, const std::vector<at::Tensor>& outputs) {
+  const auto kinds = kinds_of(outputs);
+  const std::string unit = record.call->unit().class_name();
+  check(kinds.size() == record.outputs.size(),
+        "unit {}: its forward gave {} tensors, but {} when it was recomputed in backward; it must "
+        "depend on its arguments and parameters only, or recompute must be off",
+        unit, record.outputs.size(), kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    check(kinds[i] == record.outputs[i],
+          "unit {}: output {} of its forward was {}, but {} when it was recomputed in backward; it "
+          "must depend on its arguments and parameters only, or recompute must be off",
+          unit, i, record.outputs[i].text(), kinds[i].text());
+  }
 }
 
 std::vector<at::Tensor> replay_body(const Record& record, const std::vector<at::Tensor>& inputs) {
   const at::AutoGradMode with_gradients(true);
   const RandomStateScope random(record.random);
+  const AutocastReplayScope autocast(record.autocast);
+  const ReplayScope replay;
   std::vector<at::Tensor> outputs = record.call->replay(inputs);
-  check(outputs.size() == record.num_outputs,
-        "unit {}: its forward gave {} tensors, but {} when it was recomputed in backward; it must "
-        "depend on its arguments and parameters only, or recompute must be off",
-        record.call->unit().class_name(), record.num_outputs, outputs.size());
+  check_same_outputs(record, outputs);
   return outputs;
 }
 
-// Accumulates into parameters and into the .grad of `inputs`.
-void run_backward(const std::vector<at::Tensor>& outputs, const variable_list& gradients) {
+using WantedNodes =
+    std::remove_pointer_t<decltype(torch::autograd::get_current_graph_task_exec_info())>;
+
+// Of autograd::grad and backward(inputs): the leaves of the replay whose gradients were asked for.
+variable_list wanted_leaves(const Record& record, const variable_list& inputs,
+                            const WantedNodes& wanted) {
+  variable_list leaves;
+  for (const at::Tensor& input : inputs) {
+    if (input.requires_grad()) leaves.push_back(input);
+  }
+  for (const Parameter& parameter : record.parameters) {
+    const auto found = wanted.find(parameter.accumulator.get());
+    if (found == wanted.end() || !found->second.should_execute()) continue;
+    check(found->second.captures_ == nullptr,
+          "unit {}: autograd::grad cannot give the gradient of a parameter of a recomputed unit; "
+          "call backward, or turn recompute off",
+          record.call->unit().class_name());
+    leaves.push_back(parameter.tensor);
+  }
+  return leaves;
+}
+
+// Accumulates into the .grad of `leaves`; without them into that of inputs and parameters.
+void run_backward(const std::vector<at::Tensor>& outputs, const variable_list& gradients,
+                  const std::optional<variable_list>& leaves) {
+  if (leaves && leaves->empty()) return;
   variable_list roots, root_gradients;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].requires_grad() || !gradients[i].defined()) continue;
     roots.push_back(outputs[i]);
     root_gradients.push_back(gradients[i]);
   }
-  if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+  if (roots.empty()) return;
+  torch::autograd::backward(roots, root_gradients, /*retain_graph=*/false, /*create_graph=*/false,
+                            leaves.value_or(variable_list()));
 }
 
 struct Recompute : torch::autograd::Function<Recompute> {
@@ -202,9 +222,12 @@ struct Recompute : torch::autograd::Function<Recompute> {
     for (at::Tensor& input : inputs) {
       input = input.detach().set_requires_grad(input.requires_grad());
     }
+    std::optional<variable_list> leaves;
+    const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
+    if (wanted != nullptr && !wanted->empty()) leaves = wanted_leaves(record, inputs, *wanted);
     // The inner backward belongs to the replay: units nested in it see their gradients there.
     const PassScope pass(record.call->unit().hooks(), RecomputePass::replay, record.call->id());
-    run_backward(replay_body(record, inputs), gradients);
+    run_backward(replay_body(record, inputs), gradients, leaves);
     variable_list results{at::Tensor()};  // for the call
     for (at::Tensor& input : inputs) results.push_back(input.grad());
     results.emplace_back();  // for the anchor

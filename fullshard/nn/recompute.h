@@ -42,13 +42,17 @@ class RecomputedCall : public c10::intrusive_ptr_target {
 };
 
 // Records the call now, without gradients, and puts a node into the graph that replays it in
-// backward with the same random numbers; the outputs hang on that node. The node exists even when
-// no input requires gradients. An integer output is not differentiable. An output that is itself an
-// input comes back as a view of it. Undefined output gradients stay undefined: what only they feed
-// is not computed.
+// backward with the same random numbers and autocast; the outputs hang on that node. The node
+// exists even when no input requires gradients. An integer output is not differentiable. An output
+// that is itself an input comes back as a view of it. Undefined output gradients stay undefined:
+// what only they feed is not computed.
+//
+// autograd::grad and backward(inputs) reach the inputs only; backward(inputs) reaches parameters
+// too when an input of the call is asked for with them.
 //
 // Throws when the body writes one of its inputs in place (the replay would see it written), and in
-// backward when second derivatives are asked for or when the replay gives other outputs.
+// backward when second derivatives are asked for or when the replay gives other outputs: their
+// number, shapes or dtypes tell that the forward is not deterministic.
 std::vector<at::Tensor> run_recomputed(const c10::intrusive_ptr<RecomputedCall>& call,
                                        const std::vector<at::Tensor>& inputs);
 

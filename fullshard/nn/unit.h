@@ -20,14 +20,17 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "fullshard/nn/cast_tensors.h"
 #include "fullshard/nn/class_name.h"
 #include "fullshard/nn/forward_hooks.h"
 #include "fullshard/nn/recompute.h"
+#include "fullshard/nn/saved_tensor_hooks.h"
 #include "fullshard/nn/unit_state.h"
 #include "fullshard/nn/visit_tensors.h"
 
@@ -135,6 +138,27 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
   Result call(A&&... arguments) {
     if (this->is_plain()) [[likely]]
       return Impl::forward(std::forward<A>(arguments)...);
+    const ForwardCasts casts = this->casts();
+    Result result = casts.inputs ? call_cast(*casts.inputs, std::index_sequence_for<A...>(),
+                                             std::forward<A>(arguments)...)
+                                 : call_hooked(std::forward<A>(arguments)...);
+    if (casts.outputs) cast_tensors(result, *casts.outputs);
+    return result;
+  }
+
+ private:
+  template <size_t index>
+  using ParameterAt = std::tuple_element_t<index, std::tuple<Parameters...>>;
+
+  // Fewer arguments than parameters when defaults fill the rest.
+  template <size_t... index, class... A>
+  Result call_cast(at::ScalarType input_dtype, std::index_sequence<index...>, A&&... arguments) {
+    return call_hooked(
+        CastArgument<ParameterAt<index>, A>(std::forward<A>(arguments), input_dtype).forward()...);
+  }
+
+  template <class... A>
+  Result call_hooked(A&&... arguments) {
     ForwardHooks* hooks = this->hooks();
     if (hooks == nullptr) return run_body(std::forward<A>(arguments)...);
     const std::vector<at::Tensor> inputs = collect_tensors(arguments...);
@@ -144,7 +168,6 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
     return result;
   }
 
- private:
   template <class... A>
   Result run_guarded(ForwardHooks& hooks, A&&... arguments) {
     try {
@@ -157,6 +180,7 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
 
   template <class... A>
   Result run_body(A&&... arguments) {
+    const auto saved = SavedTensorScope::of_unit(this->saved_tensors());
     const bool recomputes =
         this->recompute() && at::GradMode::is_enabled() &&
         (any_requires_grad(collect_tensors(arguments...)) || any_requires_grad(this->parameters()));

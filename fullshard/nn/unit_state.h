@@ -1,12 +1,26 @@
-// What a unit keeps beside its parameters: who surrounds its forward, and whether it is recomputed.
+// What a unit keeps beside its parameters: who surrounds its forward, in which dtypes it computes,
+// and what becomes of its activations.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <typeinfo>
+#include <utility>
 
 #include "fullshard/nn/forward_hooks.h"
 
 namespace fullshard {
+
+class SavedTensorPacker;
+
+// The dtypes of a unit's forward; absent: tensors come and go as they are.
+struct ForwardCasts {
+  std::optional<at::ScalarType> inputs{};   // of floating tensors among the arguments
+  std::optional<at::ScalarType> outputs{};  // and in the result
+
+  bool any() const { return inputs.has_value() || outputs.has_value(); }
+};
 
 // A mix-in, found by dynamic_cast<UnitState*>(module). It belongs to its module; the hooks belong
 // to the engine, which takes them back (set_hooks(nullptr)) before it goes. Not thread-safe: set
@@ -16,8 +30,8 @@ class UnitState {
   UnitState() = default;
   virtual ~UnitState() = default;
 
-  // A copy of a module is not sharded because the original is: hooks are never copied, and an
-  // assignment keeps those of the target.
+  // A copy of a module is not sharded because the original is: hooks, casts and packers are never
+  // copied, and an assignment keeps those of the target.
   UnitState(const UnitState& other) : UnitState() { set_recompute(other.recompute_); }
   UnitState& operator=(const UnitState& other) {
     set_recompute(other.recompute_);
@@ -30,15 +44,34 @@ class UnitState {
   ForwardHooks* hooks() const { return hooks_; }
   void set_hooks(ForwardHooks* hooks) { hooks_ = hooks; }
 
+  // Arguments are cast before the hooks see them, the result after.
+  const ForwardCasts& casts() const { return casts_; }
+  void set_casts(const ForwardCasts& casts) {
+    casts_ = casts;
+    has_casts_ = casts.any();
+  }
+
   // Whether activations are thrown away in forward and computed again in backward.
   bool recompute() const { return recompute_; }
   void set_recompute(bool recompute) { recompute_ = recompute; }
 
+  // What becomes of the tensors that autograd saves in forward; nullptr: the graph holds them.
+  SavedTensorPacker* saved_tensors() const { return saved_tensors_.get(); }
+  void set_saved_tensors(std::shared_ptr<SavedTensorPacker> packer) {
+    saved_tensors_ = std::move(packer);
+  }
+
   // Nothing surrounds the forward: the common case of a module that is not sharded.
-  bool is_plain() const { return !(static_cast<int>(hooks_ != nullptr) | int{recompute_}); }
+  bool is_plain() const {
+    return !(static_cast<int>(hooks_ != nullptr) | int{recompute_} | int{has_casts_} |
+             static_cast<int>(saved_tensors_ != nullptr));
+  }
 
  private:
   ForwardHooks* hooks_ = nullptr;
+  std::shared_ptr<SavedTensorPacker> saved_tensors_;
+  ForwardCasts casts_;
+  bool has_casts_ = false;
   bool recompute_ = false;
 };
 

@@ -16,7 +16,8 @@ using torch::autograd::variable_list;
 
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-// The gradient itself, or nothing when it went into the sink.
+// The gradient itself, or nothing when it went into the sink. `weight` is the parameter: what the
+// node unpacks may be another tensor with its values.
 at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& input,
                            const at::Tensor& output_gradient) {
   const auto left = as_matrix(output_gradient).t();
@@ -40,6 +41,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
     context->save_for_backward({input, weight});
+    context->saved_data["parameter"] = weight;
     context->saved_data["has_bias"] = bias.has_value();
     return at::linear(input, weight, bias);
   }
@@ -51,8 +53,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto& output_gradient = gradients[0];
     at::Tensor input_gradient, own_gradient, bias_gradient;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(weight);
-    if (context->needs_input_grad(1))
-      own_gradient = weight_gradient(weight, input, output_gradient);
+    if (context->needs_input_grad(1)) {
+      const auto& parameter = context->saved_data["parameter"].toTensor();
+      own_gradient = weight_gradient(parameter, input, output_gradient);
+    }
     const bool has_bias = context->saved_data["has_bias"].toBool();
     if (has_bias && context->needs_input_grad(2)) bias_gradient = as_matrix(output_gradient).sum(0);
     return {input_gradient, own_gradient, bias_gradient};

@@ -7,7 +7,8 @@
 
 namespace fullshard {
 
-// The values of at::linear, to the bit, and its gradients. In backward the product that is the weight's gradient is written into
+// The values of at::linear, to the bit, and its gradients. In backward the product that is the
+// weight's gradient is written into
 // the weight's gradient sink when it has one: in a sharded model that is its slot in the buffer
 // that is reduced, which saves the temporary tensor and its copy.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});

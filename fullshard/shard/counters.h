@@ -19,6 +19,7 @@ struct ShardCounters {
   int64_t parked_gradients = 0;  // gradients kept outside the contiguous buffer
   int64_t gradient_copies = 0;   // gradients copied into their slots
   int64_t steps = 0;
+  int64_t skipped_steps = 0;   // of them left out because gradients overflowed
   int64_t largest_update = 0;  // most elements one optimizer call was given
 
   void live(int64_t numel) {

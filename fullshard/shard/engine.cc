@@ -9,7 +9,9 @@
 #include <tuple>
 
 #include "fullshard/base/error.h"
+#include "fullshard/shard/activation_store.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/shard/model_casts.h"
 #include "fullshard/tensor/storage.h"
 
 namespace fullshard {
@@ -51,23 +53,48 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
           ledger_, Tier::device)),
       schedule_(schedule_options(options, decision_), {}),
       reductions_({[this](int unit) { units_[unit]->begin_reduce(); },
-                   [this](int unit) { units_[unit]->finish_reduce(); }}) {
+                   [this](int unit) { units_[unit]->finish_reduce(); },
+                   [this](int unit) { units_[unit]->advance_reduce(); }}) {
+  check_dtypes(options);
+  switch_recompute(module);
   check_ranks_agree(mesh_.everyone(), plan_);
   context_ = {&mesh_,
               &traffic_,
+              &draining_,
               pool_,
               &counters_,
               options.share_host_copy && mesh_.shards().shares_memory() && mesh_.num_shards() > 1,
               options.contiguous_gradients};
+  watch_.watch_outputs(options.watch_non_finite);
+  if (options.buffer_dtype) cast_buffers(module, plan_, *options.buffer_dtype);
   make_units();
   schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_));
   make_counters();
+  if (!options.offload_activations) return;
+  set_saved_tensors(make_activation_packer(module, ledger_, options.offload_activations_min_bytes));
 }
 
 Engine::~Engine() {
   for (const auto& unit : plan_.units) {
     unit.state->set_hooks(nullptr);
     for (auto* inner : unit.inner) inner->set_hooks(nullptr);
+  }
+  clear_forward_casts(plan_);
+  if (options_.offload_activations) set_saved_tensors(nullptr);
+}
+
+void Engine::switch_recompute(torch::nn::Module& module) {
+  const int recomputed = recompute_units(module, options_.recompute);
+  if (recomputed > 0 || options_.recompute.is_none()) return;
+  plan_.warnings.emplace_back(
+      "recompute: the policy chooses no module of this model, so all activations are kept; make "
+      "units of the modules that repeat");
+}
+
+void Engine::set_saved_tensors(const std::shared_ptr<SavedTensorPacker>& packer) {
+  for (const auto& unit : plan_.units) {
+    unit.state->set_saved_tensors(packer);
+    for (auto* inner : unit.inner) inner->set_saved_tensors(packer);
   }
 }
 
@@ -103,10 +130,10 @@ std::vector<std::unique_ptr<ParamGroup>> Engine::make_groups(const UnitPlan& uni
     auto& spec = specs[{own, compute, trainable, persistent}];
     spec.unit = unit.path;
     spec.compute_dtype = compute;
-    spec.master_dtype = trainable ? own : compute;
+    spec.master_dtype = trainable && is_float ? options_.master_dtype.value_or(own) : compute;
     spec.reduce_dtype = options_.reduce_dtype.value_or(compute);
-    spec.gradient_dtype =
-        options_.gradient_dtype.value_or(own == at::kDouble ? at::kDouble : at::kFloat);
+    spec.gradient_dtype = options_.gradient_dtype.value_or(
+        spec.master_dtype == at::kDouble ? at::kDouble : at::kFloat);
     spec.trainable = trainable;
     spec.sharding = decision_.sharding;
     if (persistent) spec.sharding.parameters = Placement::replicated;
@@ -151,6 +178,7 @@ void Engine::make_counters() {
 }
 
 void Engine::start() {
+  set_forward_casts(plan_, options_);
   for (size_t i = 0; i < units_.size(); ++i) {
     plan_.units[i].state->set_hooks(units_[i].get());
     for (auto* inner : plan_.units[i].inner) inner->set_hooks(units_[i]->inner_hooks());
@@ -265,6 +293,12 @@ void Engine::open_orders() {
                    schedule_.max_reductions_in_flight());
 }
 
+// Peers wait for this rank's part of their sums: what can be done for them is done now and then.
+void Engine::gradient_arrived() {
+  any_gradient_ = true;
+  reductions_.advance();
+}
+
 void Engine::unit_is_ready(UnitRuntime& unit) {
   if (!reduces_) return;
   reductions_.mark_ready(unit.index());
@@ -283,6 +317,7 @@ void Engine::finish_backward() {
       unit->begin_reduce();
       unit->finish_reduce();
     }
+    draining_.settle();
   }
   for (const auto& unit : units_) unit->finish_pass();
   if (!only_asked) poison_gradients();
@@ -302,6 +337,7 @@ void Engine::poison_gradients() {
 void Engine::recover() {
   at::NoGradGuard no_grad;
   reductions_.abandon();
+  draining_.settle();
   recomputes_.clear();
   for (const auto& unit : units_) unit->abandon_pass();
   // What the failed backward had reduced is mixed with what was there before.
@@ -322,6 +358,7 @@ bool Engine::has_gradients() const {
 
 void Engine::drop_gradients() {
   for (auto* group : trainable_groups()) group->gradients().drop();
+  watch_.start_over();
   lost_gradients_ = false;
 }
 

@@ -12,7 +12,9 @@
 
 #include "fullshard/comm/mesh.h"
 #include "fullshard/memory/pool.h"
+#include "fullshard/nn/saved_tensor_hooks.h"
 #include "fullshard/shard/gather_order.h"
+#include "fullshard/shard/non_finite_watch.h"
 #include "fullshard/shard/options.h"
 #include "fullshard/shard/reduce_queue.h"
 #include "fullshard/shard/unit_runtime.h"
@@ -41,7 +43,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void ensure_backward();
   void gather_in_turn(UnitRuntime& unit);
   void prefetch_backward();
-  void gradient_arrived() { any_gradient_ = true; }
+  void gradient_arrived();
   void unit_is_ready(UnitRuntime& unit);
 
   // Recomputed calls, innermost last.
@@ -56,6 +58,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // An error when recover() had to drop gradients of earlier, good backwards too.
   void check_gradients_kept() const;
   void drop_gradients();
+  // The next backward sums squares while it reduces.
+  void want_squares() { context_.takes_squares = true; }
   // Nothing gathered, nothing in flight.
   void release_all();
 
@@ -66,7 +70,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Phase phase() const { return phase_; }
   bool reduces() const { return reduces_; }
-  void set_reduces(bool reduces) { reduces_ = reduces; }
+  void set_reduces(bool reduces) {
+    reduces_ = reduces;
+    context_.defers_reduction = !reduces;
+  }
+  // Off: a reduction sends nothing and leaves every rank its own gradient.
+  void set_over_ranks(bool on) { context_.over_ranks = on; }
+  bool reduces_over_ranks() const { return context_.over_ranks; }
+  NonFiniteWatch& watch() { return watch_; }
+  const NonFiniteWatch& watch() const { return watch_; }
   int open_scopes = 0;  // of gather_full
 
   const Mesh& mesh() const { return mesh_; }
@@ -94,6 +106,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void make_units();
   std::vector<std::unique_ptr<ParamGroup>> make_groups(const UnitPlan& unit);
   void make_counters();
+  void switch_recompute(torch::nn::Module& module);
+  void set_saved_tensors(const std::shared_ptr<SavedTensorPacker>& packer);
   void synchronise_buffers(const UnitPlan& unit);
   int gathers_in_flight() const;
   bool belongs_to_the_order() const;
@@ -110,7 +124,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   WrapPlan plan_;
   Mesh mesh_;
   Traffic traffic_;
+  Draining draining_;
   ShardCounters counters_;
+  NonFiniteWatch watch_;
   std::shared_ptr<Ledger> ledger_;
   std::shared_ptr<Pool> pool_;
   GroupContext context_;

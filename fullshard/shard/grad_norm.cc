@@ -1,29 +1,26 @@
 #include "fullshard/shard/grad_norm.h"
 
-#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string>
 
 #include "fullshard/shard/engine.h"
-#include "fullshard/shard/grad_norm_kernels.h"
 
 namespace fullshard {
 namespace {
 
-using OfPiece = double (*)(const at::Tensor& gradient);
+using OfPiece = double (*)(const ParamGroup& group, size_t index);
 
-double squares(const at::Tensor& gradient) {
-  if (gradient.scalar_type() == at::kFloat) {
-    return sum_of_squares(gradient.const_data_ptr<float>(), gradient.numel());
-  }
-  const auto wide = gradient.to(at::kDouble);
-  return wide.dot(wide).item<double>();
+double squares(const ParamGroup& group, size_t index) {
+  return group.gradients().squares_of_piece(index);
 }
 
-double largest(const at::Tensor& gradient) {
+double largest(const ParamGroup& group, size_t index) {
+  const auto gradient = group.gradients().of_piece(group.pieces()[index]);
   return gradient.numel() == 0 ? 0.0 : gradient.abs().max().item<double>();
 }
 
@@ -37,8 +34,8 @@ at::Tensor partials(const Engine& engine, OfPiece of_piece) {
   int64_t first = 0;
   for (const auto* group : groups) {
     if (group->gradients().is_reduced()) {
-      for (const auto& piece : group->pieces()) {
-        own.data_ptr<double>()[first + piece.slot] = of_piece(group->gradients().of_piece(piece));
+      for (size_t i = 0; i < group->pieces().size(); ++i) {
+        own.data_ptr<double>()[first + group->pieces()[i].slot] = of_piece(*group, i);
       }
     }
     first += static_cast<int64_t>(group->layout().slots().size());
@@ -61,16 +58,39 @@ double over_all(const at::Tensor& partials, const Combine& combine) {
   return total;
 }
 
+double largest_of_ranks(const Engine& engine, double norm) {
+  if (engine.reduces_over_ranks()) return norm;
+  auto value = at::full({1}, norm, at::kDouble);
+  engine.mesh().everyone().all_reduce(value, ReduceOp::max, "the gradient norm").wait();
+  return value.item<double>();
+}
+
 }  // namespace
 
 double two_norm(const Engine& engine) {
   const double total = over_all(partials(engine, squares), std::plus<>());
-  return static_cast<float>(std::sqrt(total));
+  return largest_of_ranks(engine, static_cast<float>(std::sqrt(total)));
+}
+
+std::string first_non_finite_parameter(const Engine& engine) {
+  const auto all = partials(engine, squares);
+  const auto values = all.accessor<double, 2>();
+  int64_t tensor = 0;
+  for (const auto* group : engine.trainable_groups()) {
+    for (const auto& slot : group->layout().slots()) {
+      for (int64_t shard = 0; shard < values.size(0); ++shard) {
+        if (!std::isfinite(values[shard][tensor])) return slot.name;
+      }
+      ++tensor;
+    }
+  }
+  return {};
 }
 
 double infinity_norm(const Engine& engine) {
-  return over_all(partials(engine, largest),
-                  [](double a, double b) { return std::isnan(b) || b > a ? b : a; });
+  const double norm = over_all(partials(engine, largest),
+                               [](double a, double b) { return std::isnan(b) || b > a ? b : a; });
+  return largest_of_ranks(engine, norm);
 }
 
 }  // namespace fullshard

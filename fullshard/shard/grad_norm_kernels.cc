@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "fullshard/base/vectorised.h"
@@ -9,21 +10,48 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kLanes = 16;
+constexpr int64_t kLanes = SquareSum::kLanes;
 constexpr int64_t kBlock = 1 << 16;
 
 // A fixed number of lanes whatever the instruction set, so that the bits are the same on all.
+// `numel` is a multiple of kLanes.
 FULLSHARD_VECTORISED
-double block_sum(const float* values, int64_t numel) {
-  double lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= numel; i += kLanes) {
+void add_squares(double* sums, const float* values, int64_t numel) {
+  double lanes[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = sums[lane];
+  for (int64_t i = 0; i < numel; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const double value = values[i + lane];
       lanes[lane] += value * value;
     }
   }
-  for (; i < numel; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * values[i];
+  for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] = lanes[lane];
+}
+
+// One pass over several blocks side by side: a core reads four streams twice as fast as one. The
+// sums are those of add_squares.
+constexpr int64_t kStreams = 4;
+constexpr int64_t kElementsAhead = 512;
+
+FULLSHARD_VECTORISED
+void add_squares_of_streams(std::array<double, kLanes>* sums, const float* values) {
+  double lanes[kStreams][kLanes] = {};
+  for (int64_t i = 0; i < kBlock; i += kLanes) {
+    for (int64_t stream = 0; stream < kStreams; ++stream) {
+      const float* own = values + stream * kBlock + i;
+      __builtin_prefetch(own + kElementsAhead);
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const double value = own[lane];
+        lanes[stream][lane] += value * value;
+      }
+    }
+  }
+  for (int64_t stream = 0; stream < kStreams; ++stream) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) sums[stream][lane] = lanes[stream][lane];
+  }
+}
+
+double sum_of(const std::array<double, kLanes>& lanes) {
   double total = 0;
   for (const double lane : lanes) total += lane;
   return total;
@@ -31,13 +59,49 @@ double block_sum(const float* values, int64_t numel) {
 
 }  // namespace
 
+void SquareSum::add(const float* values, int64_t numel) {
+  while (numel > 0) {
+    const int64_t lane = filled_ % kLanes;
+    int64_t taken = std::min(numel, kBlock - filled_);
+    if (lane == 0 && taken >= kLanes) {
+      taken -= taken % kLanes;
+      add_squares(lanes_.data(), values, taken);
+    } else {
+      taken = std::min(taken, kLanes - lane);
+      for (int64_t i = 0; i < taken; ++i) {
+        lanes_[lane + i] += static_cast<double>(values[i]) * values[i];
+      }
+    }
+    values += taken;
+    numel -= taken;
+    filled_ += taken;
+    if (filled_ == kBlock) close_block();
+  }
+}
+
+void SquareSum::close_block() {
+  closed_ += sum_of(lanes_);
+  lanes_ = {};
+  filled_ = 0;
+}
+
+double SquareSum::total() const { return filled_ == 0 ? closed_ : closed_ + sum_of(lanes_); }
+
 double sum_of_squares(const float* values, int64_t numel) {
   const int64_t num_blocks = (numel + kBlock - 1) / kBlock;
   std::vector<double> sums(num_blocks);
   at::parallel_for(0, num_blocks, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
+    int64_t block = begin;
+    for (; block + kStreams <= std::min(end, numel / kBlock); block += kStreams) {
+      std::array<double, kLanes> lanes[kStreams];
+      add_squares_of_streams(lanes, values + block * kBlock);
+      for (int64_t i = 0; i < kStreams; ++i) sums[block + i] = sum_of(lanes[i]);
+    }
+    for (; block < end; ++block) {
       const int64_t first = block * kBlock;
-      sums[block] = block_sum(values + first, std::min(kBlock, numel - first));
+      SquareSum sum;
+      sum.add(values + first, std::min(kBlock, numel - first));
+      sums[block] = sum.total();
     }
   });
   double total = 0;

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -40,6 +41,7 @@ GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout
       layout_(layout),
       dtypes_(dtypes),
       unit_(std::move(unit)),
+      pieces_(layout.pieces(context.mesh->shard())),
       in_place_(placement == Placement::replicated && dtypes.reduce == dtypes.shard),
       alone_(context.mesh->world().size() == 1),
       parked_(layout.slots().size()),
@@ -47,6 +49,14 @@ GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout
       received_(layout.slots().size(), false) {}
 
 bool GroupGradients::parks() const { return alone_ || !context_.contiguous_gradients; }
+
+bool GroupGradients::collects_wide() const {
+  return context_.defers_reduction && c10::elementSize(dtypes_.reduce) < sizeof(float);
+}
+
+at::Tensor GroupGradients::collecting() const {
+  return wide_ ? wide_.as(layout_.numel(), at::kFloat) : full();
+}
 
 at::Tensor GroupGradients::full() const { return full_.as(layout_.numel(), dtypes_.reduce); }
 
@@ -57,7 +67,12 @@ at::Tensor GroupGradients::own_slice() const {
 
 at::Tensor GroupGradients::slot_view(int slot) const {
   const auto& place = layout_.slots()[slot];
-  return full().narrow(0, place.offset, place.numel).view(place.shape);
+  return collecting().narrow(0, place.offset, place.numel).view(place.shape);
+}
+
+at::Tensor GroupGradients::received(int slot) const {
+  if (parks()) return parked_[slot];
+  return received_[slot] ? slot_view(slot) : at::Tensor();
 }
 
 void GroupGradients::receive(int slot, const at::Tensor& gradient) {
@@ -91,6 +106,12 @@ GradientSink GroupGradients::open_slot(int slot) {
 void GroupGradients::park(int slot, const at::Tensor& gradient) {
   auto& kept = parked_[slot];
   if (kept.defined()) {
+    // Sums are wide even where a single gradient is narrow.
+    if (kept.element_size() < static_cast<int64_t>(sizeof(float))) {
+      const auto more = static_cast<int64_t>(kept.numel() * sizeof(float) - kept.nbytes());
+      context_.pool->ledger().hold(Purpose::gradients, Tier::device, more);
+      kept = kept.to(at::kFloat);
+    }
     kept.add_(gradient);
     return;
   }
@@ -141,9 +162,19 @@ void GroupGradients::open_buffer() {
     set_aside_own_slice();
     return;
   }
-  if (full_) return;
-  full_ = context_.pool->take(bytes_of(layout_.numel(), dtypes_.reduce), Purpose::gradients);
+  if (full_ || wide_) return;
+  context_.draining->settle();
+  auto& buffer = collects_wide() ? wide_ : full_;
+  const auto dtype = collects_wide() ? at::kFloat : dtypes_.reduce;
+  buffer = context_.pool->take(bytes_of(layout_.numel(), dtype), Purpose::gradients);
   zero_padding();
+}
+
+void GroupGradients::narrow() {
+  if (!wide_) return;
+  full_ = context_.pool->take(bytes_of(layout_.numel(), dtypes_.reduce), Purpose::gradients);
+  full().copy_(collecting());
+  wide_ = {};
 }
 
 void GroupGradients::set_aside_own_slice() {
@@ -155,7 +186,7 @@ void GroupGradients::set_aside_own_slice() {
 
 void GroupGradients::zero_padding() {
   for (const auto& gap : layout_.padding()) {
-    full().narrow(0, gap.begin, gap.end - gap.begin).zero_();
+    collecting().narrow(0, gap.begin, gap.end - gap.begin).zero_();
   }
 }
 
@@ -176,27 +207,76 @@ void GroupGradients::begin_reduce() {
   open_buffer();
   unpark();
   zero_missing();
+  narrow();
   const bool accumulate = is_reduced_ && !in_place_;
   if (!in_place_ && !shard_) {
     shard_ =
         context_.pool->take(bytes_of(layout_.shard_numel(), dtypes_.shard), Purpose::gradients);
   }
-  const auto output = in_place_ ? own_slice() : shard_.as(layout_.shard_numel(), dtypes_.shard);
-  works_ = context_.traffic->reduce(output, full(), accumulate, unit_);
+  if (!context_.over_ranks) return keep_own();
+  squares_.assign(pieces_.size(), {});
+  squared_numel_ = 0;
+  std::function<void(int64_t, int64_t)> on_result;
+  if (context_.takes_squares && dtypes_.shard == at::kFloat && !carried_) {
+    on_result = [this](int64_t begin, int64_t end) { take_squares(begin, end); };
+  }
+  works_ = context_.traffic->reduce(shard(), full(), accumulate, unit_, std::move(on_result));
   is_reducing_ = true;
+}
+
+// In the place of a reduction: this rank's own gradient.
+void GroupGradients::keep_own() {
+  if (!in_place_ && is_reduced_) {
+    shard().add_(own_slice());
+  } else if (!in_place_) {
+    shard().copy_(own_slice());
+  }
+  squared_numel_ = 0;
+  is_reducing_ = true;  // finish_reduce does the rest; there is nothing to wait for
 }
 
 void GroupGradients::finish_reduce() {
   if (!std::exchange(is_reducing_, false)) return;
-  works_.wait();
+  if (in_place_) {
+    works_.wait();
+  } else {
+    works_.wait_for_results();
+    context_.draining->add(std::move(full_), std::move(works_));
+    works_ = {};
+  }
   if (carried_) {
     own_slice().add_(carried_.as(layout_.shard_numel(), dtypes_.shard));
     carried_ = {};
   }
-  if (!in_place_) full_ = {};
   received_.assign(received_.size(), false);
   num_unreduced_ = 0;
   is_reduced_ = true;
+}
+
+void GroupGradients::advance_reduce() {
+  if (is_reducing_) works_.advance();
+}
+
+void GroupGradients::take_squares(int64_t begin, int64_t end) {
+  const auto* values = shard().const_data_ptr<float>();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const auto& piece = pieces_[i];
+    const int64_t first = std::max(begin, piece.shard_offset);
+    const int64_t last = std::min(end, piece.shard_offset + piece.numel());
+    if (first < last) squares_[i].add(values + first, last - first);
+  }
+  squared_numel_ = end;
+}
+
+double GroupGradients::squares_of_piece(size_t index) const {
+  const bool is_known = squared_numel_ > 0 && squared_numel_ == layout_.shard_numel();
+  if (is_known) return squares_[index].total();
+  const auto gradient = of_piece(pieces_[index]);
+  if (gradient.scalar_type() == at::kFloat) {
+    return sum_of_squares(gradient.const_data_ptr<float>(), gradient.numel());
+  }
+  const auto wide = gradient.to(at::kDouble);
+  return wide.dot(wide).item<double>();
 }
 
 void GroupGradients::drop() {
@@ -205,6 +285,7 @@ void GroupGradients::drop() {
   full_ = {};
   shard_ = {};
   is_reduced_ = false;
+  squared_numel_ = 0;
 }
 
 void GroupGradients::drop_unreduced() {
@@ -216,6 +297,7 @@ void GroupGradients::drop_unreduced() {
   } else if (!(in_place_ && is_reduced_)) {
     full_ = {};
   }
+  wide_ = {};
   received_.assign(received_.size(), false);
   num_unreduced_ = 0;
 }
@@ -227,8 +309,11 @@ at::Tensor GroupGradients::of_piece(const Piece& piece) const {
     if (!kept.defined()) return at::zeros({piece.numel()}, dtypes_.shard);
     return kept.view({-1}).narrow(0, piece.begin, piece.numel());
   }
-  const auto shard = in_place_ ? own_slice() : shard_.as(layout_.shard_numel(), dtypes_.shard);
-  return shard.narrow(0, piece.shard_offset, piece.numel());
+  return shard().narrow(0, piece.shard_offset, piece.numel());
+}
+
+at::Tensor GroupGradients::shard() const {
+  return in_place_ ? own_slice() : shard_.as(layout_.shard_numel(), dtypes_.shard);
 }
 
 }  // namespace fullshard

@@ -11,6 +11,8 @@
 #include "fullshard/memory/pool.h"
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/shard/counters.h"
+#include "fullshard/shard/draining.h"
+#include "fullshard/shard/grad_norm_kernels.h"
 #include "fullshard/shard/layout.h"
 #include "fullshard/shard/sharding.h"
 #include "fullshard/shard/traffic.h"
@@ -21,10 +23,14 @@ namespace fullshard {
 struct GroupContext {
   const Mesh* mesh = nullptr;
   const Traffic* traffic = nullptr;
+  Draining* draining = nullptr;
   std::shared_ptr<Pool> pool;
   ShardCounters* counters = nullptr;
   bool one_copy = false;  // ranks of a host share the gathered parameters
   bool contiguous_gradients = true;
+  bool defers_reduction = false;  // inside no_sync
+  bool over_ranks = true;         // else a reduction leaves every rank its own gradient
+  bool takes_squares = false;     // sum squares while reducing: somebody asked for the norm before
 };
 
 class GroupGradients {
@@ -39,6 +45,8 @@ class GroupGradients {
 
   // Takes a gradient over; several for one slot before a reduction are added.
   void receive(int slot, const at::Tensor& gradient);
+  // What a slot has received and no reduction has taken; undefined when nothing.
+  at::Tensor received(int slot) const;
   // The slot itself, for an operator that writes its gradient there: undefined when gradients are
   // kept elsewhere. `accumulate` when the slot holds one already. Counts as received.
   GradientSink open_slot(int slot);
@@ -48,6 +56,7 @@ class GroupGradients {
   // Issues the reduction; slots that received nothing count as zero. Adds to earlier reductions.
   void begin_reduce();
   void finish_reduce();
+  void advance_reduce();  // without waiting
 
   // Forgets everything: after the step, or after a failed backward.
   void drop();
@@ -56,6 +65,10 @@ class GroupGradients {
   bool is_reduced() const { return is_reduced_; }
   // This rank's part of the mean gradient, 1-D, in the place of `piece`; only when is_reduced().
   at::Tensor of_piece(const Piece& piece) const;
+  // Its sum of squares in fp64; taken during the reduction where that was possible.
+  double squares_of_piece(size_t index) const;
+  // Somebody may change the gradients: what is known of them is forgotten.
+  void forget_squares() { squared_numel_ = 0; }
 
  private:
   bool parks() const;
@@ -63,7 +76,13 @@ class GroupGradients {
   void unpark();
   void keep_parked();
   void forget(std::vector<at::Tensor>& gradients);
+  void take_squares(int64_t begin, int64_t end);
+  at::Tensor shard() const;
   void open_buffer();
+  bool collects_wide() const;
+  void narrow();
+  void keep_own();
+  at::Tensor collecting() const;
   void zero_padding();
   void zero_missing();
   void set_aside_own_slice();
@@ -75,10 +94,12 @@ class GroupGradients {
   const Layout& layout_;
   Dtypes dtypes_;
   std::string unit_;
-  bool in_place_;  // the shard is the own slice of the full buffer, which then stays
-  bool alone_;     // one rank: gradients stay where autograd left them
+  std::vector<Piece> pieces_;  // of this rank
+  bool in_place_;              // the shard is the own slice of the full buffer, which then stays
+  bool alone_;                 // one rank: gradients stay where autograd left them
 
   Block full_;
+  Block wide_;  // in its place while backwards add up in fp32 what is sent in 16 bits
   Block shard_;
   Block carried_;  // the own slice of an earlier reduction while the buffer collects again
   std::vector<at::Tensor> parked_;  // received, not yet reduced, outside the full buffer
@@ -88,6 +109,8 @@ class GroupGradients {
   bool is_reduced_ = false;
   bool is_reducing_ = false;
   Works works_;
+  std::vector<SquareSum> squares_;  // by piece
+  int64_t squared_numel_ = 0;       // of the shard, from its beginning
 };
 
 }  // namespace fullshard

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "fullshard/nn/recompute_policy.h"
 #include "fullshard/shard/schedule.h"
 #include "fullshard/shard/sharding.h"
 #include "fullshard/shard/traffic.h"
@@ -23,12 +24,31 @@ struct ShardOptions {
   ScheduleOptions schedule{};  // reshard_after_forward comes from `sharding`
   TrafficOptions traffic{};
 
-  // What computation sees; absent: the parameter's own dtype. The master keeps that one.
+  // What computation sees; absent: the parameter's own dtype.
   std::optional<at::ScalarType> param_dtype{};
+  // What the optimizer updates; absent: the parameter's own dtype. Frozen parameters have none.
+  std::optional<at::ScalarType> master_dtype{};
   // What gradients are sent in; absent: the compute dtype. Sums are in fp32.
   std::optional<at::ScalarType> reduce_dtype{};
-  // What the optimizer receives; absent: fp32 (fp64 for fp64 parameters).
+  // What the optimizer receives; absent: fp32 (fp64 for fp64 masters).
   std::optional<at::ScalarType> gradient_dtype{};
+  // What floating buffers become; absent: they stay. Those of ignored modules always stay.
+  std::optional<at::ScalarType> buffer_dtype{};
+  // With param_dtype: units cast the floating tensors that they are called with to it.
+  bool cast_forward_inputs = true;
+  // Of the floating tensors that the root returns; absent: as they come out of it.
+  std::optional<at::ScalarType> output_dtype{};
+
+  // Whose activations are computed again in backward instead of kept.
+  RecomputePolicy recompute = RecomputePolicy::none();
+  // What autograd saves in forward waits for backward in host memory. On CPU it is there already,
+  // and is only counted.
+  bool offload_activations = false;
+  int64_t offload_activations_min_bytes = 16 * 1024;  // smaller ones stay
+
+  // Look for infinities and NaN in what units return and in its gradients, so that a broken step
+  // can say where they appeared.
+  bool watch_non_finite = true;
 
   // Take rank 0's parameters and buffers, unit by unit.
   bool sync_module_states = false;

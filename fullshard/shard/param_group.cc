@@ -1,21 +1,20 @@
 #include "fullshard/shard/param_group.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/where.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/shard/unit_name.h"
 
 namespace fullshard {
 namespace {
 
 constexpr int64_t kAlignBytes = 16;
-
-std::string describe_owner(const std::string& unit) {
-  return unit.empty() ? "the root unit" : fmt::format("unit '{}'", unit);
-}
 
 int64_t element_bytes(at::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
@@ -28,7 +27,8 @@ Layout make_layout(const GroupSpec& spec, int num_shards) {
     tensors.push_back({parameter.names.front(), parameter.tensor.sizes().vec()});
   }
   const int64_t narrowest =
-      std::min(element_bytes(spec.compute_dtype), element_bytes(spec.reduce_dtype));
+      std::min({element_bytes(spec.compute_dtype), element_bytes(spec.master_dtype),
+                element_bytes(spec.reduce_dtype), element_bytes(spec.gradient_dtype)});
   return Layout(tensors, num_shards, std::max<int64_t>(kAlignBytes / narrowest, 1));
 }
 
@@ -37,7 +37,7 @@ Layout make_layout(const GroupSpec& spec, int num_shards) {
 ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_rank_0)
     : context_(context),
       spec_(std::move(spec)),
-      owner_(describe_owner(spec_.unit)),
+      owner_(describe_unit(spec_.unit)),
       layout_(make_layout(spec_, context.mesh->num_shards())),
       pieces_(layout_.pieces(context.mesh->shard())),
       flat_(layout_, spec_.compute_dtype, owner_),
@@ -104,9 +104,10 @@ void ParamGroup::copy_slots(const at::Tensor& full) {
   for (const auto& gap : layout_.padding()) full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
   for (size_t i = 0; i < spec_.parameters.size(); ++i) {
     const auto& slot = layout_.slots()[i];
-    full.narrow(0, slot.offset, slot.numel)
-        .view(slot.shape)
-        .copy_(spec_.parameters[i].tensor.detach());
+    auto values = spec_.parameters[i].tensor.detach();
+    // What is seen is a cast of the master, whoever holds that.
+    if (spec_.master_dtype != spec_.compute_dtype) values = values.to(spec_.master_dtype);
+    full.narrow(0, slot.offset, slot.numel).view(slot.shape).copy_(values);
   }
 }
 
@@ -209,7 +210,7 @@ void ParamGroup::finish_write() {
           parameter.names.front(), owner_);
   }
   context_.mesh->everyone().broadcast(full(), 0, owner_).wait();
-  if (master_block_ || one_copy_) master_.copy_(own_slice(full()));
+  if (master_block_ || one_copy_) take_written(own_slice(full()));
   if (one_copy_) {
     private_copy_ = {};
     flat_.attach(common_.data_ptr());
@@ -219,10 +220,21 @@ void ParamGroup::finish_write() {
   bump_versions();
 }
 
+// A master is more precise than what was seen of it: it stays where nobody wrote anything else.
+void ParamGroup::take_written(const at::Tensor& values) {
+  if (spec_.compute_dtype == spec_.master_dtype) {
+    master_.copy_(values);
+    return;
+  }
+  const auto is_untouched = values.eq(master_.to(spec_.compute_dtype));
+  master_.copy_(at::where(is_untouched, master_, values.to(spec_.master_dtype)));
+}
+
 void ParamGroup::begin_finish_update() {
   ++version_;
   at::NoGradGuard no_grad;
-  if (full_stays_ || one_copy_) show_master_in_full();
+  if ((full_stays_ || one_copy_) && !is_shown_) show_master_in_full();
+  is_shown_ = false;
   if (counters_) counters_->publish(counter_slot_, version_);
   if (full_stays_ && layout_.num_shards() > 1) {
     gather_ = context_.traffic->gather(full(), own_slice(full()), owner_);
@@ -242,6 +254,11 @@ std::vector<at::Tensor> ParamGroup::parameters() const {
 
 at::Tensor ParamGroup::master(const Piece& piece) const {
   return master_.narrow(0, piece.shard_offset, piece.numel());
+}
+
+at::Tensor ParamGroup::shown(const Piece& piece) const {
+  if (!master_block_ || !(full_stays_ || one_copy_)) return {};
+  return own_slice(full()).narrow(0, piece.shard_offset, piece.numel());
 }
 
 void ParamGroup::note_versions() {

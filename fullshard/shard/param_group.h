@@ -74,6 +74,11 @@ class ParamGroup {
   // 1-D view of this rank's master values.
   at::Tensor master(const Piece& piece) const;
   at::Tensor master() const { return master_; }
+  // Where this rank's values are seen in the compute dtype while the unit rests; undefined when
+  // that is the master itself, or nowhere.
+  at::Tensor shown(const Piece& piece) const;
+  // The next update finds it written.
+  void note_shown() { is_shown_ = true; }
 
  private:
   void make_buffers();
@@ -83,6 +88,7 @@ class ParamGroup {
   void copy_slots(const at::Tensor& full);
   void adopt_parameters();
   void show_master_in_full();
+  void take_written(const at::Tensor& values);
   void note_versions();
   at::Tensor full() const;  // the buffer that parameters look at when live
   at::Tensor own_slice(const at::Tensor& full) const;
@@ -104,6 +110,7 @@ class ParamGroup {
   at::Tensor master_;  // 1-D, shard_numel
 
   bool arriving_ = false;
+  bool is_shown_ = false;  // the master's new values are in the resting full buffer already
   Works gather_;
   uint64_t share_ticket_ = 0;
   std::shared_ptr<SharedCounters> counters_;

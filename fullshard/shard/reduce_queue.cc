@@ -27,6 +27,10 @@ void ReduceQueue::issue_ready() {
   }
 }
 
+void ReduceQueue::advance() {
+  for (const int unit : in_flight_) actions_.advance(unit);
+}
+
 void ReduceQueue::finish_oldest() {
   const int unit = in_flight_.front();
   in_flight_.pop_front();

@@ -13,6 +13,7 @@ class ReduceQueue {
   struct Actions {
     std::function<void(int unit)> issue;
     std::function<void(int unit)> finish;
+    std::function<void(int unit)> advance;
   };
 
   explicit ReduceQueue(Actions actions) : actions_(std::move(actions)) {}
@@ -21,6 +22,8 @@ class ReduceQueue {
   void open(std::vector<int> order, int num_units, int max_in_flight);
   // Issues the unit, and those behind it that wait for it, once everything before it is issued.
   void mark_ready(int unit);
+  // Does what has become possible for those in flight, without waiting.
+  void advance();
   // Issues what is left, ready or not, and waits for all.
   void flush();
   // After a failure: waits for what is in flight and forgets the rest.

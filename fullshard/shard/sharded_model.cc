@@ -14,7 +14,8 @@ namespace fullshard {
 
 // What the handle's copies share beside the engine.
 struct ShardedModel::State {
-  double clip = 1.0;  // what the next step multiplies gradients with
+  double clip = 1.0;  // what the next step multiplies unscaled gradients with
+  double loss_scale = 1.0;
   std::vector<Block> optimizer_states;
 };
 
@@ -39,7 +40,9 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
 
 double ShardedModel::grad_norm(Norm norm) const {
   engine_->check_gradients_kept();
-  return norm == Norm::two ? two_norm(*engine_) : infinity_norm(*engine_);
+  if (norm == Norm::infinity) return infinity_norm(*engine_) / state_->loss_scale;
+  engine_->want_squares();
+  return two_norm(*engine_) / state_->loss_scale;
 }
 
 double ShardedModel::clip_grad_norm(double max_norm, Norm norm) {
@@ -56,27 +59,88 @@ void ShardedModel::zero_grad() {
   state_->clip = 1.0;
 }
 
+void ShardedModel::set_loss_scale(double scale) {
+  check(scale > 0 && std::isfinite(scale),
+        "set_loss_scale: the scale is {}, expected a positive, finite number", scale);
+  state_->loss_scale = scale;
+}
+
+double ShardedModel::loss_scale() const { return state_->loss_scale; }
+
+std::optional<FirstNonFinite> ShardedModel::first_non_finite() const {
+  return first_of_all_ranks(mesh().everyone(), engine_->watch().first());
+}
+
+std::string ShardedModel::first_non_finite_parameter() const {
+  return fullshard::first_non_finite_parameter(*engine_);
+}
+
+void ShardedModel::watch_parameter_gradients(bool on) {
+  engine_->watch().watch_parameter_gradients(on);
+}
+
+void ShardedModel::skip_step() {
+  ++engine_->counters().skipped_steps;
+  zero_grad();
+}
+
+void ShardedModel::set_gradient_reduction(bool on) {
+  check(on || engine_->mesh().num_shards() == 1,
+        "set_gradient_reduction: the model is cut into {} shards, and a shard cannot hold a rank's "
+        "own gradient; use NO_SHARD or stage 0",
+        engine_->mesh().num_shards());
+  engine_->set_over_ranks(on);
+}
+
 GatherScope ShardedModel::gather_full(const GatherOptions& options) {
   return GatherScope(engine_, options);
 }
 
+namespace {
+
+// This rank's pieces of one group.
+std::vector<PieceView> views_of(const ParamGroup& group, int index) {
+  std::vector<PieceView> views;
+  for (const auto& piece : group.pieces()) {
+    const auto& slot = group.layout().slots()[piece.slot];
+    PieceView view{slot.name, slot.shape, piece.begin, piece.end, index, piece.shard_offset};
+    view.master = group.master(piece);
+    if (group.gradients().is_reduced()) view.gradient = group.gradients().of_piece(piece);
+    view.shown = group.shown(piece);
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+}  // namespace
+
 std::vector<PieceView> ShardedModel::pieces() const {
   std::vector<PieceView> views;
   int index = 0;
-  for (const auto* group : engine_->trainable_groups()) {
-    for (const auto& piece : group->pieces()) {
-      const auto& slot = group->layout().slots()[piece.slot];
-      PieceView view{slot.name, slot.shape,         piece.begin,          piece.end,
-                     index,     piece.shard_offset, group->master(piece), {}};
-      if (group->gradients().is_reduced()) view.gradient = group->gradients().of_piece(piece);
-      views.push_back(std::move(view));
-    }
-    ++index;
+  for (auto* group : engine_->trainable_groups()) {
+    group->gradients().forget_squares();  // whoever sees gradients may change them
+    for (auto& view : views_of(*group, index++)) views.push_back(std::move(view));
   }
   return views;
 }
 
 namespace {
+
+at::Tensor cut(const at::Tensor& tensor, int64_t begin, int64_t numel) {
+  return tensor.defined() ? tensor.narrow(0, begin, numel) : tensor;
+}
+
+// Elements [begin, begin + numel) of a piece.
+PieceView cut(const PieceView& piece, int64_t begin, int64_t numel) {
+  PieceView part = piece;
+  part.begin += begin;
+  part.end = part.begin + numel;
+  part.offset += begin;
+  part.master = cut(piece.master, begin, numel);
+  part.gradient = cut(piece.gradient, begin, numel);
+  part.shown = cut(piece.shown, begin, numel);
+  return part;
+}
 
 // Cuts pieces so that no call of an optimizer sees more than `most` elements.
 std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, int64_t most) {
@@ -91,15 +155,8 @@ std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, in
         continue;
       }
       const int64_t numel = std::min(room, piece.numel());
-      auto part = piece;
-      part.end = part.begin + numel;
-      part.master = piece.master.narrow(0, 0, numel);
-      part.gradient = piece.gradient.narrow(0, 0, numel);
-      piece.begin += numel;
-      piece.offset += numel;
-      piece.master = piece.master.narrow(0, numel, piece.master.numel() - numel);
-      piece.gradient = piece.gradient.narrow(0, numel, piece.gradient.numel() - numel);
-      batches.back().push_back(std::move(part));
+      batches.back().push_back(cut(piece, 0, numel));
+      piece = cut(piece, numel, piece.numel() - numel);
       filled += numel;
     }
   }
@@ -108,7 +165,7 @@ std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, in
 
 }  // namespace
 
-void ShardedModel::update(const Update& update) {
+void ShardedModel::update(const Update& update, Shown shown) {
   engine_->check_gradients_kept();
   const auto groups = engine_->trainable_groups();
   const auto waiting = std::any_of(groups.begin(), groups.end(), [](const ParamGroup* group) {
@@ -124,29 +181,27 @@ void ShardedModel::update(const Update& update) {
 
   engine_->begin_update();
   int index = 0;
-  for (auto* group : groups) update_group(*group, index++, update, state_->clip);
+  for (auto* group : groups) update_group(*group, index++, update, shown);
   engine_->finish_update();
   state_->clip = 1.0;
 }
 
-void ShardedModel::update_group(ParamGroup& group, int index, const Update& update, double clip) {
+void ShardedModel::update_group(ParamGroup& group, int index, const Update& update, Shown shown) {
   if (group.gradients().is_reduced()) {
-    std::vector<PieceView> views;
-    for (const auto& piece : group.pieces()) {
-      const auto& slot = group.layout().slots()[piece.slot];
-      views.push_back({slot.name, slot.shape, piece.begin, piece.end, index, piece.shard_offset,
-                       group.master(piece), group.gradients().of_piece(piece)});
-    }
     auto& largest = engine_->counters().largest_update;
-    for (const auto& batch : batches_of(std::move(views), engine_->options().sub_group_size)) {
+    for (const auto& batch :
+         batches_of(views_of(group, index), engine_->options().sub_group_size)) {
       int64_t numel = 0;
       for (const auto& piece : batch) numel += piece.numel();
       largest = std::max(largest, numel);
-      if (!batch.empty()) update(batch, clip);
+      if (!batch.empty()) update(batch, state_->clip / state_->loss_scale);
     }
+    if (shown == Shown::written_by_update) group.note_shown();
   }
   engine_->finish_group_update(group);
 }
+
+double ShardedModel::gradient_factor() const { return state_->clip; }
 
 int ShardedModel::num_groups() const {
   return static_cast<int>(engine_->trainable_groups().size());
@@ -162,6 +217,8 @@ at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
   state_->optimizer_states.push_back(engine_->pool()->take(bytes, Purpose::optimizer));
   return state_->optimizer_states.back().as(numel, dtype).zero_();
 }
+
+const ShardOptions& ShardedModel::options() const { return engine_->options(); }
 
 const Mesh& ShardedModel::mesh() const { return engine_->mesh(); }
 

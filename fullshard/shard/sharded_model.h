@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "fullshard/memory/ledger.h"
 #include "fullshard/shard/counters.h"
 #include "fullshard/shard/gather_scope.h"
+#include "fullshard/shard/non_finite_watch.h"
 #include "fullshard/shard/options.h"
 
 namespace fullshard {
@@ -29,8 +31,11 @@ struct PieceView {
   int64_t end = 0;
   int group = 0;  // index of its group, and its place in that group's shard
   int64_t offset = 0;
-  at::Tensor master;    // 1-D, writable inside update()
-  at::Tensor gradient;  // 1-D; undefined when there is none
+  at::Tensor master = {};    // 1-D, writable inside update()
+  at::Tensor gradient = {};  // 1-D; undefined when there is none
+  // 1-D, of the compute dtype: where the new master values are to be seen after an update.
+  // Undefined when the master itself is seen, or when they are cast as they are gathered.
+  at::Tensor shown = {};
 
   int64_t numel() const { return end - begin; }
 };
@@ -60,6 +65,22 @@ class ShardedModel {
   double grad_norm(Norm norm = Norm::two) const;
   void zero_grad();
 
+  // The loss was multiplied by this before backward: norms are given, and steps made, as if it had
+  // not been.
+  void set_loss_scale(double scale);
+  double loss_scale() const;
+  // Collective. Where the first infinity or NaN of this step appeared: on any rank, in forward or
+  // backward. Gradients of parameters are looked at only after watch_parameter_gradients(true).
+  std::optional<FirstNonFinite> first_non_finite() const;
+  std::string first_non_finite_parameter() const;  // by the reduced gradients; empty: all finite
+  void watch_parameter_gradients(bool on);
+  // In the place of an optimizer's step: drops the gradients and changes nothing.
+  void skip_step();
+
+  // Off: backward sends nothing and leaves every rank its own gradient, for optimizers that do the
+  // exchange themselves. Only for NO_SHARD and stage 0.
+  void set_gradient_reduction(bool on);
+
   // Accumulation: gradients of backwards inside the scope are added locally and reduced with the
   // first backward after it. Without it every backward reduces into the shard, which takes less
   // memory.
@@ -68,10 +89,14 @@ class ShardedModel {
   // Collective. Full parameters in the scope of the result; see GatherScope.
   [[nodiscard]] GatherScope gather_full(const GatherOptions& options = {});
 
-  // Optimizers: calls `update` with batches of pieces, gradients not yet scaled by clip(), and
-  // makes the new values visible to all ranks. Collective.
-  using Update = std::function<void(const std::vector<PieceView>& pieces, double clip)>;
-  void update(const Update& update);
+  // Optimizers: calls `update` with batches of pieces and the factor by which their gradients are
+  // still to be multiplied (clipping, loss scale), then makes the new values visible to all ranks.
+  // Collective. With `written_by_update` the update has cast the new masters into `shown` itself,
+  // which saves a pass over them.
+  using Update = std::function<void(const std::vector<PieceView>& pieces, double factor)>;
+  enum class Shown { written_here, written_by_update };
+  void update(const Update& update, Shown shown = Shown::written_here);
+  double gradient_factor() const;  // that the next update will be given
 
   // This rank's pieces in the order of the module tree; gradients filled in when reduced.
   std::vector<PieceView> pieces() const;
@@ -81,6 +106,7 @@ class ShardedModel {
   at::Tensor make_state(int group, at::ScalarType dtype);
 
   const Mesh& mesh() const;
+  const ShardOptions& options() const;
   const Ledger& ledger() const;
   Ledger& ledger();
   Recorder& recorder() const { return mesh().world().recorder(); }
@@ -95,7 +121,7 @@ class ShardedModel {
   Engine& engine() const { return *engine_; }
 
  private:
-  void update_group(ParamGroup& group, int index, const Update& update, double clip);
+  void update_group(ParamGroup& group, int index, const Update& update, Shown shown);
 
   std::shared_ptr<torch::nn::Module> module_;
   std::shared_ptr<Engine> engine_;

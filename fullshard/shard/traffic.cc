@@ -1,6 +1,7 @@
 #include "fullshard/shard/traffic.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fullshard {
 namespace {
@@ -24,6 +25,14 @@ int64_t per_row(int64_t bucket, int64_t rows) {
 void Works::wait() {
   for (auto& work : works_) work.wait();
   works_.clear();
+}
+
+void Works::wait_for_results() {
+  for (auto& work : works_) work.wait_for_result();
+}
+
+void Works::advance() {
+  for (auto& work : works_) work.advance();
 }
 
 Works Traffic::gather(const at::Tensor& full, const at::Tensor& shard,
@@ -56,17 +65,19 @@ Works Traffic::gather_by_broadcast(const at::Tensor& full, const at::Tensor& sha
 }
 
 Works Traffic::reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
-                      std::string_view unit) const {
+                      std::string_view unit,
+                      std::function<void(int64_t, int64_t)> on_result) const {
   if (!options_.reduce_scatter) return reduce_by_all_reduce(shard, full, accumulate, unit);
   Works works;
   const auto rows = full.view({mesh_.num_shards(), shard.numel()});
-  const ReduceOptions options{ReduceOp::average, mesh_.num_shards(), accumulate};
-  for_each_window(
-      shard.numel(), per_row(options_.reduce_bucket_size, mesh_.num_shards()),
-      [&](int64_t begin, int64_t length) {
-        works.add(mesh_.everyone().reduce_scatter(shard.narrow(0, begin, length),
-                                                  rows.narrow(1, begin, length), options, unit));
-      });
+  ReduceOptions options{ReduceOp::average, mesh_.num_shards(), accumulate};
+  const int64_t window = per_row(options_.reduce_bucket_size, mesh_.num_shards());
+  // Windows may finish in any order.
+  if (window == 0 || window >= shard.numel()) options.on_result = std::move(on_result);
+  for_each_window(shard.numel(), window, [&](int64_t begin, int64_t length) {
+    works.add(mesh_.everyone().reduce_scatter(shard.narrow(0, begin, length),
+                                              rows.narrow(1, begin, length), options, unit));
+  });
   return works;
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,8 @@ class Works {
  public:
   void add(Work work) { works_.push_back(std::move(work)); }
   void wait();
+  void wait_for_results();  // peers may still read what was sent
+  void advance();           // without waiting
   bool is_pending() const { return !works_.empty(); }
 
  private:
@@ -39,9 +42,10 @@ class Traffic {
   Works gather(const at::Tensor& full, const at::Tensor& shard, std::string_view unit) const;
 
   // The mean of `full` over all ranks of the mesh; this rank's slice of it goes into `shard`, added
-  // to what is there when `accumulate`. The slice may be part of `full` itself.
+  // to what is there when `accumulate`. The slice may be part of `full` itself. `on_result` may be
+  // shown the slice range by range, as ReduceOptions says.
   Works reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
-               std::string_view unit) const;
+               std::string_view unit, std::function<void(int64_t, int64_t)> on_result = {}) const;
 
  private:
   Works gather_by_broadcast(const at::Tensor& full, const at::Tensor& shard,

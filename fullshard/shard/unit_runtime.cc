@@ -5,12 +5,17 @@
 #include <algorithm>
 
 #include "fullshard/shard/engine.h"
+#include "fullshard/shard/unit_name.h"
 
 namespace fullshard {
 
 UnitRuntime::UnitRuntime(Engine& engine, int index, const UnitPlan& plan,
                          std::vector<std::unique_ptr<ParamGroup>> groups)
-    : engine_(engine), index_(index), path_(plan.path), groups_(std::move(groups)) {
+    : engine_(engine),
+      index_(index),
+      path_(plan.path),
+      owner_(describe_unit(plan.path)),
+      groups_(std::move(groups)) {
   for (const auto& group : groups_) {
     if (group->is_released_at_rest()) numel_ += group->layout().numel();
     if (group->trainable()) num_trainable_ += static_cast<int>(group->layout().slots().size());
@@ -122,6 +127,7 @@ void UnitRuntime::after_forward(const std::vector<at::Tensor>& inputs,
   --depth_;
   for (const auto& group : groups_) group->check_untouched();
   engine_.forward_ends(*this);
+  if (!engine_.is_replaying()) engine_.watch().after_forward(owner_, outputs);
   const bool was_recomputed = std::exchange(call_is_recomputed_, false);
   const bool has_backward = registers_backward_hooks(outputs);
   if (engine_.is_recording()) expect_recompute(engine_.recompute_id());
@@ -131,9 +137,11 @@ void UnitRuntime::after_forward(const std::vector<at::Tensor>& inputs,
     ran_with_gradients_ = true;
     has_plain_call_ |= !was_recomputed && !engine_.is_replaying();
   }
+  // The first pass of a recomputed call runs without gradients, and yet a backward will follow.
+  const bool expects_backward = has_backward || engine_.is_recording();
   const bool stays =
-      engine_.is_replaying() || (has_backward && engine_.schedule().keeps_after_forward(
-                                                     index_, engine_.counters().live_numel));
+      engine_.is_replaying() || (expects_backward && engine_.schedule().keeps_after_forward(
+                                                         index_, engine_.counters().live_numel));
   if (!stays && depth_ == 0) reshard();
   // What was fetched ahead of a forward that is over now will not be used by it.
   if (index_ == 0 && depth_ == 0 && !engine_.is_replaying() && !has_backward) engine_.release_all();
@@ -186,8 +194,8 @@ void UnitRuntime::hook_outputs(const std::vector<at::Tensor>& inputs,
       return input.is_same(output);
     });
     if (is_input || !output.requires_grad()) continue;
-    output.register_hook([this, weak](const at::Tensor&) {
-      if (auto engine = weak.lock()) before_backward();
+    output.register_hook([this, weak](const at::Tensor& gradient) {
+      if (auto engine = weak.lock()) before_backward(gradient);
     });
   }
 }
@@ -203,8 +211,9 @@ void UnitRuntime::hook_inputs(const std::vector<at::Tensor>& inputs) {
   }
 }
 
-void UnitRuntime::before_backward() {
+void UnitRuntime::before_backward(const at::Tensor& output_gradient) {
   engine_.ensure_backward();
+  engine_.watch().before_backward(owner_, output_gradient);
   if (trainable_done_) return;
   engine_.gather_in_turn(*this);
   for (const auto& group : groups_) group->check_untouched();
@@ -220,6 +229,10 @@ void UnitRuntime::receive_gradient(ParamGroup& group, int slot, const at::Tensor
   if (parameter.grad().defined()) {
     auto gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
     group.gradients().receive(slot, gradient);
+  }
+  if (engine_.watch().watches_parameter_gradients()) {
+    engine_.watch().gradient(owner_, group.layout().slots()[slot].name,
+                             group.gradients().received(slot));
   }
   if (parameters_pending_ < 0) parameters_pending_ = num_trainable_;
   size_t position = 0;
@@ -261,6 +274,12 @@ void UnitRuntime::finish_reduce() {
   at::NoGradGuard no_grad;
   for (const auto& group : groups_) {
     if (group->trainable()) group->gradients().finish_reduce();
+  }
+}
+
+void UnitRuntime::advance_reduce() {
+  for (const auto& group : groups_) {
+    if (group->trainable()) group->gradients().advance_reduce();
   }
 }
 

@@ -52,7 +52,7 @@ class UnitRuntime : public ForwardHooks {
   void add_lender(UnitRuntime& lender) { lenders_.push_back(&lender); }
 
   // Hooks of the backward; called by autograd's thread.
-  void before_backward();
+  void before_backward(const at::Tensor& output_gradient);
   void receive_gradient(ParamGroup& group, int slot, const at::Tensor& parameter);
   GradientSink open_sink(ParamGroup& group, int slot);
   void input_has_gradient();
@@ -66,6 +66,7 @@ class UnitRuntime : public ForwardHooks {
   // Reduction of the trainable groups, issued and waited for.
   void begin_reduce();
   void finish_reduce();
+  void advance_reduce();
 
   // Leaves the unit resting: after a backward, or after one that failed.
   void finish_pass();
@@ -97,6 +98,7 @@ class UnitRuntime : public ForwardHooks {
   std::vector<UnitRuntime*> lenders_;
   int index_;
   std::string path_;
+  std::string owner_;  // "unit 'blocks.3'", for messages
   std::vector<std::unique_ptr<ParamGroup>> groups_;
   int64_t numel_ = 0;
   int num_trainable_ = 0;

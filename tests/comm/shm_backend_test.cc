@@ -8,7 +8,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "shm_ranks.h"
 
@@ -274,6 +276,79 @@ TEST(Shm, ManyCallsMayBeInFlightAndBeWaitedForInAnyOrder) {
     for (int i = 0; i < kCalls; ++i) works[(i * 7 + self.rank * 31) % kCalls].wait();
     for (int i = 0; i < kCalls; ++i) {
       EXPECT_TRUE((tensors[i] == 3.0f * i + 3).all().item<bool>()) << i;
+    }
+  });
+}
+
+TEST(Shm, TheResultIsThereBeforeThePeersHaveReadTheInput) {
+  std::atomic<bool> has_result = false;
+  run_shm_ranks(2, [&](const ShmTestRank& self) {
+    const auto full = filled(self.world, true, values_of(self.rank, 2 * 5003));
+    const auto shard = self.world.allocate(5003, at::kFloat);
+    auto work = self.world.reduce_scatter(shard, full, {.op = ReduceOp::sum});
+    // Rank 1 reads nothing before rank 0 has its result.
+    if (self.rank == 0) {
+      work.wait_for_result();
+      has_result = true;
+    } else {
+      while (!has_result) std::this_thread::yield();
+    }
+    work.wait();
+    const auto expected =
+        sum_of_all(2, 2 * 5003).slice(0, self.rank * 5003, (self.rank + 1) * 5003);
+    EXPECT_TRUE(same_bits(shard, expected));
+  });
+}
+
+TEST(Shm, AdvanceDoesThisRanksPartWithoutWaiting) {
+  std::atomic<bool> is_issued = false, is_over = false;
+  run_shm_ranks(2, [&](const ShmTestRank& self) {
+    const auto full = filled(self.world, true, values_of(self.rank, 2 * 5003));
+    const auto shard = self.world.allocate(5003, at::kFloat);
+    if (self.rank == 1) {
+      while (!is_issued) std::this_thread::yield();
+    }
+    auto work = self.world.reduce_scatter(shard, full);
+    work.advance();  // rank 0: there is nothing to do yet
+    if (self.rank == 0) {
+      is_issued = true;
+      work.wait();  // returns although rank 1 waits for nothing
+      is_over = true;
+    } else {
+      while (!is_over) std::this_thread::yield();
+      work.wait();
+    }
+  });
+}
+
+TEST(Shm, ShowsTheResultInAscendingRangesWhenItIsFinal) {
+  constexpr int64_t kNumel = 200'003;
+  run_shm_ranks(3, [&](const ShmTestRank& self) {
+    const auto full = filled(self.world, true, values_of(self.rank, 3 * kNumel));
+    const auto shard = self.world.allocate(kNumel, at::kFloat);
+    const auto expected =
+        sum_of_all(3, 3 * kNumel).slice(0, self.rank * kNumel, (self.rank + 1) * kNumel);
+    int64_t shown = 0;
+    int calls = 0;
+    ReduceOptions options{.op = ReduceOp::sum};
+    options.on_result = [&](int64_t begin, int64_t end) {
+      EXPECT_EQ(begin, shown);
+      EXPECT_TRUE(same_bits(shard.slice(0, begin, end), expected.slice(0, begin, end)));
+      shown = end;
+      ++calls;
+    };
+    self.world.reduce_scatter(shard, full, options).wait();
+    EXPECT_EQ(shown, kNumel);
+    EXPECT_GT(calls, 1);
+  });
+}
+
+TEST(Shm, AllReduceWorksWhenOnlySomeRanksUseSharedMemory) {
+  run_shm_ranks(3, [](const ShmTestRank& self) {
+    for (const int owner : {0, 1, 2}) {
+      const auto tensor = filled(self.world, self.rank == owner, values_of(self.rank, 70001));
+      self.world.all_reduce(tensor).wait();
+      EXPECT_TRUE(same_bits(tensor, sum_of_all(3, 70001)));
     }
   });
 }

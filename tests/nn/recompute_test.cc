@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "expect_error.h"
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/nn/unit.h"
 #include "recording_hooks.h"
@@ -267,16 +268,6 @@ TEST(Recompute, ChecksTheVersionOfItsInputs) {
   EXPECT_THROW(y.backward(), c10::Error);
 }
 
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 struct InPlaceImpl : Unit {
   Tensor forward(Tensor x) { return x.mul_(2); }
 };
@@ -313,6 +304,72 @@ TEST(Recompute, RefusesWhatItCannotRepeat) {
   EXPECT_EQ(error_of([&] { y.backward(); }),
             "unit Fickle: its forward gave 1 tensors, but 2 when it was recomputed in backward; it "
             "must depend on its arguments and parameters only, or recompute must be off");
+}
+
+struct ShiftyImpl : Unit {
+  Tensor forward(Tensor x) { return (x * 2).narrow(0, 0, 2 - calls++).to(dtype); }
+  int64_t calls = 0;
+  at::ScalarType dtype = at::kFloat;
+};
+FULLSHARD_UNIT(Shifty);
+
+TEST(Recompute, RefusesAReplayWithOtherShapesOrDtypes) {
+  Shifty shifty;
+  shifty->set_recompute(true);
+  const Tensor x = at::ones({2}).requires_grad_(true);
+  const Tensor y = shifty(x).sum();
+  EXPECT_EQ(error_of([&] { y.backward(); }),
+            "unit Shifty: output 0 of its forward was Float [2], but Float [1] when it was "
+            "recomputed in backward; it must depend on its arguments and parameters only, or "
+            "recompute must be off");
+  shifty->calls = 0;
+  const Tensor z = shifty(x).sum();
+  shifty->calls = 0;
+  shifty->dtype = at::kDouble;
+  EXPECT_EQ(error_of([&] { z.backward(); }),
+            "unit Shifty: output 0 of its forward was Float [2], but Double [2] when it was "
+            "recomputed in backward; it must depend on its arguments and parameters only, or "
+            "recompute must be off");
+}
+
+TEST(Recompute, AutogradGradReachesTheInputsAndNoParameter) {
+  DropBlock block(4);
+  const Tensor x = at::rand({3, 4}).requires_grad_(true);
+  at::manual_seed(7);
+  const Tensor expected = torch::autograd::grad({block(x).pow(2).sum()}, {x})[0];
+  block->set_recompute(true);
+  at::manual_seed(7);
+  const Tensor gradient = torch::autograd::grad({block(x).pow(2).sum()}, {x})[0];
+  EXPECT_TRUE(at::equal(gradient, expected));
+  EXPECT_FALSE(x.grad().defined());
+  for (const Tensor& parameter : block->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(Recompute, BackwardWithInputsReachesThoseOnly) {
+  DropBlock block(4);
+  const Tensor x = at::rand({3, 4}).requires_grad_(true);
+  const auto loss = [&](const Tensor& input) { return block(input).pow(2).sum(); };
+  const auto plain = gradients_of(block, x, loss);
+  block->zero_grad();
+  block->set_recompute(true);
+  const Tensor again = x.detach().requires_grad_(true);
+  at::manual_seed(7);
+  torch::autograd::backward({loss(again)}, {}, std::nullopt, false, {again, block->down->weight});
+  EXPECT_TRUE(at::equal(again.grad(), plain[1]));
+  EXPECT_TRUE(at::equal(block->down->weight.grad(), plain[4]));
+  EXPECT_FALSE(block->up->weight.grad().defined());
+}
+
+TEST(Recompute, AutogradGradOfAParameterIsAnError) {
+  DropBlock block(4);
+  block->set_recompute(true);
+  const Tensor x = at::rand({3, 4}).requires_grad_(true);
+  const Tensor y = block(x).sum();
+  EXPECT_EQ(error_of([&] {
+              torch::autograd::grad({y}, {x, block->up->weight}, {}, std::nullopt, false, true);
+            }),
+            "unit DropBlock: autograd::grad cannot give the gradient of a parameter of a "
+            "recomputed unit; call backward, or turn recompute off");
 }
 
 TEST(Recompute, RefusesSecondDerivatives) {

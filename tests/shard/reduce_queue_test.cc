@@ -10,7 +10,8 @@ namespace {
 // Writes "+2" when unit 2 is issued and "-2" when it is finished.
 struct Log {
   ReduceQueue queue{{[this](int unit) { text += "+" + std::to_string(unit) + " "; },
-                     [this](int unit) { text += "-" + std::to_string(unit) + " "; }}};
+                     [this](int unit) { text += "-" + std::to_string(unit) + " "; },
+                     [this](int unit) { text += "~" + std::to_string(unit) + " "; }}};
   std::string text;
 };
 

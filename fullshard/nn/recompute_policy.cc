@@ -1,0 +1,105 @@
+#include "fullshard/nn/recompute_policy.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/nn/module_walk.h"
+#include "fullshard/nn/unit_state.h"
+
+namespace fullshard {
+
+RecomputePolicy RecomputePolicy::none() { return {}; }
+
+RecomputePolicy RecomputePolicy::all() {
+  RecomputePolicy policy;
+  policy.kind_ = Kind::all;
+  return policy;
+}
+
+RecomputePolicy RecomputePolicy::classes(std::vector<std::string> names) {
+  RecomputePolicy policy;
+  policy.kind_ = Kind::classes;
+  policy.names_ = std::move(names);
+  return policy;
+}
+
+RecomputePolicy RecomputePolicy::predicate(Predicate predicate) {
+  RecomputePolicy policy;
+  policy.kind_ = Kind::predicate;
+  policy.predicate_ = std::move(predicate);
+  return policy;
+}
+
+// Chooses first and switches then, so that an error leaves the model as it was.
+class RecomputeSwitch {
+ public:
+  explicit RecomputeSwitch(const RecomputePolicy& policy) : policy_(policy) {}
+
+  int turn_on(torch::nn::Module& model) {
+    if (policy_.is_none()) return 0;
+    const ModuleNode tree = walk_modules(model);
+    check_class_names(tree);
+    choose(tree);
+    for (UnitState* unit : chosen_) unit->set_recompute(true);
+    return static_cast<int>(chosen_.size());
+  }
+
+ private:
+  void check_class_names(const ModuleNode& tree) const {
+    if (policy_.kind_ != RecomputePolicy::Kind::classes) return;
+    std::set<std::string> known;
+    for_each_node(tree, [&](const ModuleNode& node) { known.insert(node.class_name); });
+    for (const std::string& name : policy_.names_) {
+      if (known.contains(name)) continue;
+      fail_as(ErrorKind::usage, "recompute: no module of class '{}'; the model has {}", name,
+              fmt::join(known, ", "));
+    }
+  }
+
+  bool names(const ModuleNode& node) const {
+    return std::ranges::find(policy_.names_, node.class_name) != policy_.names_.end();
+  }
+
+  bool wants(const ModuleNode& node) const {
+    switch (policy_.kind_) {
+      case RecomputePolicy::Kind::none:
+        return false;
+      case RecomputePolicy::Kind::all:
+        return !node.path.empty();
+      case RecomputePolicy::Kind::classes:
+        return names(node);
+      case RecomputePolicy::Kind::predicate:
+        return policy_.predicate_({node.path, node.class_name});
+    }
+    return false;
+  }
+
+  void choose(const ModuleNode& node) {
+    auto* unit = dynamic_cast<UnitState*>(node.module);
+    if (unit == nullptr && policy_.kind_ == RecomputePolicy::Kind::classes && names(node)) {
+      fail_as(
+          ErrorKind::usage,
+          "recompute: module '{}' of class {} is no unit; derive it from fullshard::Unit and "
+          "write FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as fullshard::Wrap<{}Impl>",
+          node.path.empty() ? "(root)" : node.path, node.class_name, node.class_name);
+    }
+    if (unit != nullptr && wants(node)) {
+      chosen_.push_back(unit);
+      if (policy_.kind_ == RecomputePolicy::Kind::all) return;
+    }
+    for (const ModuleNode& child : node.children) choose(child);
+  }
+
+  const RecomputePolicy& policy_;
+  std::vector<UnitState*> chosen_;
+};
+
+int recompute_units(torch::nn::Module& model, const RecomputePolicy& policy) {
+  return RecomputeSwitch(policy).turn_on(model);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,47 @@
+// The one switch of recomputation (activation checkpointing): which modules throw their activations
+// away in forward and compute them again in backward.
+//
+//   recompute_units(*model, RecomputePolicy::classes({"Block"}));
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+// What a policy is asked about: a module made with FULLSHARD_UNIT or Wrap. Whether it is also a
+// unit of a sharded model does not matter.
+struct RecomputeCandidate {
+  std::string path;        // "blocks.3", empty for the root
+  std::string class_name;  // "Block"
+};
+
+class RecomputePolicy {
+ public:
+  using Predicate = std::function<bool(const RecomputeCandidate&)>;
+
+  static RecomputePolicy none();
+  // The outermost ones below the root. The root itself would keep nothing less: its backward begins
+  // where its forward ends.
+  static RecomputePolicy all();
+  static RecomputePolicy classes(std::vector<std::string> names);
+  static RecomputePolicy predicate(Predicate predicate);
+
+  bool is_none() const { return kind_ == Kind::none; }
+
+ private:
+  friend class RecomputeSwitch;
+  enum class Kind { none, all, classes, predicate };
+  Kind kind_ = Kind::none;
+  std::vector<std::string> names_;
+  Predicate predicate_;
+};
+
+// Switches the chosen modules on and gives their number; others stay as they are (set_recompute).
+// Errors: a class name that no module has (lists those there are), a class that is no unit.
+int recompute_units(torch::nn::Module& model, const RecomputePolicy& policy);
+
+}  // namespace fullshard

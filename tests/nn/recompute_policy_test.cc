@@ -1,0 +1,104 @@
+#include "fullshard/nn/recompute_policy.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include "expect_error.h"
+#include "fullshard/nn/unit.h"
+
+namespace fullshard {
+namespace {
+
+struct LeafImpl : Unit {
+  LeafImpl() { linear = register_module("linear", torch::nn::Linear(2, 2)); }
+  at::Tensor forward(at::Tensor x) { return linear(x); }
+  torch::nn::Linear linear{nullptr};
+};
+FULLSHARD_UNIT(Leaf);
+
+struct BlockImpl : Unit {
+  BlockImpl() {
+    first = register_module("first", Leaf());
+    second = register_module("second", Wrap<torch::nn::Linear>(2, 2));
+  }
+  at::Tensor forward(at::Tensor x) { return second(first(x)); }
+  Leaf first{nullptr};
+  Wrap<torch::nn::Linear> second{nullptr};
+};
+FULLSHARD_UNIT(Block);
+
+struct NetImpl : Unit {
+  NetImpl() {
+    a = register_module("a", Block());
+    b = register_module("b", Block());
+    head = register_module("head", Leaf());
+  }
+  at::Tensor forward(at::Tensor x) { return head(b(a(x))); }
+  Block a{nullptr}, b{nullptr};
+  Leaf head{nullptr};
+};
+FULLSHARD_UNIT(Net);
+
+using Paths = std::vector<std::string>;
+
+// The modules that are switched on.
+Paths recomputed(Net& net) {
+  Paths paths;
+  for (const auto& item : net->named_modules()) {
+    const auto* unit = dynamic_cast<const UnitState*>(item.value().get());
+    if (unit != nullptr && unit->recompute()) paths.push_back(item.key());
+  }
+  return paths;
+}
+
+TEST(RecomputePolicy, NoneChangesNothing) {
+  Net net;
+  net->a->set_recompute(true);
+  EXPECT_EQ(recompute_units(*net, RecomputePolicy::none()), 0);
+  EXPECT_EQ(recomputed(net), (Paths{"a"}));
+}
+
+TEST(RecomputePolicy, AllMeansTheOutermostUnitsBelowTheRoot) {
+  Net net;
+  EXPECT_EQ(recompute_units(*net, RecomputePolicy::all()), 3);
+  EXPECT_EQ(recomputed(net), (Paths{"a", "b", "head"}));
+}
+
+TEST(RecomputePolicy, ClassesAreFoundHoweverDeepAndWrappedOnesToo) {
+  Net net;
+  EXPECT_EQ(recompute_units(*net, RecomputePolicy::classes({"Leaf"})), 3);
+  EXPECT_EQ(recomputed(net), (Paths{"a.first", "b.first", "head"}));
+  Net other;
+  EXPECT_EQ(recompute_units(*other->a, RecomputePolicy::classes({"Block", "Leaf"})), 2);
+  EXPECT_EQ(recomputed(other), (Paths{"a", "a.first"}));
+}
+
+TEST(RecomputePolicy, APredicateSeesPathAndClass) {
+  Net net;
+  const auto policy = RecomputePolicy::predicate([](const RecomputeCandidate& candidate) {
+    return candidate.class_name == "Linear" && candidate.path == "b.second";
+  });
+  EXPECT_EQ(recompute_units(*net, policy), 1);
+  EXPECT_EQ(recomputed(net), (Paths{"b.second"}));
+}
+
+TEST(RecomputePolicy, AnUnknownClassIsAnErrorThatListsThoseThereAre) {
+  Net net;
+  EXPECT_EQ(error_of([&] {
+              recompute_units(*net, RecomputePolicy::classes({"Leaf", "Blok"}));
+            }),
+            "recompute: no module of class 'Blok'; the model has Block, Leaf, Linear, Net");
+  EXPECT_EQ(recomputed(net), Paths());
+}
+
+TEST(RecomputePolicy, AClassThatIsNoUnitIsAnErrorThatSaysHowToMakeItOne) {
+  Leaf leaf;
+  EXPECT_EQ(error_of([&] { recompute_units(*leaf, RecomputePolicy::classes({"Linear"})); }),
+            "recompute: module 'linear' of class Linear is no unit; derive it from fullshard::Unit "
+            "and write FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as "
+            "fullshard::Wrap<LinearImpl>");
+}
+
+}  // namespace
+}  // namespace fullshard
