@@ -49,12 +49,14 @@ function(fullshard_library folder)
   endif()
 endfunction()
 
-# Files named *_kernels.cc hold loops over elements: they are worth -O3, the rest is not.
+# Files named *_kernels.cc hold loops over elements: they are worth -O3, the rest is not. Without the
+# precompiled header, which was made with -O2 and would silently set them back to it.
 function(fullshard_optimise_kernels)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     set(kernels ${ARGN})
     list(FILTER kernels INCLUDE REGEX "_kernels\\.cc$")
-    set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O3)
+    set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O3
+                                SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()
 

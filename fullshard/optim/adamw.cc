@@ -2,47 +2,52 @@
 
 #include <cmath>
 
-#include "fullshard/base/error.h"
 #include "fullshard/optim/adamw_kernels.h"
+#include "fullshard/optim/setting_checks.h"
 
 namespace fullshard {
 namespace {
 
-void check_options(const AdamWOptions& options) {
-  check(options.lr >= 0, "AdamW: lr is {}, expected at least 0", options.lr);
-  check(options.beta1 >= 0 && options.beta1 < 1, "AdamW: beta1 is {}, expected 0 <= beta1 < 1",
-        options.beta1);
-  check(options.beta2 >= 0 && options.beta2 < 1, "AdamW: beta2 is {}, expected 0 <= beta2 < 1",
-        options.beta2);
-  check(options.epsilon >= 0, "AdamW: epsilon is {}, expected at least 0", options.epsilon);
-  check(options.weight_decay >= 0, "AdamW: weight_decay is {}, expected at least 0",
-        options.weight_decay);
+OptimizerTraits traits_of(const AdamWOptions& options) {
+  OptimizerTraits traits;
+  traits.name = options.adam_w_mode ? "AdamW" : "Adam";
+  check_below_one(traits.name, "beta1", options.beta1);
+  check_below_one(traits.name, "beta2", options.beta2);
+  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  traits.state_names = {"exp_avg", "exp_avg_sq"};
+  traits.lr = options.lr;
+  traits.weight_decay = options.weight_decay;
+  traits.momentum = options.beta1;
+  traits.beta2 = options.beta2;
+  traits.rules = options.rules;
+  traits.state_dtype = options.state_dtype;
+  traits.rounding_seed = options.rounding_seed;
+  return traits;
 }
 
 }  // namespace
 
 AdamW::AdamW(ShardedModel model, const AdamWOptions& options)
-    : Optimizer(std::move(model), /*num_states=*/2, at::kFloat), options_(options) {
-  check_options(options);
-}
+    : Optimizer(std::move(model), traits_of(options)), options_(options) {}
 
-void AdamW::update(const PieceView& piece, const std::vector<at::Tensor>& states, float clip) {
+void AdamW::update(const PieceUpdate& update) {
   const auto step = static_cast<double>(num_steps());
   AdamWStep constants;
-  constants.clip = clip;
-  constants.beta1 = static_cast<float>(options_.beta1);
-  constants.beta2 = static_cast<float>(options_.beta2);
-  constants.decay = static_cast<float>(1 - options_.lr * options_.weight_decay);
-  constants.step_size = static_cast<float>(options_.lr / (1 - std::pow(options_.beta1, step)));
-  constants.root_correction = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, step)));
-  constants.epsilon = static_cast<float>(options_.epsilon);
-
-  const auto master =
-      piece.master.scalar_type() == at::kFloat ? piece.master : piece.master.to(at::kFloat);
-  const auto gradient = piece.gradient.to(at::kFloat);
-  adamw_step(constants, master.data_ptr<float>(), gradient.const_data_ptr<float>(),
-             states[0].data_ptr<float>(), states[1].data_ptr<float>(), piece.numel());
-  if (!master.is_same(piece.master)) piece.master.copy_(master);
+  constants.clip = update.factor;
+  constants.beta1 = momentum();
+  constants.beta2 = beta2();
+  constants.step_size = update.lr;
+  constants.epsilon = options_.epsilon;
+  if (options_.adam_w_mode) {
+    constants.decay = 1 - update.lr * update.weight_decay;
+  } else {
+    constants.l2 = update.weight_decay;
+  }
+  if (options_.bias_correction) {
+    constants.step_size = update.lr / (1 - std::pow(momentum(), step));
+    constants.root_correction = std::sqrt(1 - std::pow(beta2(), step));
+  }
+  adamw_step(constants, update.elements());
 }
 
 }  // namespace fullshard

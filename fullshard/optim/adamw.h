@@ -1,4 +1,5 @@
-// AdamW (Loshchilov and Hutter 2019), in torch.optim.AdamW's order of operations.
+// AdamW (Loshchilov and Hutter 2019) and Adam (Kingma and Ba 2015), as torch.optim and DeepSpeed
+// do them.
 #pragma once
 
 #include "fullshard/optim/optimizer.h"
@@ -11,17 +12,19 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
+  bool adam_w_mode = true;      // false: Adam, weight decay is added to the gradient
+  bool bias_correction = true;  // of both moments
+  std::vector<ParameterRule> rules = {};
+  at::ScalarType state_dtype = at::kFloat;
+  uint64_t rounding_seed = 0;
 };
 
 class AdamW : public Optimizer {
  public:
   AdamW(ShardedModel model, const AdamWOptions& options);
 
-  void set_lr(double lr) { options_.lr = lr; }
-  double lr() const { return options_.lr; }
-
  private:
-  void update(const PieceView& piece, const std::vector<at::Tensor>& states, float clip) override;
+  void update(const PieceUpdate& update) override;
 
   AdamWOptions options_;
 };

@@ -2,30 +2,93 @@
 
 #include <ATen/core/grad_mode.h>
 
-namespace fullshard {
+#include "fullshard/optim/setting_checks.h"
+#include "fullshard/shard/engine.h"
 
-Optimizer::Optimizer(ShardedModel model, int num_states, at::ScalarType state_dtype)
-    : model_(std::move(model)), states_(model_.num_groups()) {
+namespace fullshard {
+namespace {
+
+void check_traits(const OptimizerTraits& traits) {
+  check_at_least_zero(traits.name, "lr", traits.lr);
+  check_at_least_zero(traits.name, "weight_decay", traits.weight_decay);
+  check(traits.state_dtype == at::kFloat || traits.state_dtype == at::kBFloat16,
+        "{}: state_dtype is {}, expected Float or BFloat16", traits.name,
+        c10::toString(traits.state_dtype));
+}
+
+at::ScalarType state_dtype(const ShardedModel& model, int group, const OptimizerTraits& traits) {
+  const auto master = model.engine().trainable_groups().at(group)->spec().master_dtype;
+  return master == at::kDouble ? at::kDouble : traits.state_dtype;
+}
+
+Elements elements_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.data_ptr(), tensor.scalar_type()};
+}
+
+}  // namespace
+
+PieceElements PieceUpdate::elements() const {
+  PieceElements elements;
+  elements.master = elements_of(piece.master);
+  elements.gradient = elements_of(piece.gradient);
+  elements.shown = elements_of(piece.shown);
+  for (size_t i = 0; i < states.size(); ++i) elements.states.at(i) = elements_of(states[i]);
+  elements.numel = piece.numel();
+  elements.first = piece.begin;
+  elements.rounding = rounding;
+  return elements;
+}
+
+Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
+    : model_((check_traits(traits), std::move(model))),
+      traits_(std::move(traits)),
+      parameters_(traits_.name, model_, traits_.rules),
+      states_(model_.num_groups()) {
   for (int group = 0; group < model_.num_groups(); ++group) {
-    for (int i = 0; i < num_states; ++i) {
-      states_[group].push_back(model_.make_state(group, state_dtype));
+    for (size_t i = 0; i < traits_.state_names.size(); ++i) {
+      states_[group].push_back(model_.make_state(group, state_dtype(model_, group, traits_)));
     }
   }
+}
+
+void Optimizer::set_lr(double lr) {
+  check_at_least_zero(name(), "lr", lr);
+  traits_.lr = lr;
+}
+
+void Optimizer::set_momentum(double momentum) {
+  check(has_momentum(), "{}: momentum cannot be set to {}: it was made without one", name(),
+        momentum);
+  check_below_one(name(), "momentum", momentum);
+  traits_.momentum = momentum;
+}
+
+void Optimizer::set_beta2(double beta2) {
+  check(has_beta2(), "{}: beta2 cannot be set to {}: there is none", name(), beta2);
+  check_below_one(name(), "beta2", beta2);
+  traits_.beta2 = beta2;
+}
+
+void Optimizer::restore_num_steps(int64_t num_steps) {
+  check(num_steps >= 0, "{}: num_steps is {}, expected at least 0", name(), num_steps);
+  num_steps_ = num_steps;
 }
 
 void Optimizer::step() {
   at::NoGradGuard no_grad;
   ++num_steps_;
-  model_.update([this](const std::vector<PieceView>& pieces, double clip) {
-    std::vector<at::Tensor> states;
-    for (const auto& piece : pieces) {
-      states.clear();
-      for (const auto& state : states_[piece.group]) {
-        states.push_back(state.narrow(0, piece.offset, piece.numel()));
-      }
-      update(piece, states, static_cast<float>(clip));
-    }
-  });
+  try {
+    before_updates();
+    model_.update(
+        [this](const std::vector<PieceView>& pieces, double factor) {
+          for_each(pieces, factor, [this](const PieceUpdate& piece) { update(piece); });
+        },
+        ShardedModel::Shown::written_by_update);
+  } catch (...) {
+    --num_steps_;
+    throw;
+  }
 }
 
 }  // namespace fullshard

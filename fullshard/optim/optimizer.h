@@ -1,16 +1,48 @@
-// What all optimizers over pieces share: states per group, one pass over the shard per step.
+// What all optimizers over pieces share: states per group, one pass over the shard per step,
+// settings that schedules change and that rules vary between parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "fullshard/optim/parameter_rules.h"
+#include "fullshard/optim/piece_elements.h"
 #include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 
+// What an optimizer tells the base class about itself.
+struct OptimizerTraits {
+  std::string name = {};
+  std::vector<std::string> state_names = {};  // as torch's state_dict has them
+  double lr = 0;
+  double weight_decay = 0;
+  std::optional<double> momentum = {};  // momentum, or beta1
+  std::optional<double> beta2 = {};
+  std::vector<ParameterRule> rules = {};
+  at::ScalarType state_dtype = at::kFloat;  // fp32 or bf16; fp64 masters have fp64 states
+  uint64_t rounding_seed = 0;               // of the stochastic rounding of bf16 masters
+};
+
+// One piece of a step, with the settings that hold for its parameter.
+struct PieceUpdate {
+  const PieceView& piece;
+  const std::vector<at::Tensor>& states;  // this piece's parts
+  const ParameterSettings& parameter;
+  double factor = 1;  // the gradient is to be multiplied with it
+  double lr = 0;
+  double weight_decay = 0;
+  RoundingKey rounding;
+
+  PieceElements elements() const;
+};
+
 // Steps are collective. An optimizer holds the model's handle and keeps its states in the model's
-// memory, so that reports see them.
+// memory, so that reports see them. One counter of steps serves all parameters.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -18,19 +50,65 @@ class Optimizer {
   // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm.
   void step();
   void zero_grad() { model_.zero_grad(); }
+
+  const std::string& name() const { return traits_.name; }
+  double lr() const { return traits_.lr; }
+  void set_lr(double lr);
+  // Momentum of SGD, beta1 of the others; an error where there is none.
+  bool has_momentum() const { return traits_.momentum.has_value(); }
+  double momentum() const { return traits_.momentum.value_or(0); }
+  void set_momentum(double momentum);
+  bool has_beta2() const { return traits_.beta2.has_value(); }
+  double beta2() const { return traits_.beta2.value_or(0); }
+  void set_beta2(double beta2);
+
+  // For checkpoints: states are 1-D, one per name and group of the model, shard_numel(group) long.
   int64_t num_steps() const { return num_steps_; }
+  virtual void restore_num_steps(int64_t num_steps);
+  const std::vector<std::string>& state_names() const { return traits_.state_names; }
+  const at::Tensor& state(int group, int index) const { return states_.at(group).at(index); }
 
  protected:
-  Optimizer(ShardedModel model, int num_states, at::ScalarType state_dtype);
+  Optimizer(ShardedModel model, OptimizerTraits traits);
 
-  // `states` are this piece's parts of the optimizer's states.
-  virtual void update(const PieceView& piece, const std::vector<at::Tensor>& states,
-                      float clip) = 0;
+  // Collective, before the updates of a step.
+  virtual void before_updates() {}
+  // Writes master, states and shown of the piece.
+  virtual void update(const PieceUpdate& update) = 0;
+
+  // Calls `use` with a PieceUpdate for each piece.
+  template <class Use>
+  void for_each(const std::vector<PieceView>& pieces, double factor, const Use& use);
+
+  ShardedModel& model() { return model_; }
+  const ParameterTable& parameters() const { return parameters_; }
 
  private:
   ShardedModel model_;
+  OptimizerTraits traits_;
+  ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state]
   int64_t num_steps_ = 0;
 };
+
+template <class Use>
+void Optimizer::for_each(const std::vector<PieceView>& pieces, double factor, const Use& use) {
+  std::vector<at::Tensor> states;
+  for (const auto& piece : pieces) {
+    states.clear();
+    for (const auto& state : states_[piece.group]) {
+      states.push_back(state.narrow(0, piece.offset, piece.numel()));
+    }
+    const auto& settings = parameters_.of(piece.name);
+    use(PieceUpdate{
+        .piece = piece,
+        .states = states,
+        .parameter = settings,
+        .factor = factor,
+        .lr = traits_.lr * settings.lr_scale,
+        .weight_decay = settings.weight_decay.value_or(traits_.weight_decay),
+        .rounding = RoundingKey::of(traits_.rounding_seed, num_steps_, settings.name_hash)});
+  }
+}
 
 }  // namespace fullshard

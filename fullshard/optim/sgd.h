@@ -7,8 +7,13 @@ namespace fullshard {
 
 struct SgdOptions {
   double lr = 1e-3;
-  double momentum = 0;
+  double momentum = 0;  // 0: no buffer is kept, and none can be set later
   double weight_decay = 0;
+  double dampening = 0;
+  bool nesterov = false;  // needs momentum, and no dampening
+  std::vector<ParameterRule> rules = {};
+  at::ScalarType state_dtype = at::kFloat;
+  uint64_t rounding_seed = 0;
 };
 
 class Sgd : public Optimizer {
@@ -16,7 +21,7 @@ class Sgd : public Optimizer {
   Sgd(ShardedModel model, const SgdOptions& options);
 
  private:
-  void update(const PieceView& piece, const std::vector<at::Tensor>& states, float clip) override;
+  void update(const PieceUpdate& update) override;
 
   SgdOptions options_;
 };

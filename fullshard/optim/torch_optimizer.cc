@@ -1,30 +1,44 @@
 #include "fullshard/optim/torch_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
+
+#include <utility>
+
+#include "fullshard/base/error.h"
 
 namespace fullshard {
 
 PieceParameters::PieceParameters(ShardedModel model) : model_(std::move(model)) {
-  for (const auto& piece : model_.pieces()) tensors_.push_back(piece.master.detach());
+  for (const auto& piece : model_.pieces()) {
+    tensors_.push_back(piece.master.detach());
+    names_.push_back(piece.name);
+  }
+}
+
+void PieceParameters::give_gradients(double factor) {
+  at::NoGradGuard no_grad;
+  const auto pieces = model_.pieces();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!pieces[i].gradient.defined()) continue;
+    // Widened first: a 16-bit gradient times the factor may not be a 16-bit number.
+    auto gradient = pieces[i].gradient.to(tensors_[i].scalar_type());
+    if (factor != 1.0) gradient.mul_(factor);
+    tensors_[i].mutable_grad() = gradient;
+  }
 }
 
 void PieceParameters::step(torch::optim::Optimizer& optimizer) {
-  const auto pieces = model_.pieces();
+  check(!dynamic_cast<torch::optim::LBFGS*>(&optimizer),
+        "LBFGS cannot step over pieces: it evaluates the loss several times in a step");
   // The optimizer sees all pieces at once, inside the first batch; the rest finds them updated.
   bool has_stepped = false;
-  const auto step_all = [&](double clip) {
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const auto& gradient = pieces[i].gradient;
-      if (!gradient.defined()) continue;
-      if (clip != 1.0) gradient.mul_(clip);
-      tensors_[i].mutable_grad() = gradient.to(tensors_[i].scalar_type());
-    }
+  model_.update([&](const std::vector<PieceView>&, double factor) {
+    if (std::exchange(has_stepped, true)) return;
+    give_gradients(factor);
     optimizer.step();
     for (auto& tensor : tensors_) tensor.mutable_grad() = at::Tensor();
-  };
-  model_.update([&](const std::vector<PieceView>&, double clip) {
-    if (!std::exchange(has_stepped, true)) step_all(clip);
   });
 }
 

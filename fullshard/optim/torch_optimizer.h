@@ -1,12 +1,12 @@
 // Any torch::optim::Optimizer over the pieces of a sharded model:
-//   auto leaves = piece_parameters(sharded);
-//   torch::optim::AdamW optimizer(leaves.tensors(), options);
-//   leaves.step(optimizer);  optimizer.zero_grad() is sharded.zero_grad()
+//   PieceParameters pieces(sharded);
+//   torch::optim::AdamW optimizer(pieces.tensors(), options);
+//   pieces.step(optimizer);  pieces.zero_grad();
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
+#include <string>
 #include <vector>
 
 #include "fullshard/shard/sharded_model.h"
@@ -17,20 +17,28 @@ class Optimizer;
 
 namespace fullshard {
 
-// This rank's pieces as leaf tensors that stay the same from step to step.
+// This rank's pieces as leaf tensors that stay the same from step to step: views of the masters,
+// so that a 16-bit compute dtype still trains in the master's precision. The optimizer keeps its
+// states by tensor, as always.
 class PieceParameters {
  public:
   explicit PieceParameters(ShardedModel model);
 
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
+  const std::vector<std::string>& names() const { return names_; }  // of the tensors' parameters
 
-  // Collective. Gives the pieces their (clipped) gradients, lets `optimizer` step over them, and
-  // makes the new values visible to all ranks.
+  // Collective. Gives the pieces their gradients, in the master's dtype and multiplied by what
+  // clipping and loss scale left to do, lets `optimizer` step over them, and makes the new values
+  // visible to all ranks. An optimizer that wants a closure, as LBFGS, cannot be used.
   void step(torch::optim::Optimizer& optimizer);
+  void zero_grad() { model_.zero_grad(); }
 
  private:
+  void give_gradients(double factor);
+
   ShardedModel model_;
   std::vector<at::Tensor> tensors_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,6 +53,33 @@ TEST(GatherFull, GathersOnlyTheUnitsAskedFor) {
     EXPECT_NO_THROW(model->blocks[1]->up->weight.sum());
     EXPECT_THROW(model->blocks[0]->up->weight.sum(), c10::Error);
   });
+}
+
+TEST(GatherFull, WritingInBf16LeavesTheBitsOfUntouchedMasters) {
+  for (const int stage : {0, 1, 2, 3}) {
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      ShardOptions options;
+      options.sharding.zero_stage = stage;
+      options.param_dtype = at::kBFloat16;
+      auto model = make_model({});
+      auto sharded = shard(model, world, options);
+      std::vector<at::Tensor> before;
+      for (const auto& piece : sharded.pieces()) before.push_back(piece.master.clone());
+      auto full = sharded.gather_full({.write_back = true});
+      {
+        at::NoGradGuard no_grad;
+        model->blocks[1]->up->weight.fill_(3);
+      }
+      full.close();
+      const auto after = sharded.pieces();
+      ASSERT_EQ(after.size(), before.size());
+      for (size_t i = 0; i < after.size(); ++i) {
+        const bool was_written = after[i].name == "block1.up.weight";
+        const auto expected = was_written ? at::full_like(before[i], 3) : before[i];
+        EXPECT_TRUE(at::equal(after[i].master, expected)) << after[i].name << ", stage " << stage;
+      }
+    });
+  }
 }
 
 TEST(GatherFull, AnUnknownUnitListsThoseThatExist) {

@@ -28,13 +28,13 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
 
 AdamWStep constants_of_step(int step, double clip) {
   AdamWStep constants;
-  constants.clip = static_cast<float>(clip);
-  constants.beta1 = static_cast<float>(kAdamW.beta1);
-  constants.beta2 = static_cast<float>(kAdamW.beta2);
-  constants.decay = static_cast<float>(1 - kAdamW.lr * kAdamW.weight_decay);
-  constants.step_size = static_cast<float>(kAdamW.lr / (1 - std::pow(kAdamW.beta1, step)));
-  constants.root_correction = static_cast<float>(std::sqrt(1 - std::pow(kAdamW.beta2, step)));
-  constants.epsilon = static_cast<float>(kAdamW.epsilon);
+  constants.clip = clip;
+  constants.beta1 = kAdamW.beta1;
+  constants.beta2 = kAdamW.beta2;
+  constants.decay = 1 - kAdamW.lr * kAdamW.weight_decay;
+  constants.step_size = kAdamW.lr / (1 - std::pow(kAdamW.beta1, step));
+  constants.root_correction = std::sqrt(1 - std::pow(kAdamW.beta2, step));
+  constants.epsilon = kAdamW.epsilon;
   return constants;
 }
 

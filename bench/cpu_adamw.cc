@@ -1,0 +1,142 @@
+// The CPU step of AdamW beside the bandwidth of a copy with as many threads.
+//
+//   bench_cpu_adamw --threads 1   prints one JSON line for each measurement
+//
+// Repetitions go round all lines, so that a slow second of the machine hits every line alike.
+// bench/cpu_adamw.sh runs it with one and two threads, and the peers in between.
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fullshard/optim/adamw_kernels.h"
+#include "fullshard/shard/grad_norm_kernels.h"
+
+namespace fullshard::bench {
+namespace {
+
+constexpr double kBytesPerParameter = 28;  // 16 read, 12 written
+constexpr int64_t kCopyBytes = int64_t{1} << 28;
+
+struct Arrays {
+  explicit Arrays(int64_t numel)
+      : master(at::full({numel}, 0.5f)),
+        gradient(at::full({numel}, 1e-3f)),
+        moment(at::full({numel}, 1e-3f)),
+        variance(at::full({numel}, 1e-6f)),
+        shown(at::empty({numel}, at::kBFloat16).zero_()) {}
+
+  PieceElements elements(bool is_shown) const {
+    PieceElements piece;
+    piece.master = {master.data_ptr(), at::kFloat};
+    piece.gradient = {gradient.data_ptr(), at::kFloat};
+    if (is_shown) piece.shown = {shown.data_ptr(), at::kBFloat16};
+    piece.states = {Elements{moment.data_ptr(), at::kFloat},
+                    Elements{variance.data_ptr(), at::kFloat}};
+    piece.numel = master.numel();
+    return piece;
+  }
+
+  at::Tensor master, gradient, moment, variance, shown;
+};
+
+struct Line {
+  std::string what;
+  std::function<void()> run;
+  std::vector<double> seconds = {};
+};
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+AdamWStep constants(double clip) {
+  AdamWStep step{.clip = clip, .beta1 = 0.9, .beta2 = 0.999, .step_size = 1e-4, .epsilon = 1e-8};
+  step.decay = 1 - 1e-4 * 0.1;
+  step.root_correction = 0.5;
+  return step;
+}
+
+double clip_of(double squares) { return std::min(1.0, 1.0 / (std::sqrt(squares) + 1e-6)); }
+
+std::vector<Line> make_lines(const Arrays& arrays) {
+  const auto plain = arrays.elements(false), shown = arrays.elements(true);
+  const auto norm_of = [&arrays] {
+    return sum_of_squares(arrays.gradient.const_data_ptr<float>(), arrays.gradient.numel());
+  };
+  return {{"update", [=] { adamw_step(constants(1), plain); }},
+          {"update, cast to bf16", [=] { adamw_step(constants(1), shown); }},
+          {"unscale, clip, update, cast; norm known",
+           [=] { adamw_step(constants(0.7 / 1024), shown); }},
+          {"norm of stored gradients, unscale, clip, update, cast",
+           [=] { adamw_step(constants(clip_of(norm_of())), shown); }}};
+}
+
+void run(int64_t numel, int threads, int repetitions) {
+  at::set_num_threads(threads);
+  const Arrays arrays(numel);
+  auto lines = make_lines(arrays);
+  const auto from = at::full({threads, kCopyBytes}, 1, at::kByte);
+  const auto to = at::full({threads, kCopyBytes}, 2, at::kByte);
+  lines.push_back({"copy", [&] {
+                     at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+                       const auto bytes = static_cast<size_t>((end - begin) * kCopyBytes);
+                       std::memcpy(to.data_ptr<uint8_t>() + begin * kCopyBytes,
+                                   from.const_data_ptr<uint8_t>() + begin * kCopyBytes, bytes);
+                     });
+                   }});
+  for (int i = 0; i <= repetitions; ++i) {
+    for (auto& line : lines) {
+      const double seconds = seconds_of(line.run);
+      if (i > 0) line.seconds.push_back(seconds);
+    }
+  }
+  const double copy =
+      2.0 * static_cast<double>(threads * kCopyBytes) / median(lines.back().seconds);
+  const double update = median(lines.front().seconds);
+  lines.pop_back();
+  fmt::print(R"({{"what": "copy", "threads": {}, "gb_per_s": {:.2f}}})"
+             "\n",
+             threads, copy / 1e9);
+  for (const auto& line : lines) {
+    const double seconds = median(line.seconds);
+    const double bandwidth = kBytesPerParameter * static_cast<double>(numel) / seconds;
+    fmt::print(R"({{"what": "{}", "threads": {}, "parameters": {}, "s_per_1e9": {:.4f}, )"
+               R"("least_s_per_1e9": {:.4f}, "of_copy": {:.3f}, "of_update": {:.3f}}})"
+               "\n",
+               line.what, threads, numel, seconds * 1e9 / static_cast<double>(numel),
+               *std::min_element(line.seconds.begin(), line.seconds.end()) * 1e9 /
+                   static_cast<double>(numel),
+               bandwidth / copy, seconds / update);
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::bench
+
+int main(int argc, char** argv) {
+  int64_t numel = 100'000'000;
+  int threads = 1, repetitions = 7;
+  CLI::App app("AdamW on the CPU beside the bandwidth of a copy");
+  app.add_option("--parameters", numel)->capture_default_str();
+  app.add_option("--threads", threads)->capture_default_str();
+  app.add_option("--repetitions", repetitions)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  fullshard::bench::run(numel, threads, repetitions);
+}

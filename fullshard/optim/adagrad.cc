@@ -1,0 +1,43 @@
+#include "fullshard/optim/adagrad.h"
+
+#include "fullshard/optim/adagrad_kernels.h"
+#include "fullshard/optim/setting_checks.h"
+
+namespace fullshard {
+namespace {
+
+OptimizerTraits traits_of(const AdagradOptions& options) {
+  OptimizerTraits traits;
+  traits.name = "Adagrad";
+  check_at_least_zero(traits.name, "lr_decay", options.lr_decay);
+  check_at_least_zero(traits.name, "initial_accumulator_value", options.initial_accumulator_value);
+  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  traits.state_names = {"sum"};
+  traits.lr = options.lr;
+  traits.weight_decay = options.weight_decay;
+  traits.rules = options.rules;
+  traits.state_dtype = options.state_dtype;
+  traits.rounding_seed = options.rounding_seed;
+  return traits;
+}
+
+}  // namespace
+
+Adagrad::Adagrad(ShardedModel sharded, const AdagradOptions& options)
+    : Optimizer(std::move(sharded), traits_of(options)), options_(options) {
+  if (options.initial_accumulator_value == 0) return;
+  for_each(model().pieces(), 1, [&](const PieceUpdate& piece) {
+    piece.states[0].fill_(options.initial_accumulator_value);
+  });
+}
+
+void Adagrad::update(const PieceUpdate& update) {
+  AdagradStep constants;
+  constants.clip = update.factor;
+  constants.lr = update.lr / (1 + static_cast<double>(num_steps() - 1) * options_.lr_decay);
+  constants.weight_decay = update.weight_decay;
+  constants.epsilon = options_.epsilon;
+  adagrad_step(constants, update.elements());
+}
+
+}  // namespace fullshard

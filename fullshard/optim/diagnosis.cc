@@ -1,0 +1,51 @@
+#include "fullshard/optim/diagnosis.h"
+
+#include <fmt/format.h>
+
+namespace fullshard {
+namespace {
+
+std::string what_happened(const BreakdownEvidence& evidence) {
+  if (evidence.bad_loss) {
+    return fmt::format("step {}: the loss is {} on rank {}", evidence.step, *evidence.bad_loss,
+                       evidence.bad_loss_rank);
+  }
+  if (evidence.is_scale_at_minimum) {
+    return fmt::format(
+        "step {}: gradients overflow although the loss scale is at its minimum of {} and cannot be "
+        "lowered",
+        evidence.step, evidence.loss_scale);
+  }
+  return fmt::format("step {}: gradients are not finite", evidence.step);
+}
+
+std::string where(const BreakdownEvidence& evidence) {
+  if (evidence.first_place.empty()) return "where the first such value appeared is not known";
+  return "the first value that is not finite appeared in " + evidence.first_place;
+}
+
+}  // namespace
+
+std::string diagnose(const BreakdownEvidence& evidence) {
+  std::string text =
+      fmt::format("{}; {}. Likely causes:", what_happened(evidence), where(evidence));
+  if (evidence.compute_dtype == at::kHalf) {
+    text +=
+        "\n  - a model trained in bf16 runs in fp16, whose largest value is 65504: use bf16 or "
+        "fp32";
+    if (!evidence.bad_loss) {
+      text +=
+          fmt::format("\n  - the scale began too low to recover (initial_scale_power {}): try 32",
+                      evidence.initial_scale_power);
+    }
+  }
+  text += fmt::format(
+      "\n  - the learning rate of {:g} is too high: lower it, or warm up for more steps",
+      evidence.lr);
+  text +=
+      "\n  - the data: an empty or fully masked batch, labels out of range, or values that are not "
+      "finite in the input";
+  return text;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,97 @@
+#include "fullshard/optim/lamb.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fullshard/optim/lamb_kernels.h"
+#include "fullshard/optim/setting_checks.h"
+
+namespace fullshard {
+namespace {
+
+OptimizerTraits traits_of(const LambOptions& options) {
+  OptimizerTraits traits;
+  traits.name = "LAMB";
+  check_below_one(traits.name, "beta1", options.beta1);
+  check_below_one(traits.name, "beta2", options.beta2);
+  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  check_at_least_zero(traits.name, "min_coeff", options.min_coeff);
+  check(options.max_coeff >= options.min_coeff,
+        "LAMB: max_coeff is {}, expected at least min_coeff, {}", options.max_coeff,
+        options.min_coeff);
+  traits.state_names = {"exp_avg", "exp_avg_sq"};
+  traits.lr = options.lr;
+  traits.weight_decay = options.weight_decay;
+  traits.momentum = options.beta1;
+  traits.beta2 = options.beta2;
+  traits.rules = options.rules;
+  traits.state_dtype = options.state_dtype;
+  traits.rounding_seed = options.rounding_seed;
+  return traits;
+}
+
+}  // namespace
+
+Lamb::Lamb(ShardedModel sharded, const LambOptions& options)
+    : Optimizer(std::move(sharded), traits_of(options)),
+      options_(options),
+      trust_ratios_(parameters().size(), 1.0f) {}
+
+LambStep Lamb::constants_of(const PieceUpdate& update) const {
+  LambStep constants;
+  constants.clip = update.factor;
+  constants.beta1 = momentum();
+  constants.beta2 = beta2();
+  constants.epsilon = options_.epsilon;
+  constants.epsilon_inside_root = options_.eps_inside_sqrt;
+  constants.weight_decay = update.weight_decay;
+  return constants;
+}
+
+void Lamb::before_updates() {
+  const int64_t num_tensors = parameters().size();
+  auto own = at::zeros({num_tensors, 2}, at::kDouble);
+  auto sums = own.accessor<double, 2>();
+  for_each(model().pieces(), model().gradient_factor(), [&](const PieceUpdate& update) {
+    if (!update.piece.gradient.defined()) return;
+    const auto squares = lamb_moments(constants_of(update), update.elements());
+    sums[update.parameter.index][0] = squares.parameter;
+    sums[update.parameter.index][1] = squares.direction;
+  });
+  auto shards = model().mesh().shards();
+  auto all = at::zeros({shards.size(), num_tensors, 2}, at::kDouble);
+  if (num_tensors > 0) shards.all_gather(all.view({-1}), own.view({-1}), "LAMB's norms").wait();
+  const auto partials = all.accessor<double, 3>();
+  for (int64_t tensor = 0; tensor < num_tensors; ++tensor) {
+    double parameter = 0, direction = 0;
+    for (int64_t shard = 0; shard < shards.size(); ++shard) {
+      parameter += partials[shard][tensor][0];
+      direction += partials[shard][tensor][1];
+    }
+    trust_ratios_[tensor] = trust_ratio(parameter, direction);
+  }
+}
+
+float Lamb::trust_ratio(double parameter_squares, double direction_squares) const {
+  const auto parameter = static_cast<float>(std::sqrt(parameter_squares));
+  const auto direction = static_cast<float>(std::sqrt(direction_squares));
+  if (parameter == 0 || direction == 0) return 1;
+  return std::clamp(parameter / direction, static_cast<float>(options_.min_coeff),
+                    static_cast<float>(options_.max_coeff));
+}
+
+void Lamb::update(const PieceUpdate& update) {
+  const auto step = static_cast<double>(num_steps());
+  auto constants = constants_of(update);
+  constants.step_size = update.lr;
+  if (options_.bias_correction) {
+    constants.step_size *=
+        std::sqrt(1 - std::pow(beta2(), step)) / (1 - std::pow(momentum(), step));
+  }
+  constants.step_size *= trust_ratios_[update.parameter.index];
+  lamb_step(constants, update.elements());
+}
+
+}  // namespace fullshard

@@ -1,0 +1,102 @@
+#include "fullshard/optim/lamb_kernels.h"
+
+#include <cmath>
+#include <vector>
+
+#include "fullshard/base/vectorised.h"
+#include "fullshard/optim/element_blocks.h"
+#include "fullshard/optim/lines.h"
+
+namespace fullshard {
+namespace {
+
+template <class Real>
+struct Constants {
+  explicit Constants(const LambStep& step)
+      : clip(static_cast<Real>(step.clip)),
+        beta1(static_cast<Real>(step.beta1)),
+        to_moment(static_cast<Real>(1 - step.beta1)),
+        beta2(static_cast<Real>(step.beta2)),
+        to_variance(static_cast<Real>(1 - step.beta2)),
+        inside(static_cast<Real>(step.epsilon_inside_root ? step.epsilon : 0)),
+        outside(static_cast<Real>(step.epsilon_inside_root ? 0 : step.epsilon)),
+        decay(static_cast<Real>(step.weight_decay)),
+        step_size(static_cast<Real>(step.step_size)) {}
+
+  Real clip, beta1, to_moment, beta2, to_variance, inside, outside, decay, step_size;
+};
+
+template <class Real>
+[[gnu::always_inline]] inline Real direction(const Constants<Real>& c, Real parameter, Real moment,
+                                             Real variance) {
+  return moment / (std::sqrt(variance + c.inside) + c.outside) + parameter * c.decay;
+}
+
+// A fixed number of lanes whatever the instruction set, so that the bits are the same on all.
+template <class Real>
+[[gnu::always_inline]] inline double squares(const Real* values, int64_t numel) {
+  double lanes[kLineElements] = {};
+  int64_t i = 0;
+  for (; i + kLineElements <= numel; i += kLineElements) {
+    for (int64_t lane = 0; lane < kLineElements; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < numel; ++i) lanes[i % kLineElements] += static_cast<double>(values[i]) * values[i];
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  return total;
+}
+
+template <class Real>
+FULLSHARD_VECTORISED void moments_block(const LambStep& step, const Real* __restrict p,
+                                        const Real* __restrict g, Real* __restrict m,
+                                        Real* __restrict v, int64_t numel, LambSquares* sums) {
+  const Constants<Real> c(step);
+  Real directions[kBlockNumel];
+  for (int64_t i = 0; i < numel; ++i) {
+    const Real gradient = g[i] * c.clip;
+    m[i] = m[i] * c.beta1 + gradient * c.to_moment;
+    v[i] = v[i] * c.beta2 + gradient * gradient * c.to_variance;
+    directions[i] = direction(c, p[i], m[i], v[i]);
+  }
+  sums->parameter = squares(p, numel);
+  sums->direction = squares(directions, numel);
+}
+
+template <class Real>
+FULLSHARD_VECTORISED void step_block(const LambStep& step, Real* __restrict p,
+                                     const Real* __restrict m, const Real* __restrict v,
+                                     int64_t numel) {
+  const Constants<Real> c(step);
+  for (int64_t i = 0; i < numel; ++i) p[i] = p[i] - c.step_size * direction(c, p[i], m[i], v[i]);
+}
+
+}  // namespace
+
+LambSquares lamb_moments(const LambStep& step, const PieceElements& piece) {
+  auto states_only = piece;
+  states_only.writes_master = false;
+  std::vector<LambSquares> sums((piece.numel + kBlockNumel - 1) / kBlockNumel);
+  update_elements(states_only, [&](const auto& block) {
+    moments_block(step, block.master, block.gradient, block.states[0], block.states[1], block.numel,
+                  &sums[block.index]);
+  });
+  LambSquares total;
+  for (const auto& sum : sums) {
+    total.parameter += sum.parameter;
+    total.direction += sum.direction;
+  }
+  return total;
+}
+
+void lamb_step(const LambStep& step, const PieceElements& piece) {
+  auto without_gradient = piece;
+  without_gradient.gradient = {};
+  update_elements(without_gradient, [&](const auto& block) {
+    step_block(step, block.master, block.states[0], block.states[1], block.numel);
+  });
+}
+
+}  // namespace fullshard

@@ -1,0 +1,101 @@
+#include "fullshard/optim/parameter_rules.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "fullshard/optim/setting_checks.h"
+#include "fullshard/optim/stochastic_rounding.h"
+#include "fullshard/shard/engine.h"
+#include "fullshard/shard/sharded_model.h"
+
+namespace fullshard {
+namespace {
+
+constexpr size_t kNamesShown = 5;
+
+std::regex compile(std::string_view optimizer, const std::string& pattern) {
+  try {
+    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    fail("{}: the rule's pattern '{}' is no regular expression: {}", optimizer, pattern,
+         error.what());
+  }
+}
+
+void check_rule(std::string_view optimizer, const ParameterRule& rule) {
+  const auto where = fmt::format("{}, rule '{}'", optimizer, rule.pattern);
+  if (rule.weight_decay) check_at_least_zero(where, "weight_decay", *rule.weight_decay);
+  check_at_least_zero(where, "lr_scale", rule.lr_scale);
+}
+
+std::vector<NamedParameter> parameters_of(const ShardedModel& model) {
+  std::vector<NamedParameter> all;
+  for (const auto* group : model.engine().trainable_groups()) {
+    const auto& own = group->spec().parameters;
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+bool is_found(const std::regex& pattern, const NamedParameter& parameter) {
+  return std::any_of(parameter.names.begin(), parameter.names.end(),
+                     [&](const std::string& name) { return std::regex_search(name, pattern); });
+}
+
+[[noreturn]] void refuse_unmatched(std::string_view optimizer, const ParameterRule& rule,
+                                   const std::vector<NamedParameter>& parameters) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(kNamesShown, parameters.size()); ++i) {
+    names.push_back(parameters[i].names.front());
+  }
+  fail(
+      "{}: the rule's pattern '{}' is found in no trainable parameter's name, or earlier rules "
+      "took them all; there are {} names, as {}",
+      optimizer, rule.pattern, parameters.size(), fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<ParameterRule> no_decay_for_norms_and_biases() {
+  ParameterRule rule;
+  rule.pattern =
+      "bias|[Ll]ayer[Nn]orm|(?:RMS|rms)[Nn]orm|(?:^|\\.)norm[0-9]*(?:$|\\.)|_norm(?:$|\\.)|"
+      "(?:^|\\.)ln(?:_[0-9a-z]+|[0-9]*)(?:$|\\.)";
+  rule.weight_decay = 0;
+  rule.may_match_nothing = true;
+  return {rule};
+}
+
+ParameterTable::ParameterTable(std::string_view optimizer, const ShardedModel& model,
+                               const std::vector<ParameterRule>& rules) {
+  std::vector<std::regex> patterns;
+  for (const auto& rule : rules) {
+    check_rule(optimizer, rule);
+    patterns.push_back(compile(optimizer, rule.pattern));
+  }
+  const auto parameters = parameters_of(model);
+  std::vector<bool> matched(rules.size(), false);
+  for (const auto& parameter : parameters) {
+    ParameterSettings settings;
+    settings.name = parameter.names.front();
+    settings.name_hash = hash_of(settings.name);
+    settings.index = size();
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (!is_found(patterns[i], parameter)) continue;
+      settings.weight_decay = rules[i].weight_decay;
+      settings.lr_scale = rules[i].lr_scale;
+      matched[i] = true;
+      break;
+    }
+    by_name_[settings.name] = settings.index;
+    settings_.push_back(std::move(settings));
+  }
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (!matched[i] && !rules[i].may_match_nothing)
+      refuse_unmatched(optimizer, rules[i], parameters);
+  }
+}
+
+}  // namespace fullshard

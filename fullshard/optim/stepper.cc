@@ -1,0 +1,135 @@
+#include "fullshard/optim/stepper.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
+
+#include <cmath>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/diagnosis.h"
+
+namespace fullshard {
+
+Stepper::Stepper(ShardedModel model, Optimizer& optimizer, const StepperOptions& options,
+                 LrScheduler* scheduler)
+    : Stepper(
+          std::move(model), [&optimizer] { optimizer.step(); },
+          [&optimizer] { return optimizer.lr(); }, options, scheduler) {}
+
+Stepper::Stepper(ShardedModel model, std::function<void()> update, std::function<double()> lr,
+                 const StepperOptions& options, LrScheduler* scheduler)
+    : model_(std::move(model)),
+      update_(std::move(update)),
+      lr_(std::move(lr)),
+      options_(options),
+      scheduler_(scheduler),
+      scaler_(options.loss_scale ? LossScaler(*options.loss_scale) : LossScaler::none()) {
+  check_options();
+  // Overflows are everyday there, so it is worth a look at each gradient to name the culprit.
+  model_.watch_parameter_gradients(options.loss_scale.has_value());
+}
+
+void Stepper::check_options() const {
+  check(options_.max_grad_norm >= 0 && std::isfinite(options_.max_grad_norm),
+        "max_grad_norm is {}, expected 0 (no clipping) or a positive number",
+        options_.max_grad_norm);
+  check(options_.accumulation_steps >= 1, "accumulation_steps is {}, expected at least 1",
+        options_.accumulation_steps);
+}
+
+void Stepper::backward(const at::Tensor& loss) {
+  check(loss.defined() && loss.numel() == 1,
+        "backward: the loss has {} elements, expected one; reduce it to its mean first",
+        loss.defined() ? loss.numel() : 0);
+  losses_.push_back(loss.detach());
+  const double factor = scaler_.scale() / options_.accumulation_steps;
+  (factor == 1 ? loss : loss * factor).backward();
+}
+
+StepReport Stepper::step() {
+  model_.set_loss_scale(scaler_.scale());
+  StepReport report;
+  report.step = num_steps_;
+  report.lr = lr_();
+  report.loss_scale = scaler_.scale();
+  report.grad_norm = options_.max_grad_norm > 0
+                         ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm)
+                         : model_.grad_norm(options_.norm);
+  // Every rank has the same norm, so all of them take the same way.
+  report.skipped = !std::isfinite(report.grad_norm);
+  ++num_steps_;
+  if (report.skipped) {
+    ++num_skipped_;
+    handle_non_finite(report);
+  } else {
+    update_();
+    model_.zero_grad();
+    (void)scaler_.update(false);
+    if (scheduler_ != nullptr) scheduler_->step();
+  }
+  losses_.clear();
+  return report;
+}
+
+std::string Stepper::first_place() const {
+  if (const auto first = model_.first_non_finite()) return first->text();
+  const auto parameter = model_.first_non_finite_parameter();
+  if (parameter.empty()) return {};
+  return fmt::format("the sum over all ranks of the gradient of parameter '{}'", parameter);
+}
+
+std::optional<std::pair<int, double>> Stepper::bad_loss() const {
+  double own = 0;
+  for (const auto& loss : losses_) {
+    const double value = loss.item<double>();
+    if (!std::isfinite(value) && std::isfinite(own)) own = value;
+  }
+  const auto& ranks = model_.mesh().everyone();
+  auto all = at::zeros({ranks.size()}, at::kDouble);
+  ranks.all_gather(all, at::full({1}, own, at::kDouble), "losses").wait();
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const double value = all.const_data_ptr<double>()[rank];
+    if (!std::isfinite(value)) return std::pair(rank, value);
+  }
+  return std::nullopt;
+}
+
+void Stepper::handle_non_finite(StepReport& report) {
+  const auto place = first_place();
+  const auto loss = bad_loss();
+  const bool could_lower = scaler_.update(true);
+  losses_.clear();
+  model_.skip_step();
+
+  if (loss || !could_lower) {
+    BreakdownEvidence evidence;
+    evidence.step = report.step;
+    if (loss) std::tie(evidence.bad_loss_rank, evidence.bad_loss) = *loss;
+    evidence.first_place = place;
+    evidence.compute_dtype = model_.options().param_dtype.value_or(at::kFloat);
+    evidence.lr = report.lr;
+    evidence.is_scale_at_minimum = !could_lower;
+    evidence.loss_scale = report.loss_scale;
+    evidence.initial_scale_power = scaler_.options().initial_scale_power;
+    report.reason = diagnose(evidence);
+    if (options_.on_breakdown == OnBreakdown::stop) fail("{}", report.reason);
+  } else {
+    report.reason =
+        fmt::format("step {}: gradients overflowed at loss scale {}, first in {}", report.step,
+                    report.loss_scale, place.empty() ? "a place that is not known" : place);
+  }
+  if (model_.mesh().world().rank() != 0) return;
+  spdlog::warn("{}; the step is skipped, the loss scale is now {}", report.reason, scaler_.scale());
+}
+
+void Stepper::restore(int64_t num_steps, int64_t num_skipped) {
+  check(num_skipped >= 0 && num_steps >= num_skipped,
+        "restore: {} steps of which {} were skipped, expected no fewer steps than skipped ones",
+        num_steps, num_skipped);
+  num_steps_ = num_steps;
+  num_skipped_ = num_skipped;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,84 @@
+// One optimizer step as a training loop wants it: the loss is scaled, gradients are checked,
+// clipped and applied, the schedule moves on; a step that overflowed is left out on all ranks
+// alike.
+//
+//   Stepper stepper(sharded, optimizer, {.max_grad_norm = 1.0});
+//   stepper.backward(loss);            // once per micro-batch
+//   const StepReport report = stepper.step();
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/optim/loss_scaler.h"
+#include "fullshard/optim/lr_scheduler.h"
+#include "fullshard/optim/optimizer.h"
+#include "fullshard/shard/sharded_model.h"
+
+namespace fullshard {
+
+// What to do when the loss is not finite, or the loss scale is at its minimum and gradients still
+// overflow. Either way the step is left out and the reason is said.
+enum class OnBreakdown { stop, go_on };
+
+struct StepperOptions {
+  double max_grad_norm = 0;  // 0: no clipping; the norm is reported all the same
+  ShardedModel::Norm norm = ShardedModel::Norm::two;
+  int accumulation_steps = 1;                       // backwards per step: losses are divided by it
+  std::optional<LossScaleOptions> loss_scale = {};  // for fp16
+  OnBreakdown on_breakdown = OnBreakdown::stop;
+};
+
+struct StepReport {
+  int64_t step = 0;      // counted from 0, skipped ones included
+  double lr = 0;         // that the step used, or would have used
+  double grad_norm = 0;  // before clipping; not finite when the step was skipped
+  double loss_scale = 1;
+  bool skipped = false;
+  std::string reason{};  // of a skip
+};
+
+class Stepper {
+ public:
+  // `optimizer`, and `scheduler` if there is one, outlive it.
+  Stepper(ShardedModel model, Optimizer& optimizer, const StepperOptions& options = {},
+          LrScheduler* scheduler = nullptr);
+  // A foreign optimizer: `update` makes its step, `lr` tells its rate.
+  Stepper(ShardedModel model, std::function<void()> update, std::function<double()> lr,
+          const StepperOptions& options = {}, LrScheduler* scheduler = nullptr);
+
+  // Runs the backward of a micro-batch's loss (a scalar).
+  void backward(const at::Tensor& loss);
+  // Collective. Throws an Error with a diagnosis on a breakdown, unless told to go on.
+  StepReport step();
+
+  const LossScaler& scaler() const { return scaler_; }
+  LossScaler& scaler() { return scaler_; }
+  int64_t num_steps() const { return num_steps_; }      // tried
+  int64_t num_skipped() const { return num_skipped_; }  // of them
+  void restore(int64_t num_steps, int64_t num_skipped);
+
+ private:
+  void check_options() const;
+  void handle_non_finite(StepReport& report);
+  std::string first_place() const;
+  // The rank and value of the first loss that is not finite.
+  std::optional<std::pair<int, double>> bad_loss() const;
+
+  ShardedModel model_;
+  std::function<void()> update_;
+  std::function<double()> lr_;
+  StepperOptions options_;
+  LrScheduler* scheduler_;
+  LossScaler scaler_;
+  std::vector<at::Tensor> losses_;  // of this step's micro-batches
+  int64_t num_steps_ = 0;
+  int64_t num_skipped_ = 0;
+};
+
+}  // namespace fullshard

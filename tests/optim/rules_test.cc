@@ -1,0 +1,188 @@
+// Parameter rules, ranges of settings, and what schedules and checkpoints set.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <regex>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/adagrad.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/foreign_optimizer.h"
+#include "fullshard/optim/lamb.h"
+#include "fullshard/optim/lion.h"
+#include "fullshard/optim/sgd.h"
+#include "tests/optim/fixed_gradients.h"
+
+namespace fullshard::testing {
+namespace {
+
+template <class Act>
+std::string error_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+template <class Kind, class Options>
+std::string refusal(const Options& options) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  return error_of([&] { Kind optimizer(sharded, options); });
+}
+
+// Values after one step of plain SGD with lr 0.5 and the given rules, gradient all ones.
+Values after_one_step(const std::vector<ParameterRule>& rules, int ranks) {
+  FixedRun run{.ranks = ranks, .steps = 1, .clip = 0};
+  return train_fixed(run,
+                     [&](ShardedModel& model) {
+                       return std::make_unique<Sgd>(
+                           model, SgdOptions{.lr = 0.5, .weight_decay = 0.25, .rules = rules});
+                     })
+      .masters;
+}
+
+TEST(Rules, TheFirstThatMatchesCounts) {
+  const std::vector<ParameterRule> rules = {
+      {.pattern = "^part\\.norm", .weight_decay = 0},
+      {.pattern = "part", .weight_decay = 1, .lr_scale = 0.5},
+  };
+  for (const int ranks : {1, 3}) {
+    const auto gradients = mean_gradients(0, ranks);
+    Values expected;
+    for (const auto& item : make_fixed()->named_parameters()) {
+      const auto& name = item.key();
+      const double lr = name == "part.bias" ? 0.25 : 0.5;
+      const double decay = name == "part.bias" ? 1 : (name == "part.norm_weight" ? 0 : 0.25);
+      const auto p = item.value().detach().to(at::kDouble);
+      expected[name] = p - lr * (gradients.at(name).to(at::kDouble) + decay * p);
+    }
+    expect_close(after_one_step(rules, ranks), expected, fmt::format("{} ranks", ranks));
+  }
+}
+
+TEST(Rules, OneThatMatchesNothingIsAnErrorOnEveryRank) {
+  run_ranks({.ranks = 3}, [](const World& world) {
+    auto model = make_fixed();
+    auto sharded = shard(model, world);
+    EXPECT_EQ(error_of([&] { AdamW optimizer(sharded, {.rules = {{.pattern = "layers\\.\\d"}}}); }),
+              "AdamW: the rule's pattern 'layers\\.\\d' is found in no trainable parameter's name, "
+              "or earlier rules took them all; there are 5 names, as weight, part.norm_weight, "
+              "part.bias, tail.norm_weight, tail.bias");
+  });
+}
+
+TEST(Rules, RefusesBadPatternsAndValues) {
+  EXPECT_THAT(refusal<AdamW>(AdamWOptions{.rules = {{.pattern = "(bias"}}}),
+              ::testing::HasSubstr("the rule's pattern '(bias' is no regular expression"));
+  EXPECT_EQ(refusal<AdamW>(AdamWOptions{.rules = {{.pattern = "bias", .weight_decay = -1}}}),
+            "AdamW, rule 'bias': weight_decay is -1, expected at least 0");
+  EXPECT_EQ(refusal<Sgd>(SgdOptions{.rules = {{.pattern = "bias", .lr_scale = -2}}}),
+            "SGD, rule 'bias': lr_scale is -2, expected at least 0");
+}
+
+TEST(Rules, NoDecayFindsNormsAndBiasesOfUsualModels) {
+  const auto rules = no_decay_for_norms_and_biases();
+  ASSERT_EQ(rules.size(), 1);
+  EXPECT_EQ(rules[0].weight_decay, 0);
+  const std::regex pattern(rules[0].pattern);
+  for (const char* name :
+       {"model.layers.0.input_layernorm.weight", "model.norm.weight", "h.3.ln_1.weight",
+        "transformer.ln_f.weight", "h.0.attn.c_attn.bias",
+        "encoder.layer.1.output.LayerNorm.weight", "block.0.layer.0.layer_norm.weight",
+        "ln1.weight", "blocks.0.norm2.weight"}) {
+    EXPECT_TRUE(std::regex_search(name, pattern)) << name;
+  }
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "h.0.mlp.c_fc.weight",
+                           "normaliser.weight", "blocks.1.align.weight", "lnear.weight"}) {
+    EXPECT_FALSE(std::regex_search(name, pattern)) << name;
+  }
+}
+
+TEST(Settings, OutOfRangeAreRefusedByName) {
+  const auto adam = [](AdamWOptions options) { return refusal<AdamW>(options); };
+  EXPECT_EQ(adam({.lr = -0.1}), "AdamW: lr is -0.1, expected at least 0");
+  EXPECT_EQ(adam({.lr = NAN}), "AdamW: lr is nan, expected at least 0");
+  EXPECT_EQ(adam({.beta1 = 1}), "AdamW: beta1 is 1, expected 0 <= beta1 < 1");
+  EXPECT_EQ(adam({.beta2 = -0.5}), "AdamW: beta2 is -0.5, expected 0 <= beta2 < 1");
+  EXPECT_EQ(adam({.epsilon = -1, .adam_w_mode = false}),
+            "Adam: epsilon is -1, expected at least 0");
+  EXPECT_EQ(adam({.weight_decay = -1}), "AdamW: weight_decay is -1, expected at least 0");
+  EXPECT_EQ(adam({.state_dtype = at::kHalf}),
+            "AdamW: state_dtype is Half, expected Float or BFloat16");
+  EXPECT_EQ(refusal<Sgd>(SgdOptions{.momentum = -1}), "SGD: momentum is -1, expected at least 0");
+  EXPECT_EQ(refusal<Sgd>(SgdOptions{.nesterov = true}),
+            "SGD: nesterov needs momentum above 0 and dampening 0, found momentum 0 and dampening "
+            "0");
+  EXPECT_EQ(refusal<Adagrad>(AdagradOptions{.lr_decay = -1}),
+            "Adagrad: lr_decay is -1, expected at least 0");
+  EXPECT_EQ(refusal<Lion>(LionOptions{.beta2 = 1.5}),
+            "Lion: beta2 is 1.5, expected 0 <= beta2 < 1");
+  EXPECT_EQ(refusal<Lamb>(LambOptions{.max_coeff = 0.1, .min_coeff = 0.2}),
+            "LAMB: max_coeff is 0.1, expected at least min_coeff, 0.2");
+}
+
+TEST(Settings, SchedulesSetRateAndMomentum) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  AdamW adam(sharded, {});
+  adam.set_lr(0.25);
+  adam.set_momentum(0.7);
+  adam.set_beta2(0.99);
+  EXPECT_EQ(adam.lr(), 0.25);
+  EXPECT_EQ(adam.momentum(), 0.7);
+  EXPECT_EQ(adam.beta2(), 0.99);
+  EXPECT_EQ(error_of([&] { adam.set_lr(-1); }), "AdamW: lr is -1, expected at least 0");
+  EXPECT_EQ(error_of([&] { adam.set_momentum(1); }),
+            "AdamW: momentum is 1, expected 0 <= momentum < 1");
+  Sgd sgd(sharded, {});
+  EXPECT_FALSE(sgd.has_momentum());
+  EXPECT_EQ(error_of([&] { sgd.set_momentum(0.5); }),
+            "SGD: momentum cannot be set to 0.5: it was made without one");
+}
+
+TEST(Settings, CheckpointsSeeNamesStatesAndSteps) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  AdamW adam(sharded, {.state_dtype = at::kBFloat16});
+  EXPECT_EQ(adam.name(), "AdamW");
+  EXPECT_EQ(adam.state_names(), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
+  EXPECT_EQ(adam.state(1, 0).numel(), sharded.shard_numel(1));
+  EXPECT_EQ(adam.state(1, 0).scalar_type(), at::kBFloat16);
+  adam.restore_num_steps(41);
+  model(fixed_gradients(0, 0)).backward();
+  adam.step();
+  EXPECT_EQ(adam.num_steps(), 42);
+}
+
+TEST(Settings, AStepWithoutGradientsDoesNotCount) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  AdamW adam(sharded, {});
+  EXPECT_THROW(adam.step(), Error);
+  EXPECT_EQ(adam.num_steps(), 0);
+}
+
+TEST(ForeignOptimizer, NamesTheKeyThatIsMissing) {
+  const auto parameter = at::zeros({1}).requires_grad_();
+  torch::optim::SGD sgd({parameter}, 0.1);
+  torch::optim::Adam adam({parameter});
+  EXPECT_THAT(error_of([&] { check_foreign_optimizer({.stage = 2}, sgd); }),
+              ::testing::HasSubstr("SGD: it is not one of those tested with ZeRO stage 2; set "
+                                   "\"zero_allow_untested_optimizer\": true to use it"));
+  EXPECT_NO_THROW(check_foreign_optimizer({.stage = 2}, adam));
+  EXPECT_NO_THROW(check_foreign_optimizer({.stage = 0}, sgd));
+  EXPECT_NO_THROW(
+      check_foreign_optimizer({.zero_allow_untested_optimizer = true, .stage = 3}, sgd));
+  EXPECT_THAT(error_of([&] { check_foreign_optimizer({.offload = true, .stage = 2}, adam); }),
+              ::testing::HasSubstr("set \"zero_force_ds_cpu_optimizer\": false"));
+  EXPECT_NO_THROW(check_foreign_optimizer(
+      {.zero_force_ds_cpu_optimizer = false, .offload = true, .stage = 2}, adam));
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,85 @@
+// A user's torch optimizer over the pieces of a model that computes in 16 bits.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+
+#include <mutex>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/torch_optimizer.h"
+#include "tests/optim/fixed_gradients.h"
+
+namespace fullshard::testing {
+namespace {
+
+constexpr int kSteps = 4;
+constexpr double kClip = 0.5;
+
+// Whole fp32 parameters stepped by torch alone, with the mean gradients clipped.
+Values stepped_by_torch(int ranks, const torch::optim::RMSpropOptions& options) {
+  auto model = make_fixed();
+  torch::optim::RMSprop optimizer(model->parameters(), options);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto gradients = mean_gradients(step, ranks);
+    const double factor = clip_factor(gradients, kClip);
+    for (auto& item : model->named_parameters()) {
+      item.value().mutable_grad() = gradients.at(item.key()) * factor;
+    }
+    optimizer.step();
+  }
+  Values values;
+  for (auto& item : model->named_parameters()) values[item.key()] = item.value().detach();
+  return values;
+}
+
+TEST(PieceParameters, StepInTheMastersPrecisionWithScaledGradients) {
+  const auto options = torch::optim::RMSpropOptions(1e-2).momentum(0.9);
+  for (const int ranks : {1, 2, 3}) {
+    const auto expected = stepped_by_torch(ranks, options);
+    for (const auto compute : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      for (const int stage : {0, 1, 3}) {
+        run_ranks({.ranks = ranks}, [&](const World& world) {
+          auto model = make_fixed();
+          ShardOptions shard_options;
+          shard_options.sharding.zero_stage = stage;
+          shard_options.param_dtype = compute;
+          auto sharded = shard(model, world, shard_options);
+          PieceParameters pieces(sharded);
+          torch::optim::RMSprop optimizer(pieces.tensors(), options);
+          for (int step = 0; step < kSteps; ++step) {
+            model(fixed_gradients(step, world.rank()).to(compute)).backward();
+            sharded.clip_grad_norm(kClip);
+            pieces.step(optimizer);
+            pieces.zero_grad();
+          }
+          auto full = sharded.gather_full();
+          for (const auto& piece : sharded.pieces()) {
+            const auto whole = expected.at(piece.name).view({-1});
+            const auto part = whole.narrow(0, piece.begin, piece.numel());
+            EXPECT_TRUE(at::allclose(piece.master, part, 1e-6, 1e-7)) << piece.name;
+            const auto seen = model->named_parameters()[piece.name].detach().view({-1});
+            EXPECT_TRUE(
+                at::equal(seen.narrow(0, piece.begin, piece.numel()), piece.master.to(compute)));
+          }
+          EXPECT_EQ(pieces.names().size(), pieces.tensors().size());
+        });
+      }
+    }
+  }
+}
+
+TEST(PieceParameters, RefuseAnOptimizerThatWantsAClosure) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  PieceParameters pieces(sharded);
+  torch::optim::LBFGS optimizer(pieces.tensors());
+  EXPECT_THAT([&] { pieces.step(optimizer); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("LBFGS cannot step over")));
+}
+
+}  // namespace
+}  // namespace fullshard::testing
