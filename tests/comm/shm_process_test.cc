@@ -9,49 +9,38 @@
 
 #include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/shm_socket.h"
+#include "tests/files.h"
 
 extern char** environ;
 
 namespace fullshard {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
+using fullshard::testing::entries_of;
+using fullshard::testing::file_exists;
+using fullshard::testing::read_file;
+using fullshard::testing::TemporaryFolder;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
-std::string contents_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-class ShmProcesses : public testing::Test {
+class ShmProcesses : public ::testing::Test {
  protected:
-  ShmProcesses() {
-    std::string name = (std::filesystem::temp_directory_path() / "shm_peers.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
   ~ShmProcesses() override {
     for (const pid_t process : running_) {
       ::kill(process, SIGKILL);
       ::waitpid(process, nullptr, 0);
     }
-    std::filesystem::remove_all(folder_);
   }
 
-  std::filesystem::path output_of(int rank) const {
-    return folder_ / ("output-" + std::to_string(rank));
-  }
+  std::string output_of(int rank) const { return folder_.file("output-" + std::to_string(rank)); }
 
   pid_t start(int rank, int size, const std::string& scenario) {
-    const std::string words[] = {FULLSHARD_TEST_PROGRAMS "/comm_shm_peer",
-                                 folder_.string(), std::to_string(rank), std::to_string(size),
-                                 scenario};
+    const std::string words[] = {FULLSHARD_TEST_PROGRAMS "/comm_shm_peer", folder_.path(),
+                                 std::to_string(rank), std::to_string(size), scenario};
     std::vector<char*> arguments;
     for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -76,15 +65,15 @@ class ShmProcesses : public testing::Test {
   }
 
   std::string invitation() const {
-    const auto path = folder_ / "shm-meeting";
+    const auto path = folder_.file("shm-meeting");
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < deadline) {
+    while (!file_exists(path) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::yield();
     }
-    return contents_of(path);
+    return read_file(path);
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
   std::vector<pid_t> running_;
 };
 
@@ -93,7 +82,7 @@ TEST_F(ShmProcesses, UseEveryCollective) {
   for (int rank = 0; rank < 3; ++rank) processes.push_back(start(rank, 3, "all"));
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(status_of(processes[rank]), 0);
-    EXPECT_EQ(contents_of(output_of(rank)), "well\n");
+    EXPECT_EQ(read_file(output_of(rank)), "well\n");
   }
 }
 
@@ -109,15 +98,15 @@ TEST_F(ShmProcesses, AKilledRankIsNamedWithinTwoSecondsAndNothingIsLeft) {
   for (const int rank : {0, 2}) {
     EXPECT_EQ(WEXITSTATUS(status_of(processes[rank])), 1);
     EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
-    EXPECT_EQ(contents_of(output_of(rank)),
+    EXPECT_EQ(read_file(output_of(rank)),
               "rank " + std::to_string(rank) +
                   ": reduce_scatter of unit 'blocks.3' (group world, sequence 3) waits for rank 1, "
                   "which died; its last act: barrier (sequence 2), finished; see rank 1's log\n");
   }
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    EXPECT_THAT(entry.path().string(), testing::Not(HasSubstr("fullshard")));
+  for (const auto& name : entries_of("/dev/shm")) {
+    EXPECT_THAT(name, ::testing::Not(HasSubstr("fullshard")));
   }
-  EXPECT_THAT(contents_of("/proc/net/unix"), testing::Not(HasSubstr(socket)));
+  EXPECT_THAT(read_file("/proc/net/unix"), ::testing::Not(HasSubstr(socket)));
 }
 
 TEST_F(ShmProcesses, MissingRanksAreNamedAfterTheInitTimeout) {
@@ -125,7 +114,7 @@ TEST_F(ShmProcesses, MissingRanksAreNamedAfterTheInitTimeout) {
   const pid_t two = start(2, 4, "missing");
   for (const pid_t process : {zero, two}) EXPECT_EQ(WEXITSTATUS(status_of(process)), 1);
   for (const int rank : {0, 2}) {
-    EXPECT_EQ(contents_of(output_of(rank)),
+    EXPECT_EQ(read_file(output_of(rank)),
               "shm: ranks 1, 3 of 4 did not come within 0.3 s (init timeout); see their logs\n");
   }
 }

@@ -136,7 +136,7 @@ TEST(LrSchedule, EqualsTheTablesOfDeepSpeedAndTransformers) {
   ASSERT_EQ(table().at("cases").size(), 31);
   for (const auto& entry : table().at("cases")) {
     const auto schedule = make_schedule(entry);
-    EXPECT_EQ(schedule->name(), entry.at("schedule"));
+    EXPECT_EQ(schedule->name(), entry.at("schedule").get<std::string>());
     const auto optimizer_lr = entry.at("optimizer_lr").get<double>();
     const auto expected = entry.at("lr").get<std::vector<double>>();
     const double peak = *std::max_element(expected.begin(), expected.end());

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <thread>
 
@@ -16,37 +14,37 @@
 #include "fullshard/comm/communicator.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/shm_domain.h"
+#include "tests/files.h"
 
 namespace fullshard {
 namespace {
 
 class FileRendezvous final : public Rendezvous {
  public:
-  explicit FileRendezvous(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit FileRendezvous(std::string folder) : folder_(std::move(folder)) {}
 
   void set(const std::string& key, const std::string& value) override {
-    const auto draft = folder_ / "draft";
+    const std::string draft = folder_ + "/draft";
     std::ofstream(draft) << value;
-    std::filesystem::rename(draft, path_of(key));
+    check(std::rename(draft.c_str(), path_of(key).c_str()) == 0, "{} cannot be written", key);
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout,
                   const std::string& who) override {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!std::filesystem::exists(path_of(key))) {
+    while (!testing::file_exists(path_of(key))) {
       check(std::chrono::steady_clock::now() < deadline, "{} has not set {}", who, key);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    std::ifstream file(path_of(key));
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    return testing::read_file(path_of(key));
   }
 
  private:
-  std::filesystem::path path_of(std::string key) const {
+  std::string path_of(std::string key) const {
     std::replace(key.begin(), key.end(), '/', '-');
-    return folder_ / key;
+    return folder_ + "/" + key;
   }
 
-  std::filesystem::path folder_;
+  std::string folder_;
 };
 
 void use_every_collective(const Communicator& world) {

@@ -2,9 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "fullshard/comm/world.h"
+#include "tests/files.h"
 #include "tests/training/rank_processes.h"
 #include "tests/training/tiny_training.h"
 
@@ -14,13 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::vector<std::string> shared_memory_files() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    names.push_back(entry.path().filename());
-  }
-  return names;
-}
+std::vector<std::string> shared_memory_files() { return entries_of("/dev/shm"); }
 
 TEST(Processes, GiveTheSameBitsUnderEveryStrategyStageAndBackend) {
   std::vector<std::vector<std::string>> runs;

@@ -11,11 +11,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "fullshard/base/error.h"
+#include "tests/files.h"
 
 namespace fullshard::testing {
 namespace {
@@ -34,13 +32,6 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (auto& text : texts) pointers.push_back(text.data());
@@ -49,7 +40,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command,
-                 const std::filesystem::path& folder) {
+                 const TemporaryFolder& folder) {
   std::vector<std::string> variables = {"RANK=" + std::to_string(rank),
                                         "WORLD_SIZE=" + std::to_string(ranks),
                                         "LOCAL_RANK=" + std::to_string(rank),
@@ -66,7 +57,7 @@ pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   const auto redirect = [&](int fd, const char* kind) {
-    posix_spawn_file_actions_addopen(&files, fd, (folder / (kind + std::to_string(rank))).c_str(),
+    posix_spawn_file_actions_addopen(&files, fd, folder.file(kind + std::to_string(rank)).c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0600);
   };
   redirect(STDOUT_FILENO, "out");
@@ -82,8 +73,7 @@ pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command
 
 std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
                                            double limit_s, int expendable) {
-  char name[] = "/tmp/fullshard-test-XXXXXX";
-  const std::filesystem::path folder = mkdtemp(name);
+  const TemporaryFolder folder;
   std::vector<std::string> command;
   command.emplace_back(FULLSHARD_TEST_PROGRAMS "/training_rank");
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -112,10 +102,9 @@ std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::str
     usleep(2000);
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    results[rank].output = read_file(folder / ("out" + std::to_string(rank)));
-    results[rank].errors = read_file(folder / ("err" + std::to_string(rank)));
+    results[rank].output = read_file(folder.file("out" + std::to_string(rank)));
+    results[rank].errors = read_file(folder.file("err" + std::to_string(rank)));
   }
-  std::filesystem::remove_all(folder);
   return results;
 }
 
