@@ -67,7 +67,7 @@ def section(ranks, ours, theirs):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     arguments = parser.parse_args()
     text = machine.head("Collectives between ranks of one host",

@@ -105,9 +105,9 @@ def section(model, runs, rule):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8, help="timed steps of each of our runs")
-    parser.add_argument("--models", nargs="+", default=["llama-110m", "llama-15m"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6, help="timed steps of each of our runs")
+    parser.add_argument("--models", nargs="+", default=["llama-110m"])
     arguments = parser.parse_args()
     text = machine.head("The tax of a sharded step", f"bench/step_tax.sh --rounds {arguments.rounds} "
                         f"--steps {arguments.steps} --models {' '.join(arguments.models)}")
