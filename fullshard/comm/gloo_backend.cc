@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/broken_pipe.h"
 #include "fullshard/comm/call_terms.h"
 #include "fullshard/comm/gloo_reduce.h"
 
@@ -104,6 +105,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
 
   void run() {
     const c10::NoGradGuard no_grad;
+    const NoBrokenPipe no_broken_pipe;
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

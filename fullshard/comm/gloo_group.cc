@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/broken_pipe.h"
 
 namespace fullshard {
 namespace {
@@ -47,10 +48,12 @@ class GlooGroup::Gloo {
 };
 
 GlooGroup::GlooGroup(const Store& store, int rank, int size, bool loopback,
-                     std::chrono::milliseconds timeout)
-    : gloo_(std::make_unique<Gloo>(c10::make_intrusive<CuttableGloo>(
-          c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.handle()), rank, size,
-          options_of(loopback, timeout)))) {}
+                     std::chrono::milliseconds timeout) {
+  const NoBrokenPipe for_gloos_threads;
+  gloo_ = std::make_unique<Gloo>(c10::make_intrusive<CuttableGloo>(
+      c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.handle()), rank, size,
+      options_of(loopback, timeout)));
+}
 
 GlooGroup::~GlooGroup() = default;
 
