@@ -10,6 +10,7 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/config_command.h"
 #include "fullshard/cli/launch_command.h"
 
 namespace fullshard {
@@ -45,6 +46,7 @@ int run(int count, char** arguments) {
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
+  ConfigCommand config(app);
   check_command(app, count, arguments);
   try {
     app.parse(count, arguments);
@@ -52,6 +54,7 @@ int run(int count, char** arguments) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
   }
   if (launch.was_chosen()) return launch.run(program);
+  if (config.was_chosen()) return config.run();
   fmt::print("{}", app.help());
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include "fullshard/base/lines.h"
 #include "fullshard/base/vectorised.h"
 
 namespace fullshard::kernels {
@@ -50,15 +51,27 @@ FULLSHARD_VECTORISED void write_added(Output* __restrict output, const Sum* __re
 // Rows and output may be the same memory, but never shifted against each other: ivdep is true.
 FULLSHARD_VECTORISED void sum_of_two(float* output, const float* a, const float* b, float scale,
                                      int64_t numel) {
+  int64_t begin = 0;
+  for (; begin + kLineElements <= numel; begin += kLineElements) {
+    ask_for(begin, output, a, b);
 #pragma GCC ivdep
-  for (int64_t i = 0; i < numel; ++i) output[i] = (a[i] + b[i]) * scale;
+    for (int64_t i = begin; i < begin + kLineElements; ++i) output[i] = (a[i] + b[i]) * scale;
+  }
+  for (int64_t i = begin; i < numel; ++i) output[i] = (a[i] + b[i]) * scale;
 }
 
 FULLSHARD_VECTORISED void sum_of_four(float* output, const float* const* rows, float scale,
                                       int64_t numel) {
   const float *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
+  int64_t begin = 0;
+  for (; begin + kLineElements <= numel; begin += kLineElements) {
+    ask_for(begin, output, a, b, c, d);
 #pragma GCC ivdep
-  for (int64_t i = 0; i < numel; ++i) output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
+    for (int64_t i = begin; i < begin + kLineElements; ++i) {
+      output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
+    }
+  }
+  for (int64_t i = begin; i < numel; ++i) output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
 }
 
 #define FULLSHARD_ROWS(SUM, ROW)                                \

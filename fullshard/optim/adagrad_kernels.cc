@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "fullshard/base/lines.h"
 #include "fullshard/base/vectorised.h"
 #include "fullshard/optim/element_blocks.h"
-#include "fullshard/optim/lines.h"
 
 namespace fullshard {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
+#include "fullshard/base/lines.h"
 #include "fullshard/base/vectorised.h"
 #include "fullshard/optim/element_blocks.h"
-#include "fullshard/optim/lines.h"
 
 namespace fullshard {
 namespace {

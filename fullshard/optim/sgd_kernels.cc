@@ -1,8 +1,8 @@
 #include "fullshard/optim/sgd_kernels.h"
 
+#include "fullshard/base/lines.h"
 #include "fullshard/base/vectorised.h"
 #include "fullshard/optim/element_blocks.h"
-#include "fullshard/optim/lines.h"
 
 namespace fullshard {
 namespace {

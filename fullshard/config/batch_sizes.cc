@@ -1,4 +1,4 @@
-#include "fullshard/train/batch_sizes.h"
+#include "fullshard/config/batch_sizes.h"
 
 #include <fmt/ranges.h>
 

@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "fullshard/config/plan_maker.h"
+#include "fullshard/config/value_check.h"
+
+namespace fullshard {
+namespace {
+
+struct Variable {
+  const char* name;
+  std::string_view path;
+};
+
+// What `accelerate launch` exports, defaults included.
+constexpr std::array kVariables = {
+    Variable{"FSDP_VERSION", "fsdp_config.fsdp_version"},
+    Variable{"FSDP_SHARDING_STRATEGY", "fsdp_config.fsdp_sharding_strategy"},
+    Variable{"FSDP_RESHARD_AFTER_FORWARD", "fsdp_config.fsdp_reshard_after_forward"},
+    Variable{"FSDP_OFFLOAD_PARAMS", "fsdp_config.fsdp_offload_params"},
+    Variable{"FSDP_AUTO_WRAP_POLICY", "fsdp_config.fsdp_auto_wrap_policy"},
+    Variable{"FSDP_TRANSFORMER_CLS_TO_WRAP", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"},
+    Variable{"FSDP_MIN_NUM_PARAMS", "fsdp_config.fsdp_min_num_params"},
+    Variable{"FSDP_BACKWARD_PREFETCH", "fsdp_config.fsdp_backward_prefetch"},
+    Variable{"FSDP_FORWARD_PREFETCH", "fsdp_config.fsdp_forward_prefetch"},
+    Variable{"FSDP_STATE_DICT_TYPE", "fsdp_config.fsdp_state_dict_type"},
+    Variable{"FSDP_USE_ORIG_PARAMS", "fsdp_config.fsdp_use_orig_params"},
+    Variable{"FSDP_CPU_RAM_EFFICIENT_LOADING", "fsdp_config.fsdp_cpu_ram_efficient_loading"},
+    Variable{"FSDP_SYNC_MODULE_STATES", "fsdp_config.fsdp_sync_module_states"},
+    Variable{"FSDP_ACTIVATION_CHECKPOINTING", "fsdp_config.fsdp_activation_checkpointing"},
+    Variable{"FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD",
+             "fsdp_config.fsdp_activation_checkpointing_offload"},
+    Variable{"FSDP_IGNORED_MODULES", "fsdp_config.fsdp_ignored_modules"},
+    Variable{"ACCELERATE_MIXED_PRECISION", "mixed_precision"},
+    Variable{"ACCELERATE_USE_CPU", "use_cpu"},
+    Variable{"ACCELERATE_DEEPSPEED_CONFIG_FILE", "deepspeed_config.deepspeed_config_file"},
+    Variable{"ACCELERATE_DEEPSPEED_ZERO_STAGE", "deepspeed_config.zero_stage"},
+    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
+             "deepspeed_config.offload_optimizer_device"},
+    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "deepspeed_config.offload_param_device"},
+    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH",
+             "deepspeed_config.offload_optimizer_nvme_path"},
+    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH",
+             "deepspeed_config.offload_param_nvme_path"},
+    Variable{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+             "deepspeed_config.gradient_accumulation_steps"},
+    Variable{"ACCELERATE_GRADIENT_CLIPPING", "deepspeed_config.gradient_clipping"},
+    Variable{"ACCELERATE_DEEPSPEED_ZERO3_INIT", "deepspeed_config.zero3_init_flag"},
+    Variable{"ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
+             "deepspeed_config.zero3_save_16bit_model"},
+};
+
+bool is_on(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && plain_name(value) == "true";
+}
+
+}  // namespace
+
+Plan PlanMaker::make_from_environment() {
+  const bool is_fsdp = is_on("ACCELERATE_USE_FSDP");
+  const bool is_deepspeed = is_on("ACCELERATE_USE_DEEPSPEED");
+  if (!is_fsdp && !is_deepspeed && options_.overrides.empty()) return {};
+  if (!is_fsdp && !is_deepspeed) return make_from(Settings(Family::deepspeed));
+  Settings settings(Family::accelerate);
+  settings.put("distributed_type", ConfigNode::of_text(is_fsdp ? "FSDP" : "DEEPSPEED"),
+               {.from = Origin::From::environment,
+                .key = "distributed_type",
+                .note = is_fsdp ? "ACCELERATE_USE_FSDP" : "ACCELERATE_USE_DEEPSPEED"});
+  const char* version = std::getenv("FSDP_VERSION");
+  const bool is_second = version != nullptr && std::string_view(version) == "2";
+  for (const Variable& variable : kVariables) {
+    const char* value = std::getenv(variable.name);
+    if (value == nullptr || *value == '\0' || std::string_view(value) == "none") continue;
+    // The launcher exports the defaults of both versions; only one of the two keys is meant.
+    if (variable.path == (is_second ? "fsdp_config.fsdp_sharding_strategy"
+                                    : "fsdp_config.fsdp_reshard_after_forward")) {
+      continue;
+    }
+    if (!is_fsdp && variable.path.starts_with("fsdp_config.")) continue;
+    if (!is_deepspeed && variable.path.starts_with("deepspeed_config.")) continue;
+    settings.override_with(variable.path, value,
+                           {.from = Origin::From::environment, .note = variable.name}, problems_);
+  }
+  return make_from(std::move(settings));
+}
+
+}  // namespace fullshard

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/config/plan.h"
+#include "fullshard/config/plan_maker.h"
+#include "fullshard/config/reader.h"
+#include "fullshard/config/value_check.h"
+
+namespace fullshard {
+namespace {
+
+struct ConfigArguments {
+  std::string deepspeed{};
+  std::string fsdp{};
+  std::string fsdp_config{};
+  std::string config{};
+  bool has_fsdp = false;
+};
+
+// Takes ours out and moves the others together.
+class ArgumentTaker {
+ public:
+  ArgumentTaker(int& count, char** arguments, PlanOptions& options)
+      : count_(count), arguments_(arguments), options_(options) {}
+
+  ConfigArguments take() {
+    int kept = std::min(count_, 1);
+    for (at_ = 1; at_ < count_; ++at_) {
+      // What follows "--" is not ours.
+      if (std::strcmp(arguments_[at_], "--") == 0) {
+        while (at_ < count_) arguments_[kept++] = arguments_[at_++];
+        break;
+      }
+      if (!take_one()) arguments_[kept++] = arguments_[at_];
+    }
+    count_ = kept;
+    arguments_[kept] = nullptr;
+    return std::move(found_);
+  }
+
+ private:
+  bool take_one() {
+    std::string_view word = arguments_[at_];
+    if (!word.starts_with("--")) return false;
+    word.remove_prefix(2);
+    const size_t split = word.find('=');
+    const std::string name = plain_name(word.substr(0, split));
+    if (name == "allow_unknown") {
+      options_.allow_unknown = true;
+      return true;
+    }
+    std::string* target = name == "deepspeed"     ? &found_.deepspeed
+                          : name == "fsdp"        ? &found_.fsdp
+                          : name == "fsdp_config" ? &found_.fsdp_config
+                          : name == "config"      ? &found_.config
+                                                  : nullptr;
+    if (target == nullptr && name != "set") return false;
+    std::string value;
+    if (split != std::string_view::npos) {
+      value = word.substr(split + 1);
+    } else if (at_ + 1 < count_) {
+      value = arguments_[++at_];
+    } else {
+      fail_as(ErrorKind::usage, "--{}: has no value; write --{} {}", name, name,
+              name == "set"    ? "key=value"
+              : name == "fsdp" ? "\"full_shard auto_wrap\""
+                               : "FILE");
+    }
+    if (name == "fsdp") found_.has_fsdp = true;
+    if (target == nullptr) {
+      options_.overrides.push_back(std::move(value));
+    } else {
+      *target = std::move(value);
+    }
+    return true;
+  }
+
+  int& count_;
+  char** arguments_;
+  PlanOptions& options_;
+  ConfigArguments found_;
+  int at_ = 1;
+};
+
+}  // namespace
+
+Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given) {
+  PlanOptions options = given;
+  const ConfigArguments found = ArgumentTaker(count, arguments, options).take();
+  std::vector<std::string_view> kinds;
+  if (!found.deepspeed.empty()) kinds.push_back("--deepspeed");
+  if (found.has_fsdp || !found.fsdp_config.empty()) kinds.push_back("--fsdp");
+  if (!found.config.empty()) kinds.push_back("--config");
+  if (kinds.size() > 1) {
+    fail_as(ErrorKind::usage, "{}: given together with {}; keep one of them", kinds[0], kinds[1]);
+  }
+  if (!found.config.empty()) return load(found.config, options);
+  if (!found.deepspeed.empty()) return load(found.deepspeed, options);
+  Problems problems;
+  PlanMaker maker(options, problems);
+  Plan plan = kinds.empty() ? maker.make_from_environment()
+                            : maker.make_from_words(found.fsdp, found.fsdp_config);
+  problems.throw_if_any();
+  return plan;
+}
+
+}  // namespace fullshard

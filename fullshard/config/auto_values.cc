@@ -1,0 +1,174 @@
+#include "fullshard/config/auto_values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fullshard/base/error.h"
+#include "fullshard/config/batch_sizes.h"
+
+namespace fullshard {
+namespace {
+
+constexpr std::string_view kBatch = "train_batch_size";
+constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
+constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+
+class AutoFiller {
+ public:
+  explicit AutoFiller(Settings& settings) : settings_(settings) {}
+
+  void fill(std::string_view path, ConfigNode value, std::string from) {
+    if (!settings_.is_auto(path)) return;
+    Origin origin = settings_.find(path)->origin;
+    origin.from = Origin::From::derived;
+    origin.note = std::move(from);
+    settings_.put(path, std::move(value), std::move(origin));
+  }
+
+ private:
+  Settings& settings_;
+};
+
+ConfigNode list_of(double a, double b) {
+  ConfigNode list;
+  list.kind = NodeKind::list;
+  list.items = {ConfigNode::of_number(a), ConfigNode::of_number(b)};
+  return list;
+}
+
+std::optional<int64_t> given(const Settings& settings, std::string_view path) {
+  const Settings::Entry* entry = settings.find(path);
+  if (entry == nullptr || entry->value.kind != NodeKind::integer) return std::nullopt;
+  return entry->value.integer;
+}
+
+}  // namespace
+
+void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
+  AutoFiller filler(deepspeed);
+  filler.fill("gradient_clipping", ConfigNode::of_number(inputs.max_grad_norm), "max_grad_norm");
+  filler.fill("optimizer.params.lr", ConfigNode::of_number(inputs.learning_rate), "learning_rate");
+  filler.fill("optimizer.params.betas", list_of(inputs.adam_beta1, inputs.adam_beta2),
+              "adam_beta1 and adam_beta2");
+  filler.fill("optimizer.params.eps", ConfigNode::of_number(inputs.adam_epsilon), "adam_epsilon");
+  filler.fill("optimizer.params.weight_decay", ConfigNode::of_number(inputs.weight_decay),
+              "weight_decay");
+  filler.fill("scheduler.params.warmup_min_lr", ConfigNode::of_number(0), "the Trainer's rule");
+  filler.fill("scheduler.params.warmup_max_lr", ConfigNode::of_number(inputs.learning_rate),
+              "learning_rate");
+  filler.fill("scheduler.params.warmup_num_steps",
+              ConfigNode::of_integer(std::max<int64_t>(1, inputs.warmup_steps)), "warmup_steps");
+  filler.fill("fp16.enabled", ConfigNode::of_boolean(inputs.fp16), "--fp16");
+  filler.fill("bf16.enabled", ConfigNode::of_boolean(inputs.bf16), "--bf16");
+  if (inputs.num_training_steps) {
+    filler.fill("scheduler.params.total_num_steps",
+                ConfigNode::of_integer(*inputs.num_training_steps), "the steps of the run");
+  }
+  if (inputs.hidden_size) {
+    const int64_t hidden = *inputs.hidden_size;
+    filler.fill("zero_optimization.reduce_bucket_size", ConfigNode::of_integer(hidden * hidden),
+                "hidden_size squared");
+    filler.fill("zero_optimization.stage3_prefetch_bucket_size",
+                ConfigNode::of_integer(static_cast<int64_t>(0.9 * static_cast<double>(hidden) *
+                                                            static_cast<double>(hidden))),
+                "0.9 hidden_size squared");
+    filler.fill("zero_optimization.stage3_param_persistence_threshold",
+                ConfigNode::of_integer(10 * hidden), "10 hidden_size");
+  }
+  // DeepSpeed drops "auto" from its typed sections: the default is meant.
+  for (const std::string& path : unresolved_keys(deepspeed)) {
+    if (path == kBatch || path == kMicro || path == kAccumulation) continue;
+    const SchemaKey* key = deepspeed.key_of(path);
+    const bool waits = path == "scheduler.params.total_num_steps" ||
+                       path == "zero_optimization.reduce_bucket_size" ||
+                       path == "zero_optimization.stage3_prefetch_bucket_size" ||
+                       path == "zero_optimization.stage3_param_persistence_threshold";
+    if (!waits && key->fallback != "auto") {
+      filler.fill(path, fallback_of(*key), "its default");
+    }
+  }
+}
+
+std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
+  const auto batch = given(deepspeed, kBatch);
+  const auto micro = given(deepspeed, kMicro);
+  const auto accumulation = given(deepspeed, kAccumulation);
+  if (!batch || !micro || !accumulation || *micro > (int64_t{1} << 30) ||
+      *accumulation > (int64_t{1} << 30)) {
+    return std::nullopt;
+  }
+  const int64_t unit = *micro * *accumulation;
+  if (*batch % unit != 0) return std::nullopt;
+  return *batch / unit;
+}
+
+void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
+  const auto batch = given(deepspeed, kBatch);
+  if (!batch) return;
+  int64_t unit = 1;
+  std::string what;
+  for (const std::string_view path : {kMicro, kAccumulation}) {
+    const auto value = given(deepspeed, path);
+    if (!value || *value > (int64_t{1} << 30)) continue;
+    unit *= *value;
+    what += fmt::format("{}{} {}", what.empty() ? "" : " times ", path, *value);
+  }
+  if (*batch % unit == 0) return;
+  const Origin& origin = deepspeed.find(kBatch)->origin;
+  problems.errors.push_back(
+      {.file = origin.file,
+       .line = origin.line,
+       .key = origin.key,
+       .message =
+           fmt::format("is {}, expected a multiple of {} on any number of ranks", *batch, what)});
+}
+
+void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
+                   Problems& problems) {
+  BatchSizeOptions options{.train_batch_size = given(deepspeed, kBatch),
+                           .train_micro_batch_size_per_gpu = given(deepspeed, kMicro),
+                           .gradient_accumulation_steps = given(deepspeed, kAccumulation)};
+  const bool is_micro_auto = deepspeed.is_auto(kMicro) || !options.train_batch_size;
+  if (!options.train_micro_batch_size_per_gpu && is_micro_auto) {
+    options.train_micro_batch_size_per_gpu = inputs.per_device_train_batch_size;
+  }
+  if (!options.gradient_accumulation_steps && deepspeed.is_auto(kAccumulation)) {
+    options.gradient_accumulation_steps = inputs.gradient_accumulation_steps;
+  }
+  const Settings::Entry* culprit = nullptr;
+  for (const std::string_view path : {kAccumulation, kMicro, kBatch}) {
+    if (const Settings::Entry* entry = deepspeed.find(path)) culprit = entry;
+  }
+  const auto put = [&](std::string_view path, int64_t value) {
+    const Settings::Entry* entry = deepspeed.find(path);
+    if (entry != nullptr && entry->value.kind == NodeKind::integer) return;
+    Origin origin = entry != nullptr ? entry->origin : Origin{.key = std::string(path)};
+    origin.from = Origin::From::derived;
+    origin.note = fmt::format("{} ranks", ranks);
+    deepspeed.put(path, ConfigNode::of_integer(value), std::move(origin));
+  };
+  try {
+    const BatchSizes sizes = derive_batch_sizes(options, ranks);
+    put(kBatch, sizes.global_batch);
+    put(kMicro, sizes.micro_batch);
+    put(kAccumulation, sizes.accumulation);
+  } catch (const Error& error) {
+    const Origin origin = culprit != nullptr ? culprit->origin : Origin{};
+    std::string message = error.what();
+    if (message.starts_with(origin.key)) message.erase(0, origin.key.size() + 1);
+    problems.errors.push_back({.file = origin.file,
+                               .line = origin.line,
+                               .key = origin.key,
+                               .message = std::move(message)});
+  }
+}
+
+std::vector<std::string> unresolved_keys(const Settings& settings) {
+  std::vector<std::string> keys;
+  for (const auto& [path, entry] : settings.entries()) {
+    if (settings.is_auto(path)) keys.push_back(path);
+  }
+  return keys;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,47 @@
+// What "auto" stands for, by the rules of Hugging Face's Trainer (transformers 5.22).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/config/settings.h"
+
+namespace fullshard {
+
+// The Trainer's arguments with its defaults, and what is known of model and run.
+struct AutoInputs {
+  int64_t per_device_train_batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  double max_grad_norm = 1.0;
+  double learning_rate = 5e-5;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double weight_decay = 0;
+  int64_t warmup_steps = 0;
+  bool fp16 = false;
+  bool bf16 = false;
+  std::optional<int64_t> hidden_size{};         // of the model
+  std::optional<int64_t> num_training_steps{};  // of the run
+};
+
+// Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". Batch
+// sizes stay: they depend on each other, see resolve_batch().
+void resolve_auto(Settings& deepspeed, const AutoInputs& inputs);
+
+// The three batch keys for that many ranks, "auto" and absent ones derived. Problems name the keys.
+void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
+                   Problems& problems);
+
+// Batch sizes that fit no number of ranks.
+void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems);
+
+// The ranks that make the three given batch sizes agree, if there is such a number.
+std::optional<int64_t> ranks_of_batch(const Settings& deepspeed);
+
+// Keys that still say "auto".
+std::vector<std::string> unresolved_keys(const Settings& settings);
+
+}  // namespace fullshard

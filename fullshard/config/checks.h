@@ -1,0 +1,20 @@
+// Settings that disagree, and settings that are accepted but change nothing here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fullshard/config/plan.h"
+
+namespace fullshard {
+
+// Adds every disagreement to `problems`. Without ranks or a device, what depends on them is left.
+void check_plan(const Plan& plan, std::optional<int64_t> ranks,
+                const std::optional<std::string>& device, Problems& problems);
+
+// Warns of what is accepted without effect on that device.
+void note_without_effect(const Plan& plan, const std::optional<std::string>& device,
+                         Problems& problems);
+
+}  // namespace fullshard

@@ -1,0 +1,23 @@
+// A program's flags that say what a key of the file may say too.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fullshard/config/problem.h"
+#include "fullshard/config/settings.h"
+
+namespace fullshard {
+
+struct FlagValue {
+  std::string flag{};  // "--lr"; dashes and underscores alike
+  std::string value{};
+};
+
+// Flags of optimizer and schedule override the file, with a warning that shows it. Any other that
+// contradicts an explicit value (not "auto") is a problem; all of them are listed. A flag that the
+// file's family has no key for is left to the program.
+void apply_flags(Settings& settings, std::span<const FlagValue> flags, Problems& problems);
+
+}  // namespace fullshard

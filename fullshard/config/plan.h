@@ -1,0 +1,96 @@
+// A parsed and checked configuration: every value typed, with the place it came from. The same
+// Plan comes from an Accelerate YAML, a DeepSpeed JSON, the Trainer's fsdp_config, the command line
+// or code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/config/auto_values.h"
+#include "fullshard/config/flags.h"
+#include "fullshard/config/plan_sections.h"
+#include "fullshard/config/problem.h"
+#include "fullshard/config/settings.h"
+
+namespace fullshard {
+
+struct PlanOptions {
+  bool allow_unknown = false;
+  std::vector<std::string> overrides{};  // "key=value", as --set
+  std::vector<FlagValue> flags{};        // a program's own flags that stand for keys
+  // What is known of the run; what is absent is not checked.
+  std::optional<int64_t> ranks{};
+  std::optional<int64_t> assumed_ranks{};  // for batch sizes when nothing else says
+  std::optional<std::string> device{};     // "cpu" or "cuda"
+  AutoInputs inputs{};
+};
+
+struct PlanReading;
+
+class Plan {
+ public:
+  // As an empty file: every default. Fields may be set before check().
+  Plan() = default;
+
+  // Errors are of kind usage and list every problem; a file that cannot be read is of kind input.
+  static Plan load(const std::string& file, const PlanOptions& options = {});
+  static Plan parse(std::string_view text, const std::string& name = "text",
+                    const PlanOptions& options = {});
+  // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
+  // --allow-unknown out of the arguments (dashes and underscores alike, also --flag=value) and
+  // leaves the program's own. Without any of them: Accelerate's environment, if it is there.
+  static Plan from_arguments(int& count, char** arguments, const PlanOptions& options = {});
+
+  LaunchPlan launch{};
+  ShardingPlan sharding{};
+  WrapPlanSettings wrap{};
+  PrecisionPlan precision{};
+  OptimizerPlan optimizer{};
+  SchedulerPlan scheduler{};
+  BatchPlan batch{};
+  Setting<double> clipping{1.0};  // largest global norm; 0: none
+  OffloadPlan offload{};
+  RecomputePlan recompute{};
+  CheckpointPlan checkpoint{};
+  LoggingPlan logging{};
+  XlaPlan xla{};
+
+  // Settings that disagree, or that cannot be on these ranks or this device. Throws as load().
+  void check(std::optional<int64_t> ranks = {}, std::optional<std::string> device = {}) const;
+
+  // What is accepted but without effect, and why; what was honoured although it is written oddly.
+  const std::vector<Problem>& warnings() const { return warnings_; }
+  // "auto" keys that nothing known so far resolves, such as those that need the model.
+  std::vector<std::string> unresolved() const;
+
+  // The keys of the file itself; null for a Plan built in code.
+  const Settings* settings() const { return settings_.get(); }
+  // The DeepSpeed keys of an Accelerate file of type DEEPSPEED, with those of its
+  // deepspeed_config_file.
+  const Settings* deepspeed() const { return deepspeed_.get(); }
+
+  // Every key of the family with value and origin, as `config explain --json` and run.json.
+  std::string effective_json() const;
+
+ private:
+  friend class PlanMaker;
+
+  std::vector<Problem> warnings_;
+  std::shared_ptr<const Settings> settings_;
+  std::shared_ptr<const Settings> deepspeed_;
+};
+
+// What `config check` shows: the Plan, as far as it could be made, and everything that is wrong.
+struct PlanReading {
+  Plan plan{};
+  Problems problems{};
+};
+
+PlanReading read_plan(std::string_view text, const std::string& name,
+                      const PlanOptions& options = {});
+
+}  // namespace fullshard

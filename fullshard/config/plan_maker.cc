@@ -1,0 +1,114 @@
+#include "fullshard/config/plan_maker.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "fullshard/config/checks.h"
+#include "fullshard/config/reader.h"
+
+namespace fullshard {
+
+Plan PlanMaker::make(std::string_view text, const std::string& name) {
+  const auto root = read_config(text, name, problems_);
+  if (!root) return {};
+  const Family family = tell_family(*root, looks_like_json(text));
+  file_ = name;
+  names_type_ = root->find("distributed_type") != nullptr;
+  return make_from(
+      read_settings(*root, name, family, {.allow_unknown = options_.allow_unknown}, problems_));
+}
+
+Plan PlanMaker::make_from_words(const std::string& words, const std::string& config_file) {
+  Settings settings(Family::trainer);
+  if (!config_file.empty()) {
+    const auto root = read_config(read_config_file(config_file), config_file, problems_);
+    if (!root) return {};
+    settings = read_settings(*root, config_file, Family::trainer,
+                             {.allow_unknown = options_.allow_unknown}, problems_);
+  }
+  if (!words.empty()) {
+    ConfigNode list;
+    list.kind = NodeKind::list;
+    list.items.push_back(ConfigNode::of_text(words));
+    settings.put("fsdp", std::move(list),
+                 {.from = Origin::From::flag, .key = "fsdp", .note = "--fsdp"});
+  }
+  return make_from(std::move(settings));
+}
+
+Plan PlanMaker::make_from(Settings settings) {
+  apply_overrides(settings);
+  Plan plan;
+  switch (settings.family()) {
+    case Family::deepspeed:
+      fill_from_deepspeed(plan, settings);
+      plan.settings_ = std::move(plan.deepspeed_);
+      plan.deepspeed_ = nullptr;
+      break;
+    case Family::accelerate:
+      fill_from_accelerate(plan, settings);
+      break;
+    case Family::trainer:
+      fill_from_trainer(plan, settings);
+      break;
+  }
+  if (plan.settings_ == nullptr) plan.settings_ = std::make_shared<Settings>(std::move(settings));
+  const auto ranks = options_.ranks ? options_.ranks : plan.launch.ranks.value;
+  const auto device = options_.device ? options_.device : plan.launch.device.value;
+  check_plan(plan, ranks, device, problems_);
+  if (problems_.ok()) note_without_effect(plan, device, problems_);
+  problems_.sort();
+  plan.warnings_ = problems_.warnings;
+  return plan;
+}
+
+void PlanMaker::apply_overrides(Settings& settings) {
+  apply_flags(settings, options_.flags, problems_);
+  for (const std::string& text : options_.overrides) {
+    const size_t split = text.find('=');
+    Origin origin{.from = Origin::From::flag, .note = "--set"};
+    if (split == std::string::npos || split == 0) {
+      problems_.errors.push_back({.file = "--set",
+                                  .key = text,
+                                  .message = "has no value",
+                                  .suggestion = "write --set key=value"});
+      continue;
+    }
+    settings.override_with(text.substr(0, split), text.substr(split + 1), std::move(origin),
+                           problems_);
+  }
+}
+
+void PlanMaker::error(const Origin& origin, std::string message, std::string suggestion) {
+  problems_.errors.push_back({.file = origin.file.empty() ? origin.note : origin.file,
+                              .line = origin.line,
+                              .key = origin.key,
+                              .message = std::move(message),
+                              .suggestion = std::move(suggestion)});
+}
+
+void PlanMaker::warn(const Origin& origin, std::string message, std::string suggestion) {
+  problems_.warnings.push_back({.file = origin.file.empty() ? origin.note : origin.file,
+                                .line = origin.line,
+                                .key = origin.key,
+                                .message = std::move(message),
+                                .suggestion = std::move(suggestion)});
+}
+
+std::vector<std::string> split_names(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (std::string_view text : texts) {
+    while (!text.empty()) {
+      const std::string_view part = text.substr(0, text.find(','));
+      text.remove_prefix(std::min(part.size() + 1, text.size()));
+      const size_t begin = part.find_first_not_of(" \t");
+      if (begin == std::string_view::npos) continue;
+      const size_t end = part.find_last_not_of(" \t");
+      names.emplace_back(part.substr(begin, end - begin + 1));
+    }
+  }
+  return names;
+}
+
+}  // namespace fullshard

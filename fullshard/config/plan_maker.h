@@ -1,0 +1,55 @@
+// From the keys of a family to the Plan. One file per family fills what its keys say.
+#pragma once
+
+#include "fullshard/config/plan.h"
+
+namespace fullshard {
+
+class PlanMaker {
+ public:
+  PlanMaker(const PlanOptions& options, Problems& problems)
+      : options_(options), problems_(problems) {}
+
+  Plan make(std::string_view text, const std::string& name);
+  // --fsdp's words over an optional fsdp_config.
+  Plan make_from_words(const std::string& words, const std::string& config_file);
+  // The FSDP_* and ACCELERATE_* variables that `accelerate launch` sets.
+  Plan make_from_environment();
+
+ private:
+  Plan make_from(Settings settings);
+  void apply_overrides(Settings& settings);
+
+  void fill_from_deepspeed(Plan& plan, Settings deepspeed);
+  void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
+  void fill_zero(Plan& plan, const Settings& settings);
+  void fill_offload(Plan& plan, const Settings& settings);
+  void fill_optimizer(Plan& plan, const Settings& settings);
+  void fill_scheduler(Plan& plan, const Settings& settings);
+  void fill_precision(Plan& plan, const Settings& settings);
+
+  void fill_from_accelerate(Plan& plan, Settings& settings);
+  void fill_launch(Plan& plan, const Settings& settings);
+  void fill_fsdp(Plan& plan, Settings& settings);
+  void fill_parallelism(Plan& plan, const Settings& settings);
+  Settings deepspeed_of_accelerate(const Settings& settings);
+  void fill_inner_precision(Settings& inner, const Settings::Entry& precision);
+  Settings read_deepspeed_file(const Settings& settings);
+
+  void fill_from_trainer(Plan& plan, Settings& settings);
+  void fill_fsdp_words(Plan& plan, Settings& settings);
+  void fill_xla(Plan& plan, const Settings& settings);
+
+  void error(const Origin& origin, std::string message, std::string suggestion = "");
+  void warn(const Origin& origin, std::string message, std::string suggestion = "");
+
+  const PlanOptions& options_;
+  Problems& problems_;
+  std::string file_;         // that is being read
+  bool names_type_ = false;  // it says distributed_type, rightly or not
+};
+
+// Words of a comma-separated list, without blanks around them.
+std::vector<std::string> split_names(const std::vector<std::string>& texts);
+
+}  // namespace fullshard

@@ -1,0 +1,17 @@
+// `fullshard config`: asks, and writes a file that Accelerate accepts too.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+namespace fullshard {
+
+// The YAML text. An empty answer, or the end of the input, takes the default in brackets; an answer
+// that is not accepted is asked again, and is an error when the input ends with it.
+std::string ask_for_config(std::istream& answers, std::ostream& questions);
+
+// Where `fullshard config` writes, and where launch and train look when no file is named:
+// $XDG_CONFIG_HOME or ~/.config, then fullshard/default_config.yaml. Empty without a home.
+std::string default_config_path();
+
+}  // namespace fullshard

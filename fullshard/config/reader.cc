@@ -1,0 +1,81 @@
+#include "fullshard/config/reader.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fullshard {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// Position after blanks and comments.
+size_t skip_comments(std::string_view text) {
+  size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (at < text.size()) {
+    if (std::strchr(" \t\r\n", text[at]) != nullptr) {
+      ++at;
+    } else if (text[at] == '#' || text.substr(at).starts_with("//")) {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text.substr(at).starts_with("/*")) {
+      const size_t end = text.find("*/", at);
+      at = end == std::string_view::npos ? text.size() : end + 2;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+std::string read_config_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail_as(ErrorKind::input, "{}: is a folder, expected a configuration file; name the file",
+            path);
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    // An empty file leaves the stream failed without an error.
+    if (file && file.eof()) return "";
+    fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
+            path, std::strerror(errno != 0 ? errno : EIO));
+  }
+  return std::move(text).str();
+}
+
+bool looks_like_json(std::string_view text) {
+  const size_t at = skip_comments(text);
+  return at < text.size() && (text[at] == '{' || text[at] == '[');
+}
+
+std::optional<ConfigNode> read_config(std::string_view text, const std::string& name,
+                                      Problems& problems) {
+  if (text.size() > kMaxConfigBytes) {
+    problems.errors.push_back({.file = name,
+                               .message = fmt::format("{} bytes, expected a configuration of at "
+                                                      "most {}",
+                                                      text.size(), kMaxConfigBytes)});
+    return std::nullopt;
+  }
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  auto root =
+      looks_like_json(text) ? read_json(text, name, problems) : read_yaml(text, name, problems);
+  if (root && root->kind != NodeKind::map) {
+    problems.errors.push_back(
+        {.file = name,
+         .line = root->line,
+         .message = root->kind == NodeKind::null
+                        ? "empty, expected keys and values"
+                        : fmt::format("{}, expected keys and values", name_of(root->kind))});
+    return std::nullopt;
+  }
+  return root;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "fullshard/base/closest.h"
+#include "fullshard/config/plan_maker.h"
+#include "fullshard/config/value_check.h"
+
+namespace fullshard {
+namespace {
+
+const std::vector<std::string>& words_of_fsdp() {
+  static const std::vector<std::string> words = {"full_shard",   "shard_grad_op",      "no_shard",
+                                                 "hybrid_shard", "hybrid_shard_zero2", "offload",
+                                                 "auto_wrap"};
+  return words;
+}
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text;
+}
+
+struct FsdpWords {
+  std::vector<std::string> strategies{};  // different ones
+  std::vector<std::string> unknown{};
+  bool offloads = false;
+  bool is_off = false;
+};
+
+// "full_shard auto_wrap": one text or a list; true and auto_wrap add nothing to the defaults.
+FsdpWords read_words(const ConfigNode& list) {
+  FsdpWords words;
+  for (const ConfigNode& item : list.items) {
+    std::istringstream stream(item.text);
+    for (std::string word; stream >> word;) {
+      const std::string name = plain_name(word);
+      const auto& known = words_of_fsdp();
+      if (name == "true" || name == "auto_wrap") continue;
+      if (name == "false") {
+        words.is_off = true;
+      } else if (name == "offload") {
+        words.offloads = true;
+      } else if (std::find(known.begin(), known.end(), name) == known.end()) {
+        words.unknown.push_back(word);
+      } else if (std::find(words.strategies.begin(), words.strategies.end(), name) ==
+                 words.strategies.end()) {
+        words.strategies.push_back(name);
+      }
+    }
+  }
+  return words;
+}
+
+}  // namespace
+
+void PlanMaker::fill_from_trainer(Plan& plan, Settings& settings) {
+  const auto flag = [&](std::string_view name) {
+    return settings.get<bool>(fmt::format("fsdp_config.{}", name));
+  };
+  ShardingPlan& sharding = plan.sharding;
+  plan.offload.everything = flag("cpu_offload");
+  if (settings.has("fsdp")) fill_fsdp_words(plan, settings);
+  if (settings.get<int64_t>("fsdp_config.version").value == 1) {
+    const auto strategy = settings.get<std::string>("fsdp_config.reshard_after_forward");
+    if (sharding.strategy.origin.from == Origin::From::fallback) sharding.strategy = strategy;
+    sharding.strategy.value = upper(sharding.strategy.value);
+  } else if (sharding.strategy.value != "NO_SHARD") {
+    const auto reshard = flag("reshard_after_forward");
+    sharding.reshard_after_forward = {reshard.value, reshard.origin};
+  }
+  sharding.backward_prefetch = settings.get<std::string>("fsdp_config.backward_prefetch");
+  sharding.forward_prefetch = flag("forward_prefetch");
+  sharding.limit_all_gathers = flag("limit_all_gathers");
+  sharding.sync_module_states = flag("sync_module_states");
+  sharding.deferred_loading = flag("cpu_ram_efficient_loading");
+
+  plan.wrap.policy = settings.get<std::string>("fsdp_config.auto_wrap_policy");
+  const auto classes =
+      settings.get<std::vector<std::string>>("fsdp_config.transformer_layer_cls_to_wrap");
+  plan.wrap.classes = {split_names(classes.value), classes.origin};
+  plan.wrap.min_num_params = settings.get<int64_t>("fsdp_config.min_num_params");
+  if (plan.wrap.min_num_params.value > 0 && !plan.wrap.policy.origin.is_explicit() &&
+      classes.value.empty()) {
+    plan.wrap.policy = {"SIZE_BASED_WRAP", plan.wrap.min_num_params.origin};
+  }
+  plan.wrap.ignored_modules = settings.get<std::string>("fsdp_config.ignored_modules");
+  plan.recompute.enabled = flag("activation_checkpointing");
+  plan.checkpoint.state_dict_type = settings.get<std::string>("fsdp_config.state_dict_type");
+  fill_xla(plan, settings);
+}
+
+void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
+  const Settings::Entry& fsdp = *settings.find("fsdp");
+  const FsdpWords words = read_words(fsdp.value);
+  for (const std::string& word : words.unknown) {
+    const auto near = closest(plain_name(word), words_of_fsdp());
+    error(fsdp.origin,
+          fmt::format("unknown word '{}', expected {}", word, fmt::join(words_of_fsdp(), ", ")),
+          near ? fmt::format("did you mean '{}'?", *near) : "");
+  }
+  if (words.strategies.size() > 1) {
+    error(fsdp.origin, fmt::format("{} and {} disagree", words.strategies[0], words.strategies[1]),
+          "keep one of them");
+  }
+  if (words.offloads) plan.offload.everything = {true, fsdp.origin};
+  if (words.offloads && words.strategies.empty()) {
+    error(fsdp.origin, "offload without a strategy", "add full_shard or shard_grad_op");
+  }
+  const bool is_off = words.is_off;
+  if (words.strategies.empty() && !is_off) return;
+  const std::string strategy = is_off ? "no_shard" : words.strategies[0];
+  plan.sharding.strategy = {upper(strategy), fsdp.origin};
+  if (settings.has("fsdp_config.reshard_after_forward") || is_off) return;
+  // The words say it; the key's own form depends on the version.
+  const bool is_first = settings.get<int64_t>("fsdp_config.version").value == 1;
+  const bool reshards = strategy == "full_shard" || strategy == "hybrid_shard";
+  Origin origin = fsdp.origin;
+  origin.from = Origin::From::derived;
+  origin.note = "fsdp";
+  settings.put("fsdp_config.reshard_after_forward",
+               is_first ? ConfigNode::of_text(strategy) : ConfigNode::of_boolean(reshards),
+               std::move(origin));
+}
+
+void PlanMaker::fill_xla(Plan& plan, const Settings& settings) {
+  const auto xla = settings.get<bool>("fsdp_config.xla");
+  if (xla.value) plan.xla.enabled = xla;
+  plan.xla.version_2 = settings.get<bool>("fsdp_config.xla_fsdp_v2");
+  const auto recompute = settings.get<bool>("fsdp_config.xla_fsdp_grad_ckpt");
+  if (recompute.value) {
+    plan.recompute.enabled = recompute;
+    if (!plan.xla.enabled.value) {
+      warn(recompute.origin, "the Trainer reads it with xla only; honoured as meant");
+    }
+  }
+  static constexpr std::array kApplied = {"compute_dtype", "buffer_dtype", "reshard_after_forward",
+                                          "fp32_reduce_scatter"};
+  const std::string prefix = "fsdp_config.xla_fsdp_settings.";
+  for (const auto& [path, entry] : settings.entries()) {
+    if (!path.starts_with(prefix)) continue;
+    const std::string name = path.substr(prefix.size());
+    if (std::find(kApplied.begin(), kApplied.end(), name) == kApplied.end()) {
+      warn(entry.origin, "has a meaning for XLA only, ignored");
+    }
+  }
+  if (const auto dtype = settings.get_optional<std::string>(prefix + "compute_dtype");
+      dtype.value) {
+    if (*dtype.value == "bfloat16") plan.precision.bf16 = {true, dtype.origin};
+    if (*dtype.value == "float16") plan.precision.fp16 = {true, dtype.origin};
+  }
+  plan.precision.buffer_dtype = settings.get_optional<std::string>(prefix + "buffer_dtype");
+  if (const auto fp32 = settings.get<bool>(prefix + "fp32_reduce_scatter"); fp32.value) {
+    plan.precision.communication_data_type = {"fp32", fp32.origin};
+  }
+  if (settings.has(prefix + "reshard_after_forward")) {
+    const auto reshard = settings.get<bool>(prefix + "reshard_after_forward");
+    plan.sharding.reshard_after_forward = {reshard.value, reshard.origin};
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,264 @@
+#include "fullshard/train/apply_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <string>
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/adagrad.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/cycle_schedules.h"
+#include "fullshard/optim/lamb.h"
+#include "fullshard/optim/lion.h"
+#include "fullshard/optim/one_bit_adam.h"
+#include "fullshard/optim/sgd.h"
+#include "fullshard/optim/trainer_schedules.h"
+#include "fullshard/optim/warmup_schedules.h"
+
+namespace fullshard {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+WrapPolicy wrap_of(const WrapPlanSettings& wrap) {
+  const auto& policy = *wrap.policy;
+  if (policy == "NO_WRAP") return WrapPolicy::none();
+  if (policy == "SIZE_BASED_WRAP") return WrapPolicy::min_size(*wrap.min_num_params);
+  // Without names: the model's own blocks, which are those that it marks.
+  if (policy == "TRANSFORMER_BASED_WRAP" && !wrap.classes->empty()) {
+    return WrapPolicy::classes(*wrap.classes);
+  }
+  return WrapPolicy::marked();
+}
+
+BackwardPrefetch prefetch_of(const std::string& name) {
+  if (name == "BACKWARD_PRE") return BackwardPrefetch::pre;
+  if (name == "BACKWARD_POST") return BackwardPrefetch::post;
+  return BackwardPrefetch::none;
+}
+
+ShardingOptions sharding_of(const ShardingPlan& plan) {
+  ShardingOptions sharding;
+  sharding.strategy = parse_strategy(*plan.strategy);
+  if (*plan.stage) sharding.zero_stage = static_cast<int>(**plan.stage);
+  if (*plan.factor) sharding.sharding_factor = static_cast<int>(**plan.factor);
+  sharding.reshard_after_forward = *plan.reshard_after_forward;
+  return sharding;
+}
+
+ScheduleOptions schedule_of(const ShardingPlan& plan) {
+  ScheduleOptions schedule;
+  schedule.backward_prefetch = prefetch_of(*plan.backward_prefetch);
+  schedule.forward_prefetch = *plan.forward_prefetch;
+  if (!*plan.limit_all_gathers) schedule.max_gathers_in_flight = std::numeric_limits<int>::max();
+  schedule.overlap_comm = *plan.overlap_comm;
+  schedule.prefetch_bucket_size = *plan.prefetch_bucket_size;
+  schedule.max_live_parameters = *plan.max_live_parameters;
+  schedule.max_reuse_distance = *plan.max_reuse_distance;
+  return schedule;
+}
+
+TrafficOptions traffic_of(const ShardingPlan& plan) {
+  TrafficOptions traffic;
+  traffic.reduce_scatter = *plan.reduce_scatter;
+  traffic.allgather_partitions = *plan.allgather_partitions;
+  traffic.allgather_bucket_size = *plan.allgather_bucket_size;
+  traffic.reduce_bucket_size = *plan.reduce_bucket_size;
+  return traffic;
+}
+
+double beta(const OptimizerPlan& plan, size_t index) { return plan.betas->at(index); }
+
+// What all of them are told.
+template <class Options>
+Options common_options(const Plan& plan) {
+  Options options;
+  options.lr = *plan.optimizer.lr;
+  options.weight_decay = *plan.optimizer.weight_decay;
+  options.state_dtype = precision_of(plan).optimizer_state;
+  if constexpr (requires { options.beta1; }) {
+    options.beta1 = beta(plan.optimizer, 0);
+    options.beta2 = beta(plan.optimizer, 1);
+  }
+  if constexpr (requires { options.epsilon; }) options.epsilon = *plan.optimizer.eps;
+  return options;
+}
+
+std::unique_ptr<Optimizer> make_adam(const ShardedModel& model, const Plan& plan, bool decoupled) {
+  auto options = common_options<AdamWOptions>(plan);
+  options.adam_w_mode = decoupled;
+  options.bias_correction = *plan.optimizer.bias_correction;
+  return std::make_unique<AdamW>(model, options);
+}
+
+std::unique_ptr<Optimizer> make_lamb(const ShardedModel& model, const Plan& plan) {
+  auto options = common_options<LambOptions>(plan);
+  options.bias_correction = *plan.optimizer.bias_correction;
+  options.eps_inside_sqrt = *plan.optimizer.eps_inside_sqrt;
+  options.max_coeff = *plan.optimizer.max_coeff;
+  options.min_coeff = *plan.optimizer.min_coeff;
+  return std::make_unique<Lamb>(model, options);
+}
+
+std::unique_ptr<Optimizer> make_sgd(const ShardedModel& model, const Plan& plan) {
+  auto options = common_options<SgdOptions>(plan);
+  options.momentum = *plan.optimizer.momentum;
+  options.dampening = *plan.optimizer.dampening;
+  options.nesterov = *plan.optimizer.nesterov;
+  return std::make_unique<Sgd>(model, options);
+}
+
+std::unique_ptr<Optimizer> make_adagrad(const ShardedModel& model, const Plan& plan) {
+  auto options = common_options<AdagradOptions>(plan);
+  options.lr_decay = *plan.optimizer.lr_decay;
+  options.initial_accumulator_value = *plan.optimizer.initial_accumulator_value;
+  return std::make_unique<Adagrad>(model, options);
+}
+
+std::unique_ptr<LrSchedule> make_cycle(const SchedulerPlan& plan) {
+  OneCycleOptions options;
+  options.cycle_min_lr = *plan.cycle_min_lr;
+  options.cycle_max_lr = *plan.cycle_max_lr;
+  options.decay_lr_rate = *plan.decay_lr_rate;
+  options.cycle_first_step_size = *plan.cycle_first_step_size;
+  options.cycle_second_step_size = *plan.cycle_second_step_size;
+  options.cycle_first_stair_count = *plan.cycle_first_stair_count;
+  options.cycle_second_stair_count = *plan.cycle_second_stair_count;
+  options.decay_step_size = *plan.decay_step_size;
+  options.cycle_momentum = *plan.cycle_momentum;
+  options.cycle_min_mom = *plan.cycle_min_mom;
+  options.cycle_max_mom = *plan.cycle_max_mom;
+  options.decay_mom_rate = *plan.decay_mom_rate;
+  return make_one_cycle(options);
+}
+
+std::unique_ptr<LrSchedule> make_range_test(const SchedulerPlan& plan) {
+  return make_lr_range_test({.lr_range_test_min_lr = *plan.lr_range_test_min_lr,
+                             .lr_range_test_step_size = *plan.lr_range_test_step_size,
+                             .lr_range_test_step_rate = *plan.lr_range_test_step_rate,
+                             .lr_range_test_staircase = *plan.lr_range_test_staircase});
+}
+
+}  // namespace
+
+Precision precision_of(const Plan& plan) {
+  const auto& keys = plan.precision;
+  PrecisionKeys known;
+  known.fp16 = *keys.fp16;
+  known.fp16_master_weights_and_grads = *keys.fp16_master_weights_and_grads;
+  known.bf16 = *keys.bf16;
+  known.bf16_master_weights_and_grads = *keys.bf16_master_weights_and_grads;
+  known.bf16_optimizer_states = *keys.bf16_optimizer_states;
+  known.amp = keys.amp->value_or("");
+  known.communication_data_type = keys.communication_data_type->value_or("");
+  known.grad_accum_dtype = keys.grad_accum_dtype->value_or("");
+  auto precision = Precision::from(known);
+  if (*keys.param_dtype) precision.compute = dtype_named("param_dtype", **keys.param_dtype);
+  if (*keys.buffer_dtype) precision.buffer = dtype_named("buffer_dtype", **keys.buffer_dtype);
+  return precision;
+}
+
+ShardOptions shard_options_of(const Plan& plan) {
+  ShardOptions options;
+  options.sharding = sharding_of(plan.sharding);
+  options.wrap = wrap_of(plan.wrap);
+  options.ignored_modules = *plan.wrap.ignored_modules;
+  options.schedule = schedule_of(plan.sharding);
+  options.traffic = traffic_of(plan.sharding);
+  options.sync_module_states = *plan.sharding.sync_module_states;
+  options.contiguous_gradients = *plan.sharding.contiguous_gradients;
+  options.round_robin_gradients = *plan.sharding.round_robin_gradients;
+  options.sub_group_size = *plan.sharding.sub_group_size;
+  options.param_persistence_threshold = *plan.sharding.param_persistence_threshold;
+  if (*plan.recompute.enabled) options.recompute = RecomputePolicy::all();
+  options.offload_activations = *plan.recompute.offload;
+  precision_of(plan).apply_to(options);
+  return options;
+}
+
+StepperOptions stepper_options_of(const Plan& plan) {
+  StepperOptions options;
+  options.max_grad_norm = *plan.clipping;
+  options.accumulation_steps = static_cast<int>(plan.batch.accumulation->value_or(1));
+  if (precision_of(plan).loss_scaling) {
+    const auto& scale = plan.precision.scale;
+    options.loss_scale =
+        LossScaleOptions{.loss_scale = *scale.loss_scale,
+                         .initial_scale_power = static_cast<int>(*scale.initial_scale_power),
+                         .loss_scale_window = static_cast<int>(*scale.loss_scale_window),
+                         .hysteresis = static_cast<int>(*scale.hysteresis),
+                         .consecutive_hysteresis = *scale.consecutive_hysteresis,
+                         .min_loss_scale = static_cast<double>(*scale.min_loss_scale)};
+  }
+  return options;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const ShardedModel& model, const Plan& plan) {
+  const auto type = lower(*plan.optimizer.type);
+  // DeepSpeed's "Adam" decouples weight decay too, unless adam_w_mode is false.
+  if (type == "adam") return make_adam(model, plan, *plan.optimizer.adam_w_mode);
+  if (type == "adamw") return make_adam(model, plan, true);
+  if (type == "lamb") return make_lamb(model, plan);
+  if (type == "sgd") return make_sgd(model, plan);
+  if (type == "adagrad") return make_adagrad(model, plan);
+  if (type == "lion") return std::make_unique<Lion>(model, common_options<LionOptions>(plan));
+  if (type == "onebitadam") {
+    auto options = common_options<OneBitAdamOptions>(plan);
+    options.freeze_step = *plan.optimizer.freeze_step;
+    return std::make_unique<OneBitAdam>(model, options);
+  }
+  fail_as(ErrorKind::usage,
+          "optimizer type '{}': none of Adam, AdamW, Lamb, Lion, Adagrad, SGD, OneBitAdam; a "
+          "torch::optim::Optimizer of your own runs over PieceParameters(sharded)",
+          *plan.optimizer.type);
+}
+
+std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps) {
+  const auto& s = plan.scheduler;
+  const auto total = s.total_num_steps->value_or(total_steps);
+  const auto warmup = *s.warmup_num_steps;
+  const auto& type = *s.type;
+  if (type == "WarmupLR") {
+    return make_warmup_lr({.warmup_min_lr = *s.warmup_min_lr,
+                           .warmup_max_lr = *s.warmup_max_lr,
+                           .warmup_num_steps = warmup,
+                           .warmup_type = warmup_type_from(*s.warmup_type)});
+  }
+  if (type == "WarmupDecayLR") {
+    return make_warmup_decay_lr({.total_num_steps = total,
+                                 .warmup_min_lr = *s.warmup_min_lr,
+                                 .warmup_max_lr = *s.warmup_max_lr,
+                                 .warmup_num_steps = warmup,
+                                 .warmup_type = warmup_type_from(*s.warmup_type)});
+  }
+  if (type == "WarmupCosineLR") {
+    return make_warmup_cosine_lr({.total_num_steps = total,
+                                  .warmup_min_ratio = *s.warmup_min_ratio,
+                                  .warmup_num_steps = warmup,
+                                  .cos_min_ratio = *s.cos_min_ratio,
+                                  .warmup_type = warmup_type_from(*s.warmup_type)});
+  }
+  if (type == "OneCycle") return make_cycle(s);
+  if (type == "LRRangeTest") return make_range_test(s);
+  if (type == "constant") return make_constant_schedule();
+  if (type == "constant_with_warmup") {
+    return make_constant_with_warmup({.num_warmup_steps = warmup});
+  }
+  if (type == "linear") {
+    return make_linear_schedule({.num_warmup_steps = warmup, .num_training_steps = total});
+  }
+  if (type == "cosine") {
+    return make_cosine_schedule({.num_warmup_steps = warmup, .num_training_steps = total});
+  }
+  fail_as(ErrorKind::usage,
+          "scheduler type '{}': none of WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, "
+          "LRRangeTest, constant, constant_with_warmup, linear, cosine",
+          type);
+}
+
+}  // namespace fullshard

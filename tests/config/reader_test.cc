@@ -1,0 +1,106 @@
+#include "fullshard/config/reader.h"
+
+#include <gtest/gtest.h>
+
+namespace fullshard {
+namespace {
+
+ConfigNode read(std::string_view text) {
+  Problems problems;
+  auto node = read_config(text, "f", problems);
+  EXPECT_TRUE(node && problems.ok()) << problems.text();
+  return node.value_or(ConfigNode{});
+}
+
+std::string problems_of(std::string_view text) {
+  Problems problems;
+  read_config(text, "f", problems);
+  return problems.text();
+}
+
+TEST(JsonReader, TakesCommentsAndTrailingCommas) {
+  const ConfigNode root =
+      read("// a\n{ # b\n \"x\": [1, 2,], /* c\n */ \"y\": {\"z\": true,},\n}\n#");
+  EXPECT_EQ(to_json(root), R"({"x": [1, 2], "y": {"z": true}})");
+  EXPECT_EQ(root.members[0].line, 3);
+  EXPECT_EQ(root.members[1].line, 4);
+}
+
+TEST(JsonReader, KeepsKindsOfNumbers) {
+  const ConfigNode root = read(R"({"a": 5e8, "b": -3, "c": 0.5, "d": 12345678901234567890})");
+  EXPECT_EQ(root.find("a")->kind, NodeKind::number);
+  EXPECT_EQ(root.find("a")->number, 5e8);
+  EXPECT_EQ(root.find("b")->integer, -3);
+  EXPECT_EQ(root.find("c")->number, 0.5);
+  EXPECT_EQ(root.find("d")->kind, NodeKind::number);
+}
+
+TEST(JsonReader, DecodesEscapes) {
+  EXPECT_EQ(read(R"({"a": "\"\\\/\n\u00e9\ud83d\ude00"})").find("a")->text,
+            "\"\\/\n\xC3\xA9\xF0\x9F\x98\x80");
+  EXPECT_EQ(problems_of(R"({"a": "\q"})"),
+            "error: f:1: unknown escape \\q at column 9; write \\\\ for a backslash\n");
+  EXPECT_EQ(problems_of(R"({"a": "\ud83d"})"),
+            "error: f:1: half of a surrogate pair at column 14\n");
+}
+
+TEST(JsonReader, NamesAForeignCommaAndGoesOn) {
+  EXPECT_EQ(problems_of("{\"a\": 1\xD8\x8C \"b\": 2\xEF\xBC\x8C \"a\": 3}"),
+            "error: f:1: '\xD8\x8C' at column 8 is U+060C (Arabic comma); write ,\n"
+            "error: f:1: '\xEF\xBC\x8C' at column 16 is U+FF0C (fullwidth comma); write ,\n"
+            "error: f:1: a: given twice, first on line 1; keep one of them\n");
+}
+
+TEST(JsonReader, BoundsDepthAndSize) {
+  std::string deep = "{\"a\": ";
+  for (int i = 0; i < 100'000; ++i) deep += '[';
+  EXPECT_EQ(problems_of(deep),
+            "error: f:1: nested more than 64 deep at column 71; make it flatter\n");
+  const std::string large(kMaxConfigBytes + 1, ' ');
+  EXPECT_EQ(problems_of(large),
+            "error: f: 4194305 bytes, expected a configuration of at most 4194304\n");
+}
+
+TEST(YamlReader, GivesLinesAndKinds) {
+  const ConfigNode root = read("a: 1\nb:\n  c: yes\n  d: 'yes'\n  e: ~\n  f: 1e8\n  g: 1_000\n");
+  EXPECT_EQ(to_json(root),
+            R"({"a": 1, "b": {"c": true, "d": "yes", "e": null, "f": 100000000, "g": 1000}})");
+  EXPECT_EQ(root.find("b")->members[1].line, 4);
+}
+
+TEST(YamlReader, FollowsAnchorsAndMergeKeys) {
+  const ConfigNode root = read("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\nc: *x\n");
+  EXPECT_EQ(to_json(*root.find("b")), R"({"q": 3, "p": 1})");
+  EXPECT_EQ(to_json(*root.find("c")), R"({"p": 1, "q": 2})");
+}
+
+TEST(YamlReader, BoundsWhatAnchorsUnfold) {
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    bomb += fmt::format("a{}: &a{} [", i, i);
+    for (int j = 0; j < 10; ++j) bomb += fmt::format("*a{}, ", i - 1);
+    bomb += "x]\n";
+  }
+  EXPECT_NE(problems_of(bomb).find("more than 200000 values"), std::string::npos);
+}
+
+TEST(Reader, TellsTheGrammarByContent) {
+  EXPECT_TRUE(looks_like_json("# c\n /* d */ {}"));
+  EXPECT_FALSE(looks_like_json("# c\na: {}"));
+  EXPECT_EQ(to_json(read("\xEF\xBB\xBF{\"a\": 1}")), R"({"a": 1})");
+}
+
+TEST(Reader, SaysWhyAFileCannotBeRead) {
+  try {
+    read_config_file("/nowhere/f.json");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_status(), 4);
+    EXPECT_STREQ(error.what(),
+                 "/nowhere/f.json: cannot be read (No such file or directory); name an Accelerate "
+                 "YAML or DeepSpeed JSON");
+  }
+}
+
+}  // namespace
+}  // namespace fullshard

@@ -1,0 +1,173 @@
+// Configuration files as they are written for DeepSpeed and Accelerate, applied to a real model.
+#include "fullshard/train/apply_plan.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/world.h"
+#include "fullshard/nn/unit.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/warmup_schedules.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct BlockImpl : Unit {
+  BlockImpl() : linear(register_module("linear", torch::nn::Linear(6, 6))) {}
+  at::Tensor forward(const at::Tensor& x) { return x + linear(x).tanh(); }
+  torch::nn::Linear linear;
+};
+FULLSHARD_UNIT(Block);
+
+struct ModelImpl : Unit {
+  ModelImpl()
+      : first(register_module("first", Block())), second(register_module("second", Block())) {}
+  at::Tensor forward(const at::Tensor& x) { return second(first(x)); }
+  Block first, second;
+};
+FULLSHARD_UNIT(Model);
+
+Model make_model() {
+  Model model;
+  at::NoGradGuard no_grad;
+  uint64_t seed = 1;
+  for (auto& parameter : model->parameters()) {
+    parameter.normal_(0, 0.3, at::detail::createCPUGenerator(seed++));
+  }
+  return model;
+}
+
+// Five steps; gives rank 0's masters.
+at::Tensor train(const World& world, Model& model, ShardedModel& sharded, Stepper& stepper) {
+  for (int step = 0; step < 5; ++step) {
+    const auto seed = static_cast<uint64_t>(10 * step + world.rank());
+    stepper.backward(model(at::randn({3, 6}, at::detail::createCPUGenerator(seed)))
+                         .to(at::kFloat)
+                         .pow(2)
+                         .mean());
+    EXPECT_FALSE(stepper.step().skipped);
+  }
+  std::vector<at::Tensor> parts;
+  for (const auto& piece : sharded.pieces()) parts.push_back(piece.master.clone());
+  return at::cat(parts);
+}
+
+constexpr const char* kDeepSpeed = R"({
+  // a comment, as DeepSpeed's own reader allows
+  "train_micro_batch_size_per_gpu": 3,
+  "gradient_accumulation_steps": 1,
+  "gradient_clipping": 0.25,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2, "reduce_bucket_size": 50, "overlap_comm": false},
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 3, "warmup_max_lr": 0.01, "warmup_type": "linear"}},
+})";
+
+TEST(ApplyPlan, ADeepSpeedFileTrainsLikeTheSameSettingsInCode) {
+  run_ranks({2}, [](const World& world) {
+    auto model = make_model();
+    const auto plan = Plan::parse(kDeepSpeed, "ds.json", {.ranks = world.size()});
+    auto sharded = shard(model, world, plan);
+    const auto optimizer = make_optimizer(sharded, plan);
+    LrScheduler scheduler(make_schedule(plan, 100), *optimizer);
+    Stepper stepper(sharded, *optimizer, stepper_options_of(plan), &scheduler);
+    const auto found = train(world, model, sharded, stepper);
+
+    auto same_model = make_model();
+    ShardOptions options;
+    options.sharding.zero_stage = 2;
+    options.param_dtype = options.buffer_dtype = at::kBFloat16;
+    auto same = shard(same_model, world, options);
+    AdamW adamw(same,
+                {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1});
+    LrScheduler same_scheduler(
+        make_warmup_lr(
+            {.warmup_max_lr = 0.01, .warmup_num_steps = 3, .warmup_type = WarmupType::linear}),
+        adamw);
+    Stepper same_stepper(same, adamw, {.max_grad_norm = 0.25}, &same_scheduler);
+    EXPECT_TRUE(at::equal(found, train(world, same_model, same, same_stepper)));
+    EXPECT_EQ(sharded.counters().overlapped, 0);
+    EXPECT_GT(sharded.recorder().totals(Operation::reduce_scatter).calls, 0);
+  });
+}
+
+TEST(ApplyPlan, AnAccelerateFileChoosesStrategyWrappingAndPrecision) {
+  const auto plan = Plan::parse(R"(
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: fp16
+num_machines: 1
+num_processes: 2
+use_cpu: true
+fsdp_config:
+  fsdp_sharding_strategy: SHARD_GRAD_OP
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_transformer_layer_cls_to_wrap: Block
+  fsdp_backward_prefetch: BACKWARD_POST
+  fsdp_forward_prefetch: true
+  fsdp_activation_checkpointing: true
+  fsdp_sync_module_states: true
+)",
+                                "fsdp.yaml");
+  const auto options = shard_options_of(plan);
+  EXPECT_EQ(options.sharding.strategy, Strategy::shard_grad_op);
+  EXPECT_EQ(options.param_dtype, at::kHalf);
+  EXPECT_EQ(options.schedule.backward_prefetch, BackwardPrefetch::post);
+  EXPECT_TRUE(options.schedule.forward_prefetch);
+  EXPECT_TRUE(options.sync_module_states);
+  EXPECT_FALSE(options.recompute.is_none());
+  EXPECT_TRUE(stepper_options_of(plan).loss_scale.has_value());
+  run_ranks({2}, [&](const World& world) {
+    auto model = make_model();
+    auto sharded = shard(model, world, plan);
+    EXPECT_THAT(sharded.tree(), HasSubstr("second"));
+    const auto optimizer = make_optimizer(sharded, plan);
+    EXPECT_EQ(optimizer->name(), "AdamW");
+    EXPECT_EQ(optimizer->lr(), 5e-5);  // the Trainer's, without an optimizer section
+  });
+}
+
+TEST(ApplyPlan, EveryOptimizerTypeIsMade) {
+  run_ranks({1}, [](const World& world) {
+    auto model = make_model();
+    Plan plan;
+    plan.sharding.strategy = "NO_SHARD";
+    auto sharded = shard(model, world, plan);
+    for (const std::string type :
+         {"Adam", "AdamW", "Lamb", "Lion", "Adagrad", "SGD", "OneBitAdam"}) {
+      plan.optimizer.type = type;
+      EXPECT_EQ(make_optimizer(sharded, plan)->lr(), 5e-5) << type;
+    }
+    plan.optimizer.type = "Adafactor";
+    try {
+      make_optimizer(sharded, plan);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("optimizer type 'Adafactor': none of Adam, AdamW"));
+      EXPECT_EQ(error.exit_status(), 2);
+    }
+  });
+}
+
+TEST(ApplyPlan, EveryScheduleTypeIsMade) {
+  Plan plan;
+  plan.scheduler.cycle_min_lr = 1e-4;
+  plan.scheduler.cycle_max_lr = 1e-3;
+  plan.scheduler.warmup_num_steps = 5;
+  for (const std::string type :
+       {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest", "constant",
+        "constant_with_warmup", "linear", "cosine"}) {
+    plan.scheduler.type = type;
+    EXPECT_EQ(make_schedule(plan, 50)->name(), type);
+  }
+}
+
+}  // namespace
+}  // namespace fullshard
