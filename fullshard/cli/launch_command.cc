@@ -1,28 +1,68 @@
 #include "fullshard/cli/launch_command.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "fullshard/base/closest.h"
+#include "fullshard/base/error.h"
+#include "fullshard/config/plan.h"
 
 namespace fullshard {
 
 LaunchCommand::LaunchCommand(CLI::App& app)
-    : command_(app.add_subcommand("launch", "start a program on several ranks of this host")) {
-  command_->footer("Usage: fullshard launch --ranks N -- PROGRAM [ARGUMENTS]...");
-  command_->add_option("-n,--ranks", options_.ranks, "how many ranks")
-      ->required()
-      ->check(CLI::Range(1, 4096));
-  command_
-      ->add_option("--grace", grace_seconds_,
-                   "seconds that ranks may take to end before they are killed")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+    : command_(app.add_subcommand("launch", "start a program on ranks of this host or several")),
+      flags_(*command_),
+      config_(*command_) {
+  command_->footer(
+      "Usage: fullshard launch --ranks N -- PROGRAM [ARGUMENTS]...\n"
+      "Ranks, hosts, address and port come from the configuration where no flag names them; the "
+      "program finds the file in FULLSHARD_CONFIG.\n"
+      "Dashes and underscores are the same; names of torchrun, deepspeed and accelerate are "
+      "known.");
+  command_->prefix_command();
 }
 
 bool LaunchCommand::was_chosen() const { return command_->parsed(); }
 
-int LaunchCommand::run(const std::vector<std::string>& program) {
-  options_.command = program;
-  options_.grace = std::chrono::milliseconds(static_cast<int64_t>(grace_seconds_ * 1000));
-  return launch(options_).status;
+// The program may also stand without "--", as for torchrun; but then it is no option.
+std::vector<std::string> LaunchCommand::program_of(
+    const std::vector<std::string>& words, const std::vector<std::string>& after_dashes) const {
+  const auto left = static_cast<ptrdiff_t>(command_->remaining().size());
+  const std::vector<std::string> own(words.end() - left, words.end());
+  if (!own.empty() && own.front().starts_with('-')) {
+    const std::string word = own.front().substr(0, own.front().find('='));
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command_->get_options()) {
+      if (option->get_group().empty()) continue;
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const auto near = closest(word, names);
+    fail_as(ErrorKind::usage, "launch: no option '{}'{}; see fullshard launch --help", word,
+            near ? fmt::format(", did you mean '{}'?", *near) : "");
+  }
+  if (!own.empty() && !after_dashes.empty()) {
+    fail_as(ErrorKind::usage,
+            "launch: '{}' stands before '--'; write the program and all its arguments after it",
+            own.front());
+  }
+  return own.empty() ? after_dashes : own;
+}
+
+// The default file is not needed where flags say all; a named one must be right.
+void LaunchCommand::take_configuration() {
+  const std::string file = config_.file();
+  if (file.empty()) return;
+  if (!config_.is_named() && flags_.names_ranks()) return;
+  const Plan plan = config_.load({});
+  flags_.take(plan.launch);
+  flags_.add_variable("FULLSHARD_CONFIG=" + std::filesystem::absolute(file).string());
+}
+
+int LaunchCommand::run(const std::vector<std::string>& words,
+                       const std::vector<std::string>& program) {
+  const std::vector<std::string> command = program_of(words, program);
+  take_configuration();
+  return flags_.start(command);
 }
 
 }  // namespace fullshard

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/launch/launch.h"
+#include "fullshard/cli/config_flags.h"
+#include "fullshard/cli/launch_flags.h"
 
 namespace CLI {
 class App;
@@ -19,13 +20,18 @@ class LaunchCommand {
   LaunchCommand& operator=(const LaunchCommand&) = delete;
 
   bool was_chosen() const;
-  // `program` is what followed "--"; gives the exit status.
-  int run(const std::vector<std::string>& program);
+  // `words` as the user wrote them, up to "--"; `program` is what followed it. Gives the exit
+  // status.
+  int run(const std::vector<std::string>& words, const std::vector<std::string>& program);
 
  private:
+  std::vector<std::string> program_of(const std::vector<std::string>& words,
+                                      const std::vector<std::string>& after_dashes) const;
+  void take_configuration();
+
   CLI::App* command_;
-  LaunchOptions options_;
-  double grace_seconds_ = 5;
+  LaunchFlags flags_;
+  ConfigFlags config_;
 };
 
 }  // namespace fullshard

@@ -11,6 +11,7 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
 #include "fullshard/cli/config_command.h"
+#include "fullshard/cli/doctor_command.h"
 #include "fullshard/cli/launch_command.h"
 
 namespace fullshard {
@@ -26,15 +27,23 @@ void describe(CLI::App& app) {
 }
 
 // CLI11 would only say that an argument was not expected.
-void check_command(const CLI::App& app, int count, char** arguments) {
-  if (count < 2 || arguments[1][0] == '-') return;
+void check_command(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  const std::string word = arguments[1];
-  if (std::find(names.begin(), names.end(), word) != names.end()) return;
-  const auto near = closest(word, names);
-  fail_as(ErrorKind::usage, "fullshard: no command '{}'{}; see fullshard --help", word,
+  if (std::find(names.begin(), names.end(), words[0]) != names.end()) return;
+  const auto near = closest(words[0], names);
+  fail_as(ErrorKind::usage, "fullshard: no command '{}'{}; see fullshard --help", words[0],
           near ? fmt::format(", did you mean '{}'?", *near) : "");
+}
+
+// --nproc_per_node is --nproc-per-node; a value after '=' stays as it is.
+std::vector<std::string> with_dashes(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    if (!word.starts_with("--")) continue;
+    std::replace(word.begin(), word.begin() + std::min(word.find('='), word.size()), '_', '-');
+  }
+  return words;
 }
 
 int run(int count, char** arguments) {
@@ -42,19 +51,23 @@ int run(int count, char** arguments) {
   char** const end = arguments + count;
   char** const split = std::find(arguments, end, std::string_view("--"));
   const std::vector<std::string> program(std::min(split + 1, end), end);
-  count = static_cast<int>(split - arguments);
+  const std::vector<std::string> words(std::min(arguments + 1, split), split);
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
   ConfigCommand config(app);
-  check_command(app, count, arguments);
+  DoctorCommand doctor(app);
+  check_command(app, words);
   try {
-    app.parse(count, arguments);
+    std::vector<std::string> backwards = with_dashes(words);
+    std::reverse(backwards.begin(), backwards.end());  // as CLI11 wants a vector
+    app.parse(std::move(backwards));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
   }
-  if (launch.was_chosen()) return launch.run(program);
+  if (launch.was_chosen()) return launch.run(words, program);
   if (config.was_chosen()) return config.run();
+  if (doctor.was_chosen()) return doctor.run();
   fmt::print("{}", app.help());
   return 0;
 }

@@ -5,8 +5,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "fullshard/comm/world.h"
 
@@ -21,7 +19,13 @@ struct Environment {
   int master_port = 0;
   bool agent_store = false;  // torchrun's agent serves the store, not rank 0
   int restart = 0;           // how often the launcher has started the ranks again
-  std::string secret;        // of the job; a prefix of all keys
+  std::string secret;        // of the job; who does not know it cannot join
+  std::string interface;     // of the network, where several hosts talk; empty: as it is found
+
+  // Whether the launcher said that all ranks are on this host.
+  bool is_one_host() const {
+    return local_size == size || master_address == "127.0.0.1" || master_address == "localhost";
+  }
 };
 
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -31,10 +35,5 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 // rank. mpirun inside a SLURM job leaves SLURM's variables of the batch step in place, so MPI comes
 // first. Variables that contradict each other are an Error that names them.
 Environment read_environment(const WorldOptions& options, const Lookup& lookup);
-
-// SLURM's short form of a list of hosts: "n[01-03,7],m2" is n01 n02 n03 n7 m2.
-std::vector<std::string> expand_host_list(std::string_view list);
-// SLURM's short form of a list of numbers: "2(x3),1" is 2 2 2 1.
-std::vector<int> expand_counts(std::string_view list);
 
 }  // namespace fullshard

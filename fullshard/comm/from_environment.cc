@@ -14,6 +14,7 @@
 #include "fullshard/comm/gloo_transport.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/shm_domain.h"
+#include "fullshard/comm/tcp_connect.h"
 #include "fullshard/comm/world_impl.h"
 
 namespace fullshard {
@@ -33,14 +34,20 @@ std::string host_identity() {
   return fmt::format("{} {} {}", boot, name.data(), network.st_ino);
 }
 
+std::shared_ptr<Store> connect(const Environment& environment, milliseconds timeout) {
+  if (environment.agent_store) {
+    return connect_agent_store(environment.master_address, environment.master_port, timeout);
+  }
+  return connect_store({.host = environment.master_address,
+                        .port = environment.master_port,
+                        .token = environment.secret,
+                        .serve = environment.rank == 0,
+                        .loopback = environment.is_one_host()},
+                       timeout);
+}
+
 std::shared_ptr<Store> open_store(const Environment& environment, milliseconds timeout) {
-  const bool serve = environment.rank == 0 && !environment.agent_store;
-  auto store = connect_store({.host = environment.master_address,
-                              .port = environment.master_port,
-                              .serve = serve,
-                              .holder = environment.agent_store ? -1 : 0},
-                             timeout);
-  if (!environment.secret.empty()) store = store->under(environment.secret);
+  auto store = connect(environment, timeout);
   store = store->under(fmt::format("start {}", environment.restart));
   // A process may make several worlds, one after another: each has its own keys.
   const int64_t world = store->add(fmt::format("worlds of rank {}", environment.rank), 1);
@@ -108,6 +115,13 @@ bool is_one_host(const std::vector<int>& hosts) {
   return true;
 }
 
+// Other hosts must reach the address that a rank tells them, which its host's name need not give.
+GlooDevice device_for(const Environment& environment, bool loopback) {
+  if (loopback) return {.address = "127.0.0.1"};
+  if (!environment.interface.empty()) return {.interface = environment.interface};
+  return {.address = own_address_towards(environment.master_address, environment.master_port)};
+}
+
 std::shared_ptr<Transport> make_transport(const std::string& wanted, const GlooOptions& options,
                                           std::shared_ptr<Store> store,
                                           std::shared_ptr<Recorder> recorder) {
@@ -150,6 +164,7 @@ World World::from_environment(const WorldOptions& options) {
                       .hosts = exchange_hosts(*store, environment, timeouts.init),
                       .timeouts = timeouts};
   members.loopback = is_one_host(members.hosts);
+  members.device = device_for(environment, members.loopback);
   auto recorder = std::make_shared<Recorder>(environment.rank);
   auto transport = make_transport(options.backend, members, store, recorder);
   const World world(std::make_shared<Impl>(environment.rank, members.hosts, timeouts, recorder,

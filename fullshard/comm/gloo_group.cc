@@ -20,12 +20,16 @@ void turn_off_flight_recorder() {
   [[maybe_unused]] static const int done = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
 }
 
-c10::intrusive_ptr<Options> options_of(bool loopback, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<Options> options_of(const GlooDevice& device,
+                                       std::chrono::milliseconds timeout) {
   turn_off_flight_recorder();
   auto options = Options::create(timeout);
   options->threads = 1;  // calls come one after another
-  options->devices.push_back(loopback ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                      : c10d::ProcessGroupGloo::createDefaultDevice());
+  using Group = c10d::ProcessGroupGloo;
+  options->devices.push_back(
+      !device.interface.empty() ? Group::createDeviceForInterface(device.interface)
+      : !device.address.empty() ? Group::createDeviceForHostname(device.address)
+                                : Group::createDefaultDevice());
   return options;
 }
 
@@ -47,12 +51,12 @@ class GlooGroup::Gloo {
   const c10::intrusive_ptr<CuttableGloo> group;
 };
 
-GlooGroup::GlooGroup(const Store& store, int rank, int size, bool loopback,
+GlooGroup::GlooGroup(const Store& store, int rank, int size, const GlooDevice& device,
                      std::chrono::milliseconds timeout) {
   const NoBrokenPipe for_gloos_threads;
   gloo_ = std::make_unique<Gloo>(c10::make_intrusive<CuttableGloo>(
       c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.handle()), rank, size,
-      options_of(loopback, timeout)));
+      options_of(device, timeout)));
 }
 
 GlooGroup::~GlooGroup() = default;

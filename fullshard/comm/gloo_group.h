@@ -6,17 +6,24 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "fullshard/comm/rendezvous.h"
 
 namespace fullshard {
 
+// Where a rank listens for the others: an address of this host or a network interface, else the
+// address that this host's name has.
+struct GlooDevice {
+  std::string address = {};
+  std::string interface = {};
+};
+
 class GlooGroup {
  public:
-  // Collective: connects every rank of the group with every other. `loopback` when all are on this
-  // host.
-  GlooGroup(const Store& store, int rank, int size, bool loopback,
+  // Collective: connects every rank of the group with every other.
+  GlooGroup(const Store& store, int rank, int size, const GlooDevice& device,
             std::chrono::milliseconds timeout);
   ~GlooGroup();
   GlooGroup(const GlooGroup&) = delete;

@@ -51,7 +51,7 @@ class GlooTransport : public Transport {
   std::unique_ptr<GlooGroup> connect(const GlooMembers& members, const std::string& prefix) {
     try {
       return std::make_unique<GlooGroup>(*store_->under(prefix), members.rank, members.size(),
-                                         options_.loopback, options_.timeouts.init);
+                                         options_.device, options_.timeouts.init);
     } catch (const std::exception& error) {
       const std::string text = error.what();
       const auto gone = watch_->find_gone(members.ranks, {});

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "fullshard/comm/gloo_group.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/transport.h"
 #include "fullshard/comm/world.h"
@@ -15,6 +16,7 @@ struct GlooOptions {
   int rank = 0;
   std::vector<int> hosts;  // of each rank; decides the order of sums
   bool loopback = false;   // all ranks are on this machine
+  GlooDevice device{};     // on which this rank listens
   Timeouts timeouts{};
 };
 

@@ -117,27 +117,19 @@ std::shared_ptr<Store> make_thread_store() {
                                      nullptr);
 }
 
-std::shared_ptr<Store> connect_store(const StoreAddress& address,
-                                     std::chrono::milliseconds timeout) {
-  std::shared_ptr<ServerLine> line;
-  if (!address.serve) line = std::make_shared<ServerLine>(address.host, address.port, timeout);
+std::shared_ptr<Store> connect_agent_store(const std::string& host, int port,
+                                           std::chrono::milliseconds timeout) {
+  auto line = std::make_shared<ServerLine>(host, port, timeout);
   c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(address.port);
-  options.isServer = address.serve;
+  options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
   options.timeout = timeout;
-  options.multiTenant = true;  // several worlds of one process share the server
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(address.host, options);
-    return std::make_shared<C10dStore>(std::move(store), "fullshard", address.holder,
-                                       std::move(line));
+    auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+    return std::make_shared<C10dStore>(std::move(store), "fullshard", -1, std::move(line));
   } catch (const std::exception& error) {
-    if (address.serve) {
-      fail("world: rank {} cannot listen on port {} ({}); choose a free one with MASTER_PORT",
-           address.holder, address.port, first_line(error));
-    }
-    fail("world: no store answers at {}:{} ({}); is another program using MASTER_PORT?",
-         address.host, address.port, first_line(error));
+    fail("world: no store answers at {}:{} ({}); is another program using MASTER_PORT?", host, port,
+         first_line(error));
   }
 }
 

@@ -1,5 +1,6 @@
-// Where ranks meet before they can talk: a small key-value store over c10d's (TCP between
-// processes, a hash map between threads).
+// Where ranks meet before they can talk: a small key-value store. Between processes rank 0 serves
+// it, and only who knows the job's token can use it; where torchrun's agent serves one, that is
+// used; between threads it is a hash map.
 #pragma once
 
 #include <chrono>
@@ -51,11 +52,15 @@ std::shared_ptr<Store> make_thread_store();
 struct StoreAddress {
   std::string host;
   int port = 0;
-  bool serve = false;  // this rank serves the store
-  int holder = 0;      // see Store::holder
+  std::string token = {};  // of the job; the same on all ranks
+  bool serve = false;      // this rank, the holder, serves the store
+  bool loopback = false;   // all ranks are on this host, and nobody else can reach the store
 };
-// Over TCP. Fails with the address and the reason: the port is in use, nobody answers.
+// Fails with the address and the reason: the port is in use, nobody answers, the token is wrong.
 std::shared_ptr<Store> connect_store(const StoreAddress& address,
                                      std::chrono::milliseconds timeout);
+// torchrun's, which knows no token.
+std::shared_ptr<Store> connect_agent_store(const std::string& host, int port,
+                                           std::chrono::milliseconds timeout);
 
 }  // namespace fullshard

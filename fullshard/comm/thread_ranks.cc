@@ -47,6 +47,7 @@ MakeTransport transports_of(const ThreadRanks& options) {
       return make_gloo_transport({.rank = rank,
                                   .hosts = hosts_of(options),
                                   .loopback = true,
+                                  .device = {.address = "127.0.0.1"},
                                   .timeouts = options.timeouts},
                                  store, std::move(recorder));
     };

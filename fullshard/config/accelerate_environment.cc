@@ -59,6 +59,10 @@ bool is_on(const char* name) {
 
 }  // namespace
 
+bool is_from_accelerate() {
+  return is_on("ACCELERATE_USE_FSDP") || is_on("ACCELERATE_USE_DEEPSPEED");
+}
+
 Plan PlanMaker::make_from_environment() {
   const bool is_fsdp = is_on("ACCELERATE_USE_FSDP");
   const bool is_deepspeed = is_on("ACCELERATE_USE_DEEPSPEED");

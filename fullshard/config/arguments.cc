@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -88,6 +89,20 @@ class ArgumentTaker {
 
 }  // namespace
 
+Plan Plan::from_words(const std::string& words, const std::string& config_file,
+                      const PlanOptions& options) {
+  Problems problems;
+  PlanMaker maker(options, problems);
+  const auto make = [&] {
+    if (!words.empty() || !config_file.empty()) return maker.make_from_words(words, config_file);
+    if (is_from_accelerate()) return maker.make_from_environment();
+    return maker.make_default();
+  };
+  Plan plan = make();
+  problems.throw_if_any();
+  return plan;
+}
+
 Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given) {
   PlanOptions options = given;
   const ConfigArguments found = ArgumentTaker(count, arguments, options).take();
@@ -100,6 +115,8 @@ Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given
   }
   if (!found.config.empty()) return load(found.config, options);
   if (!found.deepspeed.empty()) return load(found.deepspeed, options);
+  const char* launched_with = std::getenv("FULLSHARD_CONFIG");
+  if (kinds.empty() && launched_with != nullptr) return load(launched_with, options);
   Problems problems;
   PlanMaker maker(options, problems);
   Plan plan = kinds.empty() ? maker.make_from_environment()

@@ -39,6 +39,14 @@ void PlanMaker::settle_batch(Settings& deepspeed, std::optional<int64_t> ranks) 
   if (options_.ranks) ranks = options_.ranks;
   if (!ranks) ranks = ranks_of_batch(deepspeed);
   if (!ranks) ranks = options_.assumed_ranks;
+  constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
+  if (problems_.ok() && !file_.empty() && !deepspeed.has(kMicro) &&
+      !deepspeed.has("train_batch_size") && family_ == Family::deepspeed) {
+    warn({.file = file_, .key = std::string(kMicro)},
+         fmt::format("is not said, nor is train_batch_size: every rank takes {}, the Trainer's "
+                     "default",
+                     options_.inputs.per_device_train_batch_size));
+  }
   if (ranks) {
     resolve_batch(deepspeed, options_.inputs, *ranks, problems_);
   } else {

@@ -23,6 +23,8 @@ constexpr std::array kRows = {
     FlagRow{"weight_decay", Family::deepspeed, "optimizer.params.weight_decay", true},
     FlagRow{"schedule", Family::deepspeed, "scheduler.type", true},
     FlagRow{"warmup", Family::deepspeed, "scheduler.params.warmup_num_steps", true},
+    FlagRow{"adam_beta1", Family::deepspeed, "optimizer.params.betas", true},
+    FlagRow{"adam_beta2", Family::deepspeed, "optimizer.params.betas", true},
     FlagRow{"micro_batch", Family::deepspeed, "train_micro_batch_size_per_gpu"},
     FlagRow{"accumulate", Family::deepspeed, "gradient_accumulation_steps"},
     FlagRow{"clip", Family::deepspeed, "gradient_clipping"},
@@ -32,6 +34,8 @@ constexpr std::array kRows = {
     FlagRow{"clip", Family::accelerate, "deepspeed_config.gradient_clipping"},
     FlagRow{"zero_stage", Family::accelerate, "deepspeed_config.zero_stage"},
     FlagRow{"strategy", Family::accelerate, "fsdp_config.fsdp_sharding_strategy"},
+    FlagRow{"sharding_factor", Family::accelerate,
+            "parallelism_config.parallelism_config_dp_shard_size"},
     FlagRow{"precision", Family::accelerate, "mixed_precision"},
     FlagRow{"recompute", Family::accelerate, "fsdp_config.fsdp_activation_checkpointing"},
     FlagRow{"gradient_checkpointing", Family::accelerate,
@@ -51,14 +55,24 @@ class FlagApplier {
       set_precision(flag);
       return;
     }
+    if (name == "schedule" && is_trainer_schedule(flag.value)) return;
     for (const FlagRow& row : kRows) {
-      if (row.flag == name && row.family == settings_.family()) {
-        set(flag, std::string(row.path), flag.value, row.overrides);
-      }
+      if (row.flag != name || row.family != settings_.family()) continue;
+      const bool is_beta = name == "adam_beta1" || name == "adam_beta2";
+      set(flag, std::string(row.path), is_beta ? betas(name, flag.value) : flag.value,
+          row.overrides);
     }
   }
 
  private:
+  // Both as one list; the other one keeps its value.
+  std::string betas(std::string_view name, const std::string& value) const {
+    const auto now = settings_.get<std::vector<double>>("optimizer.params.betas").value;
+    const bool is_first = name == "adam_beta1";
+    const double other = now.size() == 2 ? now[is_first ? 1 : 0] : is_first ? 0.999 : 0.9;
+    return is_first ? fmt::format("[{}, {}]", value, other) : fmt::format("[{}, {}]", other, value);
+  }
+
   // DeepSpeed has a switch for each dtype; where one contradicts, the other must not be set too.
   void set_precision(const FlagValue& flag) {
     const size_t before = problems_.errors.size();
@@ -73,7 +87,8 @@ class FlagApplier {
   void set(const FlagValue& flag, const std::string& path, const std::string& value,
            bool overrides) {
     const Settings::Entry* entry = settings_.find(path);
-    const bool was_said = entry != nullptr && !settings_.is_auto(path);
+    const bool was_said = entry != nullptr && !settings_.is_auto(path) &&
+                          entry->origin.from != Origin::From::fallback;
     const ConfigNode before = was_said ? entry->value : ConfigNode{};
     const Origin origin = was_said ? entry->origin : Origin{};
     settings_.override_with(path, value, {.from = Origin::From::flag, .note = flag.flag},
@@ -98,6 +113,11 @@ class FlagApplier {
 };
 
 }  // namespace
+
+bool is_trainer_schedule(std::string_view name) {
+  return name == "constant" || name == "constant_with_warmup" || name == "linear" ||
+         name == "cosine";
+}
 
 void apply_flags(Settings& settings, std::span<const FlagValue> flags, Problems& problems) {
   FlagApplier applier(settings, problems);

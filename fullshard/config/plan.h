@@ -40,9 +40,14 @@ class Plan {
   static Plan load(const std::string& file, const PlanOptions& options = {});
   static Plan parse(std::string_view text, const std::string& name = "text",
                     const PlanOptions& options = {});
+  // From the Trainer's --fsdp words and --fsdp_config file, either of which may be empty. With
+  // neither: from Accelerate's environment, else FULL_SHARD with every default.
+  static Plan from_words(const std::string& words, const std::string& config_file,
+                         const PlanOptions& options = {});
   // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
   // --allow-unknown out of the arguments (dashes and underscores alike, also --flag=value) and
-  // leaves the program's own. Without any of them: Accelerate's environment, if it is there.
+  // leaves the program's own. Without any of them: the file that FULLSHARD_CONFIG names (set by
+  // `fullshard launch --config`), or Accelerate's environment, if it is there.
   static Plan from_arguments(int& count, char** arguments, const PlanOptions& options = {});
 
   LaunchPlan launch{};

@@ -6,6 +6,7 @@
 
 #include "fullshard/config/checks.h"
 #include "fullshard/config/reader.h"
+#include "fullshard/config/value_check.h"
 
 namespace fullshard {
 
@@ -14,6 +15,7 @@ Plan PlanMaker::make(std::string_view text, const std::string& name) {
   if (!root) return {};
   const Family family = tell_family(*root, looks_like_json(text));
   file_ = name;
+  family_ = family;
   names_type_ = root->find("distributed_type") != nullptr;
   return make_from(
       read_settings(*root, name, family, {.allow_unknown = options_.allow_unknown}, problems_));
@@ -37,6 +39,31 @@ Plan PlanMaker::make_from_words(const std::string& words, const std::string& con
   return make_from(std::move(settings));
 }
 
+Plan PlanMaker::make_default() {
+  const auto is_deepspeeds = [](const std::string& key) {
+    const Settings accelerate(Family::accelerate);
+    return accelerate.key_of(key) == nullptr;
+  };
+  bool speaks_deepspeed = false;
+  for (const FlagValue& flag : options_.flags) {
+    speaks_deepspeed |= plain_name(flag.flag.substr(2)) == "zero_stage";
+  }
+  for (const std::string& text : options_.overrides) {
+    speaks_deepspeed |= is_deepspeeds(text.substr(0, text.find('=')));
+  }
+  Settings settings(speaks_deepspeed ? Family::deepspeed : Family::accelerate);
+  const auto put = [&](std::string_view path, ConfigNode value) {
+    settings.put(path, std::move(value), {.key = std::string(path)});
+  };
+  if (speaks_deepspeed) {
+    put("zero_optimization.stage", ConfigNode::of_integer(3));
+  } else {
+    put("distributed_type", ConfigNode::of_text("FSDP"));
+    put("fsdp_config.fsdp_auto_wrap_policy", ConfigNode::of_text("TRANSFORMER_BASED_WRAP"));
+  }
+  return make_from(std::move(settings));
+}
+
 Plan PlanMaker::make_from(Settings settings) {
   apply_overrides(settings);
   Plan plan;
@@ -54,6 +81,7 @@ Plan PlanMaker::make_from(Settings settings) {
       break;
   }
   if (plan.settings_ == nullptr) plan.settings_ = std::make_shared<Settings>(std::move(settings));
+  apply_flags(plan, options_.flags, problems_);
   const auto ranks = options_.ranks ? options_.ranks : plan.launch.ranks.value;
   const auto device = options_.device ? options_.device : plan.launch.device.value;
   check_plan(plan, ranks, device, problems_);

@@ -15,6 +15,9 @@ class PlanMaker {
   Plan make_from_words(const std::string& words, const std::string& config_file);
   // The FSDP_* and ACCELERATE_* variables that `accelerate launch` sets.
   Plan make_from_environment();
+  // Where nothing was configured: FULL_SHARD over the model's own blocks; stage 3 when flags or
+  // --set speak of DeepSpeed's keys.
+  Plan make_default();
 
  private:
   Plan make_from(Settings settings);
@@ -46,8 +49,11 @@ class PlanMaker {
   const PlanOptions& options_;
   Problems& problems_;
   std::string file_;         // that is being read
+  Family family_ = Family::accelerate;
   bool names_type_ = false;  // it says distributed_type, rightly or not
 };
+
+bool is_from_accelerate();  // its launcher has described the run in variables
 
 // Words of a comma-separated list, without blanks around them.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);

@@ -8,28 +8,51 @@
 
 namespace fullshard {
 
+enum class Tee { all, first, none };  // whose output is shown here
+enum class Binding { none, cores };   // cores: every rank has its own
+
 struct LaunchOptions {
-  int ranks = 1;
+  int ranks = 1;                     // on this host
   std::vector<std::string> command;  // the program (found in PATH) and its arguments
   // When a rank has failed, the others usually miss it and end by themselves with a message that
   // says what it did last: they may take so long before they are told to end.
   std::chrono::milliseconds notice = std::chrono::seconds(3);
   // How long ranks that are told to end (SIGTERM) may take before they are killed.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
+  int max_restarts = 0;  // how often all ranks are started again after a failure
+
+  std::string log_dir = {};  // rank-N.log of every rank; empty: none
+  Tee tee = Tee::all;
+  Binding binding = Binding::none;
+  std::vector<int> devices = {};  // GPUs that the ranks may see; empty: as they are
+
+  // This host among several that are started by hand, by srun or over ssh.
+  int nodes = 1;
+  int node_rank = 0;
+  std::optional<int> first_rank = {}, world_size = {};  // where hosts have different rank counts
+  std::string master_address = {};                      // empty: this host alone
+  int master_port = 0;                                  // 0: a free one; 29500 for several hosts
+  std::string secret = {};  // of the job; empty: drawn here, or FULLSHARD_JOB_SECRET's
+
+  // Set by a launcher that starts this one on another host.
+  int restart_count = 0;  // starts of the job before this one
+  int control = -1;       // tells signals; its end means that the launcher is gone
 };
 
 struct LaunchResult {
   int status = 0;  // 0; the first failing rank's; 128 + n for signal n; 130 interrupted
-  std::optional<int> failed_rank;  // the first by time
-  std::string message;             // "rank 1: exited with status 3"
+  std::optional<int> failed_rank = {};  // the first by time
+  std::string message = {};             // "rank 1: exited with status 3"
+  bool interrupted = false;
 };
 
-// Every rank runs the command with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-// MASTER_PORT, FULLSHARD_JOB_SECRET and, if unset, OMP_NUM_THREADS. Rank 0 has this process's
-// output; the others' lines begin with "[rank] ". When a rank fails, it is named on standard error
-// and the others are ended; SIGINT, SIGTERM and SIGHUP are passed on. Ranks die with this process.
-// Throws Error when the program cannot be started. Blocks those signals in the calling thread while
-// it runs; call it from a program's main thread.
+// Every rank runs the command with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+// TORCHELASTIC_RESTART_COUNT, ...), NODE_RANK, FULLSHARD_JOB_SECRET and, if unset, OMP_NUM_THREADS,
+// in a process group of its own. Rank 0's lines are shown as they are, the others' begin with
+// "[rank] ". When a rank fails, it is named on standard error with its last lines, and the others
+// are ended; SIGINT, SIGTERM and SIGHUP are passed on. Nothing that a rank started in its process
+// group outlives it or this process. Throws Error when the program cannot be started. Blocks those
+// signals in the calling thread while it runs; call it from a program's main thread.
 LaunchResult launch(const LaunchOptions& options);
 
 }  // namespace fullshard

@@ -10,7 +10,6 @@ namespace fullshard {
 namespace {
 
 using Settings = std::map<std::string, std::string>;
-using Names = std::vector<std::string>;
 
 Environment read(const Settings& settings, const WorldOptions& options = {}) {
   return read_environment(options, [&](const std::string& name) -> std::optional<std::string> {
@@ -49,6 +48,49 @@ TEST(Environment, ReadsTorchrun) {
   EXPECT_EQ(found.master_address, "a");
   EXPECT_EQ(found.master_port, 1234);
   EXPECT_FALSE(found.agent_store);
+}
+
+// deepspeed's launcher has its own names beside torchrun's.
+TEST(Environment, ReadsDeepspeed) {
+  const Environment found = read({{"RANK", "3"},
+                                  {"WORLD_SIZE", "4"},
+                                  {"LOCAL_RANK", "1"},
+                                  {"LOCAL_SIZE", "2"},
+                                  {"CROSS_RANK", "1"},
+                                  {"CROSS_SIZE", "2"},
+                                  {"MASTER_ADDR", "n0"},
+                                  {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.local_size, 2);
+  EXPECT_EQ(found.master_address, "n0");
+  EXPECT_FALSE(found.is_one_host());
+}
+
+// accelerate launch --no_python: torchrun's variables, with its own about the configuration.
+TEST(Environment, ReadsAccelerate) {
+  const Environment found = read(with(kTorchrun, {{"ACCELERATE_USE_FSDP", "true"},
+                                                  {"ACCELERATE_MIXED_PRECISION", "bf16"},
+                                                  {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
+                                                  {"FSDP_VERSION", "1"},
+                                                  {"LOCAL_SIZE", "9"}}));
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.size, 4);
+  EXPECT_EQ(found.local_size, 2);
+}
+
+TEST(Environment, KnowsWhenAllRanksAreOnThisHost) {
+  EXPECT_FALSE(read(kTorchrun).is_one_host());
+  EXPECT_TRUE(read(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "4"}})).is_one_host());
+  EXPECT_TRUE(read(with(kTorchrun, {{"MASTER_ADDR", "127.0.0.1"}})).is_one_host());
+}
+
+TEST(Environment, ReadsTheTokenAndTheInterface) {
+  const Environment found =
+      read(with(kTorchrun, {{"FULLSHARD_JOB_SECRET", "token"}, {"GLOO_SOCKET_IFNAME", "eth1"}}));
+  EXPECT_EQ(found.secret, "token");
+  EXPECT_EQ(found.interface, "eth1");
+  EXPECT_EQ(error_of_reading(with(kTorchrun, {{"FULLSHARD_JOB_SECRET_FILE", "/no/such/file"}})),
+            "/no/such/file: cannot be read: No such file or directory");
 }
 
 TEST(Environment, IsAClientOfTorchrunsOwnStore) {
@@ -162,21 +204,6 @@ TEST(Environment, ChecksTheOptions) {
 
 TEST(Environment, TreatsAnEmptyVariableAsUnset) {
   EXPECT_EQ(read({{"RANK", ""}, {"WORLD_SIZE", ""}}).size, 1);
-}
-
-TEST(HostList, ExpandsRangesAndKeepsTheirWidth) {
-  EXPECT_EQ(expand_host_list("n[01-03,7],m2"), (Names{"n01", "n02", "n03", "n7", "m2"}));
-  EXPECT_EQ(expand_host_list("login"), (Names{"login"}));
-  EXPECT_EQ(expand_host_list("n[098-101]"), (Names{"n098", "n099", "n100", "n101"}));
-  EXPECT_EQ(expand_host_list("r[1-2]n[1-2]"), (Names{"r1n1", "r1n2", "r2n1", "r2n2"}));
-  EXPECT_EQ(expand_host_list("n[1-2]-ib,x"), (Names{"n1-ib", "n2-ib", "x"}));
-  EXPECT_EQ(error_of([] { expand_host_list("n[1-2"); }),
-            "environment: 'n[1-2' is no list of hosts: ']' is missing");
-}
-
-TEST(HostList, ExpandsCounts) {
-  EXPECT_EQ(expand_counts("2(x3),1"), (std::vector<int>{2, 2, 2, 1}));
-  EXPECT_EQ(expand_counts("8"), (std::vector<int>{8}));
 }
 
 }  // namespace

@@ -145,7 +145,8 @@ TEST(Plan, BuiltInCodeIsCheckedTheSame) {
 
 TEST(Plan, RefusesOffloadOnCudaByName) {
   const std::string text =
-      R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})";
+      R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}},
+          "train_micro_batch_size_per_gpu": 1})";
   EXPECT_EQ(error_of([&] { Plan::parse(text, "d.json", {.device = "cuda"}); }),
             "d.json:1: zero_optimization.offload_param.device: is cpu: offload is not there yet on "
             "CUDA; set it to none");
@@ -165,7 +166,8 @@ TEST(Plan, ChecksBatchSizesAgainstTheRanks) {
 
 TEST(Plan, FlagsOfOptimizerAndScheduleOverride) {
   const Plan plan = Plan::parse(
-      R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": "auto"})",
+      R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": "auto",
+          "train_batch_size": 8})",
       "d.json", {.flags = {{"--lr", "0.5"}, {"--warmup", "30"}, {"--clip", "2"}}});
   EXPECT_EQ(plan.optimizer.lr.value, 0.5);
   EXPECT_EQ(plan.optimizer.lr.origin.text(), "flag");
@@ -174,6 +176,53 @@ TEST(Plan, FlagsOfOptimizerAndScheduleOverride) {
   ASSERT_EQ(plan.warnings().size(), 1u);
   EXPECT_EQ(plan.warnings()[0].text(),
             "d.json:1: optimizer.params.lr: is 0.001, --lr makes it 0.5");
+}
+
+TEST(Plan, SaysWhichBatchItTakesWhenTheFileSaysNone) {
+  const Plan plan = Plan::parse(R"({"bf16": {"enabled": true}})", "d.json", {.ranks = 2});
+  EXPECT_EQ(plan.batch.global.value, 16);
+  ASSERT_EQ(plan.warnings().size(), 1u);
+  EXPECT_EQ(plan.warnings()[0].text(),
+            "d.json: train_micro_batch_size_per_gpu: is not said, nor is train_batch_size: every "
+            "rank takes 8, the Trainer's default");
+}
+
+TEST(Plan, FlagsWithoutAKeyGoStraightIntoIt) {
+  const Plan plan = Plan::parse("distributed_type: FSDP\n", "a.yaml",
+                                {.flags = {{"--lr", "0.5"},
+                                           {"--adam_beta2", "0.95"},
+                                           {"--schedule", "cosine"},
+                                           {"--micro-batch", "3"},
+                                           {"--wrap", "A,B"}}});
+  EXPECT_EQ(plan.optimizer.lr.value, 0.5);
+  EXPECT_EQ(plan.optimizer.lr.origin.text(), "flag");
+  EXPECT_EQ(plan.optimizer.betas.value, (std::vector<double>{0.9, 0.95}));
+  EXPECT_EQ(plan.scheduler.type.value, "cosine");
+  EXPECT_EQ(plan.batch.micro.value, 3);
+  EXPECT_EQ(plan.wrap.policy.value, "TRANSFORMER_BASED_WRAP");
+  EXPECT_EQ(plan.wrap.classes.value, (std::vector<std::string>{"A", "B"}));
+  EXPECT_EQ(error_of([] {
+              Plan::parse("distributed_type: FSDP\n", "a.yaml", {.flags = {{"--lr", "fast"}}});
+            }),
+            "--lr: is 'fast', expected a number from 0");
+}
+
+TEST(Plan, BetasOfFlagsReplaceOneOfTwo) {
+  const Plan plan = Plan::parse(
+      R"({"train_batch_size": 2, "optimizer": {"type": "AdamW", "params": {"betas": [0.8, 0.99]}}})",
+      "d.json", {.flags = {{"--adam-beta1", "0.7"}}});
+  EXPECT_EQ(plan.optimizer.betas.value, (std::vector<double>{0.7, 0.99}));
+}
+
+TEST(Plan, WithoutAFileIsFullShardOverTheModelsBlocks) {
+  const Plan plan = Plan::from_words("", "");
+  EXPECT_EQ(plan.sharding.strategy.value, "FULL_SHARD");
+  EXPECT_EQ(plan.wrap.policy.value, "TRANSFORMER_BASED_WRAP");
+  const Plan staged = Plan::from_words("", "", {.flags = {{"--zero-stage", "2"}}});
+  EXPECT_EQ(staged.sharding.stage.value, 2);
+  const Plan set = Plan::from_words("", "", {.overrides = {"gradient_clipping=0.5"}});
+  EXPECT_EQ(set.sharding.stage.value, 3);
+  EXPECT_EQ(set.clipping.value, 0.5);
 }
 
 TEST(Plan, OtherFlagsMustNotContradictTheFile) {

@@ -1,41 +1,26 @@
 #include "fullshard/launch/launch.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <cstdio>
-#include <string>
+#include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "shell.h"
 
 namespace fullshard {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace std::chrono_literals;
 
 LaunchResult launch_shell(int ranks, const std::string& script,
                           std::chrono::milliseconds grace = 5s) {
   return launch({.ranks = ranks, .command = {"sh", "-c", script}, .notice = 0ms, .grace = grace});
-}
-
-struct Ended {
-  int status = 0;
-  std::string output;
-};
-
-// The command line as a user types it; both streams.
-Ended shell(const std::string& line) {
-  std::FILE* pipe =
-      ::popen(("PATH=" FULLSHARD_BINARIES ":$PATH; (" + line + ") 2>&1").c_str(), "r");
-  Ended ended;
-  char buffer[4096];
-  while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
-    ended.output.append(buffer, got);
-  }
-  ended.status = WEXITSTATUS(::pclose(pipe));
-  return ended;
 }
 
 TEST(Launch, TellsEachRankWhoItIs) {
@@ -57,16 +42,27 @@ TEST(Launch, SharesOneSecretAndPortAndCoresAmongTheRanks) {
 }
 
 TEST(Launch, EndsWellWhenAllRanksDo) {
-  const LaunchResult result = launch_shell(3, "exit 0");
+  const LaunchResult result = launch_shell(4, "exit 0");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.failed_rank, std::nullopt);
 }
 
 TEST(Launch, NamesTheFirstRankThatFailsAndEndsTheOthers) {
-  const LaunchResult result = launch_shell(3, "[ $RANK = 1 ] && exit 3; exec sleep 100");
+  const LaunchResult result = launch_shell(4, "[ $RANK = 1 ] && exit 3; exec sleep 100");
   EXPECT_EQ(result.status, 3);
   EXPECT_EQ(result.failed_rank, 1);
   EXPECT_EQ(result.message, "rank 1: exited with status 3");
+}
+
+TEST(Launch, ShowsTheLastLinesOfTheRankThatFailed) {
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 --notice 0 --tee none -- sh -c '[ $RANK = 1 ] || exec sleep 100; "
+      "seq 1 20; "
+      "printf half >&2; exit 3'");
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_EQ(ended.output,
+            "error: rank 1: exited with status 3\nlast lines of rank 1:\n  10\n  11\n  12\n  13\n  "
+            "14\n  15\n  16\n  17\n  18\n  19\n  20\n  half\n");
 }
 
 TEST(Launch, LetsTheOthersSayWhatTheyMiss) {
@@ -100,11 +96,34 @@ TEST(Launch, RefusesAProgramThatIsNotThere) {
 }
 
 TEST(Launch, PassesAnInterruptOn) {
+  for (const std::string name : {"INT", "TERM"}) {
+    const Ended ended = shell(
+        "fullshard launch --ranks 4 -- sh -c 'trap \"echo $RANK was asked; "
+        "exit 0\" " +
+        name + "; [ $RANK = 3 ] && kill -" + name + " $PPID; while :; do sleep 0.05; done'");
+    EXPECT_EQ(ended.status, 130);
+    for (const std::string rank : {"0", "1", "2", "3"}) {
+      EXPECT_THAT(ended.output, HasSubstr(rank + " was asked\n")) << name;
+    }
+  }
+}
+
+// A rank of several processes: those that the leader does not pass the signal to get it too.
+TEST(Launch, SignalsTheWholeGroupOfARank) {
   const Ended ended = shell(
-      "fullshard launch --ranks 2 -- sh -c 'trap \"echo asked to stop; exit 0\" INT; [ $RANK = 1 ] "
-      "&& kill -INT $PPID; while :; do sleep 0.05; done'");
+      "fullshard launch --ranks 1 -- sh -c 'sh -c \"trap \\\"echo inner; exit\\\" TERM; kill -TERM "
+      "$PPID; while :; do sleep 0.05; done\" & trap : TERM; wait; wait; echo outer'");
   EXPECT_EQ(ended.status, 130);
-  EXPECT_THAT(ended.output, HasSubstr("asked to stop\n"));
+  EXPECT_THAT(ended.output, HasSubstr("inner\n"));
+}
+
+TEST(Launch, KillsAtOnceWhenAskedTwice) {
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 --grace 60 -- sh -c 'trap \"\" INT; [ $RANK = 0 ] && (kill -INT "
+      "$PPID; sleep 0.3; kill -TERM $PPID); exec sleep 100'");
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 50s);
 }
 
 // The ranks write to a pipe whose end comes only when the last of them is gone.
@@ -115,31 +134,175 @@ TEST(Launch, RanksDieWithTheLauncher) {
   EXPECT_THAT(ended.output, HasSubstr("over\n"));
 }
 
+TEST(Launch, WhatRanksHaveStartedDiesWithTheLauncherToo) {
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 -- sh -c '(trap \"\" TERM INT HUP; exec sleep 100) & [ $RANK = 1 "
+      "] && kill -9 $PPID; wait'; echo over");
+  EXPECT_THAT(ended.output, HasSubstr("over\n"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 50s);
+}
+
+TEST(Launch, LeavesNothingBehindWhenARankEnds) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(shell("fullshard launch --ranks 2 -- sh -c 'sleep 100 & exit 0'").status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 50s);
+}
+
 TEST(Launch, GivesEveryArgumentToTheProgram) {
-  const Ended ended = shell("fullshard launch -n 1 -- echo --ranks 7 -- --help x");
-  EXPECT_EQ(ended.output, "--ranks 7 -- --help x\n");
+  EXPECT_EQ(shell("fullshard launch -n 1 -- echo --ranks 7 -- --help x").output,
+            "--ranks 7 -- --help x\n");
+  EXPECT_EQ(shell("fullshard launch -n 1 echo --ranks_x 7 --help").output, "--ranks_x 7 --help\n");
 }
 
-TEST(CommandLine, ShowsHelp) {
-  const Ended ended = shell("fullshard --help");
-  EXPECT_EQ(ended.status, 0);
-  EXPECT_THAT(ended.output, HasSubstr("launch"));
-  EXPECT_THAT(shell("fullshard launch --help").output, HasSubstr("--ranks"));
+TEST(Launch, GivesRankZeroItsInput) {
+  EXPECT_EQ(shell("echo words | fullshard launch -n 1 -- cat").output, "words\n");
 }
 
-TEST(CommandLine, SuggestsACommand) {
-  const Ended ended = shell("fullshard lauch --ranks 2");
-  EXPECT_EQ(ended.status, 2);
+TEST(Restart, StartsAllRanksAgainWithANewMeeting) {
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 --max-restarts 3 -- sh -c 'echo try $TORCHELASTIC_RESTART_COUNT "
+      "of $TORCHELASTIC_MAX_RESTARTS at $FULLSHARD_JOB_SECRET; [ $TORCHELASTIC_RESTART_COUNT = 2 ] "
+      "|| exit 5'");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("launch: restart 1 of 3\n"));
+  EXPECT_THAT(ended.output, HasSubstr("launch: restart 2 of 3\n"));
+  EXPECT_THAT(ended.output, Not(HasSubstr("restart 3 of 3")));
+  EXPECT_THAT(ended.output, HasSubstr("try 2 of 3 at "));
+  const auto secret = [&](const std::string& head) {
+    return ended.output.substr(ended.output.find(head) + head.size(), 32);
+  };
+  EXPECT_NE(secret("try 0 of 3 at "), secret("try 1 of 3 at "));
+}
+
+TEST(Restart, GivesUpWithTheLastFailure) {
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 --max_restarts 1 -- sh -c 'exit $((7 + "
+      "TORCHELASTIC_RESTART_COUNT))'");
+  EXPECT_EQ(ended.status, 8);
+}
+
+TEST(Restart, DoesNotFollowAnInterrupt) {
+  const Ended ended = shell(
+      "fullshard launch --ranks 2 --max-restarts 5 -- sh -c '[ $RANK = 0 ] && kill -INT $PPID; "
+      "exec sleep 100'");
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_THAT(ended.output, Not(HasSubstr("restart")));
+}
+
+TEST(Logs, AreKeptForEveryRank) {
+  const TemporaryFolder folder;
+  const std::string command = "fullshard launch --ranks 2 --log-dir " + (folder / "logs") +
+                              " --tee 0 -- sh -c 'echo out $RANK; echo err $RANK >&2'";
+  const Ended ended = shell(command);
+  EXPECT_THAT(ended.output, HasSubstr("out 0\n"));
+  EXPECT_THAT(ended.output, HasSubstr("err 0\n"));
+  EXPECT_THAT(ended.output, Not(HasSubstr("1")));
+  EXPECT_THAT(folder.read("logs/rank-0.log"), HasSubstr("out 0\n"));
+  EXPECT_THAT(folder.read("logs/rank-1.log"), HasSubstr("out 1\n"));
+  EXPECT_THAT(folder.read("logs/rank-1.log"), HasSubstr("err 1\n"));
+  shell(command);
+  EXPECT_EQ(folder.read("logs/rank-1.log").size(), folder.read("logs/rank-1.log.old").size());
+}
+
+TEST(Logs, AreNamedWithTheFailure) {
+  const TemporaryFolder folder;
+  const Ended ended =
+      shell("cd " + folder.path() +
+            "; fullshard launch --ranks 2 --notice 0 --log-dir logs --tee none -- sh -c "
+            "'[ $RANK = 1 ] && echo no memory left && exit 1; exec sleep 100'");
   EXPECT_EQ(ended.output,
-            "error: fullshard: no command 'lauch', did you mean 'launch'?; see fullshard --help\n");
+            "error: rank 1: exited with status 1\nlast lines of rank 1 (logs/rank-1.log):\n  no "
+            "memory left\n");
 }
 
-TEST(CommandLine, RefusesWrongNumbersAndMissingPrograms) {
-  EXPECT_EQ(shell("fullshard launch --ranks 0 -- true").status, 2);
-  EXPECT_EQ(shell("fullshard launch -- true").status, 2);
-  const Ended ended = shell("fullshard launch --ranks 2");
+TEST(Logs, RefuseAFolderThatCannotBe) {
+  const Ended ended = shell("fullshard launch --ranks 2 --log-dir /proc/none/logs -- true");
   EXPECT_EQ(ended.status, 2);
-  EXPECT_EQ(ended.output, "error: launch: no program given; write it after '--'\n");
+  EXPECT_THAT(ended.output, HasSubstr("error: launch: cannot make the folder '/proc/none/logs': "));
+}
+
+// Listens on a port of its own choice.
+class TakenPort {
+ public:
+  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    socklen_t length = sizeof address_;
+    auto* generic = reinterpret_cast<sockaddr*>(&address_);
+    address_.sin_family = AF_INET;
+    ::bind(socket_, generic, length);
+    ::listen(socket_, 1);
+    ::getsockname(socket_, generic, &length);
+  }
+  ~TakenPort() { ::close(socket_); }
+  std::string text() const { return std::to_string(ntohs(address_.sin_port)); }
+
+ private:
+  int socket_;
+  sockaddr_in address_ = {};
+};
+
+TEST(Port, IsReplacedOnOneHostWhenItIsTaken) {
+  const TakenPort taken;
+  const Ended ended = shell("fullshard launch -n 1 --master-port " + taken.text() +
+                            " -- sh -c 'echo meets at $MASTER_PORT'");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("warning: launch: port " + taken.text() +
+                                      " is in use on this host; taking "));
+  EXPECT_THAT(ended.output, Not(HasSubstr("meets at " + taken.text())));
+}
+
+TEST(Port, IsNamedOnSeveralHostsWhenItIsTaken) {
+  const TakenPort taken;
+  const std::string several =
+      "FULLSHARD_JOB_SECRET=x fullshard launch -n 1 --nnodes 2 "
+      "--master-addr here --master-port " +
+      taken.text();
+  const Ended ended = shell(several + " --node-rank 0 -- true");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.output, "error: launch: port " + taken.text() +
+                              " is in use on this host, where the ranks would meet; choose another "
+                              "with --master-port on all nodes\n");
+  EXPECT_EQ(shell(several + " --node-rank 1 -- true").status, 0);
+}
+
+TEST(Port, IsTheUsersWhereItIsFree) {
+  std::string free;
+  { free = TakenPort().text(); }
+  EXPECT_EQ(
+      shell("fullshard launch -n 1 --main_process_port=" + free + " -- sh -c 'echo $MASTER_PORT'")
+          .output,
+      free + "\n");
+}
+
+TEST(Nodes, CountTheirRanksFromTheNodesBefore) {
+  const Ended ended = shell(
+      "FULLSHARD_JOB_SECRET=abc fullshard launch --nproc_per_node 2 --nnodes 3 --node_rank 1 "
+      "--master_addr n0 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+      "$GROUP_RANK/$GROUP_WORLD_SIZE $NODE_RANK $MASTER_ADDR:$MASTER_PORT $FULLSHARD_JOB_SECRET'");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("[2] 2/6 0/2 1/3 1 n0:29500 abc\n"));
+  EXPECT_THAT(ended.output, HasSubstr("[3] 3/6 1/2 1/3 1 n0:29500 abc\n"));
+}
+
+TEST(Nodes, AreWarnedWhenNoTokenProtectsThem) {
+  const Ended ended = shell(
+      "fullshard launch -n 1 --nnodes 2 --node-rank 1 --master-addr n0 -- sh -c 'echo "
+      "${FULLSHARD_JOB_SECRET-none}'");
+  EXPECT_THAT(ended.output, HasSubstr("warning: launch: no job token, so that anyone who reaches "
+                                      "n0 can join the ranks; set FULLSHARD_JOB_SECRET"));
+  EXPECT_THAT(ended.output, HasSubstr("[1] none\n"));
+}
+
+TEST(Nodes, TakeTheTokenFromAFileThatOthersCannotRead) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("token", "from a file\n");
+  const std::string command = "FULLSHARD_JOB_SECRET_FILE=" + file +
+                              " fullshard launch -n 1 --nnodes 2 --node-rank 1 --master-addr n0 -- "
+                              "sh -c 'echo $FULLSHARD_JOB_SECRET'";
+  const Ended open = shell("chmod 644 " + file + "; " + command);
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.output, HasSubstr("error: " + file + ": has mode 0644"));
+  EXPECT_EQ(shell("chmod 600 " + file + "; " + command).output, "[1] from a file\n");
 }
 
 }  // namespace

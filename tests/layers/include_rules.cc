@@ -68,8 +68,9 @@ std::string wrong_layer(const Layers& layers, const std::string& folder, const I
 }
 
 // Headers stay light: torch's own headers cost each file that sees them many seconds.
-// The last two add nothing to what <ATen/core/Tensor.h> already brings.
-constexpr std::string_view kLight[] = {"ATen/core/Tensor.h", "ATen/core/grad_mode.h",
+// The others add next to nothing to what <ATen/core/Tensor.h> already brings.
+constexpr std::string_view kLight[] = {"ATen/core/Tensor.h", "ATen/core/Generator.h",
+                                       "ATen/core/grad_mode.h",
                                        "torch/csrc/autograd/function_hook.h"};
 
 bool is_light(std::string_view target, std::string_view text) {

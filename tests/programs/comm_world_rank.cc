@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/mesh.h"
@@ -68,9 +69,16 @@ int play(const std::string& scene, const std::string& backend) {
 }  // namespace
 }  // namespace fullshard
 
-int main(int, char** arguments) {
+// deepspeed adds --local_rank=N, which the environment says too.
+int main(int count, char** arguments) {
+  std::vector<std::string> words;
+  for (const std::string& word : std::vector<std::string>(arguments + 1, arguments + count)) {
+    if (!word.starts_with("--local_rank=") && !word.starts_with("--local-rank=")) {
+      words.push_back(word);
+    }
+  }
   try {
-    return fullshard::play(arguments[1], arguments[2]);
+    return fullshard::play(words.at(0), words.at(1));
   } catch (const fullshard::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return error.exit_status();

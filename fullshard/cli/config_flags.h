@@ -1,0 +1,38 @@
+// The flags that name a configuration: of every command that uses one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/config/plan.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fullshard {
+
+class ConfigFlags {
+ public:
+  explicit ConfigFlags(CLI::App& command);
+  ConfigFlags(const ConfigFlags&) = delete;  // the parser writes into it
+  ConfigFlags& operator=(const ConfigFlags&) = delete;
+
+  // The file that a flag, FULLSHARD_CONFIG or `fullshard config` named; empty: there is none, or
+  // --fsdp's words stand for one.
+  std::string file() const;
+  bool is_named() const;  // by a flag or the environment, not the default file
+  // Reads what was named. `options` are completed by --set and --allow-unknown; the default file is
+  // mentioned on standard error (by one rank: `is_quiet` for the others). Without any file: what
+  // Accelerate's environment says, or FULL_SHARD with all defaults.
+  Plan load(PlanOptions options, bool is_quiet = false) const;
+
+ private:
+  std::string named_file() const;
+
+  std::string config_, deepspeed_, fsdp_, fsdp_config_;
+  std::vector<std::string> overrides_;
+  bool allow_unknown_ = false;
+};
+
+}  // namespace fullshard

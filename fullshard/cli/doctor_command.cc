@@ -1,0 +1,40 @@
+#include "fullshard/cli/doctor_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "fullshard/base/error.h"
+#include "fullshard/launch/machine_facts.h"
+#include "fullshard/launch/run_report.h"
+
+namespace fullshard {
+
+DoctorCommand::DoctorCommand(CLI::App& app)
+    : command_(app.add_subcommand("doctor", "what this machine can do, and what is missing")) {
+  command_->add_option("--report", run_folder_,
+                       "a run's folder: bundle what a report about it needs into one text");
+  command_->add_option("--output", output_, "write the text there, not to standard output");
+}
+
+bool DoctorCommand::was_chosen() const { return command_->parsed(); }
+
+int DoctorCommand::run() const {
+  const std::string text =
+      run_folder_.empty() ? facts_text(machine_facts()) : run_report(run_folder_);
+  if (output_.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  std::ofstream file(output_);
+  if (!(file << text && file.flush())) {
+    fail("doctor: cannot write '{}': {}", output_, std::strerror(errno));
+  }
+  return 0;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,28 @@
+// fullshard doctor: what this machine can do for a run; doctor --report RUN: what a bug report
+// needs.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace fullshard {
+
+class DoctorCommand {
+ public:
+  explicit DoctorCommand(CLI::App& app);
+  DoctorCommand(const DoctorCommand&) = delete;  // the parser writes into it
+  DoctorCommand& operator=(const DoctorCommand&) = delete;
+
+  bool was_chosen() const;
+  int run() const;  // gives the exit status
+
+ private:
+  CLI::App* command_;
+  std::string run_folder_;
+  std::string output_;
+};
+
+}  // namespace fullshard

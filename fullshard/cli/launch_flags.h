@@ -1,0 +1,63 @@
+// The flags that say where ranks run and how they are watched: of `launch`, and of every command
+// that starts ranks itself.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/config/plan_sections.h"
+#include "fullshard/launch/launch_hosts.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fullshard {
+
+class LaunchFlags {
+ public:
+  explicit LaunchFlags(CLI::App& command);
+  LaunchFlags(const LaunchFlags&) = delete;  // the parser writes into it
+  LaunchFlags& operator=(const LaunchFlags&) = delete;
+
+  // What a configuration says of ranks and hosts, where no flag says it.
+  void take(const LaunchPlan& plan);
+  void keep_logs_in(const std::string& folder);  // unless --log-dir says where
+  void set_default_ranks(int ranks);             // when nothing else says how many
+  // Variables that every rank gets, as NAME=VALUE.
+  void add_variable(const std::string& variable);
+
+  bool names_ranks() const;  // by a flag, or a configuration
+  // On all hosts together, as far as it is known before they are asked.
+  int world_size();
+  // Starts the command on all ranks and looks after them; gives the exit status.
+  int start(const std::vector<std::string>& command);
+
+ private:
+  void add_ranks(CLI::App& command);
+  void add_output(CLI::App& command);
+  void add_failures(CLI::App& command);
+  void add_hosts(CLI::App& command);
+  void add_internal(CLI::App& command);
+
+  int ranks_per_node(int nodes) const;
+  bool chooses_hosts() const;
+  void take_slurm();
+  std::vector<Host> chosen_hosts() const;
+  int start_here();
+
+  LaunchOptions options_;
+  HostsOptions hosts_;
+  std::string ranks_;                 // per host: a number, or gpu, cpu, auto
+  std::optional<int> num_processes_;  // on all hosts
+  int default_ranks_ = 0;             // 0: there is none
+  std::optional<int> nodes_, node_rank_;
+  std::string tee_ = "all";
+  std::string bind_ = "none";
+  std::string hostfile_, include_, exclude_;
+  double notice_seconds_ = 3, grace_seconds_ = 5;
+  bool is_controlled_ = false;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,298 @@
+#include "fullshard/comm/store_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/store_keys.h"
+#include "fullshard/comm/store_protocol.h"
+
+namespace fullshard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A stranger may hold a connection so long, and so many of them at a time.
+constexpr auto kPatience = std::chrono::seconds(10);
+constexpr size_t kMostStrangers = 256;
+constexpr size_t kIntroduction = sizeof(StoreNonce) + sizeof(Digest);
+
+int listen_on(int family, const sockaddr* address, socklen_t length) {
+  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  const int yes = 1, no = 0;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  if (::bind(socket, address, length) == 0 && ::listen(socket, 4096) == 0) return socket;
+  const int reason = errno;
+  ::close(socket);
+  errno = reason;
+  return -1;
+}
+
+int listen_for_ranks(int port, bool loopback) {
+  sockaddr_in6 six = {};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(static_cast<uint16_t>(port));
+  six.sin6_addr = in6addr_any;
+  if (!loopback) {
+    const int socket = listen_on(AF_INET6, reinterpret_cast<sockaddr*>(&six), sizeof six);
+    if (socket >= 0 || errno == EADDRINUSE) return socket;
+  }
+  sockaddr_in four = {};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(static_cast<uint16_t>(port));
+  four.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
+}
+
+int port_of(int socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+// One rank's connection, or a stranger's.
+struct Guest {
+  int socket = -1;
+  StoreNonce nonce = make_store_nonce();
+  Clock::time_point arrived = Clock::now();
+  bool is_known = false;  // has shown that it knows the token
+  std::string received, unsent;
+  std::vector<std::string>
+      awaited;  // keys; the answer comes when all are there, or at the deadline
+  Clock::time_point deadline;
+
+  explicit Guest(int accepted) : socket(accepted) {}
+  ~Guest() { ::close(socket); }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+};
+
+}  // namespace
+
+class StoreServer::Impl {
+ public:
+  Impl(int port, bool loopback, std::string token)
+      : token_(std::move(token)), listener_(listen_for_ranks(port, loopback)) {
+    check(listener_ >= 0,
+          "world: rank 0 cannot listen on port {} ({}); choose a free one with "
+          "MASTER_PORT",
+          port, std::strerror(errno));
+    port_ = port_of(listener_);
+    stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);
+    thread_.join();
+    ::close(stop_);
+    ::close(listener_);
+  }
+
+  int port() const { return port_; }
+  const std::string& token() const { return token_; }
+
+ private:
+  void run() {
+    for (;;) {
+      std::vector<pollfd> watched = {{stop_, POLLIN, 0}, {listener_, POLLIN, 0}};
+      for (const Guest& guest : guests_) {
+        const int events = POLLIN | (guest.unsent.empty() ? 0 : POLLOUT);
+        watched.push_back({guest.socket, static_cast<short>(events), 0});
+      }
+      ::poll(watched.data(), watched.size(), patience());
+      if (watched[0].revents != 0) return;
+      size_t place = 2;
+      std::erase_if(guests_,
+                    [&](Guest& guest) { return watched[place++].revents != 0 && !serve(guest); });
+      if (watched[1].revents != 0) welcome();
+      answer_awaited();
+      dismiss_strangers();
+    }
+  }
+
+  // Milliseconds to the next deadline.
+  int patience() const {
+    auto until = Clock::now() + std::chrono::seconds(60);
+    for (const Guest& guest : guests_) {
+      if (!guest.is_known) until = std::min(until, guest.arrived + kPatience);
+      if (!guest.awaited.empty()) until = std::min(until, guest.deadline);
+    }
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+    return static_cast<int>(std::max<int64_t>(left.count(), 0));
+  }
+
+  void welcome() {
+    int socket;
+    while ((socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+      const int yes = 1;
+      ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      Guest& guest = guests_.emplace_back(socket);
+      guest.unsent = kStoreMagic;
+      guest.unsent.append(guest.nonce.begin(), guest.nonce.end());
+      send(guest);
+    }
+  }
+
+  // False when the connection is over.
+  bool serve(Guest& guest) {
+    char buffer[65536];
+    const ssize_t got = ::recv(guest.socket, buffer, sizeof buffer, 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (got > 0) guest.received.append(buffer, static_cast<size_t>(got));
+    try {
+      if (!guest.is_known && !introduce(guest)) return false;
+      while (guest.is_known && answer_next(guest)) {
+      }
+    } catch (const std::exception&) {  // nonsense from somebody who knows the token
+      return false;
+    }
+    return send(guest);
+  }
+
+  // False when it has shown not to know the token.
+  bool introduce(Guest& guest) {
+    if (guest.received.size() < kIntroduction) return true;
+    StoreNonce nonce;
+    Digest proof;
+    std::memcpy(nonce.data(), guest.received.data(), nonce.size());
+    std::memcpy(proof.data(), guest.received.data() + nonce.size(), proof.size());
+    guest.received.erase(0, kIntroduction);
+    if (!are_equal(proof, client_proof(token_, guest.nonce, nonce))) return false;
+    guest.is_known = true;
+    const Digest own = server_proof(token_, guest.nonce, nonce);
+    guest.unsent.append(own.begin(), own.end());
+    return true;
+  }
+
+  // True when a whole request was there.
+  bool answer_next(Guest& guest) {
+    if (guest.received.size() < kStoreLengthBytes) return false;
+    const size_t length = store_message_length(guest.received);
+    if (guest.received.size() < kStoreLengthBytes + length) return false;
+    StoreReader request(std::string_view(guest.received).substr(kStoreLengthBytes, length));
+    if (const auto answer = answer_to(request, guest)) guest.unsent += answer->message();
+    guest.received.erase(0, kStoreLengthBytes + length);
+    return true;
+  }
+
+  // Nothing yet for one who waits.
+  std::optional<StoreWriter> answer_to(StoreReader& request, Guest& guest) {
+    const auto kind = static_cast<StoreRequest>(request.number());
+    if (kind == StoreRequest::count) return StoreWriter().number(keys_.count());
+    if (kind == StoreRequest::has || kind == StoreRequest::wait) {
+      const auto limit = milliseconds(request.number());
+      std::vector<std::string> keys(static_cast<size_t>(request.number()));
+      for (std::string& key : keys) key = request.text();
+      const bool are_there = keys_.has(keys);
+      if (are_there || kind == StoreRequest::has) return StoreWriter().number(are_there);
+      guest.awaited = std::move(keys);
+      guest.deadline = Clock::now() + limit;
+      return std::nullopt;
+    }
+    const std::string key = request.text();
+    switch (kind) {
+      case StoreRequest::set:
+        keys_.set(key, request.text());
+        return StoreWriter().number(1);
+      case StoreRequest::get: {
+        const auto value = keys_.find(key);
+        return StoreWriter().number(value.has_value()).text(value.value_or(""));
+      }
+      case StoreRequest::compare_set: {
+        const std::string expected = request.text();
+        return StoreWriter().text(keys_.compare_set(key, expected, request.text()));
+      }
+      case StoreRequest::add:
+        return StoreWriter().number(keys_.add(key, request.number()));
+      default:
+        return StoreWriter().number(keys_.remove(key));
+    }
+  }
+
+  void answer_awaited() {
+    const auto now = Clock::now();
+    std::erase_if(guests_, [&](Guest& guest) {
+      if (guest.awaited.empty()) return false;
+      const bool are_there = keys_.has(guest.awaited);
+      if (!are_there && now < guest.deadline) return false;
+      guest.awaited.clear();
+      guest.unsent += StoreWriter().number(are_there).message();
+      return !send(guest);
+    });
+  }
+
+  void dismiss_strangers() {
+    const auto now = Clock::now();
+    size_t strangers = 0;
+    for (const Guest& guest : guests_) strangers += !guest.is_known;
+    std::erase_if(guests_, [&](const Guest& guest) {  // the oldest stand first
+      const bool goes =
+          !guest.is_known && (now >= guest.arrived + kPatience || strangers > kMostStrangers);
+      if (goes) --strangers;
+      return goes;
+    });
+  }
+
+  static bool send(Guest& guest) {
+    while (!guest.unsent.empty()) {
+      const ssize_t sent =
+          ::send(guest.socket, guest.unsent.data(), guest.unsent.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0) return errno == EAGAIN;
+      guest.unsent.erase(0, static_cast<size_t>(sent));
+    }
+    return true;
+  }
+
+  const std::string token_;
+  int listener_;
+  int stop_ = -1;
+  int port_ = 0;
+  StoreKeys keys_;
+  std::list<Guest> guests_;
+  std::thread thread_;
+};
+
+StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StoreServer::~StoreServer() = default;
+int StoreServer::port() const { return impl_->port(); }
+
+// The table belongs to the process as its ports do; ranks that are threads do not come here.
+std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<StoreServer>> servers;
+  const std::lock_guard lock(mutex);
+  if (auto server = servers[port].lock(); server && server->impl_->token() == token) return server;
+  std::shared_ptr<StoreServer> server(
+      new StoreServer(std::make_unique<Impl>(port, loopback, token)));
+  servers[server->port()] = server;
+  return server;
+}
+
+}  // namespace fullshard

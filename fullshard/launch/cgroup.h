@@ -1,0 +1,18 @@
+// What the control groups around this process allow it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace fullshard {
+
+struct CgroupLimits {
+  std::optional<double> cores;  // processor time per time
+  std::optional<int64_t> memory_bytes;
+};
+
+// The narrowest of this process's group and those above it; nothing where nothing is limited or
+// readable.
+CgroupLimits cgroup_limits();
+
+}  // namespace fullshard

@@ -1,0 +1,46 @@
+// Where the output of a child process goes: to the terminal, each line behind a prefix, into its
+// log, and its last lines into memory, for the message about its failure.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "fullshard/launch/line_prefix.h"
+
+namespace fullshard {
+
+struct ChildOutputOptions {
+  bool shown = true;
+  std::string prefix = {};  // empty: bytes are passed on as they come
+  std::string log = {};     // a file to which lines are added; empty: none
+};
+
+class ChildOutput {
+ public:
+  // Throws Error when the log cannot be opened.
+  explicit ChildOutput(const ChildOutputOptions& options);
+  ~ChildOutput();
+  ChildOutput(const ChildOutput&) = delete;
+  ChildOutput& operator=(const ChildOutput&) = delete;
+
+  // `stream` 0 is standard output, 1 standard error.
+  void take(size_t stream, std::string_view piece);
+  // Lines without an end.
+  void finish();
+
+  const std::deque<std::string>& last_lines() const { return last_lines_; }
+  const std::string& log() const { return options_.log; }
+
+ private:
+  void keep(const std::string& lines);
+
+  ChildOutputOptions options_;
+  int log_ = -1;
+  std::array<LinePrefix, 2> shown_lines_;
+  std::array<LinePrefix, 2> kept_lines_;
+  std::deque<std::string> last_lines_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,75 @@
+// One process that the launcher looks after: a rank, or a connection to another host.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/launch/child_output.h"
+
+namespace fullshard {
+
+class Keeper;
+
+struct ChildOptions {
+  std::string name;                      // "rank 1", "host n2"
+  int number = 0;                        // rank or node
+  std::vector<std::string> command;      // the program is found in PATH
+  std::vector<std::string> environment;  // NAME=value
+  std::vector<int> cores = {};           // that it may use; empty: all
+  ChildOutputOptions output = {};
+  bool direct = false;     // it has this process's own standard output and error
+  bool has_input = false;  // it has this process's standard input; otherwise none
+  bool is_remote = false;  // a launcher reads signals from its standard input
+};
+
+// The leader of a process group of its own, which ends with it.
+class ChildProcess {
+ public:
+  // Throws Error when the program cannot be executed. The keeper outlives this.
+  ChildProcess(const ChildOptions& options, const Keeper& keeper);
+  ~ChildProcess();  // kills the group if it still runs
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  const std::string& name() const { return name_; }
+  int number() const { return number_; }
+  bool is_running() const { return !ended_; }
+  // To the whole group; to a remote launcher as a line of text, unless it is SIGKILL.
+  void signal(int number);
+  // A line for the standard input of a remote launcher.
+  void tell(const std::string& line) const;
+
+  // Looks whether it has ended; true once, when it has. What is left of its group is killed.
+  bool has_just_ended();
+  bool has_failed() const { return ended_ && wait_status_ != 0; }
+  bool was_killed() const;
+  int exit_status() const;           // 128 + n for signal n
+  std::string how_it_ended() const;  // "exited with status 3", "killed by signal 9 (Killed)"
+
+  // Its standard output and error, where they come through this process; -1 when closed.
+  const std::array<int, 2>& outputs() const { return outputs_; }
+  // Passes on what has arrived from outputs()[stream], if anything; closes it at its end.
+  bool pass_output(size_t stream);
+  // Everything that has arrived, and a last line without an end.
+  void pass_rest();
+  const ChildOutput& output() const { return output_; }
+
+ private:
+  void close_outputs();
+
+  std::string name_;
+  int number_;
+  const Keeper& keeper_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int wait_status_ = 0;
+  int control_ = -1;
+  std::array<int, 2> outputs_ = {-1, -1};
+  ChildOutput output_;
+};
+
+}  // namespace fullshard

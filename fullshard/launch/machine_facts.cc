@@ -1,0 +1,174 @@
+#include "fullshard/launch/machine_facts.h"
+
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/launch/cgroup.h"
+#include "fullshard/launch/cores.h"
+#include "fullshard/launch/devices.h"
+
+namespace fullshard {
+namespace {
+
+using Kind = Fact::Kind;
+
+// "MemAvailable:  1234 kB" as bytes by name.
+std::map<std::string, int64_t> memory_info() {
+  std::map<std::string, int64_t> bytes;
+  std::ifstream file("/proc/meminfo");
+  int64_t number = 0;
+  for (std::string name, rest; file >> name >> number && std::getline(file, rest);) {
+    bytes[name.substr(0, name.size() - 1)] = number * kKiB;
+  }
+  return bytes;
+}
+
+Fact cores_fact() {
+  const auto share = cgroup_limits().cores;
+  const int usable = num_usable_cores();
+  return {
+      "cores",
+      fmt::format("{} of {} may be used{}", allowed_cores().size(), ::sysconf(_SC_NPROCESSORS_ONLN),
+                  share ? fmt::format(", a control group gives {:.3g}", *share) : ""),
+      fmt::format("{} rank{} without sharing cores; launch sets OMP_NUM_THREADS to {} / ranks",
+                  usable, usable == 1 ? "" : "s", usable),
+      Kind::fine};
+}
+
+Fact memory_fact() {
+  const auto info = memory_info();
+  const auto number = [&](const char* name) {
+    const auto found = info.find(name);
+    return found == info.end() ? int64_t{0} : found->second;
+  };
+  const auto limit = cgroup_limits().memory_bytes;
+  int64_t available = number("MemAvailable");
+  if (limit) available = std::min(available, *limit);
+  // AdamW in fp32: parameter, gradient and two states.
+  constexpr int64_t kBytesPerParameter = 16;
+  return {
+      "memory",
+      fmt::format("{} of {} available{}", format_bytes(number("MemAvailable")),
+                  format_bytes(number("MemTotal")),
+                  limit ? fmt::format(", a control group allows {}", format_bytes(*limit)) : ""),
+      fmt::format("on CPU all ranks together train at most about {} parameters with AdamW in "
+                  "fp32 (16 bytes each, activations not counted)",
+                  format_count(available / kBytesPerParameter)),
+      Kind::fine};
+}
+
+std::optional<int64_t> free_bytes(const char* path) {
+  struct statvfs facts = {};
+  if (::statvfs(path, &facts) != 0) return std::nullopt;
+  return static_cast<int64_t>(facts.f_bavail) * static_cast<int64_t>(facts.f_frsize);
+}
+
+Fact shared_memory_fact() {
+  const auto bytes = free_bytes("/dev/shm");
+  if (!bytes) {
+    return {"/dev/shm", "missing",
+            "ranks of this host share memory through anonymous files, so this does not matter to "
+            "fullshard; NCCL and other programs need it",
+            Kind::notice};
+  }
+  const bool is_small = *bytes < 256 * kMiB;
+  return {"/dev/shm", format_bytes(*bytes) + " free",
+          is_small
+              ? "fullshard's ranks do not need it, but NCCL does; in a container raise it with "
+                "--shm-size"
+              : "enough for NCCL; fullshard's own ranks share memory without it",
+          is_small ? Kind::notice : Kind::fine};
+}
+
+Fact disk_fact() {
+  const auto bytes = free_bytes(".");
+  if (!bytes)
+    return {"disk", "this folder cannot be looked at", "checkpoints need it", Kind::problem};
+  constexpr int64_t kBytesPerParameter = 12;  // master and two states in fp32
+  return {"disk", format_bytes(*bytes) + " free in this folder",
+          fmt::format("holds one checkpoint of about {} parameters with AdamW",
+                      format_count(*bytes / kBytesPerParameter)),
+          *bytes < kGiB ? Kind::notice : Kind::fine};
+}
+
+Fact gpus_fact() {
+  const auto gpus = find_gpus();
+  if (gpus.empty()) {
+    return {"GPUs", "none seen (/proc/driver/nvidia, /dev/nvidia*)",
+            "ranks train on CPU; say --ranks N to launch", Kind::fine};
+  }
+  const int visible = num_visible_gpus();
+  return {"GPUs",
+          fmt::format("{} × {}{}", gpus.size(), gpus.front(),
+                      visible < static_cast<int>(gpus.size())
+                          ? fmt::format(", {} by CUDA_VISIBLE_DEVICES", visible)
+                          : ""),
+          fmt::format("launch starts {} rank{} unless --ranks says otherwise", visible,
+                      visible == 1 ? "" : "s"),
+          visible == 0 ? Kind::notice : Kind::fine};
+}
+
+Fact limit_fact(const char* subject, int resource, rlim_t wanted, bool is_bytes,
+                const std::string& meaning) {
+  rlimit limit = {};
+  ::getrlimit(static_cast<decltype(RLIMIT_NOFILE)>(resource), &limit);
+  const auto text = [&](rlim_t value) {
+    if (value == RLIM_INFINITY) return std::string("unlimited");
+    return is_bytes ? format_bytes(static_cast<int64_t>(value)) : std::to_string(value);
+  };
+  return {subject, fmt::format("{} (at most {})", text(limit.rlim_cur), text(limit.rlim_max)),
+          meaning, limit.rlim_cur < wanted ? Kind::notice : Kind::fine};
+}
+
+Fact core_program_fact() {
+  std::error_code problem;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", problem);
+  const auto core = own.parent_path() / "fullshard-core";
+  const bool is_there = ::access(core.c_str(), X_OK) == 0;
+  return {
+      "libtorch", is_there ? core.string() : "not asked: no fullshard-core beside this program",
+      "libtorch is linked into fullshard-core and into the programs that use the library, never "
+      "into this one; `ldd PROGRAM | grep torch` says which one a program loads",
+      Kind::fine};
+}
+
+}  // namespace
+
+std::vector<Fact> machine_facts() {
+  return {cores_fact(),
+          memory_fact(),
+          shared_memory_fact(),
+          disk_fact(),
+          gpus_fact(),
+          limit_fact("open files", RLIMIT_NOFILE, 1024, false,
+                     "each rank needs a few for every other rank and checkpoint file; below 1024 "
+                     "raise it with ulimit -n"),
+          limit_fact("locked memory", RLIMIT_MEMLOCK, RLIM_INFINITY, true,
+                     "pinned host memory for offloading and InfiniBand need it unlimited (ulimit "
+                     "-l); training on CPU does not"),
+          limit_fact("processes", RLIMIT_NPROC, 1024, false,
+                     "every rank has threads for computing and talking; below 1024 raise it with "
+                     "ulimit -u"),
+          core_program_fact()};
+}
+
+std::string facts_text(const std::vector<Fact>& facts) {
+  std::string text;
+  for (const Fact& fact : facts) {
+    const char* mark = fact.kind == Kind::fine ? "ok" : fact.kind == Kind::notice ? "note" : "bad";
+    text += fmt::format("{:<5} {:<14} {}\n{:<21}{}\n", mark, fact.subject, fact.found, "",
+                        fact.meaning);
+  }
+  return text;
+}
+
+}  // namespace fullshard

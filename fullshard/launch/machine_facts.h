@@ -1,0 +1,20 @@
+// What this machine gives a run, without libtorch: each fact with what it means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct Fact {
+  enum class Kind { fine, notice, problem };
+  std::string subject;  // "cores"
+  std::string found;    // "2 of 8 (a control group allows 1.5)"
+  std::string meaning;
+  Kind kind = Kind::fine;
+};
+
+std::vector<Fact> machine_facts();
+std::string facts_text(const std::vector<Fact>& facts);
+
+}  // namespace fullshard

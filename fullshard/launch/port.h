@@ -1,0 +1,10 @@
+// Ports on which the ranks meet.
+#pragma once
+
+namespace fullshard {
+
+// Nobody listens on it at the moment.
+bool is_port_free(int port);
+int find_free_port();
+
+}  // namespace fullshard

@@ -1,0 +1,23 @@
+// srun with one task per node: each task is a launcher that starts the ranks of its node.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace fullshard {
+
+struct SlurmNode {
+  int nodes = 1;
+  int node_rank = 0;
+  std::string master_address;  // the first node
+  int master_port = 0;         // belongs to the job
+};
+
+using Variable = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Nothing outside a job step of several tasks. Several tasks per node are an Error: each of them
+// would start all the ranks.
+std::optional<SlurmNode> find_slurm_node(const Variable& variable);
+
+}  // namespace fullshard

@@ -1,0 +1,228 @@
+// The store where ranks meet, with and without strangers.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "expect_error.h"
+#include "fullshard/comm/rendezvous.h"
+#include "fullshard/comm/store_client.h"
+#include "fullshard/comm/store_protocol.h"
+#include "fullshard/comm/store_server.h"
+#include "fullshard/comm/tcp_connect.h"
+
+namespace fullshard {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr const char* kToken = "a token";
+
+class StoreOfRanks : public ::testing::Test {
+ protected:
+  StorePlace place(const std::string& token = kToken) const {
+    return {"127.0.0.1", server_->port(), token, 5s};
+  }
+  std::shared_ptr<StoreServer> server_ = StoreServer::open(0, /*loopback=*/true, kToken);
+};
+
+// Speaks bytes of its own choice.
+class Stranger {
+ public:
+  explicit Stranger(int port) : socket_(connect_tcp("127.0.0.1", port, 5s)) {}
+  ~Stranger() { ::close(socket_); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  void say(const std::string& bytes) const {
+    ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  std::string hear(size_t bytes) const {
+    std::string text(bytes, '\0');
+    const ssize_t got = ::recv(socket_, text.data(), bytes, MSG_WAITALL);
+    return text.substr(0, got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  // All that comes until the other side closes.
+  std::string hear_all() const {
+    std::string text;
+    for (std::string piece; !(piece = hear(1)).empty();) text += piece;
+    return text;
+  }
+
+ private:
+  int socket_;
+};
+
+constexpr size_t kGreeting = 8 + sizeof(StoreNonce);
+
+TEST_F(StoreOfRanks, KeepsValues) {
+  StoreClient one(place()), other(place());
+  EXPECT_EQ(one.find("key"), std::nullopt);
+  one.set("key", std::string("with\0zero", 9));
+  EXPECT_EQ(other.find("key"), std::string("with\0zero", 9));
+  EXPECT_EQ(other.compare_set("first", "", "one"), "one");
+  EXPECT_EQ(one.compare_set("first", "", "two"), "one");
+  EXPECT_EQ(one.compare_set("first", "one", "three"), "three");
+  EXPECT_EQ(one.add("sum", 5), 5);
+  EXPECT_EQ(other.add("sum", -2), 3);
+  EXPECT_TRUE(one.has({"key", "sum"}));
+  EXPECT_FALSE(one.has({"key", "nothing"}));
+  EXPECT_EQ(one.count(), 3);
+  EXPECT_TRUE(one.remove("key"));
+  EXPECT_FALSE(one.remove("key"));
+}
+
+TEST_F(StoreOfRanks, KeepsLargeValues) {
+  StoreClient client(place());
+  const std::string large(3 << 20, 'x');
+  client.set("large", large);
+  EXPECT_EQ(client.find("large"), large);
+}
+
+TEST_F(StoreOfRanks, AnswersWhoWaitsWhenTheLastKeyComes) {
+  StoreClient waiter(place()), writer(place());
+  std::atomic<bool> came = false;
+  std::thread thread([&] { came = waiter.wait({"a", "b"}, 20s); });
+  writer.set("a", "");
+  EXPECT_FALSE(came);
+  writer.set("b", "");
+  thread.join();
+  EXPECT_TRUE(came);
+  EXPECT_FALSE(waiter.wait({"never"}, 20ms));
+}
+
+TEST_F(StoreOfRanks, SaysWhenTheServerIsGone) {
+  StoreClient client(place());
+  server_.reset();
+  EXPECT_EQ(error_of([&] { client.set("key", "value"); }),
+            "rendezvous: the store does not answer; the process that serves it has ended");
+}
+
+TEST_F(StoreOfRanks, IsSharedByTheWorldsOfAProcess) {
+  EXPECT_EQ(StoreServer::open(server_->port(), true, kToken), server_);
+  EXPECT_THAT(error_of([&] { StoreServer::open(server_->port(), true, "another token"); }),
+              HasSubstr("cannot listen on port " + std::to_string(server_->port()) +
+                        " (Address already in use)"));
+}
+
+TEST_F(StoreOfRanks, RefusesAWrongToken) {
+  for (const std::string wrong : {"", "another token", "a toke", "a token "}) {
+    EXPECT_EQ(error_of([&] { StoreClient client(place(wrong)); }),
+              "world: the store at 127.0.0.1:" + std::to_string(server_->port()) +
+                  " belongs to another job, or this rank has another token; set "
+                  "FULLSHARD_JOB_SECRET to the same on all ranks");
+  }
+}
+
+TEST_F(StoreOfRanks, TellsAStrangerNothing) {
+  StoreClient rank(place());
+  rank.set("fullshard/secret", "value");
+  const std::string get = StoreWriter()
+                              .number(static_cast<int64_t>(StoreRequest::get))
+                              .text("fullshard/secret")
+                              .message();
+  const std::string set = StoreWriter()
+                              .number(static_cast<int64_t>(StoreRequest::set))
+                              .text("fullshard/secret")
+                              .text("forged")
+                              .message();
+  // Requests at once, after a proof without the token, and what a client of c10d would say first.
+  const std::string nobody(sizeof(StoreNonce) + sizeof(Digest), 'x');
+  for (const std::string& words :
+       {get + get + get + get, set + set, nobody + set + get,
+        std::string("\x03\x3c\x85\xf7\x3c", 5) + std::string(64, '\0')}) {
+    const Stranger stranger(server_->port());
+    stranger.say(words);
+    EXPECT_EQ(stranger.hear_all().size(), kGreeting);
+  }
+  EXPECT_EQ(rank.find("fullshard/secret"), "value");
+}
+
+TEST_F(StoreOfRanks, DoesNotAcceptAProofTwice) {
+  StoreNonce nonce;
+  const Stranger first(server_->port());
+  const std::string greeting = first.hear(kGreeting);
+  std::memcpy(nonce.data(), greeting.data() + 8, nonce.size());
+  const StoreNonce own = make_store_nonce();
+  const Digest proof = client_proof(kToken, nonce, own);
+  const std::string introduction =
+      std::string(own.begin(), own.end()) + std::string(proof.begin(), proof.end());
+  first.say(introduction);
+  EXPECT_EQ(first.hear(sizeof(Digest)).size(), sizeof(Digest));
+  const Stranger second(server_->port());
+  second.say(introduction);
+  EXPECT_EQ(second.hear_all().size(), kGreeting);
+}
+
+TEST_F(StoreOfRanks, IsNotKeptFromRanksByStrangersWhoOnlyStandThere) {
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (int each = 0; each < 300; ++each) {
+    crowd.push_back(std::make_unique<Stranger>(server_->port()));
+  }
+  StoreClient rank(place());
+  rank.set("key", "value");
+  EXPECT_EQ(rank.find("key"), "value");
+}
+
+// Somebody else sits on the port and takes whatever it is told as right.
+TEST(Store, IsNotGivenToWhoCannotProveItself) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  const StorePlace place{"127.0.0.1", ntohs(address.sin_port), kToken, 5s};
+  for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshrd0123456789abcdef"}) {
+    std::thread liar([&] {
+      const int guest = ::accept(listener, nullptr, nullptr);
+      ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
+      char buffer[48];
+      if (greeting.starts_with("full")) ::recv(guest, buffer, sizeof buffer, MSG_WAITALL);
+      const std::string proof(sizeof(Digest), 'y');
+      ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
+      ::close(guest);
+    });
+    EXPECT_THAT(error_of([&] { StoreClient client(place); }),
+                HasSubstr(greeting.starts_with("full") ? "belongs to another job"
+                                                       : "is not the ranks' store"));
+    liar.join();
+  }
+  ::close(listener);
+}
+
+TEST(Store, ListensOnlyToThisHostWhereAllRanksAre) {
+  const std::string outside = own_address_towards("192.0.2.1", 9);
+  if (outside.empty()) GTEST_SKIP() << "this host has no address but loopback";
+  const auto closed = StoreServer::open(0, /*loopback=*/true, kToken);
+  EXPECT_THAT(error_of([&] { connect_tcp(outside, closed->port(), 50ms); }),
+              HasSubstr("nobody answers at " + outside));
+  const auto open = StoreServer::open(0, /*loopback=*/false, kToken);
+  StoreClient rank({outside, open->port(), kToken, 5s});
+  rank.set("key", "value");
+  EXPECT_EQ(rank.find("key"), "value");
+}
+
+TEST(Store, SharesKeysUnderAPrefix) {
+  const auto holder =
+      connect_store({.host = "127.0.0.1", .token = kToken, .serve = true, .loopback = true}, 5s);
+  const auto under = holder->under("group");
+  under->set("key", "value");
+  EXPECT_EQ(holder->find("group/key"), "value");
+  EXPECT_EQ(under->another()->get("key", 1s, "rank 1"), "value");
+  EXPECT_EQ(under->set_first("key", "later"), "value");
+  EXPECT_EQ(error_of([&] { under->get("none", 10ms, "rank 1"); }),
+            "rendezvous: rank 1 did not come within 0.01 s (key 'none')");
+}
+
+}  // namespace
+}  // namespace fullshard

@@ -1,0 +1,61 @@
+// A command line as a user types it, with `fullshard` in PATH; both streams.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace fullshard {
+
+struct Ended {
+  int status = 0;
+  std::string output;
+};
+
+inline Ended shell(const std::string& line) {
+  std::FILE* pipe =
+      ::popen(("PATH=" FULLSHARD_BINARIES ":$PATH; (" + line + ") 2>&1").c_str(), "r");
+  Ended ended;
+  char buffer[4096];
+  while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
+    ended.output.append(buffer, got);
+  }
+  ended.status = WEXITSTATUS(::pclose(pipe));
+  return ended;
+}
+
+// An empty folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "fullshard-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(*this / name) << text;
+    return *this / name;
+  }
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(*this / name).rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace fullshard
