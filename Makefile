@@ -18,7 +18,7 @@ export TORCH_DIR PYTHON
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo      install what is missing, build, train a small model on two ranks'
+	@echo 'make demo      install what is missing, build, train a small Llama on two ranks to do sums'
 	@echo 'make test      install what is missing, build, run every test'
 	@echo 'make build     install what is missing, build'
 	@echo 'make bench     build and run the benchmarks'
@@ -40,8 +40,8 @@ test: build
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)
 
 demo: configure
-	cmake --build $(BUILD) -j $(JOBS) --target demo fullshard_command
-	$(BUILD)/bin/fullshard launch --ranks 2 -- $(BUILD)/bin/demo
+	cmake --build $(BUILD) -j $(JOBS) --target sums fullshard_command
+	scripts/demo.sh $(BUILD)/bin $(BUILD)/demo
 
 bench: configure
 	cmake --build $(BUILD) -j $(JOBS) --target bench_all fullshard_command

@@ -6,14 +6,16 @@ include(GNUInstallDirs)
 
 # The command line is a program, not a library for others.
 get_property(folders GLOBAL PROPERTY FULLSHARD_FOLDERS)
-list(REMOVE_ITEM folders cli)
+list(REMOVE_ITEM folders cli core)
 list(TRANSFORM folders PREPEND fullshard_ OUTPUT_VARIABLE libraries)
 
 install(TARGETS fullshard ${libraries} EXPORT FullshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET fullshard_command)
-  install(TARGETS fullshard_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+foreach(program IN ITEMS fullshard_command fullshard_core_program)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
 install(FILES fullshard/fullshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard)
 foreach(folder IN LISTS folders)
   install(DIRECTORY fullshard/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard

@@ -1,6 +1,6 @@
 # fullshard_library(<folder> [NO_TORCH] [MAY_INCLUDE <folder>...] [LINK <target>...])
 #
-# Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc (without main.cc), which
+# Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
 # may include, and so links, the folders named. A folder without sources becomes an interface
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
 # "<folder> [torch_free]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch.
@@ -11,7 +11,8 @@ define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders wit
 function(fullshard_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH" "" "MAY_INCLUDE;LINK")
   set(target fullshard_${folder})
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc")
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
+       "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc")
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
 
   set(libraries ${arg_LINK})

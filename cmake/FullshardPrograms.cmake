@@ -10,13 +10,20 @@ function(fullshard_program target source)
   endif()
 endfunction()
 
-# `fullshard` starts at once because it does not link libtorch.
+# `fullshard` starts at once because it does not link libtorch; `fullshard-core` does the rest.
 function(fullshard_command_line)
   set(source "${PROJECT_SOURCE_DIR}/fullshard/cli/main.cc")
   file(GLOB found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/cli/main.cc")
   if(found)
     fullshard_program(fullshard_command "${source}" NO_TORCH LINK fullshard_cli)
     set_target_properties(fullshard_command PROPERTIES OUTPUT_NAME fullshard)
+  endif()
+  set(source "${PROJECT_SOURCE_DIR}/fullshard/core/main.cc")
+  file(GLOB found CONFIGURE_DEPENDS "${source}")
+  if(found)
+    fullshard_program(fullshard_core_program "${source}" LINK fullshard_core)
+    set_target_properties(fullshard_core_program PROPERTIES OUTPUT_NAME fullshard-core)
+    add_dependencies(fullshard_command fullshard_core_program)
   endif()
 endfunction()
 

@@ -14,7 +14,7 @@ readonly torch_version=2.13.0
 readonly cmake_version=3.25
 readonly tools=(cmake:cmake ninja:ninja-build g++:g++ ccache:ccache clang-format:clang-format)
 readonly libraries=(libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev pkg-config)
+  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config)
 
 say() { echo "setup: $*"; }
 fail() {

@@ -78,8 +78,7 @@ void LaunchFlags::add_ranks(CLI::App& command) {
 void LaunchFlags::add_output(CLI::App& command) {
   command.add_option("--log-dir", options_.log_dir, "keep every rank's output as DIR/rank-N.log");
   command.add_option("--tee", tee_, "whose output is shown here: all, 0 (rank 0's) or none")
-      ->check(CLI::IsMember({"all", "0", "none"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"all", "0", "none"}));
 }
 
 void LaunchFlags::add_failures(CLI::App& command) {
@@ -233,7 +232,7 @@ int LaunchFlags::start(const std::vector<std::string>& command) {
   };
   options_.notice = time(notice_seconds_);
   options_.grace = time(grace_seconds_);
-  options_.tee = tee_ == "all" ? Tee::all : tee_ == "0" ? Tee::first : Tee::none;
+  options_.tee = tee_ == "none" ? Tee::none : tee_ == "0" ? Tee::first : Tee::all;
   options_.binding = bind_ == "cores" ? Binding::cores : Binding::none;
   if (!chooses_hosts()) return start_here();
 
@@ -266,6 +265,10 @@ bool LaunchFlags::names_ranks() const {
 
 void LaunchFlags::keep_logs_in(const std::string& folder) {
   if (options_.log_dir.empty()) options_.log_dir = folder;
+}
+
+void LaunchFlags::show_only_first() {
+  if (tee_.empty()) tee_ = "0";
 }
 
 void LaunchFlags::set_default_ranks(int ranks) { default_ranks_ = ranks; }

@@ -24,7 +24,9 @@ class LaunchFlags {
   // What a configuration says of ranks and hosts, where no flag says it.
   void take(const LaunchPlan& plan);
   void keep_logs_in(const std::string& folder);  // unless --log-dir says where
-  void set_default_ranks(int ranks);             // when nothing else says how many
+  void show_only_first();                        // rank 0's output, unless --tee says whose
+  void trust_messages() { options_.explains_itself = true; }  // of the program that is started
+  void set_default_ranks(int ranks);                          // when nothing else says how many
   // Variables that every rank gets, as NAME=VALUE.
   void add_variable(const std::string& variable);
 
@@ -53,7 +55,7 @@ class LaunchFlags {
   std::optional<int> num_processes_;  // on all hosts
   int default_ranks_ = 0;             // 0: there is none
   std::optional<int> nodes_, node_rank_;
-  std::string tee_ = "all";
+  std::string tee_;  // empty: all
   std::string bind_ = "none";
   std::string hostfile_, include_, exclude_;
   double notice_seconds_ = 3, grace_seconds_ = 5;

@@ -11,8 +11,12 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
 #include "fullshard/cli/config_command.h"
+#include "fullshard/cli/data_command.h"
 #include "fullshard/cli/doctor_command.h"
 #include "fullshard/cli/launch_command.h"
+#include "fullshard/cli/report_command.h"
+#include "fullshard/cli/run_command.h"
+#include "fullshard/cli/words.h"
 
 namespace fullshard {
 namespace {
@@ -37,15 +41,6 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words) {
           near ? fmt::format(", did you mean '{}'?", *near) : "");
 }
 
-// --nproc_per_node is --nproc-per-node; a value after '=' stays as it is.
-std::vector<std::string> with_dashes(std::vector<std::string> words) {
-  for (std::string& word : words) {
-    if (!word.starts_with("--")) continue;
-    std::replace(word.begin(), word.begin() + std::min(word.find('='), word.size()), '_', '-');
-  }
-  return words;
-}
-
 int run(int count, char** arguments) {
   // What follows "--" is another program's: CLI11 must not see it.
   char** const end = arguments + count;
@@ -56,18 +51,26 @@ int run(int count, char** arguments) {
   describe(app);
   LaunchCommand launch(app);
   ConfigCommand config(app);
+  DataCommand data(app);
+  ReportCommand report(app);
   DoctorCommand doctor(app);
+  RunArguments train(app, RunKind::train);
+  RunArguments eval(app, RunKind::eval);
+  RunArguments compare(app, RunKind::compare);
   check_command(app, words);
   try {
-    std::vector<std::string> backwards = with_dashes(words);
-    std::reverse(backwards.begin(), backwards.end());  // as CLI11 wants a vector
-    app.parse(std::move(backwards));
+    app.parse(words_for_parser(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
   }
   if (launch.was_chosen()) return launch.run(words, program);
   if (config.was_chosen()) return config.run();
+  if (data.was_chosen()) return data.run();
+  if (report.was_chosen()) return report.run();
   if (doctor.was_chosen()) return doctor.run();
+  for (RunArguments* command : {&train, &eval, &compare}) {
+    if (command->was_chosen()) return run_on_ranks(*command, words);
+  }
   fmt::print("{}", app.help());
   return 0;
 }

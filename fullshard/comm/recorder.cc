@@ -8,6 +8,8 @@
 namespace fullshard {
 namespace {
 
+constexpr size_t kUsualName = 48;  // bytes of a unit's name
+
 double steady_seconds() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(since).count();
@@ -22,12 +24,19 @@ std::string_view name_of(Operation operation) {
 }
 
 Recorder::Recorder(int rank, size_t keep)
-    : rank_(rank), keep_(std::max<size_t>(keep, 1)), start_(steady_seconds()) {}
+    : rank_(rank), start_(steady_seconds()), ring_(std::max<size_t>(keep, 1)) {
+  for (Record& record : ring_) {
+    record.group.reserve(kUsualName);
+    record.unit.reserve(kUsualName);
+  }
+}
 
-uint64_t Recorder::issue(Record record) {
-  record.rank = rank_;
-  record.issued = now();
-  record.finished = 0;
+uint64_t Recorder::first_ticket() const {
+  return next_ticket_ > ring_.size() ? next_ticket_ - ring_.size() : 1;
+}
+
+uint64_t Recorder::issue(const Record& record) {
+  const double time = now();
   const std::lock_guard lock(mutex_);
   OperationTotals& totals = totals_[static_cast<size_t>(record.operation)];
   ++totals.calls;
@@ -35,8 +44,11 @@ uint64_t Recorder::issue(Record record) {
   totals.moved += record.moved;
   totals.largest = std::max(totals.largest, record.bytes);
   ++in_flight_;
-  records_.emplace_back(next_ticket_, std::move(record));
-  if (records_.size() > keep_) records_.pop_front();
+  Record& kept = ring_[(next_ticket_ - 1) % ring_.size()];
+  kept = record;  // into the strings that are there
+  kept.rank = rank_;
+  kept.issued = time;
+  kept.finished = 0;
   return next_ticket_++;
 }
 
@@ -44,10 +56,9 @@ void Recorder::finish(uint64_t ticket, double waited) {
   const double time = now();
   const std::lock_guard lock(mutex_);
   --in_flight_;
-  // Tickets are consecutive, so the place in the deque follows from the first; an old record may
-  // have been dropped, and then its operation's waiting time is not counted.
-  if (records_.empty() || ticket < records_.front().first) return;
-  Record& record = records_[ticket - records_.front().first].second;
+  // An old record may have been dropped, and then its operation's waiting time is not counted.
+  if (ticket < first_ticket()) return;
+  Record& record = ring_[(ticket - 1) % ring_.size()];
   record.finished = time;
   totals_[static_cast<size_t>(record.operation)].waited += waited;
 }
@@ -72,15 +83,30 @@ int Recorder::in_flight() const {
 std::vector<Record> Recorder::records() const {
   const std::lock_guard lock(mutex_);
   std::vector<Record> result;
-  result.reserve(records_.size());
-  for (const auto& [ticket, record] : records_) result.push_back(record);
+  result.reserve(next_ticket_ - first_ticket());
+  for (uint64_t ticket = first_ticket(); ticket < next_ticket_; ++ticket) {
+    result.push_back(ring_[(ticket - 1) % ring_.size()]);
+  }
   return result;
+}
+
+double Recorder::in_flight_since(double start) const {
+  const std::lock_guard lock(mutex_);
+  uint64_t first = next_ticket_;
+  while (first > first_ticket() && ring_[(first - 2) % ring_.size()].issued >= start) --first;
+  double sum = 0, end = start;  // records lie in the order of their issue
+  for (uint64_t ticket = first; ticket < next_ticket_; ++ticket) {
+    const Record& record = ring_[(ticket - 1) % ring_.size()];
+    sum += std::max(0.0, record.finished - std::max(record.issued, end));
+    end = std::max(end, record.finished);
+  }
+  return sum;
 }
 
 std::string Recorder::last_act() const {
   const std::lock_guard lock(mutex_);
-  if (records_.empty()) return "none yet";
-  const Record& record = records_.back().second;
+  if (next_ticket_ == 1) return "none yet";
+  const Record& record = ring_[(next_ticket_ - 2) % ring_.size()];
   return fmt::format("{}{} (group {}, sequence {}), {}", name_of(record.operation),
                      record.unit.empty() ? "" : fmt::format(" of unit '{}'", record.unit),
                      record.group, record.sequence, record.finished > 0 ? "finished" : "in flight");

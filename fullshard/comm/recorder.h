@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -44,7 +43,7 @@ class Recorder {
   explicit Recorder(int rank, size_t keep = 4096);
 
   // Returns the ticket that finish() takes.
-  uint64_t issue(Record record);
+  uint64_t issue(const Record& record);
   void finish(uint64_t ticket, double waited);
 
   OperationTotals totals(Operation operation) const;
@@ -52,18 +51,24 @@ class Recorder {
   int in_flight() const;
   // The newest records, oldest first, at most `keep` of them.
   std::vector<Record> records() const;
+  // Of the kept ones that were issued since then: seconds with any in flight, overlaps counted
+  // once.
+  double in_flight_since(double start) const;
   std::string last_act() const;  // "all_gather of unit 'block 3' (sequence 17), finished"
   void reset_totals();
   double now() const;
 
  private:
+  uint64_t first_ticket() const;  // of those that are kept
+
   mutable std::mutex mutex_;
   int rank_;
-  size_t keep_;
   double start_;
   uint64_t next_ticket_ = 1;
   int in_flight_ = 0;
-  std::deque<std::pair<uint64_t, Record>> records_;
+  // A ring, made whole at the start: records that came one by one would each pin a piece of the
+  // heap between the tensors of a step. Ticket t lies at (t - 1) % keep.
+  std::vector<Record> ring_;
   std::array<OperationTotals, kNumOperations> totals_{};
 };
 

@@ -56,7 +56,10 @@ std::shared_ptr<ShmMapping> ShmMapping::create(int64_t bytes, PageSize pages,
   ShmDescriptor descriptor(::memfd_create("fullshard", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   check(descriptor.is_open(), "shm: cannot make shared memory for {}: memfd_create: {}", owner,
         std::strerror(errno));
-  check(::fchmod(descriptor.get(), 0600) == 0 && ::ftruncate(descriptor.get(), bytes) == 0,
+  // Not inside check(): arguments may be evaluated in any order, and errno with them.
+  const bool is_reserved =
+      ::fchmod(descriptor.get(), 0600) == 0 && ::ftruncate(descriptor.get(), bytes) == 0;
+  check(is_reserved,
         "shm: cannot reserve {} of shared memory for {}: {}; raise the limit on file sizes "
         "(ulimit -f) or use backend gloo",
         format_bytes(bytes), owner, std::strerror(errno));
@@ -69,8 +72,9 @@ std::shared_ptr<ShmMapping> ShmMapping::create(int64_t bytes, PageSize pages,
 
 std::shared_ptr<ShmMapping> ShmMapping::adopt(ShmDescriptor descriptor, const std::string& owner) {
   struct stat status = {};
-  check(::fstat(descriptor.get(), &status) == 0 && status.st_size > 0,
-        "shm: the memory that {} passed on is not usable: {}", owner, std::strerror(errno));
+  const bool is_usable = ::fstat(descriptor.get(), &status) == 0 && status.st_size > 0;
+  check(is_usable, "shm: the memory that {} passed on is not usable: {}", owner,
+        std::strerror(errno));
   std::byte* base = map_shared(descriptor.get(), status.st_size, owner);
   return std::make_shared<ShmMapping>(base, status.st_size, std::move(descriptor));
 }

@@ -21,8 +21,8 @@ Lifeline Lifeline::of_this_process() {
   if (pidfd >= 0) return {ShmDescriptor(static_cast<int>(pidfd)), ShmDescriptor()};
 #endif
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "shm: cannot make a pipe to watch this rank by: {}",
-        std::strerror(errno));
+  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+  check(is_made, "shm: cannot make a pipe to watch this rank by: {}", std::strerror(errno));
   return {ShmDescriptor(ends[0]), ShmDescriptor(ends[1])};
 }
 

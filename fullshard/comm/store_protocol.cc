@@ -36,8 +36,9 @@ uint64_t get(std::string_view text) {
 
 StoreNonce make_store_nonce() {
   StoreNonce nonce{};
-  check(::getrandom(nonce.data(), nonce.size(), 0) == static_cast<ssize_t>(nonce.size()),
-        "rendezvous: no random numbers: {}", std::strerror(errno));
+  const bool is_random =
+      ::getrandom(nonce.data(), nonce.size(), 0) == static_cast<ssize_t>(nonce.size());
+  check(is_random, "rendezvous: no random numbers: {}", std::strerror(errno));
   return nonce;
 }
 

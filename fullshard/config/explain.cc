@@ -81,25 +81,98 @@ class Explainer {
   Explanation result_;
 };
 
-}  // namespace
-
-std::string Explanation::text() const {
+template <class IsShown>
+std::string table_of(const std::vector<ExplainedKey>& keys, const IsShown& is_shown) {
   size_t key_width = 0;
   size_t value_width = 0;
   size_t origin_width = 0;
   for (const ExplainedKey& key : keys) {
-    if (!key.is_worth_a_line) continue;
+    if (!is_shown(key)) continue;
     key_width = std::max(key_width, key.path.size());
     value_width = std::max(value_width, std::min<size_t>(24, to_json(key.value).size()));
     origin_width = std::max(origin_width, key.origin.size());
   }
   std::string text;
   for (const ExplainedKey& key : keys) {
-    if (!key.is_worth_a_line) continue;
+    if (!is_shown(key)) continue;
     text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {}\n", key.path, key_width, to_json(key.value),
                         value_width, key.origin, origin_width, key.effect);
   }
   return text;
+}
+
+// Flags that the file's family has no key for stand under their own names.
+class FlagKeys {
+ public:
+  explicit FlagKeys(std::vector<ExplainedKey>& keys) : keys_(keys) {}
+
+  template <class T>
+  void add(const Setting<T>& setting, ConfigNode value, std::string effect) {
+    const Origin& origin = setting.origin;
+    if (origin.from != Origin::From::flag || !origin.key.starts_with("--")) return;
+    keys_.push_back({.path = origin.key,
+                     .value = std::move(value),
+                     .origin = origin.text(),
+                     .effect = std::move(effect),
+                     .is_worth_a_line = true});
+  }
+  void add(const Setting<double>& setting, std::string effect) {
+    add(setting, ConfigNode::of_number(setting.value), std::move(effect));
+  }
+  void add(const Setting<int64_t>& setting, std::string effect) {
+    add(setting, ConfigNode::of_integer(setting.value), std::move(effect));
+  }
+  void add(const Setting<std::optional<int64_t>>& setting, std::string effect) {
+    add(setting, ConfigNode::of_integer(setting.value.value_or(0)), std::move(effect));
+  }
+  void add(const Setting<std::string>& setting, std::string effect) {
+    add(setting, ConfigNode::of_text(setting.value), std::move(effect));
+  }
+  void add(const Setting<bool>& setting, std::string effect) {
+    add(setting, ConfigNode::of_boolean(setting.value), std::move(effect));
+  }
+
+ private:
+  std::vector<ExplainedKey>& keys_;
+};
+
+void add_flag_keys(const Plan& plan, std::vector<ExplainedKey>& keys) {
+  FlagKeys flags(keys);
+  flags.add(plan.optimizer.type, "the optimizer");
+  flags.add(plan.optimizer.lr, "learning rate");
+  if (plan.optimizer.betas.value.size() == 2) {
+    ConfigNode betas;
+    betas.kind = NodeKind::list;
+    for (const double beta : plan.optimizer.betas.value) {
+      betas.items.push_back(ConfigNode::of_number(beta));
+    }
+    flags.add(plan.optimizer.betas, std::move(betas), "decays of the means");
+  }
+  flags.add(plan.optimizer.eps, "added to the denominator");
+  flags.add(plan.optimizer.weight_decay, "pull towards zero");
+  flags.add(plan.scheduler.type, "the learning-rate schedule");
+  flags.add(plan.scheduler.warmup_num_steps, "steps of the warm-up");
+  flags.add(plan.batch.micro, "examples of a rank in one forward");
+  flags.add(plan.batch.accumulation, "micro-batches per optimizer step");
+  flags.add(plan.clipping, "largest global norm of gradients; 0: no clipping");
+  flags.add(plan.sharding.strategy, "what is sharded");
+  flags.add(plan.sharding.stage, "ZeRO stage");
+  flags.add(plan.sharding.factor, "ranks that one copy is sharded over");
+  flags.add(plan.precision.bf16, "computation in bf16");
+  flags.add(plan.precision.fp16, "computation in fp16");
+  flags.add(plan.recompute.enabled, "activations are computed again in backward");
+  flags.add(plan.wrap.policy, "which modules are units");
+}
+
+}  // namespace
+
+std::string Explanation::text() const {
+  return table_of(keys, [](const ExplainedKey& key) { return key.is_worth_a_line; });
+}
+
+std::string Explanation::short_text() const {
+  return table_of(
+      keys, [](const ExplainedKey& key) { return key.is_worth_a_line && key.origin != "default"; });
 }
 
 std::string Explanation::json() const {
@@ -114,7 +187,9 @@ std::string Explanation::json() const {
 
 Explanation explain(const Plan& plan, std::optional<int64_t> ranks) {
   if (!ranks) ranks = plan.launch.ranks.value;
-  return Explainer(plan, ranks.value_or(1)).run();
+  Explanation explanation = Explainer(plan, ranks.value_or(1)).run();
+  add_flag_keys(plan, explanation.keys);
+  return explanation;
 }
 
 }  // namespace fullshard

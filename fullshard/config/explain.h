@@ -24,6 +24,8 @@ struct Explanation {
 
   // A table for people: without the defaults of keys that do nothing here.
   std::string text() const;
+  // Only what somebody said or what was derived: the head of a run.
+  std::string short_text() const;
   // {"key": {"value": ..., "origin": ..., "effect": ...}, ...}
   std::string json() const;
 };

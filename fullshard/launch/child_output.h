@@ -31,6 +31,7 @@ class ChildOutput {
   void finish();
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
+  bool is_shown() const { return options_.shown; }
   const std::string& log() const { return options_.log; }
 
  private:

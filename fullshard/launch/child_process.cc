@@ -25,14 +25,15 @@ struct Ends {
 
 Ends make_pipe() {
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "launch: cannot make a pipe: {}", std::strerror(errno));
+  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+  check(is_made, "launch: cannot make a pipe: {}", std::strerror(errno));
   return {ends[0], ends[1]};
 }
 
 Ends make_control() {
   int ends[2];
-  check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
-        "launch: cannot make a pair of sockets: {}", std::strerror(errno));
+  const bool is_made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  check(is_made, "launch: cannot make a pair of sockets: {}", std::strerror(errno));
   return {ends[0], ends[1]};
 }
 

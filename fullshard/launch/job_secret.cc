@@ -14,8 +14,9 @@ namespace fullshard {
 
 std::string make_job_secret() {
   std::array<unsigned char, 16> bytes{};
-  check(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-        "launch: no random numbers: {}", std::strerror(errno));
+  const bool is_random =
+      ::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  check(is_random, "launch: no random numbers: {}", std::strerror(errno));
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;

@@ -58,7 +58,8 @@ void say(int pipe, int32_t what) noexcept {
 
 Keeper::Keeper() {
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "launch: cannot make a pipe: {}", std::strerror(errno));
+  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+  check(is_made, "launch: cannot make a pipe: {}", std::strerror(errno));
   pid_ = ::fork();
   if (pid_ == 0) {
     ::close(ends[1]);

@@ -127,6 +127,7 @@ LaunchResult launch(const LaunchOptions& options) {
   for (int restart = options.restart_count;; ++restart) {
     Supervisor supervisor(start_ranks(options, arrange_meeting(options, restart), keeper), signals,
                           options.notice, options.grace, options.control);
+    if (options.explains_itself) supervisor.trust_messages();
     const LaunchResult result = supervisor.run();
     if (result.status == 0 || result.interrupted || options.control >= 0 ||
         restart >= options.max_restarts) {

@@ -19,6 +19,8 @@ struct LaunchOptions {
   std::chrono::milliseconds notice = std::chrono::seconds(3);
   // How long ranks that are told to end (SIGTERM) may take before they are killed.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
+  // The program says on its last line why it fails ("error: …"): nothing is added to that.
+  bool explains_itself = false;
   int max_restarts = 0;  // how often all ranks are started again after a failure
 
   std::string log_dir = {};  // rank-N.log of every rank; empty: none

@@ -13,6 +13,17 @@
 #include "fullshard/base/error.h"
 
 namespace fullshard {
+namespace {
+
+// Its last line says why; one whose output goes straight to the terminal is believed to say it.
+bool has_explained(const ChildProcess& child) {
+  const ChildOutput& output = child.output();
+  if (!child.has_failed() || child.was_killed()) return false;
+  if (output.last_lines().empty()) return output.is_shown();
+  return output.last_lines().back().starts_with("error: ");
+}
+
+}  // namespace
 
 using std::chrono::milliseconds;
 
@@ -34,10 +45,18 @@ LaunchResult Supervisor::run() {
     if (deadline_ && Clock::now() >= *deadline_) press();
   }
   for (const auto& child : children_) child->pass_rest();
+  if (!unshown_.empty() && !has_shown_error()) fmt::print(stderr, "{}\n", unshown_);
   if (result_.interrupted) {
     result_ = {.status = 130, .message = "interrupted", .interrupted = true};
   }
   return result_;
+}
+
+// Ranks that fail alike say the same: once is enough.
+bool Supervisor::has_shown_error() const {
+  return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
+    return child->output().is_shown() && has_explained(*child);
+  });
 }
 
 bool Supervisor::is_any_running() const {
@@ -103,15 +122,19 @@ void Supervisor::name_failed(ChildProcess& failed) {
   result_ = {.status = failed.exit_status(),
              .failed_rank = failed.number(),
              .message = fmt::format("{}: {}", failed.name(), failed.how_it_ended())};
-  std::string text = fmt::format("error: {}\n", result_.message);
   const ChildOutput& output = failed.output();
+  deadline_ = Clock::now() + notice_;
+  if (explains_itself_ && has_explained(failed)) {
+    if (!output.is_shown()) unshown_ = output.last_lines().back();
+    return;
+  }
+  std::string text = fmt::format("error: {}\n", result_.message);
   if (!output.last_lines().empty()) {
     text += fmt::format("last lines of {}{}:\n", failed.name(),
                         output.log().empty() ? "" : fmt::format(" ({})", output.log()));
     for (const std::string& line : output.last_lines()) text += fmt::format("  {}\n", line);
   }
   fmt::print(stderr, "{}", text);
-  deadline_ = Clock::now() + notice_;
 }
 
 // The time is over: first ask the children that are left to end, then kill them.

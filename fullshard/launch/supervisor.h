@@ -22,12 +22,16 @@ class Supervisor {
   Supervisor(Children children, const Signals& signals, std::chrono::milliseconds notice,
              std::chrono::milliseconds grace, int control = -1);
 
+  // As LaunchOptions::explains_itself.
+  void trust_messages() { explains_itself_ = true; }
+
   LaunchResult run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   bool is_any_running() const;
+  bool has_shown_error() const;
   void wait_for_something();
   void read_control();
   void pass_on(int number);
@@ -41,7 +45,9 @@ class Supervisor {
   std::chrono::milliseconds notice_;
   std::chrono::milliseconds grace_;
   int control_;
-  std::string said_;  // by the control, up to an unfinished line
+  bool explains_itself_ = false;
+  std::string unshown_;  // why a rank failed whose output is not shown
+  std::string said_;     // by the control, up to an unfinished line
   LaunchResult result_;
   bool was_asked_ = false;  // the children have been told to end
   std::optional<Clock::time_point> deadline_;

@@ -1,12 +1,11 @@
 #include "fullshard/ops/linear.h"
 
 #include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 
-#include "fullshard/nn/gradient_hook.h"
+#include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
 namespace {
@@ -15,27 +14,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
-
-// The gradient itself, or nothing when it went into the sink. `weight` is the parameter: what the
-// node unpacks may be another tensor with its values.
-at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& input,
-                           const at::Tensor& output_gradient) {
-  const auto left = as_matrix(output_gradient).t();
-  const auto right = as_matrix(input);
-  auto sink = open_gradient_sink(weight);
-  if (!sink.target.defined()) return left.mm(right);
-  const bool same_dtype = sink.target.scalar_type() == right.scalar_type();
-  if (same_dtype && sink.accumulate) {
-    sink.target.addmm_(left, right);
-  } else if (same_dtype) {
-    at::mm_out(sink.target, left, right);
-  } else if (sink.accumulate) {
-    sink.target.add_(left.mm(right));
-  } else {
-    sink.target.copy_(left.mm(right));
-  }
-  return {};
-}
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,

@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/shard/activation_store.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/shard/deferred_model.h"
 #include "fullshard/shard/model_casts.h"
 #include "fullshard/tensor/storage.h"
 
@@ -57,7 +58,9 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
                    [this](int unit) { units_[unit]->advance_reduce(); }}) {
   check_dtypes(options);
   switch_recompute(module);
-  check_ranks_agree(mesh_.everyone(), plan_);
+  check_ranks_agree(mesh_.everyone(), plan_, options.sync_module_states);
+  has_values_ = options.sync_module_states || first_deferred(plan_).empty();
+  materialise_unsharded(plan_, options.sync_module_states && world.rank() != 0);
   context_ = {&mesh_,
               &traffic_,
               &draining_,
@@ -119,7 +122,7 @@ std::vector<std::unique_ptr<ParamGroup>> Engine::make_groups(const UnitPlan& uni
   std::map<GroupKey, GroupSpec> specs;
   for (const auto& parameter : unit.parameters) {
     const auto& tensor = parameter.tensor;
-    check(tensor.device().is_cpu(),
+    check(tensor.device().is_cpu() || tensor.is_meta(),
           "parameter '{}' lies on {}; this build shards parameters on the CPU",
           parameter.names.front(), tensor.device().str());
     const auto own = tensor.scalar_type();
@@ -196,6 +199,13 @@ std::vector<ParamGroup*> Engine::trainable_groups() const {
 }
 
 void Engine::forward_starts(UnitRuntime& unit) {
+  if (!has_values_) [[unlikely]] {
+    fail(
+        "forward of unit '{}': the model was built deferred and its parameters have no values yet; "
+        "call load_weights or initialise_weights first, or write all of them in a gather_full "
+        "scope with write_back",
+        unit.path());
+  }
   if (is_stale()) recover();
   if (belongs_to_the_order()) schedule_.note_start(unit.index());
 }
@@ -373,15 +383,21 @@ void Engine::release_all() {
 }
 
 void Engine::begin_update() {
+  begin_change("step()");
+  ++counters_.steps;
+}
+
+void Engine::begin_change(std::string_view what) {
   check(open_scopes == 0,
-        "step() inside an open gather_full scope: close the scope first, its full parameters "
-        "would be stale");
+        "{} inside an open gather_full scope: close the scope first, its full parameters would be "
+        "stale",
+        what);
   if (phase_ == Phase::backward) recover();
   release_all();
-  ++counters_.steps;
+  ++num_changes_;
   if (!shared_) return;
-  shared_->publish(0, static_cast<uint64_t>(counters_.steps));
-  shared_->wait_for_all(0, static_cast<uint64_t>(counters_.steps), "the optimizer step", "");
+  shared_->publish(0, num_changes_);
+  shared_->wait_for_all(0, num_changes_, what, "");
 }
 
 void Engine::finish_group_update(ParamGroup& group) {

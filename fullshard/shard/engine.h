@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fullshard/comm/mesh.h"
@@ -63,8 +64,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Nothing gathered, nothing in flight.
   void release_all();
 
-  // Marks around a change of the masters by the optimizer.
+  // Marks around a change of the masters, by the optimizer or, as `what`, by somebody else.
   void begin_update();
+  void begin_change(std::string_view what);
   void finish_group_update(ParamGroup& group);
   void finish_update();
 
@@ -77,6 +79,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Off: a reduction sends nothing and leaves every rank its own gradient.
   void set_over_ranks(bool on) { context_.over_ranks = on; }
   bool reduces_over_ranks() const { return context_.over_ranks; }
+  // False for a deferred model until somebody has given it values; a forward says so then.
+  bool has_values() const { return has_values_; }
+  void set_has_values(bool has) { has_values_ = has; }
   NonFiniteWatch& watch() { return watch_; }
   const NonFiniteWatch& watch() const { return watch_; }
   int open_scopes = 0;  // of gather_full
@@ -135,12 +140,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   GatherOrder gathers_;
   ReduceQueue reductions_;
   std::vector<Recompute> recomputes_;
-  std::shared_ptr<SharedCounters> shared_;  // one copy: slot 0 "entered the step", then the groups
-  std::vector<ParamGroup*> updating_;       // gathers of updated parameters in flight
-  std::vector<at::Tensor> parameters_;      // trainable ones of the module, and a poison for each
+  std::shared_ptr<SharedCounters>
+      shared_;                          // one copy: slot 0 "entered the change", then the groups
+  uint64_t num_changes_ = 0;            // of the masters
+  std::vector<ParamGroup*> updating_;   // gathers of updated parameters in flight
+  std::vector<at::Tensor> parameters_;  // trainable ones of the module, and a poison for each
   std::vector<at::Tensor> poisons_;
 
   Phase phase_ = Phase::resting;
+  bool has_values_ = true;
   bool reduces_ = true;
   bool any_gradient_ = false;
   bool had_gradients_ = false;         // before the backward that runs now

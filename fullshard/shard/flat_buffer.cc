@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fullshard/nn/deferred.h"
 #include "fullshard/tensor/storage.h"
 
 namespace fullshard {
@@ -25,7 +26,15 @@ FlatBuffer::~FlatBuffer() {
 
 void FlatBuffer::adopt(int slot, at::Tensor& parameter) {
   const auto& place = layout_.slots()[slot];
-  parameter.set_data(flat_.narrow(0, place.offset, place.numel).view(place.shape));
+  const auto view = flat_.narrow(0, place.offset, place.numel).view(place.shape);
+  if (parameter.is_meta()) {
+    if (parameter.scalar_type() != view.scalar_type()) {
+      parameter.set_data(parameter.to(view.scalar_type()));
+    }
+    materialise_as(parameter, view);
+  } else {
+    parameter.set_data(view);
+  }
 }
 
 void FlatBuffer::attach(void* memory) {

@@ -76,6 +76,7 @@ void GatherScope::close() {
     release();
     throw;
   }
+  if (write_back_ && units_.size() == engine_->units().size()) engine_->set_has_values(true);
   release();
 }
 

@@ -50,7 +50,8 @@ struct ShardOptions {
   // can say where they appeared.
   bool watch_non_finite = true;
 
-  // Take rank 0's parameters and buffers, unit by unit.
+  // Take rank 0's parameters and buffers, unit by unit. The other ranks' models may be deferred;
+  // rank 0's may not.
   bool sync_module_states = false;
   // Ranks of one host that compute on CPU look at one copy of the gathered parameters.
   bool share_host_copy = true;

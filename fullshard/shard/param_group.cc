@@ -95,6 +95,7 @@ void ParamGroup::copy_own_pieces(const at::Tensor& target) {
   target.zero_();
   for (const auto& piece : pieces_) {
     const auto& values = spec_.parameters[piece.slot].tensor;
+    if (values.is_meta()) continue;
     target.narrow(0, piece.shard_offset, piece.numel())
         .copy_(values.detach().reshape({-1}).narrow(0, piece.begin, piece.numel()));
   }
@@ -104,10 +105,15 @@ void ParamGroup::copy_slots(const at::Tensor& full) {
   for (const auto& gap : layout_.padding()) full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
   for (size_t i = 0; i < spec_.parameters.size(); ++i) {
     const auto& slot = layout_.slots()[i];
+    const auto target = full.narrow(0, slot.offset, slot.numel).view(slot.shape);
     auto values = spec_.parameters[i].tensor.detach();
+    if (values.is_meta()) {
+      target.zero_();
+      continue;
+    }
     // What is seen is a cast of the master, whoever holds that.
     if (spec_.master_dtype != spec_.compute_dtype) values = values.to(spec_.master_dtype);
-    full.narrow(0, slot.offset, slot.numel).view(slot.shape).copy_(values);
+    target.copy_(values);
   }
 }
 

@@ -33,7 +33,8 @@ struct GroupSpec {
 
 class ParamGroup {
  public:
-  // Takes the parameters' present values, or rank 0's when `take_rank_0` (then collective).
+  // Takes the parameters' present values, or rank 0's when `take_rank_0` (then collective). Those
+  // that are deferred count as zeros and get memory only here.
   ParamGroup(const GroupContext& context, GroupSpec spec, bool take_rank_0);
 
   // Marks of "updated" for ranks that share one copy; slot of this group in them.

@@ -61,6 +61,7 @@ class UnitPlanner {
     choose(tree_, /*is_root=*/true);
     number(tree_, -1);
     hand_out_parameters();
+    for (const auto* node : ignored_nodes_) list_ignored(*node);
     warn_about_large_units();
     return std::move(plan_);
   }
@@ -126,7 +127,10 @@ class UnitPlanner {
   }
 
   void number(const ModuleNode& node, int unit) {
-    if (is_ignored(node)) return;
+    if (is_ignored(node)) {
+      ignored_nodes_.push_back(&node);
+      return;
+    }
     if (chosen_.count(node.module)) {
       plan_.units.push_back({node.path,
                              node.class_name,
@@ -168,6 +172,27 @@ class UnitPlanner {
       for (const auto& use : uses) note_lender(unit, use.unit);
       plan_.units[unit].parameters.push_back(std::move(parameter));
     }
+  }
+
+  void list_ignored(const ModuleNode& ignored) {
+    for_each_node(ignored, [&](const ModuleNode& node) {
+      for (const auto& parameter : node.parameters) {
+        if (uses_.count(key(parameter))) continue;  // a unit's too
+        const auto name = join_path(node.path, parameter.name);
+        auto& listed = plan_.ignored_parameters;
+        const auto same = std::find_if(
+            listed.begin(), listed.end(),
+            [&](const NamedParameter& other) { return other.tensor.is_same(parameter.tensor); });
+        if (same != listed.end()) {
+          same->names.push_back(name);
+        } else {
+          listed.push_back({{name}, parameter.tensor});
+        }
+      }
+      for (const auto& buffer : node.buffers) {
+        plan_.ignored_buffers.push_back({join_path(node.path, buffer.name), buffer.tensor});
+      }
+    });
   }
 
   // `owner` holds a parameter that `user`, nested in it, uses; so do the units in between.
@@ -225,6 +250,7 @@ class UnitPlanner {
   const WrapPolicy& policy_;
   std::optional<std::regex> ignored_;
   std::set<torch::nn::Module*> chosen_;
+  std::vector<const ModuleNode*> ignored_nodes_;
   std::unordered_map<c10::TensorImpl*, std::vector<Use>> uses_;
   std::vector<at::Tensor> order_;
   WrapPlan plan_;

@@ -56,6 +56,10 @@ struct UnitPlan {
 
 struct WrapPlan {
   std::vector<UnitPlan> units;  // parents before children; the root first
+  // What ignored modules hold and no unit does: whole on every rank. Full names.
+  std::vector<NamedParameter> ignored_parameters;
+  std::vector<NamedTensor> ignored_buffers;
+  std::vector<std::string> deferred_buffers;  // zeros, until a file gives them values
   std::vector<std::string> warnings;
 
   // One line per unit: path, class, parameters, bytes; children indented.

@@ -221,8 +221,10 @@ std::unique_ptr<Optimizer> make_optimizer(const ShardedModel& model, const Plan&
 std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps) {
   const auto& s = plan.scheduler;
   const auto total = s.total_num_steps->value_or(total_steps);
-  const auto warmup = *s.warmup_num_steps;
   const auto& type = *s.type;
+  // DeepSpeed's own take at least two steps and mean the same by none; the Trainer's take none.
+  const auto warmup =
+      is_trainer_schedule(type) ? *s.warmup_num_steps : std::max<int64_t>(1, *s.warmup_num_steps);
   if (type == "WarmupLR") {
     return make_warmup_lr({.warmup_min_lr = *s.warmup_min_lr,
                            .warmup_max_lr = *s.warmup_max_lr,

@@ -1,0 +1,21 @@
+// What a path names. Not std::filesystem: where libstdc++ is linked statically beside a libtorch
+// that carries another copy of it, its paths are two types in one.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+namespace fullshard {
+
+inline bool is_file(const std::string& path) {
+  struct stat facts = {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+inline bool is_folder(const std::string& path) {
+  struct stat facts = {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+}  // namespace fullshard

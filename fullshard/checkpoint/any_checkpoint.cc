@@ -1,0 +1,180 @@
+#include "fullshard/checkpoint/any_checkpoint.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fullshard/checkpoint/last_checkpoint.h"
+#include "fullshard/checkpoint/manifest.h"
+#include "fullshard/checkpoint/manifest_source.h"
+#include "fullshard/formats/dcp_folder.h"
+#include "fullshard/formats/deepspeed_folder.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/torch_file.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kBlockNumel = int64_t{1} << 20;
+
+// Reading compares checksums where the source does so itself.
+void read_through(const TensorSource& source) {
+  for (const auto& tensor : source.tensors()) {
+    const int64_t numel = tensor.numel();
+    const int64_t most = std::min(numel, kBlockNumel);
+    const at::Tensor block = at::empty({most}, at::TensorOptions().dtype(tensor.dtype));
+    for (int64_t done = 0; done < numel; done += most) {
+      source.read(tensor.name, done, block.narrow(0, 0, std::min(most, numel - done)));
+    }
+  }
+}
+
+AnyCheckpoint open_own(const std::string& folder) {
+  auto manifest = std::make_shared<const Manifest>(read_manifest(folder));
+  check_files(*manifest, folder);
+  AnyCheckpoint opened{.kind = "Fullshard", .path = folder};
+  opened.weights = std::make_unique<ManifestSource>(folder, manifest, "");
+  std::set<std::string> states;
+  for (const auto& tensor : manifest->tensors) {
+    for (const auto& [name, values] : tensor.states) states.insert(name);
+    for (size_t i = 1; i < tensor.names.size(); ++i) opened.tied[tensor.names[i]] = tensor.names[0];
+  }
+  for (const auto& name : states) {
+    opened.states.push_back({name, std::make_unique<ManifestSource>(folder, manifest, name)});
+  }
+  opened.facts = {{"step", std::to_string(manifest->progress.step)},
+                  {"ranks", std::to_string(manifest->num_ranks)},
+                  {"strategy", manifest->strategy}};
+  if (manifest->optimizer) opened.facts.emplace_back("optimizer", manifest->optimizer->name);
+  opened.has_sums = true;
+  opened.check_sums = [folder, manifest, states] {
+    read_through(ManifestSource(folder, manifest, ""));
+    for (const auto& name : states) read_through(ManifestSource(folder, manifest, name));
+  };
+  return opened;
+}
+
+AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions& options) {
+  const DeepSpeedFolder folder(path, options.tag);
+  AnyCheckpoint opened{.kind = fmt::format("DeepSpeed ZeRO-{}", folder.stage()),
+                       .path = folder.folder()};
+  opened.weights = folder.weights(options.with_frozen);
+  opened.tied = folder.tied();
+  for (const auto& name : folder.states()) opened.states.push_back({name, folder.state(name)});
+  opened.facts = {{"step", std::to_string(folder.num_steps())},
+                  {"ranks", std::to_string(folder.num_ranks())},
+                  {"tag", folder.tag()},
+                  {"DeepSpeed", folder.version().empty() ? "unknown" : folder.version()}};
+  opened.has_sums = true;
+  opened.check_sums = [place = folder.folder()] {
+    for (const auto& name : names_in(place)) {
+      if (!name.ends_with("_states.pt")) continue;
+      TorchFile(fmt::format("{}/{}", place, name)).check_sums("checkpoint");
+    }
+  };
+  return opened;
+}
+
+void check_item(const std::string& folder, const std::string& name, const DcpItem& item) {
+  const auto path = fmt::format("{}/{}", folder, item.file);
+  TorchFile(FileHandle::open(path), item.offset, item.length)
+      .check_sums(fmt::format("tensor '{}'", name));
+}
+
+// Objects (learning rates, step counts) are torch.save's too.
+void check_dcp_sums(const std::string& folder) {
+  const DcpMetadata metadata = read_dcp_metadata(folder);
+  for (const auto& [name, item] : metadata.objects) check_item(folder, name, item);
+  for (const auto& [name, tensor] : metadata.tensors) {
+    for (const auto& chunk : tensor.chunks) check_item(folder, name, chunk.item);
+  }
+}
+
+void add_states(AnyCheckpoint& opened, const DcpFolder& folder) {
+  for (const auto& name : folder.states()) opened.states.push_back({name, folder.state(name)});
+}
+
+int64_t num_files(const DcpFolder& folder) {
+  std::set<std::string> files;
+  for (const auto& [name, tensor] : folder.metadata().tensors) {
+    for (const auto& chunk : tensor.chunks) files.insert(chunk.item.file);
+  }
+  return static_cast<int64_t>(files.size());
+}
+
+AnyCheckpoint open_dcp(const std::string& path) {
+  const DcpFolder folder(path);
+  AnyCheckpoint opened{.kind = "torch.distributed.checkpoint", .path = path};
+  opened.weights = folder.weights();
+  add_states(opened, folder);
+  opened.facts = {{"data files", std::to_string(num_files(folder))}};
+  opened.has_sums = true;
+  opened.check_sums = [path] { check_dcp_sums(path); };
+  return opened;
+}
+
+AnyCheckpoint open_accelerate(const std::string& path, const AccelerateFolders& folders) {
+  AnyCheckpoint opened{.kind = "Accelerate FSDP", .path = path};
+  if (!folders.model.empty()) opened.weights = DcpFolder(folders.model).weights();
+  if (!folders.optimizer.empty()) add_states(opened, DcpFolder(folders.optimizer));
+  opened.has_sums = true;
+  opened.check_sums = [folders] {
+    for (const auto& folder : {folders.model, folders.optimizer}) {
+      if (!folder.empty()) check_dcp_sums(folder);
+    }
+  };
+  return opened;
+}
+
+AnyCheckpoint open_plain(const std::string& path) {
+  AnyCheckpoint opened{.kind = is_folder(path) ? "Hugging Face" : "weights file", .path = path};
+  opened.weights = open_weights(path);
+  std::set<std::string> files;
+  for (const auto& tensor : opened.weights->tensors()) files.insert(tensor.file);
+  opened.facts = {{"data files", std::to_string(files.size())}};
+  std::erase_if(files, [](const auto& file) { return file.ends_with(".safetensors"); });
+  opened.has_sums = !files.empty();
+  opened.check_sums = [files] {
+    for (const auto& file : files) TorchFile(file).check_sums("weights");
+  };
+  return opened;
+}
+
+bool is_own(const std::string& folder) {
+  return is_file(fmt::format("{}/{}", folder, kManifestName));
+}
+
+}  // namespace
+
+std::vector<StoredTensor> AnyCheckpoint::distinct_weights() const {
+  std::vector<StoredTensor> distinct;
+  if (weights == nullptr) return distinct;
+  for (const auto& tensor : weights->tensors()) {
+    const auto second = tied.find(tensor.name);
+    if (second != tied.end() && weights->find(second->second) != nullptr) continue;
+    distinct.push_back(tensor);
+  }
+  return distinct;
+}
+
+AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options) {
+  check_input(is_file(path) || is_folder(path), "{}: is not there", path);
+  if (is_file(path)) return open_plain(path);
+  const std::string named = fmt::format("{}/{}", path, options.tag);
+  if (!options.tag.empty() && is_plain_name(options.tag) && is_own(named)) return open_own(named);
+  if (is_own(path)) return open_own(path);
+  if (is_deepspeed_folder(path)) return open_deepspeed(path, options);
+  check_input(options.tag.empty(), "{}: has no checkpoint '{}'", path, options.tag);
+  if (is_dcp_folder(path)) return open_dcp(path);
+  const AccelerateFolders folders = find_accelerate_folders(path);
+  if (!folders.model.empty() || !folders.optimizer.empty()) return open_accelerate(path, folders);
+  if (const auto last = last_checkpoint(path); !last.folder.empty()) return open_own(last.folder);
+  return open_plain(path);
+}
+
+}  // namespace fullshard

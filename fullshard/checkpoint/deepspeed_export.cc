@@ -1,0 +1,239 @@
+#include "fullshard/checkpoint/deepspeed_export.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/torch_writer.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kBlockNumel = kMiB;
+constexpr const char* kVersion = "0.19.8";  // whose layout this is
+constexpr int64_t kStage = 2;
+
+void make_folder(const std::string& path) {
+  check_input(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made: {}", path,
+              std::strerror(errno));
+}
+
+void stream(const TensorSource& source, const StoredTensor& tensor, at::ScalarType dtype,
+            TorchWriter& writer, size_t storage) {
+  const int64_t numel = tensor.numel();
+  const int64_t most = std::min(numel, kBlockNumel);
+  const at::Tensor block = at::empty({most}, at::TensorOptions().dtype(dtype));
+  for (int64_t done = 0; done < numel; done += most) {
+    const at::Tensor part = block.narrow(0, 0, std::min(most, numel - done));
+    source.read(tensor.name, done, part);
+    writer.write_next(storage, part);
+  }
+}
+
+class DeepSpeedExport {
+ public:
+  DeepSpeedExport(const AnyCheckpoint& checkpoint, std::string folder)
+      : checkpoint_(checkpoint), folder_(std::move(folder)) {
+    for (const auto& tensor : checkpoint.distinct_weights()) {
+      if (!at::isFloatingType(tensor.dtype)) {
+        buffers_.push_back(tensor);
+      } else if (is_trained(tensor.name)) {
+        trained_.push_back(tensor);
+        numel_ += tensor.numel();
+      } else {
+        frozen_.push_back(tensor);
+      }
+    }
+  }
+
+  std::string write_model() const {
+    const std::string path = folder_ + "/mp_rank_00_model_states.pt";
+    TorchWriter writer(path);
+    PickleWriter& pickle = writer.pickle();
+    pickle.begin_dict();
+    put_tensors(writer, "module", buffers_);
+    pickle.put("buffer_names");
+    pickle.begin_list();
+    for (const auto& tensor : buffers_) pickle.put(tensor.name);
+    pickle.end_list();
+    pickle.put("param_shapes");
+    pickle.begin_list();
+    put_shapes(pickle, trained_);
+    pickle.end_list();
+    pickle.put("frozen_param_shapes");
+    put_shapes(pickle, frozen_);
+    put_tensors(writer, "frozen_param_fragments", frozen_);
+    pickle.put("shared_params");
+    pickle.begin_dict();
+    for (const auto& [name, same] : checkpoint_.tied) {
+      pickle.put(name);
+      pickle.put(same);
+    }
+    pickle.end_dict();
+    put_facts(pickle);
+    pickle.end_dict();
+    writer.begin();
+    size_t storage = 0;
+    for (const auto& tensor : buffers_) {
+      stream(*checkpoint_.weights, tensor, tensor.dtype, writer, storage++);
+    }
+    for (const auto& tensor : frozen_) {
+      stream(*checkpoint_.weights, tensor, tensor.dtype, writer, storage++);
+    }
+    writer.finish();
+    return path;
+  }
+
+  std::string write_optimizer() const {
+    const std::string path = folder_ + "/zero_pp_rank_0_mp_rank_00_optim_states.pt";
+    TorchWriter writer(path);
+    PickleWriter& pickle = writer.pickle();
+    pickle.begin_dict();
+    pickle.put("optimizer_state_dict");
+    pickle.begin_dict();
+    pickle.put("zero_stage");
+    pickle.put(kStage);
+    put_list_of_one(pickle, "partition_count", 1);
+    put_list_of_one(pickle, "group_paddings", 0);
+    pickle.put("single_partition_of_fp32_groups");
+    pickle.begin_list();
+    writer.put_tensor(writer.add_storage(at::kFloat, numel_), {numel_});
+    pickle.end_list();
+    put_states(writer);
+    pickle.end_dict();
+    pickle.put("ds_version");
+    pickle.put(kVersion);
+    pickle.end_dict();
+    writer.begin();
+    for (const auto& tensor : trained_) {
+      stream(*checkpoint_.weights, tensor, at::kFloat, writer, 0);
+    }
+    for (size_t i = 0; i < checkpoint_.states.size(); ++i) {
+      const TensorSource& state = *checkpoint_.states[i].tensors;
+      for (const auto& tensor : trained_) stream(state, tensor, at::kFloat, writer, i + 1);
+    }
+    writer.finish();
+    return path;
+  }
+
+ private:
+  // Flat groups hold a value of every state for every parameter.
+  bool is_trained(const std::string& name) const {
+    return std::ranges::all_of(checkpoint_.states, [&](const auto& state) {
+      return state.tensors->find(name) != nullptr;
+    });
+  }
+
+  static void put_shapes(PickleWriter& pickle, const std::vector<StoredTensor>& tensors) {
+    pickle.begin_dict();
+    for (const auto& tensor : tensors) {
+      pickle.put(tensor.name);
+      pickle.put_size(tensor.shape);
+    }
+    pickle.end_dict();
+  }
+
+  static void put_tensors(TorchWriter& writer, const char* key,
+                          const std::vector<StoredTensor>& tensors) {
+    writer.pickle().put(key);
+    writer.pickle().begin_dict();
+    for (const auto& tensor : tensors) {
+      writer.pickle().put(tensor.name);
+      writer.put_tensor(writer.add_storage(tensor.dtype, tensor.numel()), tensor.shape);
+    }
+    writer.pickle().end_dict();
+  }
+
+  static void put_list_of_one(PickleWriter& pickle, const char* key, int64_t number) {
+    pickle.put(key);
+    pickle.begin_list();
+    pickle.put(number);
+    pickle.end_list();
+  }
+
+  void put_facts(PickleWriter& pickle) const {
+    pickle.put("dp_world_size");
+    pickle.put(int64_t{1});
+    pickle.put("mp_world_size");
+    pickle.put(int64_t{1});
+    for (const auto& [name, value] : checkpoint_.facts) {
+      if (name != "step") continue;
+      pickle.put("global_steps");
+      pickle.put(static_cast<int64_t>(std::stoll(value)));
+    }
+    pickle.put("ds_version");
+    pickle.put(kVersion);
+  }
+
+  void put_states(TorchWriter& writer) const {
+    PickleWriter& pickle = writer.pickle();
+    pickle.put("base_optimizer_state");
+    pickle.begin_dict();
+    pickle.put("state");
+    pickle.begin_dict();
+    if (!checkpoint_.states.empty()) {
+      pickle.put(int64_t{0});
+      pickle.begin_dict();
+      for (const auto& state : checkpoint_.states) {
+        pickle.put(state.name);
+        writer.put_tensor(writer.add_storage(at::kFloat, numel_), {numel_});
+      }
+      pickle.end_dict();
+    }
+    pickle.end_dict();
+    pickle.end_dict();
+  }
+
+  const AnyCheckpoint& checkpoint_;
+  std::string folder_;
+  std::vector<StoredTensor> trained_;
+  std::vector<StoredTensor> frozen_;
+  std::vector<StoredTensor> buffers_;
+  int64_t numel_ = 0;  // of trained_
+};
+
+std::string write_latest(const std::string& out, const std::string& tag) {
+  const std::string path = out + "/latest";
+  const std::string part = path + ".part";
+  ::unlink(part.c_str());  // of a run that was killed
+  {
+    FileHandle file = FileHandle::create(part);
+    file.write_at(0, tag.data(), static_cast<int64_t>(tag.size()));
+    file.sync();
+  }
+  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name: {}",
+              part, std::strerror(errno));
+  sync_folder_of(path);
+  return path;
+}
+
+}  // namespace
+
+std::vector<std::string> export_deepspeed(const AnyCheckpoint& checkpoint, const std::string& out,
+                                          const std::string& tag) {
+  check_input(checkpoint.weights != nullptr, "{}: holds the states of an optimizer and no weights",
+              checkpoint.path);
+  check_input(is_plain_name(tag), "{}: '{}' is no tag", out, tag);
+  const at::NoGradGuard no_grad;
+  const std::string folder = fmt::format("{}/{}", out, tag);
+  if (!is_folder(out)) make_folder(out);
+  make_folder(folder);
+  const DeepSpeedExport files(checkpoint, folder);
+  std::vector<std::string> written = {files.write_model(), files.write_optimizer()};
+  written.push_back(write_latest(out, tag));
+  return written;
+}
+
+}  // namespace fullshard

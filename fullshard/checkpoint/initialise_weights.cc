@@ -1,0 +1,62 @@
+#include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include "fullshard/checkpoint/model_io.h"
+#include "fullshard/checkpoint/model_tensors.h"
+#include "fullshard/shard/new_values.h"
+
+namespace fullshard {
+namespace {
+
+// Narrower masters round what wider ones would hold, so that precision does not change the draw.
+at::ScalarType made_in(at::ScalarType dtype) {
+  const bool is_narrow = at::isFloatingType(dtype) && dtype != at::kDouble;
+  return is_narrow ? at::kFloat : dtype;
+}
+
+void warn_of_buffers(const Engine& engine) {
+  const auto& buffers = engine.plan().deferred_buffers;
+  if (buffers.empty() || engine.mesh().world().rank() != 0) return;
+  spdlog::warn(
+      "initialise_weights: these buffers were deferred and hold zeros: {}; build what a "
+      "constructor computes in a fullshard::RealScope",
+      fmt::join(buffers, ", "));
+}
+
+}  // namespace
+
+// FNV-1a of the name and a round of splitmix64: the same numbers on every machine.
+uint64_t seed_of_tensor(uint64_t seed, const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : name) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  uint64_t mixed = hash + (seed + 1) * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return mixed ^ (mixed >> 31);
+}
+
+void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make) {
+  const auto tensors = model_tensors(model.engine());
+  warn_of_buffers(model.engine());
+  replace_values(model.engine(), "initialise_weights", [&] {
+    for (const auto& tensor : tensors) {
+      if (tensor.is_buffer) continue;
+      const auto part = tensor.own_part();
+      if (!part) continue;
+      auto made = at::empty(tensor.shape, at::TensorOptions().dtype(made_in(tensor.dtype)));
+      const auto& name = tensor.names.front();
+      make(name, made, seed_of_tensor(seed, name));
+      if (tensor.whole.defined()) {
+        tensor.whole.copy_(made);
+      } else {
+        const auto flat = made.contiguous().view({-1});
+        part->values.copy_(flat.narrow(0, part->begin, part->values.numel()));
+      }
+    }
+  });
+}
+
+}  // namespace fullshard

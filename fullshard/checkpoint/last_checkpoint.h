@@ -1,0 +1,25 @@
+// Which checkpoint of several to go on from, and which to remove.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct LastCheckpoint {
+  std::string folder;  // empty: there is none
+  int64_t step = 0;
+  std::vector<std::string> skipped;  // newer ones, or unfinished: "step-000200: why"
+};
+
+// The one that was saved last among those that are complete: a manifest, and every file of it with
+// its size. (Contents are checked as they are read.) Not collective.
+LastCheckpoint last_checkpoint(const std::string& directory);
+
+// Removes the oldest complete ones named by checkpoint_name() until `num_kept` are left, never one
+// of `kept_names`; and what killed runs left unfinished.
+void remove_old_checkpoints(const std::string& directory, int num_kept,
+                            const std::vector<std::string>& kept_names);
+
+}  // namespace fullshard

@@ -1,0 +1,85 @@
+#include <optional>
+#include <utility>
+
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/load_plan.h"
+#include "fullshard/checkpoint/rng_state.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/shard/agreement.h"
+#include "fullshard/shard/new_values.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kWhat = "load_checkpoint";
+
+// Those that a rank needs by that rank; for going on with training, all of them by somebody.
+void check_files_for(const Manifest& manifest, const std::string& folder, const LoadPlan& plan,
+                     const World& world, bool is_whole) {
+  plan.check_files();
+  if (!is_whole || manifest.is_node_local) return;
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    const bool is_mine = static_cast<int>(i % static_cast<size_t>(world.size())) == world.rank();
+    if (is_mine) check_file(manifest.files[i], folder);
+  }
+}
+
+// Hosts with folders of their own must mean the same save.
+void check_same_save(const Communicator& everyone, const Manifest& manifest,
+                     const std::string& folder) {
+  if (!manifest.is_node_local) return;
+  const auto times = gather_texts(everyone, std::to_string(manifest.saved_at), kWhat);
+  for (size_t rank = 1; rank < times.size(); ++rank) {
+    check_input(times[rank] == times[0],
+                "{}: rank 0 and rank {} see the folders of two different saves; on each host, take "
+                "the one that all of them have",
+                folder, rank);
+  }
+}
+
+void restore_optimizer(const StoredOptimizer& stored, Optimizer& optimizer) {
+  optimizer.restore_num_steps(stored.num_steps);
+  optimizer.set_lr(stored.lr);
+  if (stored.momentum && optimizer.has_momentum()) optimizer.set_momentum(*stored.momentum);
+  if (stored.beta2 && optimizer.has_beta2()) optimizer.set_beta2(*stored.beta2);
+}
+
+LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer* optimizer) {
+  auto& engine = model.engine();
+  const auto& world = engine.mesh().world();
+  const auto& everyone = engine.mesh().everyone();
+  Manifest manifest;
+  std::optional<LoadPlan> plan;
+  throw_alike(everyone, error_of([&] {
+                manifest = read_manifest(folder);
+                plan.emplace(manifest, folder, engine, optimizer);
+                check_files_for(manifest, folder, *plan, world, optimizer != nullptr);
+              }),
+              kWhat);
+  check_same_save(everyone, manifest, folder);
+
+  LoadedCheckpoint loaded;
+  loaded.progress = manifest.progress;
+  loaded.num_ranks = manifest.num_ranks;
+  loaded.restored_rng = optimizer != nullptr && manifest.num_ranks == world.size();
+  replace_values(engine, kWhat, [&] {
+    loaded.bytes_read = read_block_files(plan->take_files());
+    plan->finish();
+    if (optimizer != nullptr) restore_optimizer(*manifest.optimizer, *optimizer);
+    if (loaded.restored_rng) restore_rng_state(manifest.rng.at(world.rank()));
+  });
+  return loaded;
+}
+
+}  // namespace
+
+LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
+                                 Optimizer& optimizer) {
+  return load(folder, model, &optimizer);
+}
+
+LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model) {
+  return load(folder, model, nullptr);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,48 @@
+// What a rank has to read of a checkpoint: the parts of files in which its own pieces lie.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/checkpoint/block_reader.h"
+#include "fullshard/checkpoint/manifest.h"
+#include "fullshard/checkpoint/model_tensors.h"
+#include "fullshard/optim/optimizer.h"
+
+namespace fullshard {
+
+// Which tensor of the manifest each of the model's is, in the model's order. Everything in which
+// they differ is one error of the kind input that begins with `folder`. With an optimizer its name
+// and states must be those that were saved.
+std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
+                                                 const std::vector<ModelTensor>& tensors,
+                                                 const Optimizer* optimizer,
+                                                 const std::string& folder);
+
+// Borrows from the manifest and looks into the model's and the optimizer's memory.
+class LoadPlan {
+ public:
+  LoadPlan(const Manifest& manifest, const std::string& folder, const Engine& engine,
+           const Optimizer* optimizer);
+
+  // Once.
+  std::vector<WantedFile> take_files();
+  // After reading: what could not be read straight into its place.
+  void finish() const;
+  // That the files which this rank needs are there with their sizes.
+  void check_files() const;
+
+ private:
+  void want(const StoredValues& values, int64_t begin, const at::Tensor& target,
+            const std::string& what);
+
+  const Manifest& manifest_;
+  std::string folder_;
+  std::vector<WantedFile> files_;  // one per file of the manifest
+  struct Staged {
+    at::Tensor target, values;
+  };
+  std::vector<Staged> staged_;
+};
+
+}  // namespace fullshard

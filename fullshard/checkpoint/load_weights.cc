@@ -1,0 +1,40 @@
+#include <vector>
+
+#include "fullshard/checkpoint/model_io.h"
+#include "fullshard/checkpoint/name_match.h"
+#include "fullshard/checkpoint/transposed_read.h"
+#include "fullshard/shard/agreement.h"
+#include "fullshard/shard/new_values.h"
+
+namespace fullshard {
+namespace {
+
+void read_own_part(const TensorSource& source, const TensorMatch& match) {
+  const auto& tensor = *match.tensor;
+  const auto part = tensor.own_part();
+  if (!part || part->values.numel() == 0) return;
+  if (match.transposed) {
+    read_transposed(source, match.name, tensor.shape[0], tensor.shape[1], part->begin,
+                    part->values);
+  } else {
+    source.read(match.name, part->begin, part->values);
+  }
+  const bool is_copy = tensor.whole.defined() && !tensor.whole.is_alias_of(part->values);
+  if (is_copy) tensor.whole.copy_(part->values.view(tensor.shape));
+}
+
+}  // namespace
+
+void load_weights(const TensorSource& source, ShardedModel& model, const LoadOptions& options) {
+  auto& engine = model.engine();
+  const auto tensors = model_tensors(engine);
+  std::vector<TensorMatch> matches;
+  // A folder may look different from another host: agree before anything is changed.
+  throw_alike(engine.mesh().everyone(),
+              error_of([&] { matches = match_names(source, tensors, options); }), "load_weights");
+  replace_values(engine, "load_weights", [&] {
+    for (const auto& match : matches) read_own_part(source, match);
+  });
+}
+
+}  // namespace fullshard

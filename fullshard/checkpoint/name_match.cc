@@ -1,0 +1,126 @@
+#include "fullshard/checkpoint/name_match.h"
+
+#include <c10/core/ScalarType.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::vector<int64_t> shape_in_file(const ModelTensor& tensor, bool transposed) {
+  auto shape = tensor.shape;
+  if (transposed) std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+struct Candidate {
+  std::string name;
+  bool transposed = false;
+};
+
+// Every name that the tensor may have in a file, the best first.
+std::vector<Candidate> candidates_of(const ModelTensor& tensor, const FileNames& names) {
+  std::vector<Candidate> first, others;
+  for (const auto& name : tensor.names) {
+    const auto in_file = name_in_file(tensor, name, names);
+    if (!in_file.name.empty()) first.push_back({in_file.name, in_file.transposed});
+    for (const auto& other : in_file.others) others.push_back({other, in_file.transposed});
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  return first;
+}
+
+class Matcher {
+ public:
+  explicit Matcher(const TensorSource& source) : source_(source) {}
+
+  void add(const ModelTensor& tensor, const FileNames& names) {
+    const auto candidates = candidates_of(tensor, names);
+    for (const auto& candidate : candidates) known_.insert(candidate.name);
+    for (const auto& candidate : candidates) {
+      const auto* stored = source_.find(candidate.name);
+      if (stored == nullptr) continue;
+      check_fits(tensor, candidate, *stored);
+      matches_.push_back({&tensor, candidate.name, candidate.transposed});
+      return;
+    }
+    if (candidates.empty() || !tensor.is_required) return;
+    std::vector<std::string> looked_for;
+    for (const auto& candidate : candidates) looked_for.push_back(candidate.name);
+    problems_.push_back(fmt::format("missing: {} {}", fmt::join(looked_for, " or "),
+                                    shape_text(shape_in_file(tensor, candidates[0].transposed))));
+  }
+
+  void look_for_extra(const LoadOptions& options) {
+    for (const auto& stored : source_.tensors()) {
+      if (known_.count(stored.name)) continue;
+      if (options.is_ignored && options.is_ignored(stored.name)) continue;
+      problems_.push_back(
+          fmt::format("not expected: {} {}", stored.name, shape_text(stored.shape)));
+    }
+  }
+
+  std::vector<TensorMatch> result() {
+    if (problems_.empty()) return std::move(matches_);
+    const auto& tensors = source_.tensors();
+    fail_as(ErrorKind::input,
+            "{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
+            tensors.empty() ? "load_weights" : tensors.front().file, fmt::join(problems_, "\n  "));
+  }
+
+ private:
+  void check_fits(const ModelTensor& tensor, const Candidate& candidate,
+                  const StoredTensor& stored) {
+    const auto expected = shape_in_file(tensor, candidate.transposed);
+    if (stored.shape != expected) {
+      problems_.push_back(fmt::format("another shape: {} is {}, expected {}", stored.name,
+                                      shape_text(stored.shape), shape_text(expected)));
+    }
+    // Integers in the place of weights are quantised ones: their values mean something else.
+    if (at::isFloatingType(stored.dtype) != at::isFloatingType(tensor.dtype)) {
+      problems_.push_back(fmt::format("another dtype: {} is {}, expected one like {}", stored.name,
+                                      c10::toString(stored.dtype), c10::toString(tensor.dtype)));
+    }
+  }
+
+  const TensorSource& source_;
+  std::set<std::string> known_;
+  std::vector<TensorMatch> matches_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
+                        const FileNames& names) {
+  if (!names) return {name, false, {}};
+  auto in_file = names(name);
+  if (in_file.transposed && tensor.shape.size() != 2) {
+    fail_as(ErrorKind::usage,
+            "file names: '{}' of shape {} is to be transposed, which has no "
+            "meaning but for two dimensions",
+            name, shape_text(tensor.shape));
+  }
+  return in_file;
+}
+
+std::vector<TensorMatch> match_names(const TensorSource& source,
+                                     const std::vector<ModelTensor>& tensors,
+                                     const LoadOptions& options) {
+  Matcher matcher(source);
+  for (const auto& tensor : tensors) matcher.add(tensor, options.names);
+  matcher.look_for_extra(options);
+  return matcher.result();
+}
+
+}  // namespace fullshard

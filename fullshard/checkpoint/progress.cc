@@ -1,0 +1,30 @@
+#include "fullshard/checkpoint/progress.h"
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+
+Progress progress_of(const Stepper& stepper, const LrScheduler* scheduler) {
+  Progress progress;
+  progress.step = stepper.num_steps();
+  progress.num_skipped = stepper.num_skipped();
+  if (scheduler != nullptr) progress.scheduler_steps = scheduler->num_steps();
+  if (stepper.scaler().is_dynamic()) progress.loss_scale = stepper.scaler().state();
+  return progress;
+}
+
+void restore_progress(const Progress& progress, Stepper& stepper, LrScheduler* scheduler) {
+  if (progress.scheduler_steps.has_value() != (scheduler != nullptr)) {
+    fail_as(ErrorKind::input,
+            "progress: the checkpoint was saved {} a learning rate schedule, and this run has {}; "
+            "configure it as it was",
+            progress.scheduler_steps ? "with" : "without", scheduler != nullptr ? "one" : "none");
+  }
+  stepper.restore(progress.step, progress.num_skipped);
+  if (scheduler != nullptr) scheduler->restore(*progress.scheduler_steps);
+  if (progress.loss_scale && stepper.scaler().is_dynamic()) {
+    stepper.scaler().restore(*progress.loss_scale);
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,178 @@
+#include "fullshard/checkpoint/running_save.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "fullshard/checkpoint/last_checkpoint.h"
+#include "fullshard/checkpoint/progress_json.h"
+#include "fullshard/checkpoint/rng_state.h"
+#include "fullshard/shard/agreement.h"
+#include "fullshard/shard/engine.h"
+
+namespace fullshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kWhat = "save_checkpoint";
+
+int64_t milliseconds_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+std::string folder_above(const std::string& folder) {
+  const size_t slash = folder.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : folder.substr(0, slash);
+}
+
+}  // namespace
+
+RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
+                         const Optimizer* optimizer, const Progress& progress,
+                         const CheckpointOptions& options, Snapshot* snapshot)
+    : model_(model), options_(options), folder_(folder) {
+  std::vector<BlockFile> files;
+  const auto problem = error_of([&] {
+    const auto& engine = model_.engine();
+    check(engine.has_values(),
+          "save_checkpoint: the model was built deferred and its parameters have no values yet; "
+          "call load_weights, load_checkpoint or initialise_weights first");
+    const SavePlan plan(engine, optimizer, options_.is_node_local);
+    leads_ = plan.writers().writes_whole(engine.mesh().world().rank());
+    if (leads_) {
+      manifest_ = plan.manifest();
+      manifest_.progress = progress;
+      (void)progress_json(progress);  // says now what is wrong with it
+      folder_.begin();
+    }
+    rng_ = rng_state_text();
+    auto own_files = plan.own_files();
+    if (snapshot != nullptr) snapshot->take(own_files);
+    for (auto& file : own_files) {
+      names_.push_back(file.name);
+      held_.insert(held_.end(), file.held.begin(), file.held.end());
+      files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
+    }
+  });
+  // Nobody writes before the folder is there, and everybody has come.
+  if (problem) is_over_ = true;
+  try {
+    throw_alike(everyone(), problem, kWhat);
+  } catch (...) {
+    if (leads_) folder_.abandon();
+    throw;
+  }
+  start(std::move(files));
+}
+
+RunningSave::~RunningSave() {
+  stop();
+  if (leads_ && !is_over_) folder_.abandon();
+}
+
+void RunningSave::start(std::vector<BlockFile> files) {
+  writer_ = std::thread([this, files = std::move(files)] {
+    auto problem = error_of([&] { checksums_ = write_block_files(files, &stop_); });
+    const std::lock_guard lock(mutex_);
+    error_ = std::move(problem);
+    has_written_ = true;
+    changed_.notify_all();
+  });
+}
+
+void RunningSave::stop() {
+  stop_ = true;
+  if (writer_.joinable()) writer_.join();
+}
+
+RunningSave::Vote RunningSave::own_vote(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return has_written_; });
+  if (!has_written_) return Vote::writing;
+  return error_ ? Vote::failed : Vote::written;
+}
+
+// The worst of all ranks'.
+RunningSave::Vote RunningSave::common_vote(Vote own) const {
+  auto votes = at::empty({everyone().size()}, at::kLong);
+  const auto vote = at::full({1}, static_cast<int64_t>(own), at::kLong);
+  everyone().all_gather(votes, vote, kWhat).wait();
+  Vote common = Vote::written;
+  for (int rank = 0; rank < everyone().size(); ++rank) {
+    const auto other = static_cast<Vote>(votes.const_data_ptr<int64_t>()[rank]);
+    if (other == Vote::failed) return Vote::failed;
+    if (other == Vote::writing) common = Vote::writing;
+  }
+  return common;
+}
+
+bool RunningSave::poll(std::chrono::milliseconds patience) {
+  check(!is_over_, "save_checkpoint: {} is over already", folder_.path());
+  const auto own = own_vote(patience);
+  const auto common = common_vote(own);
+  if (common == Vote::writing) return false;
+  stop();
+  if (common == Vote::failed) {
+    // What stopping did to the writer is not what went wrong.
+    conclude(own == Vote::failed ? error_ : std::nullopt);
+  }
+  commit();
+  return true;
+}
+
+void RunningSave::conclude(const std::optional<Error>& own) {
+  is_over_ = true;
+  try {
+    throw_alike(everyone(), own, kWhat);
+  } catch (...) {
+    if (leads_) folder_.abandon();  // nobody writes there any more
+    throw;
+  }
+}
+
+std::string RunningSave::own_report() const {
+  json checksums = json::object();
+  for (size_t i = 0; i < names_.size(); ++i) checksums[names_[i]] = checksums_text(checksums_[i]);
+  return json{{"checksums", std::move(checksums)}, {"rng", rng_}, {"saved_at", milliseconds_now()}}
+      .dump();
+}
+
+Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports) const {
+  auto manifest = manifest_;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto report = json::parse(reports[rank]);
+    manifest.rng.push_back(report["rng"].get<std::string>());
+    if (rank == 0) manifest.saved_at = report["saved_at"].get<int64_t>();
+    for (auto& file : manifest.files) {
+      if (file.rank != static_cast<int>(rank)) continue;
+      file.checksums = *parse_checksums(report["checksums"].at(file.name).get<std::string>());
+    }
+  }
+  return manifest;
+}
+
+void RunningSave::commit() {
+  const auto reports = gather_texts(everyone(), own_report(), kWhat);
+  std::optional<Error> problem;
+  if (leads_) {
+    problem = error_of([&] {
+      const auto text = manifest_text(complete_manifest(reports));
+      // What cannot be read again is worth nothing: find out now.
+      (void)parse_manifest(text, folder_.path());
+      folder_.commit(text);
+      if (options_.num_kept > 0) {
+        remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
+                               options_.kept_names);
+      }
+    });
+  }
+  conclude(problem);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,69 @@
+// One save of a checkpoint, from its beginning to its name, while background threads write.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fullshard/base/error.h"
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/manifest.h"
+#include "fullshard/checkpoint/save_plan.h"
+#include "fullshard/checkpoint/snapshot.h"
+
+namespace fullshard {
+
+// Collective: made, polled and destroyed by all ranks at the same points, on the thread that
+// trains. Without a snapshot the model must not change until poll() says that all is done.
+class RunningSave {
+ public:
+  // `optimizer` and `snapshot` may be null; the snapshot outlives it.
+  RunningSave(const std::string& folder, const ShardedModel& model, const Optimizer* optimizer,
+              const Progress& progress, const CheckpointOptions& options, Snapshot* snapshot);
+  // Unfinished, it stops the writing; what is left of the folder goes with the next save there.
+  ~RunningSave();
+  RunningSave(const RunningSave&) = delete;
+  RunningSave& operator=(const RunningSave&) = delete;
+
+  // Waits up to `patience` for this rank's writing, then votes; when all ranks have written, the
+  // checkpoint gets its name. True: it is in place. Throws what went wrong on any rank.
+  bool poll(std::chrono::milliseconds patience);
+
+ private:
+  enum class Vote { writing, written, failed };
+
+  void start(std::vector<BlockFile> files);
+  Vote own_vote(std::chrono::milliseconds patience);
+  Vote common_vote(Vote own) const;
+  void stop();
+  void conclude(const std::optional<Error>& own);  // agrees on the end, good or bad
+  void commit();
+  std::string own_report() const;
+  Manifest complete_manifest(const std::vector<std::string>& reports) const;
+  const Communicator& everyone() const { return model_.mesh().everyone(); }
+
+  ShardedModel model_;
+  CheckpointOptions options_;
+  CheckpointFolder folder_;
+  bool leads_ = false;  // makes the folder and writes the manifest
+  Manifest manifest_;   // leaders'
+  std::string rng_;
+  std::vector<std::string> names_;    // of the own files
+  std::vector<at::Tensor> held_;      // what the writer looks at
+  std::vector<Checksums> checksums_;  // of the own files, when written
+  std::optional<Error> error_;        // of the writer
+  std::atomic<bool> stop_{false};
+  bool is_over_ = false;  // in place, or given up
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_written_ = false;  // or failed
+  std::thread writer_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,206 @@
+#include "fullshard/checkpoint/save_plan.h"
+
+#include <c10/core/ScalarType.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/formats/element_type.h"
+
+namespace fullshard {
+namespace {
+
+int64_t bytes_of(int64_t numel, at::ScalarType dtype) {
+  return numel * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+std::string strategy_text(const ShardingOptions& options) {
+  if (options.zero_stage) return fmt::format("stage {}", *options.zero_stage);
+  return std::string(name_of(options.strategy));
+}
+
+void check_storable(const std::vector<ModelTensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    check(find_element_type(tensor.dtype) != nullptr,
+          "save_checkpoint: '{}' is of type {}, which checkpoints do not hold",
+          tensor.names.front(), c10::toString(tensor.dtype));
+  }
+}
+
+}  // namespace
+
+bool Writers::writes_shard(int rank) const {
+  for (int other = rank % mesh_.num_shards(); other < rank; other += mesh_.num_shards()) {
+    if (host_of(other) == host_of(rank)) return false;
+  }
+  return true;
+}
+
+bool Writers::writes_whole(int rank) const { return writer_of_whole(host_of(rank)) == rank; }
+
+int Writers::writer_of_shard(int shard, int host) const {
+  for (int rank = shard; rank < mesh_.world().size(); rank += mesh_.num_shards()) {
+    if (host_of(rank) == host) return rank;
+  }
+  return shard;
+}
+
+int Writers::writer_of_whole(int host) const {
+  int rank = 0;
+  while (host_of(rank) != host) ++rank;
+  return rank;
+}
+
+SavePlan::SavePlan(const Engine& engine, const Optimizer* optimizer, bool is_node_local)
+    : engine_(engine),
+      optimizer_(optimizer),
+      writers_(engine.mesh(), is_node_local),
+      tensors_(model_tensors(engine)) {
+  check_storable(tensors_);
+  int num_trainable = 0;
+  for (const auto& unit : engine.units()) {
+    for (const auto& group : unit->groups()) {
+      groups_.push_back({group.get(), group->trainable() ? num_trainable++ : -1});
+    }
+  }
+}
+
+int SavePlan::num_states() const {
+  return optimizer_ == nullptr ? 0 : static_cast<int>(optimizer_->state_names().size());
+}
+
+std::string SavePlan::file_name(int rank, int kind) const {
+  const auto name = kind == kWeights ? "weights" : optimizer_->state_names().at(kind);
+  return fmt::format("{}-{:05}.bin", name, rank);
+}
+
+at::Tensor SavePlan::values(const Group& group, int kind) const {
+  if (kind == kWeights) return group.group->master();
+  return group.trainable < 0 ? at::Tensor() : optimizer_->state(group.trainable, kind);
+}
+
+SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
+  FileLayout layout;
+  const auto add = [&](int64_t numel, at::ScalarType dtype) {
+    const Place place{layout.bytes, dtype, bytes_of(numel, dtype)};
+    layout.bytes = round_up(layout.bytes + place.bytes, kPieceAlign);
+    return place;
+  };
+  const bool has_shard = writers_.writes_shard(rank);
+  for (const auto& group : groups_) {
+    const auto shard = has_shard ? values(group, kind) : at::Tensor();
+    layout.groups.push_back(shard.defined() ? add(shard.numel(), shard.scalar_type()) : Place{});
+  }
+  const bool has_whole = kind == kWeights && writers_.writes_whole(rank);
+  for (const auto& tensor : tensors_) {
+    const bool is_in = has_whole && tensor.group == nullptr;
+    layout.tensors.push_back(is_in ? add(tensor.numel(), tensor.dtype) : Place{});
+  }
+  return layout;
+}
+
+std::vector<SavePlan::OwnFile> SavePlan::own_files() const {
+  const int rank = engine_.mesh().world().rank();
+  std::vector<OwnFile> files;
+  for (int kind = kWeights; kind < num_states(); ++kind) {
+    const auto layout = lay_out(rank, kind);
+    if (layout.bytes == 0) continue;
+    OwnFile file{file_name(rank, kind), {}, {}};
+    const auto add = [&](const Place& place, const at::Tensor& values) {
+      if (place.offset < 0) return;
+      file.held.push_back(values);
+      file.content.push_back({values.data_ptr(), place.bytes});
+      file.content.push_back({nullptr, round_up(place.bytes, kPieceAlign) - place.bytes});
+    };
+    for (size_t i = 0; i < groups_.size(); ++i) add(layout.groups[i], values(groups_[i], kind));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (layout.tensors[i].offset >= 0) add(layout.tensors[i], tensors_[i].own_part()->values);
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+StoredValues& SavePlan::stored(ManifestTensor& tensor, int kind) const {
+  return kind == kWeights ? tensor.weights : tensor.states[optimizer_->state_names().at(kind)];
+}
+
+int SavePlan::file_index(int rank, int kind, const FileLayout& layout, Manifest& manifest) const {
+  const auto name = file_name(rank, kind);
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    if (manifest.files[i].name == name) return static_cast<int>(i);
+  }
+  manifest.files.push_back({name, rank, engine_.mesh().world().host_of(rank), layout.bytes, {}});
+  return static_cast<int>(manifest.files.size()) - 1;
+}
+
+void SavePlan::add_intervals(int kind, Manifest& manifest) const {
+  const auto& mesh = engine_.mesh();
+  const int host = writers_.is_node_local() ? mesh.world().host_of(mesh.world().rank()) : 0;
+  std::map<std::pair<const ParamGroup*, int>, size_t> tensor_of;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].group != nullptr) tensor_of[{tensors_[i].group, tensors_[i].slot}] = i;
+  }
+  for (int shard = 0; shard < mesh.num_shards(); ++shard) {
+    const int rank = writers_.writer_of_shard(shard, host);
+    const auto layout = lay_out(rank, kind);
+    if (layout.bytes == 0) continue;
+    const int file = file_index(rank, kind, layout, manifest);
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const auto& place = layout.groups[i];
+      if (place.offset < 0) continue;
+      const auto* group = groups_[i].group;
+      for (const auto& piece : group->layout().pieces(shard)) {
+        auto& values = stored(manifest.tensors[tensor_of.at({group, piece.slot})], kind);
+        values.dtype = place.dtype;
+        values.intervals.push_back({file, piece.begin, piece.end,
+                                    place.offset + bytes_of(piece.shard_offset, place.dtype)});
+      }
+    }
+  }
+  if (kind != kWeights) return;
+  const int rank = writers_.writer_of_whole(host);
+  const auto layout = lay_out(rank, kind);
+  if (layout.bytes == 0) return;
+  const int file = file_index(rank, kind, layout, manifest);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& place = layout.tensors[i];
+    if (place.offset < 0) continue;
+    auto& values = manifest.tensors[i].weights;
+    values.dtype = place.dtype;
+    if (tensors_[i].numel() > 0) {
+      values.intervals.push_back({file, 0, tensors_[i].numel(), place.offset});
+    }
+  }
+}
+
+Manifest SavePlan::manifest() const {
+  Manifest manifest;
+  manifest.num_ranks = engine_.mesh().world().size();
+  manifest.num_shards = engine_.mesh().num_shards();
+  manifest.strategy = strategy_text(engine_.options().sharding);
+  manifest.is_node_local = writers_.is_node_local();
+  if (optimizer_ != nullptr) {
+    manifest.optimizer = {.name = optimizer_->name(),
+                          .num_steps = optimizer_->num_steps(),
+                          .states = optimizer_->state_names(),
+                          .lr = optimizer_->lr()};
+    if (optimizer_->has_momentum()) manifest.optimizer->momentum = optimizer_->momentum();
+    if (optimizer_->has_beta2()) manifest.optimizer->beta2 = optimizer_->beta2();
+  }
+  for (const auto& tensor : tensors_) {
+    ManifestTensor stored_tensor;
+    stored_tensor.names = tensor.names;
+    stored_tensor.shape = tensor.shape;
+    stored_tensor.is_buffer = tensor.is_buffer;
+    manifest.tensors.push_back(std::move(stored_tensor));
+  }
+  for (int kind = kWeights; kind < num_states(); ++kind) add_intervals(kind, manifest);
+  return manifest;
+}
+
+}  // namespace fullshard

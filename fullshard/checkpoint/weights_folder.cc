@@ -1,0 +1,95 @@
+#include "fullshard/checkpoint/weights_folder.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/formats/file_handle.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kSingleFile = "model.safetensors";
+
+// "model-00001-of-00003.safetensors"
+bool is_part_name(const std::string& name) {
+  constexpr const char* kPattern = "model-#####-of-#####.safetensors";
+  if (name.size() != std::strlen(kPattern)) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool is_digit = name[i] >= '0' && name[i] <= '9';
+    if (kPattern[i] == '#' ? !is_digit : name[i] != kPattern[i]) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> weight_files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* stream = ::opendir(folder.c_str());
+  if (stream == nullptr) return names;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string name = entry->d_name;
+    if (name == kSingleFile || name == kSafetensorsIndex || is_part_name(name)) {
+      names.push_back(name);
+    }
+  }
+  ::closedir(stream);
+  return names;
+}
+
+}  // namespace
+
+WeightsFolder::WeightsFolder(std::string folder, const std::vector<TensorPlan>& tensors,
+                             int64_t max_file_bytes)
+    : folder_(std::move(folder)), split_(split_into_files(tensors, max_file_bytes)) {
+  for (const auto& file : split_.files) {
+    const auto path = fmt::format("{}/{}", folder_, file.name);
+    ::unlink((path + ".part").c_str());  // of a run that was killed
+    writers_.push_back(std::make_unique<SafetensorsWriter>(path, file.tensors));
+    for (const auto& tensor : file.tensors) writer_of_[tensor.name] = writers_.back().get();
+  }
+}
+
+void WeightsFolder::write_range(const std::string& tensor, int64_t begin,
+                                const at::Tensor& values) {
+  writer_of_.at(tensor)->write_range(tensor, begin, values);
+}
+
+void WeightsFolder::finish() {
+  for (const auto& writer : writers_) writer->finish();
+  if (split_.needs_index()) write_index();
+  remove_stale();
+}
+
+void WeightsFolder::write_index() {
+  const auto path = fmt::format("{}/{}", folder_, kSafetensorsIndex);
+  const auto part = path + ".part";
+  ::unlink(part.c_str());
+  const auto text = split_.index_json();
+  {
+    auto file = FileHandle::create(part);
+    file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
+    file.sync();
+  }
+  if (std::rename(part.c_str(), path.c_str()) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be given its name: {}", part, std::strerror(errno));
+  }
+  sync_folder_of(path);
+}
+
+void WeightsFolder::remove_stale() const {
+  std::set<std::string> written;
+  for (const auto& file : split_.files) written.insert(file.name);
+  if (split_.needs_index()) written.insert(kSafetensorsIndex);
+  for (const auto& name : weight_files_in(folder_)) {
+    if (!written.count(name)) ::unlink(fmt::format("{}/{}", folder_, name).c_str());
+  }
+}
+
+}  // namespace fullshard

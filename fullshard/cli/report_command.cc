@@ -1,0 +1,60 @@
+#include "fullshard/cli/report_command.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "fullshard/report/html_report.h"
+
+namespace fullshard {
+namespace {
+
+constexpr auto kBetweenPages = std::chrono::seconds(10);
+
+void open_in_browser(const std::string& path) {
+  const std::string program = "xdg-open";
+  char* const words[] = {const_cast<char*>(program.c_str()), const_cast<char*>(path.c_str()),
+                         nullptr};
+  pid_t child = 0;
+  const int problem = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, words, environ);
+  int status = 0;
+  if (problem == 0) ::waitpid(child, &status, 0);
+  if (problem != 0 || status != 0) {
+    fmt::print(stderr, "warning: report: {} could not open the page; open {} yourself\n", program,
+               path);
+  }
+}
+
+}  // namespace
+
+ReportCommand::ReportCommand(CLI::App& app)
+    : command_(app.add_subcommand("report", "a finished or running run as one HTML page")) {
+  command_->add_option("folder", folder_, "what the run was given as --output")->required();
+  command_->add_option("-o,--output", output_, "the page, in place of report.html in the folder");
+  command_->add_option("--open", open_, "yes: show it in the browser")
+      ->check(CLI::IsMember({"yes", "no"}))
+      ->capture_default_str();
+  command_->add_flag("--watch", watches_, "write it anew every 10 s until the run ends");
+}
+
+bool ReportCommand::was_chosen() const { return command_->parsed(); }
+
+int ReportCommand::run() const {
+  WrittenReport written = write_html_report(folder_, output_);
+  fmt::print("{}\n", written.path);
+  std::fflush(stdout);
+  if (open_ == "yes") open_in_browser(written.path);
+  while (watches_ && written.is_live) {
+    std::this_thread::sleep_for(kBetweenPages);
+    written = write_html_report(folder_, output_);
+  }
+  return 0;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,253 @@
+#include "fullshard/cli/run_arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kModel = "Model and data";
+constexpr const char* kTraining = "Training";
+constexpr const char* kSharding = "Sharding and precision";
+constexpr const char* kOutput = "Output";
+
+std::string_view name_of(RunKind kind) {
+  return kind == RunKind::train ? "train" : kind == RunKind::eval ? "eval" : "compare";
+}
+
+std::string_view help_of(RunKind kind) {
+  if (kind == RunKind::train) return "pretrain or fine-tune a model";
+  if (kind == RunKind::eval) return "loss and perplexity of a model on data";
+  return "compare a model's logits, loss and gradients with a reference file";
+}
+
+}  // namespace
+
+RunArguments::RunArguments(CLI::App& app, RunKind kind)
+    : command_(app.add_subcommand(std::string(name_of(kind)), std::string(help_of(kind)))),
+      kind_(kind),
+      launch_(*command_),
+      config_(*command_) {
+  command_->footer(
+      "--ranks N starts N ranks; otherwise the rank is found in the environment (fullshard launch, "
+      "torchrun, srun, mpirun).\n"
+      "Optimizer and schedule flags override the configuration; any other flag that contradicts it "
+      "is an error.");
+  add_model();
+  add_sharding();
+  if (kind == RunKind::compare) add_compare();
+  if (kind != RunKind::compare) {
+    add_data();
+    add_evaluation();
+  }
+  if (kind == RunKind::train) {
+    add_training();
+    add_checkpoints();
+  }
+  add_output();
+}
+
+void RunArguments::add_model() {
+  command_
+      ->add_option("--model", options_.model,
+                   "a Hugging Face folder, or a preset: gpt2-124m, llama-15m, …")
+      ->required()
+      ->group(kModel);
+  command_
+      ->add_option("--tokenizer", options_.tokenizer,
+                   "a folder or file, or bytes; default: the model's folder")
+      ->group(kModel);
+  command_->add_option("--device", options_.device, "cpu or cuda; default: what is there")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->group(kSharding);
+  command_->add_option("--backend", options_.backend, "how ranks talk: auto, shm, gloo or nccl")
+      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
+      ->capture_default_str()
+      ->group(kSharding);
+  command_->add_option("--seed", options_.seed, "of weights, order and dropout")
+      ->capture_default_str();
+}
+
+void RunArguments::add_data() {
+  command_->add_option("--data", options_.data, "text, JSONL, pairs or token files, or folders")
+      ->required()
+      ->group(kModel);
+  command_->add_option("--task", options_.task, "causal-lm, masked-lm or translation")
+      ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation"}))
+      ->group(kModel);
+  command_
+      ->add_option("--sequence-length", options_.sequence_length,
+                   "tokens of an example; default: the model's, at most 512")
+      ->check(CLI::PositiveNumber)
+      ->group(kModel);
+  command_
+      ->add_option("--target-length", options_.target_length,
+                   "tokens of a translation; default: as --sequence-length")
+      ->check(CLI::PositiveNumber)
+      ->group(kModel);
+  command_->add_option("--field", options_.text_field, "of JSONL lines that holds the text")
+      ->capture_default_str()
+      ->group(kModel);
+  command_->add_option("--source-lang", options_.source_language, "key of a pair's source")
+      ->group(kModel);
+  command_->add_option("--target-lang", options_.target_language, "key of a pair's target")
+      ->group(kModel);
+  command_->add_option("--source-prefix", options_.source_prefix, "put before every source")
+      ->group(kModel);
+  command_->add_option("--max-samples", options_.max_samples, "use only so many examples")
+      ->check(CLI::PositiveNumber)
+      ->group(kModel);
+  command_
+      ->add_option("--mask-probability", options_.mask_probability, "masked-lm: share of tokens")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(kModel);
+}
+
+void RunArguments::add_evaluation() {
+  command_
+      ->add_option("--eval-batches", options_.eval_batches,
+                   "evaluate on so many micro-batches per rank; default: all")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_->add_option("--eval-precision", options_.eval_precision, "no, bf16 or fp16")
+      ->check(CLI::IsMember({"no", "bf16", "fp16"}))
+      ->group(kTraining);
+}
+
+void RunArguments::add_training() {
+  command_
+      ->add_flag("--from-scratch", options_.from_scratch,
+                 "new weights, although the folder has some")
+      ->group(kModel);
+  command_->add_option("--eval-data", options_.eval_data, "evaluate on this")->group(kModel);
+  command_->add_option("--order", options_.order, "shuffled or sequential")
+      ->check(CLI::IsMember({"shuffled", "sequential"}))
+      ->capture_default_str()
+      ->group(kModel);
+  command_->add_option("--steps", options_.steps, "optimizer steps; default: one epoch")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_->add_option("--epochs", options_.epochs, "times through the data")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  add_setting("--accumulate", "micro-batches per optimizer step");
+  add_setting("--optimizer", "AdamW, Adam, Lamb, OneBitAdam, SGD, Adagrad or Lion");
+  add_setting("--lr", "learning rate");
+  add_setting("--adam-beta1", "decay of the mean of gradients");
+  add_setting("--adam-beta2", "decay of the mean of their squares");
+  add_setting("--adam-epsilon", "added to the denominator");
+  add_setting("--weight-decay", "pull towards zero");
+  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine");
+  add_setting("--warmup", "steps until the learning rate is reached");
+  add_setting("--clip", "largest global norm of the gradients; 0: none");
+  command_
+      ->add_option("--label-smoothing", options_.label_smoothing,
+                   "share of the probability spread over all tokens")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kTraining);
+  command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kOutput);
+  command_
+      ->add_flag("--keep-best", options_.keep_best,
+                 "keep the model of the lowest evaluation loss in DIR/best")
+      ->group(kOutput);
+  command_->add_flag("!--no-save-model", options_.save_model, "do not write DIR/model")
+      ->group(kOutput);
+  command_->add_option("-o,--output", options_.output, "folder of the run")
+      ->capture_default_str()
+      ->group(kOutput);
+  command_->add_flag("--overwrite", options_.overwrite, "replace the run that is there")
+      ->group(kOutput);
+}
+
+void RunArguments::add_checkpoints() {
+  command_->add_option("--save-every", options_.save_every, "steps between resumable checkpoints")
+      ->check(CLI::PositiveNumber)
+      ->group(kOutput);
+  command_->add_option("--keep", options_.keep, "keep so many checkpoints; default: all")
+      ->check(CLI::PositiveNumber)
+      ->group(kOutput);
+  command_->add_flag("--async-save", options_.saves_aside, "write them while training goes on")
+      ->group(kOutput);
+  command_
+      ->add_option("--resume", options_.resume,
+                   "go on from a checkpoint: auto (the newest whole one of DIR), none, or a folder")
+      ->capture_default_str()
+      ->group(kOutput);
+}
+
+void RunArguments::add_sharding() {
+  add_setting("--micro-batch", "examples of a rank in one forward");
+  add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5");
+  add_setting("--zero-stage", "0 to 3, in place of a strategy");
+  add_setting("--sharding-factor", "ranks that one copy is sharded over");
+  add_setting("--wrap", "classes that are units, a least number of parameters, none or auto");
+  add_setting("--precision", "no, bf16 or fp16");
+  command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group(kSharding);
+  if (kind_ != RunKind::train) return;
+  auto* recompute = command_
+                        ->add_flag("--recompute,--gradient-checkpointing", recompute_,
+                                   "compute activations again in backward instead of keeping them")
+                        ->group(kSharding);
+  settings_.push_back({"--recompute", recompute});
+}
+
+void RunArguments::add_compare() {
+  command_
+      ->add_option("--reference", options_.reference,
+                   "safetensors with inputs, logits, loss and grad.<name>")
+      ->required()
+      ->group(kModel);
+  command_->add_option("--tolerance", options_.tolerance, "largest relative difference")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(kModel);
+}
+
+void RunArguments::add_output() {
+  command_->add_flag("--json", options_.json, "machine-readable standard output")->group(kOutput);
+  command_->add_flag("-q,--quiet", options_.quiet, "only warnings and errors")->group(kOutput);
+  command_->add_flag("-v,--verbose", options_.verbose, "also the units and their sizes")
+      ->group(kOutput);
+}
+
+void RunArguments::add_setting(const std::string& flag, const std::string& help) {
+  const bool shards = flag == "--strategy" || flag == "--zero-stage" || flag == "--wrap" ||
+                      flag == "--sharding-factor" || flag == "--precision";
+  auto* option = command_->add_option(flag, help)->group(shards ? kSharding : kTraining);
+  option->type_name("");
+  settings_.push_back({flag, option});
+}
+
+bool RunArguments::was_chosen() const { return command_->parsed(); }
+std::string RunArguments::name() const { return std::string(name_of(kind_)); }
+
+std::string RunArguments::device() const {
+  if (options_.device == "cuda") {
+    fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
+  }
+  return "cpu";
+}
+
+Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
+                        bool is_quiet) const {
+  PlanOptions options{.ranks = ranks, .device = device(), .inputs = inputs};
+  for (const auto& [flag, option] : settings_) {
+    if (option->count() == 0) continue;
+    options.flags.push_back({flag, flag == "--recompute" ? "true" : option->as<std::string>()});
+  }
+  return config_.load(std::move(options), is_quiet);
+}
+
+}  // namespace fullshard

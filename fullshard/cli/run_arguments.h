@@ -1,0 +1,62 @@
+// The flags of commands that run a model. The program in front and the one that links libtorch read
+// the same words by the same table, so help and errors come at once and both agree.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/cli/config_flags.h"
+#include "fullshard/cli/launch_flags.h"
+#include "fullshard/config/run_options.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace fullshard {
+
+enum class RunKind { train, eval, compare };
+
+class RunArguments {
+ public:
+  RunArguments(CLI::App& app, RunKind kind);
+  RunArguments(const RunArguments&) = delete;  // the parser writes into it
+  RunArguments& operator=(const RunArguments&) = delete;
+
+  bool was_chosen() const;
+  RunKind kind() const { return kind_; }
+  std::string name() const;
+  const RunOptions& options() const { return options_; }
+  LaunchFlags& launch() { return launch_; }
+
+  // The configuration with these flags over it. `inputs` is what the model is known to be;
+  // `is_quiet` leaves out the note about the default file.
+  Plan plan(std::optional<int64_t> ranks, const AutoInputs& inputs, bool is_quiet) const;
+
+ private:
+  void add_model();
+  void add_data();
+  void add_training();
+  void add_checkpoints();
+  void add_sharding();
+  void add_evaluation();
+  void add_output();
+  void add_compare();
+  void add_setting(const std::string& flag, const std::string& help);
+  std::string device() const;
+
+  CLI::App* command_;
+  RunKind kind_;
+  LaunchFlags launch_;
+  ConfigFlags config_;
+  RunOptions options_;
+  bool recompute_ = false;
+  struct Setting {
+    std::string flag;
+    CLI::Option* option;
+  };
+  std::vector<Setting> settings_;  // flags that stand for keys of a configuration
+};
+
+}  // namespace fullshard

@@ -1,0 +1,13 @@
+// Command-line words as the parser wants them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+// --nproc_per_node is --nproc-per-node; a value after '=' stays as it is. Backwards, as CLI11 takes
+// a vector.
+std::vector<std::string> words_for_parser(std::vector<std::string> words);
+
+}  // namespace fullshard

@@ -1,0 +1,59 @@
+// What `train`, `eval` and `compare` are told beside the configuration: which model, which data,
+// how long. Plain data; the commands check it against model and data when they open them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct RunOptions {
+  std::string model{};        // a Hugging Face folder, or the name of a preset
+  bool from_scratch = false;  // new weights although the folder has some
+  std::string task{};         // causal-lm, masked-lm, translation; empty: what the model is for
+  std::string tokenizer{};    // empty: the model's folder
+
+  std::vector<std::string> data{};
+  std::vector<std::string> eval_data{};
+  int64_t sequence_length = 0;  // 0: the model's, at most 512
+  int64_t target_length = 0;    // translation; 0: as sequence_length
+  std::string text_field = "text";
+  std::string source_language{};
+  std::string target_language{};
+  std::string source_prefix{};
+  int64_t max_samples = 0;     // 0: all
+  std::string cache_folder{};  // where tokenised text is kept; empty: nowhere
+  double mask_probability = 0.15;
+  double label_smoothing = 0;
+  std::string order = "shuffled";
+
+  int64_t steps = 0;  // 0: by epochs
+  double epochs = 0;  // 0: one, when steps say nothing
+  int64_t log_every = 1;
+  int64_t eval_every = 0;        // steps; 0: at the end only
+  int64_t eval_batches = 0;      // micro-batches per rank; 0: all
+  std::string eval_precision{};  // no, bf16, fp16; empty: as trained
+  bool keep_best = false;        // the model of the lowest evaluation loss, as best/
+  bool save_model = true;
+  int64_t save_every = 0;       // steps between checkpoints; 0: none
+  int64_t keep = 0;             // so many checkpoints; 0: all
+  bool saves_aside = false;     // checkpoints are written while training goes on
+  std::string resume = "none";  // auto: the newest whole one of `output`; none; or a folder
+
+  std::string output = "fullshard-run";
+  bool overwrite = false;
+  uint64_t seed = 42;
+  std::string device{};  // cpu, cuda; empty: what is there
+  std::string backend = "auto";
+  std::string tf32{};  // on, off; empty: libtorch's default
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+
+  // compare
+  std::string reference{};
+  double tolerance = 1e-4;
+};
+
+}  // namespace fullshard

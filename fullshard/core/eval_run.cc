@@ -1,0 +1,44 @@
+#include "fullshard/core/eval_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fullshard/core/rank_model.h"
+#include "fullshard/shard/agreement.h"
+#include "fullshard/train/evaluate.h"
+#include "fullshard/train/run_data.h"
+
+namespace fullshard {
+
+int run_eval(const RunArguments& arguments) {
+  const RunOptions& options = arguments.options();
+  const RankModel run(options);
+  const World world = meet_ranks(options);
+  const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
+  std::optional<RunData> data;
+  throw_alike(world.communicator(),
+              error_of([&] { data = open_run_data(options, run.source.folder, *run.model); }),
+              "data");
+  ShardedModel sharded = run.shard(world, plan, options);
+  const auto result = evaluate(
+      *run.model, *data->train, world.communicator(),
+      {.micro_batch = plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size),
+       .max_batches = options.eval_batches,
+       .seed = options.seed,
+       .dtype = evaluation_dtype(options)});
+  if (world.rank() != 0) return 0;
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"loss", result.loss},
+                                      {"perplexity", result.perplexity()},
+                                      {"labels", result.labels},
+                                      {"examples", result.examples}}
+                           .dump());
+  } else {
+    fmt::print("loss {:.6f}  perplexity {:.4f}  ({} labels of {} examples)\n", result.loss,
+               result.perplexity(), result.labels, result.examples);
+  }
+  return 0;
+}
+
+}  // namespace fullshard

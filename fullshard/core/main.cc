@@ -1,0 +1,68 @@
+// fullshard-core: the commands that need libtorch, each as one rank. `fullshard` starts it.
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "fullshard/base/error.h"
+#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/words.h"
+#include "fullshard/core/compare_run.h"
+#include "fullshard/core/eval_run.h"
+#include "fullshard/core/train_run.h"
+
+namespace fullshard {
+namespace {
+
+// Standard output belongs to results; what the library has to say reads like our own messages.
+void log_to_standard_error() {
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("fullshard"));
+  spdlog::set_pattern("%l: %v");
+}
+
+int run(int count, char** arguments) {
+  log_to_standard_error();
+  const std::vector<std::string> words(arguments + std::min(count, 1), arguments + count);
+  CLI::App app("The part of fullshard that links libtorch; started by fullshard itself.");
+  app.require_subcommand(1, 1);
+  RunArguments train(app, RunKind::train);
+  RunArguments eval(app, RunKind::eval);
+  RunArguments compare(app, RunKind::compare);
+  try {
+    app.parse(words_for_parser(words));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+  }
+  std::vector<std::string> command = {"fullshard"};
+  command.insert(command.end(), words.begin(), words.end());
+  if (train.was_chosen()) return run_train(train, command);
+  if (eval.was_chosen()) return run_eval(eval);
+  return run_compare(compare);
+}
+
+}  // namespace
+}  // namespace fullshard
+
+int main(int count, char** arguments) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a message, not the end
+  try {
+    return fullshard::run(count, arguments);
+  } catch (const fullshard::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.exit_status();
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "error: libtorch: {}\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}

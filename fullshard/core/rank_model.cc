@@ -1,0 +1,46 @@
+#include "fullshard/core/rank_model.h"
+
+#include "fullshard/base/error.h"
+#include "fullshard/optim/precision.h"
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/model_weights.h"
+
+namespace fullshard {
+
+World meet_ranks(const RunOptions& options) {
+  if (options.backend == "nccl") {
+    fail_as(ErrorKind::usage, "--backend: is nccl, but this build has no CUDA; use auto");
+  }
+  return World::from_environment({.backend = options.backend});
+}
+
+RankModel::RankModel(const RunOptions& options)
+    : source(find_model(options.model)), model(make_deferred_model(source)) {
+  if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
+}
+
+ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOptions& options,
+                              bool fills) const {
+  plan.check(world.size());
+  ShardOptions shard_options = shard_options_of(plan);
+  // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
+  shard_options.sync_module_states = false;
+  ShardedModel sharded(model, world, shard_options);
+  if (!fills) return sharded;
+  if (source.has_weights && !options.from_scratch) {
+    load_model_weights(source.folder, *model, sharded);
+  } else {
+    make_new_weights(*model, sharded, options.seed);
+  }
+  return sharded;
+}
+
+AutoInputs RankModel::auto_inputs() const { return {.hidden_size = source.hidden_size()}; }
+
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options) {
+  if (options.eval_precision == "bf16") return at::kBFloat16;
+  if (options.eval_precision == "fp16") return at::kHalf;
+  return std::nullopt;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,32 @@
+// What every command that runs a model does first: find the other ranks, build the model, shard it
+// and give it its weights.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "fullshard/cli/run_arguments.h"
+#include "fullshard/comm/world.h"
+#include "fullshard/shard/sharded_model.h"
+#include "fullshard/train/model_source.h"
+
+namespace fullshard {
+
+World meet_ranks(const RunOptions& options);
+
+struct RankModel {
+  ModelSource source;
+  std::shared_ptr<LanguageModel> model;
+
+  explicit RankModel(const RunOptions& options);
+  // Collective. Shards the model by the plan and, unless a checkpoint will do that, loads its
+  // weights or makes new ones.
+  ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
+                     bool fills = true) const;
+  AutoInputs auto_inputs() const;
+};
+
+// The dtype that products of an evaluation compute in; absent: the model's own.
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options);
+
+}  // namespace fullshard

@@ -1,0 +1,14 @@
+// `fullshard train` on one rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/cli/run_arguments.h"
+
+namespace fullshard {
+
+// Gives the exit status; errors are thrown.
+int run_train(const RunArguments& arguments, const std::vector<std::string>& command);
+
+}  // namespace fullshard

@@ -1,0 +1,50 @@
+// A data set of numbered examples, and the order in which a run meets them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fullshard/data/batch.h"
+
+namespace fullshard {
+
+// Thread-safe for reading; files are mapped, not loaded.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;  // examples
+  // The examples with these numbers as one batch. `epoch` and `seed` decide what is random in an
+  // example itself (masking), by number, so that any split over ranks gives the same.
+  virtual TokenBatch batch(std::span<const int64_t> examples, uint64_t seed,
+                           int64_t epoch) const = 0;
+  virtual int64_t max_token() const = 0;  // -1 when unknown without reading everything
+  virtual std::string describe() const = 0;
+};
+
+enum class Order { shuffled, sequential };
+
+// Example numbers of global batch k: a function of (seed, epoch, position) only. The last partial
+// batch of an epoch is dropped, unless the epoch has no whole one: then it is an error that says
+// how many examples there are and how many a step needs.
+class ExampleOrder {
+ public:
+  ExampleOrder(int64_t num_examples, int64_t global_batch, Order order, uint64_t seed);
+  int64_t batches_per_epoch() const;
+  // Of global batch `step` (counted over all epochs), in order.
+  std::vector<int64_t> examples(int64_t step) const;
+  // Those of one rank's micro-batch: the global batch is split over accumulation steps, then ranks.
+  std::vector<int64_t> examples(int64_t step, int64_t accumulation_step, int64_t num_accumulation,
+                                int rank, int num_ranks) const;
+  int64_t epoch_of(int64_t step) const;
+
+ private:
+  int64_t num_examples_;
+  int64_t global_batch_;
+  Order order_;
+  uint64_t seed_;
+};
+
+}  // namespace fullshard

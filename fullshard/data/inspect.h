@@ -1,0 +1,28 @@
+// What a token file holds, by reading all of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fullshard/data/token_file.h"
+
+namespace fullshard {
+
+struct TokenCount {
+  int64_t token = 0;
+  int64_t count = 0;
+};
+
+struct TokenSummary {
+  TokenLayout layout = {};
+  int64_t min_token = 0;
+  int64_t max_token = 0;
+  int64_t num_distinct = 0;
+  std::vector<TokenCount> most_frequent = {};  // falling; of equal counts the smaller token first
+};
+
+// Also checks what opening does not: tokens against `vocabulary` (0: not), documents in order, the
+// header's largest token. Errors are of the kind `input`.
+TokenSummary inspect(const TokenFile& file, int64_t vocabulary, int64_t num_frequent);
+
+}  // namespace fullshard

@@ -1,0 +1,65 @@
+// Batches prepared ahead of a training loop.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "fullshard/data/dataset.h"
+
+namespace fullshard {
+
+// Which micro-batches of each global batch are this rank's.
+struct LoaderOptions {
+  uint64_t seed = 0;  // of what is random in an example
+  int64_t num_accumulation = 1;
+  int rank = 0;
+  int num_ranks = 1;
+  int num_ahead = 2;  // micro-batches
+};
+
+// One background thread makes the next micro-batches while the caller uses the last one. `data`
+// must outlive it. next() and seek() belong to one thread.
+class Loader {
+ public:
+  Loader(const Dataset& data, const ExampleOrder& order, const LoaderOptions& options,
+         int64_t first_step = 0);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // This rank's next micro-batch. What went wrong while it was made is thrown here, each time until
+  // seek() goes elsewhere.
+  TokenBatch next();
+  // The next one is the first micro-batch of this step.
+  void seek(int64_t step);
+  // Of the micro-batch that next() gives.
+  int64_t step() const { return position_ / options_.num_accumulation; }
+  int64_t accumulation_step() const { return position_ % options_.num_accumulation; }
+
+ private:
+  struct Prepared {
+    TokenBatch batch;
+    std::exception_ptr error;
+  };
+  void run();
+  Prepared prepare(int64_t position) const;
+
+  const Dataset& data_;
+  ExampleOrder order_;
+  LoaderOptions options_;
+  int64_t position_;  // of the next batch taken: step * num_accumulation + accumulation step
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Prepared> ready_;
+  int64_t next_prepared_;
+  int64_t generation_ = 0;  // counts seeks: what was begun before one is dropped
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,37 @@
+// Opens what `--data` names as a data set for a task.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/data/dataset.h"
+#include "fullshard/text/tokenizer.h"
+
+namespace fullshard {
+
+enum class Task { causal_lm, masked_lm, translation };
+
+struct DataOptions {
+  std::vector<std::string> paths = {};  // files or folders; the kind is told by content and ending
+  Task task = Task::causal_lm;
+  int64_t sequence_length = 512;
+  int64_t target_length = 0;         // translation; 0: as sequence_length
+  std::string text_field = "text";   // JSONL
+  std::string source_language = {};  // {"translation": {"en": …, "ro": …}}
+  std::string target_language = {};
+  std::string source_prefix = {};  // "translate English to Romanian: "
+  int64_t max_samples = 0;         // 0: all
+  double mask_probability = 0.15;  // masked-lm: of the tokens; 80 % [MASK], 10 % random, 10 % kept
+  int64_t vocabulary = 0;  // of the model; a token beyond it is an error that names file and offset
+  std::string cache_folder = {};  // where tokenised text may be kept; empty: in memory
+  std::string token_dtype = {};   // "uint16", "uint32"; empty: as the file says, else uint16
+  int num_threads = 0;            // that tokenise; 0: as many as there are allowed cores
+};
+
+// `tokenizer` may be null for causal_lm on token files; else it must outlive the data set. Errors
+// are of the kind `input`.
+std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* tokenizer);
+
+}  // namespace fullshard

@@ -1,0 +1,153 @@
+#include "fullshard/data/records.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class... Parts>
+[[noreturn]] void fail_at(const TextBlock& block, int64_t number,
+                          fmt::format_string<Parts...> format, Parts&&... parts) {
+  fail_as(ErrorKind::input, "{}: {}", block.place(number),
+          fmt::format(format, std::forward<Parts>(parts)...));
+}
+
+// Calls act(line, number) for each line that is not blank.
+template <class Act>
+void for_each_line(const TextBlock& block, const Act& act) {
+  std::string_view rest = block.text;
+  for (int64_t number = block.first_line; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find_first_not_of(" \t") != std::string_view::npos) act(line, number);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
+Json parse_line(const TextBlock& block, std::string_view line, int64_t number) {
+  try {
+    return Json::parse(line);
+  } catch (const Json::parse_error& error) {
+    fail_at(block, number, "is not valid JSON at column {}; expected one object per line",
+            error.byte);
+  }
+}
+
+Json parse_array(const TextBlock& block) {
+  try {
+    return Json::parse(block.text);
+  } catch (const Json::parse_error& error) {
+    const std::string_view before = block.text.substr(0, error.byte);
+    fail_as(ErrorKind::input, "{}:{}: is not valid JSON; expected an array of objects",
+            block.file->name(), 1 + std::ranges::count(before, '\n'));
+  }
+}
+
+std::string names_in(const Json& object) {
+  std::string text;
+  for (const auto& [name, value] : object.items()) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+// Calls act(object, number) for each record.
+template <class Act>
+void for_each_object(const TextBlock& block, const Act& act) {
+  const auto take = [&](const Json& record, int64_t number) {
+    if (!record.is_object()) {
+      fail_at(block, number, "is {}, expected an object", record.type_name());
+    }
+    act(record, number);
+  };
+  if (block.is_array) {
+    int64_t number = 0;
+    for (const Json& record : parse_array(block)) take(record, ++number);
+  } else {
+    for_each_line(block, [&](std::string_view line, int64_t number) {
+      take(parse_line(block, line, number), number);
+    });
+  }
+}
+
+std::string string_in(const TextBlock& block, int64_t number, const Json& object,
+                      const std::string& field) {
+  const auto found = object.find(field);
+  if (found == object.end()) {
+    fail_at(block, number, "has no field '{}'; its fields: {}", field, names_in(object));
+  }
+  if (!found->is_string()) {
+    fail_at(block, number, "field '{}' is {}, expected a string", field, found->type_name());
+  }
+  return found->template get<std::string>();
+}
+
+PairRecord translation_in(const TextBlock& block, int64_t number, const Json& texts,
+                          const PairLanguages& languages) {
+  if (!texts.is_object()) {
+    fail_at(block, number, "field 'translation' is {}, expected an object of languages",
+            texts.type_name());
+  }
+  if (languages.source.empty() || languages.target.empty()) {
+    fail_at(block, number,
+            "has a text for each of the languages {}; name the source and the target language",
+            names_in(texts));
+  }
+  return {string_in(block, number, texts, languages.source),
+          string_in(block, number, texts, languages.target), number};
+}
+
+PairRecord pair_in(const TextBlock& block, int64_t number, const Json& object,
+                   const PairLanguages& languages) {
+  if (const auto texts = object.find("translation"); texts != object.end()) {
+    return translation_in(block, number, *texts, languages);
+  }
+  for (const auto& [source, target] : {std::pair("src", "tgt"), std::pair("source", "target")}) {
+    if (!object.contains(source) && !object.contains(target)) continue;
+    return {string_in(block, number, object, source), string_in(block, number, object, target),
+            number};
+  }
+  fail_at(block, number,
+          "is no pair; expected the fields src and tgt, source and target, or translation; its "
+          "fields: {}",
+          names_in(object));
+}
+
+}  // namespace
+
+std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field) {
+  std::vector<TextRecord> records;
+  for_each_object(block, [&](const Json& object, int64_t number) {
+    records.push_back({string_in(block, number, object, field), number});
+  });
+  return records;
+}
+
+std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages) {
+  std::vector<PairRecord> records;
+  if (block.kind == FileKind::json) {
+    for_each_object(block, [&](const Json& object, int64_t number) {
+      records.push_back(pair_in(block, number, object, languages));
+    });
+    return records;
+  }
+  for_each_line(block, [&](std::string_view line, int64_t number) {
+    const auto num_columns = 1 + std::ranges::count(line, '\t');
+    if (num_columns != 2) {
+      fail_at(block, number, "has {} column{}, expected a source, a tab and a target", num_columns,
+              num_columns == 1 ? "" : "s");
+    }
+    const size_t tab = line.find('\t');
+    records.push_back(
+        {std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)), number});
+  });
+  return records;
+}
+
+}  // namespace fullshard

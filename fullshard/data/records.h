@@ -1,0 +1,34 @@
+// What a block of JSON or of a table holds: texts, or pairs of texts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/data/text_blocks.h"
+
+namespace fullshard {
+
+struct TextRecord {
+  std::string text;
+  int64_t number;  // its line, or its number in an array, for TextBlock::place
+};
+
+struct PairRecord {
+  std::string source;
+  std::string target;
+  int64_t number;
+};
+
+struct PairLanguages {
+  std::string source = {};
+  std::string target = {};
+};
+
+// Every error names file and line, and is of the kind `input`. Blank lines are passed over.
+// JSON objects with a string in `field`.
+std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field);
+// Two columns with a tab between; or JSON objects {"src", "tgt"}, {"source", "target"} or
+// {"translation": {language: text, …}}.
+std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages);
+
+}  // namespace fullshard

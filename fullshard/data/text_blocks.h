@@ -1,0 +1,41 @@
+// Files of text cut into blocks that can be worked on separately.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/data/file_kind.h"
+#include "fullshard/data/mapped_file.h"
+#include "fullshard/text/tokenizer.h"
+
+namespace fullshard {
+
+// Looks into a mapped file, which must outlive it.
+struct TextBlock {
+  const MappedFile* file = nullptr;
+  FileKind kind = FileKind::text;
+  std::string_view text = {};
+  int64_t first_line = 1;
+  bool is_array = false;        // JSON: one array of records, not one record per line
+  bool begins_document = true;  // text: the block is the first, the last of its document
+  bool ends_document = true;
+
+  // "corpus.jsonl:12"; of an array, whose lines mean nothing, "corpus.json: record 12".
+  std::string place(int64_t line_or_record) const;
+};
+
+// About this many bytes per block.
+inline constexpr int64_t kBlockBytes = int64_t{1} << 20;
+
+// JSON and tables: whole lines; an array is one block. An empty file is an error.
+std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind,
+                                     int64_t block_bytes = kBlockBytes);
+
+// The file as one document, cut only where the tokens stay the same: after a line break between two
+// visible characters where a look at the surroundings shows that the tokenizer does not mind.
+std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& tokenizer,
+                                       int64_t block_bytes = kBlockBytes);
+
+}  // namespace fullshard

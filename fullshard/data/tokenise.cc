@@ -1,0 +1,114 @@
+#include "fullshard/data/tokenise.h"
+
+#include <algorithm>
+
+#include "fullshard/base/error.h"
+#include "fullshard/data/in_order.h"
+#include "fullshard/data/records.h"
+
+namespace fullshard {
+namespace {
+
+struct BlockTokens {
+  std::vector<int32_t> tokens = {};
+  std::vector<size_t> documents = {};  // where they begin among the tokens
+  int64_t bytes = 0;
+};
+
+class Tokeniser {
+ public:
+  Tokeniser(const TokeniseOptions& options, const Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer) {}
+
+  BlockTokens operator()(const TextBlock& block) const {
+    BlockTokens result{.bytes = std::ssize(block.text)};
+    if (block.kind == FileKind::text) {
+      if (block.begins_document) result.documents.push_back(0);
+      encode(block.text, block, block.first_line, result.tokens);
+      if (block.ends_document) separate(result.tokens);
+      return result;
+    }
+    for (const TextRecord& record : read_texts(block, options_.field)) {
+      if (record.text.empty()) continue;
+      result.documents.push_back(result.tokens.size());
+      encode(record.text, block, record.number, result.tokens);
+      separate(result.tokens);
+    }
+    return result;
+  }
+
+ private:
+  void encode(std::string_view text, const TextBlock& block, int64_t number,
+              std::vector<int32_t>& tokens) const {
+    const std::vector<int32_t> ids = tokenizer_.encode(text, false);
+    if (options_.vocabulary > 0 && !ids.empty()) {
+      const int32_t most = std::ranges::max(ids);
+      if (most >= options_.vocabulary) {
+        fail_as(ErrorKind::input,
+                "{}: the tokenizer gives token {}, beyond the model's vocabulary of {}; use the "
+                "model's own tokenizer",
+                block.place(number), most, options_.vocabulary);
+      }
+    }
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
+
+  void separate(std::vector<int32_t>& tokens) const {
+    if (options_.separator) tokens.push_back(*options_.separator);
+  }
+
+  const TokeniseOptions& options_;
+  const Tokenizer& tokenizer_;
+};
+
+std::vector<TextBlock> blocks_of(const std::vector<MappedFile>& files,
+                                 const TokeniseOptions& options, const Tokenizer& tokenizer) {
+  std::vector<TextBlock> blocks;
+  for (const MappedFile& file : files) {
+    const FileKind kind = kind_of(file.name());
+    if (kind != FileKind::text && kind != FileKind::json) {
+      fail_as(ErrorKind::input, "{}: is {}, expected text or JSON", file.name(), name_of(kind));
+    }
+    const auto parts = kind == FileKind::text
+                           ? document_blocks(file, tokenizer, options.block_bytes)
+                           : record_blocks(file, kind, options.block_bytes);
+    blocks.insert(blocks.end(), parts.begin(), parts.end());
+  }
+  return blocks;
+}
+
+void append(const BlockTokens& block, TokenWriter& writer) {
+  const std::span<const int32_t> tokens = block.tokens;
+  size_t written = 0;
+  for (const size_t begin : block.documents) {
+    writer.append(tokens.subspan(written, begin - written));
+    writer.begin_document();
+    written = begin;
+  }
+  writer.append(tokens.subspan(written));
+}
+
+}  // namespace
+
+void tokenise(const TokeniseOptions& options, const Tokenizer& tokenizer, TokenWriter& writer) {
+  std::vector<MappedFile> files;
+  int64_t total = 0;
+  for (const std::string& path : options.files) {
+    files.emplace_back(path, Access::sequential);
+    total += std::ssize(files.back().bytes());
+  }
+  const std::vector<TextBlock> blocks = blocks_of(files, options, tokenizer);
+  const Tokeniser work(options, tokenizer);
+  int64_t done = 0;
+  in_order(
+      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+      [&](int64_t i) { return work(blocks[static_cast<size_t>(i)]); },
+      [&](const BlockTokens& block) {
+        append(block, writer);
+        done += block.bytes;
+        if (options.progress) options.progress(done, total);
+        return options.enough_tokens == 0 || writer.num_tokens() < options.enough_tokens;
+      });
+}
+
+}  // namespace fullshard

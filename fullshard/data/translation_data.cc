@@ -1,0 +1,140 @@
+#include "fullshard/data/translation_data.h"
+
+#include <algorithm>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/data/in_order.h"
+#include "fullshard/data/token_stream.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kNotAsked = -100;
+constexpr int64_t kPadding = 8;
+
+using Encoded = std::vector<std::vector<int32_t>>;  // source, target, source, …
+
+class PairEncoder {
+ public:
+  PairEncoder(const TranslationOptions& options, const Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer) {}
+
+  Encoded operator()(const TextBlock& block) const {
+    Encoded texts;
+    for (const PairRecord& pair : read_pairs(block, options_.languages)) {
+      const std::string place = options_.vocabulary > 0 ? block.place(pair.number) : "";
+      texts.push_back(encode(options_.source_prefix + pair.source, options_.source_length, place));
+      texts.push_back(encode(pair.target, options_.target_length, place));
+    }
+    return texts;
+  }
+
+ private:
+  std::vector<int32_t> encode(const std::string& text, int64_t limit,
+                              const std::string& place) const {
+    std::vector<int32_t> ids = tokenizer_.encode(text, true);
+    if (const auto eos = tokenizer_.eos(); eos && (ids.empty() || ids.back() != *eos)) {
+      ids.push_back(*eos);  // a decoder must learn to stop, whatever the family adds
+    }
+    if (std::ssize(ids) > limit) {
+      const int32_t last = ids.back();
+      ids.resize(static_cast<size_t>(limit));
+      if (tokenizer_.eos()) ids.back() = last;
+    }
+    const int32_t most = ids.empty() ? 0 : std::ranges::max(ids);
+    if (options_.vocabulary > 0 && most >= options_.vocabulary) {
+      fail_as(ErrorKind::input,
+              "{}: the tokenizer gives token {}, beyond the model's vocabulary of {}; use the "
+              "model's own tokenizer",
+              place, most, options_.vocabulary);
+    }
+    return ids;
+  }
+
+  const TranslationOptions& options_;
+  const Tokenizer& tokenizer_;
+};
+
+std::vector<TextBlock> blocks_of(const std::vector<MappedFile>& files, int64_t block_bytes) {
+  std::vector<TextBlock> blocks;
+  for (const MappedFile& file : files) {
+    const FileKind kind = kind_of(file.name());
+    if (kind != FileKind::table && kind != FileKind::json) {
+      fail_as(ErrorKind::input, "{}: is {}, expected pairs: a .tsv table or JSON", file.name(),
+              name_of(kind));
+    }
+    const std::vector<TextBlock> parts = record_blocks(file, kind, block_bytes);
+    blocks.insert(blocks.end(), parts.begin(), parts.end());
+  }
+  return blocks;
+}
+
+}  // namespace
+
+TranslationData::TranslationData(const TranslationOptions& options, const Tokenizer& tokenizer)
+    : name_(name_of_files(options.files)),
+      source_length_(options.source_length),
+      target_length_(options.target_length),
+      pad_(tokenizer.pad().value_or(tokenizer.eos().value_or(0))) {
+  std::vector<MappedFile> files;
+  for (const std::string& path : options.files) files.emplace_back(path, Access::sequential);
+  const std::vector<TextBlock> blocks = blocks_of(files, options.block_bytes);
+  const PairEncoder encode(options, tokenizer);
+  const auto is_enough = [&] { return options.max_samples > 0 && size() == options.max_samples; };
+  in_order(
+      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+      [&](int64_t i) { return encode(blocks[static_cast<size_t>(i)]); },
+      [&](const Encoded& texts) {
+        for (const std::vector<int32_t>& ids : texts) {
+          if (ends_.size() % 2 == 0 && is_enough()) return false;
+          tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+          ends_.push_back(tokens_.size());
+        }
+        return !is_enough();
+      });
+  if (ends_.empty()) fail_as(ErrorKind::input, "{}: holds no pairs", name_);
+  if (!tokens_.empty()) max_token_ = std::max<int64_t>(pad_, std::ranges::max(tokens_));
+}
+
+std::span<const int32_t> TranslationData::text(int64_t number) const {
+  const auto index = static_cast<size_t>(number);
+  const size_t begin = index == 0 ? 0 : ends_[index - 1];
+  return std::span(tokens_).subspan(begin, ends_[index] - begin);
+}
+
+int64_t TranslationData::padded_length(std::span<const int64_t> examples, int64_t side,
+                                       int64_t limit) const {
+  int64_t longest = 1;
+  for (const int64_t example : examples) {
+    longest = std::max(longest, std::ssize(text(2 * example + side)));
+  }
+  return std::min(round_up(longest, kPadding), limit);
+}
+
+TokenBatch TranslationData::batch(std::span<const int64_t> examples, uint64_t, int64_t) const {
+  for (const int64_t example : examples) {
+    check(example >= 0 && example < size(), "data: no example {}, there are {}", example, size());
+  }
+  TokenBatch batch{.rows = std::ssize(examples),
+                   .columns = padded_length(examples, 0, source_length_),
+                   .decoder_columns = padded_length(examples, 1, target_length_)};
+  batch.input_ids.resize(static_cast<size_t>(batch.rows * batch.columns), pad_);
+  batch.attention_mask.resize(batch.input_ids.size(), 0);
+  batch.labels.resize(static_cast<size_t>(batch.rows * batch.decoder_columns), kNotAsked);
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const int64_t example = examples[static_cast<size_t>(row)];
+    const auto source = text(2 * example);
+    std::ranges::copy(source, batch.input_ids.begin() + row * batch.columns);
+    std::fill_n(batch.attention_mask.begin() + row * batch.columns, source.size(), 1);
+    std::ranges::copy(text(2 * example + 1), batch.labels.begin() + row * batch.decoder_columns);
+  }
+  return batch;
+}
+
+std::string TranslationData::describe() const {
+  return fmt::format("{} pairs, sources up to {} and targets up to {} tokens ({})", size(),
+                     source_length_, target_length_, name_);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,110 @@
+#include "fullshard/formats/dcp_source.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/formats/box_runs.h"
+#include "fullshard/formats/element_type.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/read_elements.h"
+#include "fullshard/formats/torch_file.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kBlockBytes = kMiB;
+
+// The tensor that torch.save wrote into an item, opened for as long as it is read: one descriptor
+// for each of thousands of items would be too many.
+class OpenItem {
+ public:
+  OpenItem(const std::string& folder, const DcpTensor& tensor, const DcpChunk& chunk,
+           std::string what)
+      : file_(FileHandle::open(fmt::format("{}/{}", folder, chunk.item.file)), chunk.item.offset,
+              chunk.item.length),
+        what_(std::move(what)) {
+    const std::string where = fmt::format("{}: {}", file_.path(), what_);
+    auto found = file_.tensor(file_.root(), where);
+    check_input(found.has_value(), "{}: the file holds {} in its place", where,
+                file_.root().describe());
+    check_input(found->dtype == tensor.dtype && found->shape == chunk.sizes,
+                "{}: the file holds {} of {}, the metadata promises {} of {}", where,
+                c10::toString(found->dtype), format_shape(found->shape),
+                c10::toString(tensor.dtype), format_shape(chunk.sizes));
+    place_ = std::move(*found);
+  }
+
+  void read(int64_t begin, const at::Tensor& out) const { file_.read(place_, begin, out, what_); }
+
+ private:
+  TorchFile file_;
+  std::string what_;
+  TorchTensor place_;
+};
+
+// The part of `out`, which begins at element `begin` of the tensor, that lies in this box.
+void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const at::Tensor& out) {
+  const int64_t end = begin + out.numel();
+  const int64_t length = runs.length();
+  // Short runs are read many at a time.
+  const auto size = static_cast<int64_t>(out.element_size());
+  const int64_t most = std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, length * size));
+  at::Tensor block;
+  for (int64_t run = runs.first_after(begin); run < runs.count() && runs.begin_of(run) < end;) {
+    const int64_t at = runs.begin_of(run);
+    const int64_t from = std::max(at, begin);
+    const int64_t to = std::min(at + length, end);
+    if (most == 1 || to - from < length) {
+      item.read(run * length + from - at, out.narrow(0, from - begin, to - from));
+      ++run;
+      continue;
+    }
+    int64_t count = 1;
+    while (count < most && run + count < runs.count() &&
+           runs.begin_of(run + count) + length <= end) {
+      ++count;
+    }
+    if (!block.defined()) block = at::empty({most * length}, out.options());
+    item.read(run * length, block.narrow(0, 0, count * length));
+    for (int64_t i = 0; i < count; ++i) {
+      out.narrow(0, runs.begin_of(run + i) - begin, length)
+          .copy_(block.narrow(0, i * length, length));
+    }
+    run += count;
+  }
+}
+
+}  // namespace
+
+DcpSource::DcpSource(std::string folder, std::shared_ptr<const DcpMetadata> metadata,
+                     const std::map<std::string, std::string>& flat_names)
+    : folder_(std::move(folder)), metadata_(std::move(metadata)) {
+  for (const auto& [name, flat] : flat_names) {
+    const DcpTensor& tensor = metadata_->tensors.at(flat);
+    const std::string file = tensor.chunks.empty()
+                                 ? metadata_->path
+                                 : fmt::format("{}/{}", folder_, tensor.chunks[0].item.file);
+    tensors_.push_back({name, tensor.shape, tensor.dtype, file});
+    places_.push_back(&tensor);
+  }
+}
+
+void DcpSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
+  const StoredTensor& stored = find_or_fail(*this, name, metadata_->path);
+  check_target(stored, begin, out);
+  const at::NoGradGuard no_grad;
+  const DcpTensor& tensor = *places_[static_cast<size_t>(&stored - tensors_.data())];
+  for (const auto& chunk : tensor.chunks) {
+    const BoxRuns runs(tensor.shape, chunk.offsets, chunk.sizes);
+    const int64_t first = runs.first_after(begin);
+    if (first == runs.count() || runs.begin_of(first) >= begin + out.numel()) continue;
+    read_box(OpenItem(folder_, tensor, chunk, fmt::format("tensor '{}'", name)), runs, begin, out);
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,23 @@
+// What lies in a folder. Not std::filesystem: where libstdc++ is linked statically beside a
+// libtorch that carries another copy of it, its paths are two types in one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/base/file_kind.h"
+
+namespace fullshard {
+
+// Sorted, without "." and ".."; an error (kind input) when the folder cannot be read.
+std::vector<std::string> names_in(const std::string& folder);
+
+// Everything before the last '/' of "runs/a/latest" and after it; "." when there is none.
+std::string folder_part(const std::string& path);
+std::string_view name_part(std::string_view path);
+
+// A name that another program wrote means a file of its folder and nothing outside it.
+bool is_plain_name(std::string_view name);
+
+}  // namespace fullshard

@@ -1,0 +1,165 @@
+#include "fullshard/formats/safetensors_writer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/safetensors_header.h"
+#include "fullshard/formats/written_ranges.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int64_t kBlockBytes = kMiB;
+
+struct Slot {
+  SafetensorsEntry entry;
+  WrittenRanges written;
+};
+
+void check_room(const std::string& path, int64_t bytes) {
+  const int64_t room = free_bytes_beside(path);
+  check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
+              format_bytes(bytes), format_bytes(room));
+}
+
+using Write = std::function<void(const void* data, int64_t bytes)>;
+
+// Row-major pieces of at most a block, in the given dtype, one after the other. Only the piece is
+// copied, so that a transposed or converted tensor does not exist twice.
+void write_blocks(const at::Tensor& values, at::ScalarType dtype, const Write& write) {
+  const auto size = static_cast<int64_t>(c10::elementSize(dtype));
+  if (values.is_contiguous() && values.scalar_type() == dtype) {
+    write(values.const_data_ptr(), values.numel() * size);
+    return;
+  }
+  if (values.numel() * size <= kBlockBytes || values.dim() == 0) {
+    const at::Tensor block = values.to(dtype).contiguous();
+    write(block.const_data_ptr(), block.numel() * size);
+    return;
+  }
+  const int64_t rows = values.size(0);
+  const int64_t most = kBlockBytes / (values.numel() / rows * size);
+  if (most == 0) {
+    for (int64_t row = 0; row < rows; ++row) write_blocks(values.select(0, row), dtype, write);
+    return;
+  }
+  for (int64_t row = 0; row < rows; row += most) {
+    write_blocks(values.narrow(0, row, std::min(most, rows - row)), dtype, write);
+  }
+}
+
+}  // namespace
+
+struct SafetensorsWriter::State {
+  std::string path;
+  std::string part;
+  int64_t file_bytes = 0;
+  std::map<std::string, Slot> slots;
+  std::optional<FileHandle> file;  // until finish()
+
+  Slot& slot(const std::string& name) {
+    const auto found = slots.find(name);
+    check_input(found != slots.end(), "{}: tensor '{}' was not planned", path, name);
+    check_input(file.has_value(), "{}: tensor '{}' comes after finish()", path, name);
+    return found->second;
+  }
+
+  void write_at(int64_t offset, const void* data, int64_t bytes) {
+    try {
+      file->write_at(offset, data, bytes);
+    } catch (const Error& error) {
+      fail_as(ErrorKind::input, "{}; the whole file needs {}", error.what(),
+              format_bytes(file_bytes));
+    }
+  }
+};
+
+SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorPlan> tensors)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  const SafetensorsHeader header = lay_out_safetensors(tensors, path);
+  for (const auto& entry : header.entries) {
+    check_input(state.slots.emplace(entry.name, Slot{entry, {}}).second,
+                "{}: tensor '{}' is planned twice", path, entry.name);
+  }
+  state.path = std::move(path);
+  state.part = state.path + ".part";
+  state.file_bytes = header.file_bytes();
+  check_room(state.path, state.file_bytes);
+  state.file.emplace(FileHandle::create(state.part));
+  const std::string bytes = format_safetensors_header(header);
+  try {
+    state.write_at(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+  } catch (...) {
+    ::unlink(state.part.c_str());  // the destructor does not run
+    throw;
+  }
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (state_->file) ::unlink(state_->part.c_str());
+}
+
+void SafetensorsWriter::write(const std::string& name, const at::Tensor& values) {
+  const auto& entry = state_->slot(name).entry;
+  check_input(values.sizes() == at::IntArrayRef(entry.shape),
+              "{}: tensor '{}' has shape {}, planned was {}", state_->path, name,
+              format_shape(values.sizes()), format_shape(entry.shape));
+  write_range(name, 0, values);
+}
+
+void SafetensorsWriter::write_range(const std::string& name, int64_t begin,
+                                    const at::Tensor& values) {
+  State& state = *state_;
+  Slot& slot = state.slot(name);
+  const auto size = static_cast<int64_t>(c10::elementSize(slot.entry.type->dtype));
+  const int64_t numel = slot.entry.bytes() / size;
+  check_input(values.is_cpu(), "{}: tensor '{}' is not in the memory of the CPU", state.path, name);
+  check_input(begin >= 0 && begin <= numel && values.numel() <= numel - begin,
+              "{}: tensor '{}' has {} elements, {} from {} on were given", state.path, name, numel,
+              values.numel(), begin);
+  check_input(!slot.written.overlaps(begin, begin + values.numel()),
+              "{}: tensor '{}': elements {} to {} were written before", state.path, name, begin,
+              begin + values.numel());
+  if (values.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  int64_t offset = slot.entry.begin + begin * size;
+  write_blocks(values.detach(), slot.entry.type->dtype, [&](const void* data, int64_t bytes) {
+    state.write_at(offset, data, bytes);
+    offset += bytes;
+  });
+  slot.written.add(begin, begin + values.numel());
+}
+
+void SafetensorsWriter::finish() {
+  State& state = *state_;
+  check_input(state.file.has_value(), "{}: is finished already", state.path);
+  std::vector<std::string> missing;
+  for (const auto& [name, slot] : state.slots) {
+    const auto numel = checked_numel(slot.entry.shape);
+    if (!slot.written.covers(*numel)) missing.push_back(fmt::format("'{}'", name));
+  }
+  const size_t count = missing.size();
+  if (count > 8) missing.resize(8);
+  check_input(count == 0, "{}: {} tensors were not written whole: {}{}", state.path, count,
+              fmt::join(missing, ", "), count > 8 ? ", ..." : "");
+  state.file->sync();
+  check_input(std::rename(state.part.c_str(), state.path.c_str()) == 0,
+              "{}: cannot be given its name: {}", state.part, std::strerror(errno));
+  state.file.reset();
+  sync_folder_of(state.path);
+}
+
+}  // namespace fullshard

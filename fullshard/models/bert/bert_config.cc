@@ -1,0 +1,72 @@
+#include "fullshard/models/bert/bert_config.h"
+
+#include <fmt/format.h>
+
+#include "fullshard/models/common/config_reader.h"
+
+namespace fullshard {
+namespace {
+
+// A model with two heads gives its masked one; without a word in the file that one is meant too.
+bool read_is_bare(ConfigReader& reader) {
+  const auto names = reader.texts("architectures");
+  if (names.empty() || names[0] == "BertForMaskedLM" || names[0] == "BertForPreTraining") {
+    return false;
+  }
+  if (names[0] != "BertModel") {
+    reader.refuse("architectures",
+                  "BertForMaskedLM, BertForPreTraining and BertModel are supported");
+  }
+  return true;
+}
+
+void read_shape(ConfigReader& reader, BertConfig& bert) {
+  bert.vocabulary = reader.positive("vocab_size", bert.vocabulary);
+  bert.width = reader.positive("hidden_size", bert.width);
+  bert.num_layers = reader.positive("num_hidden_layers", bert.num_layers);
+  bert.num_heads = reader.positive("num_attention_heads", bert.num_heads);
+  bert.feed_forward_width = reader.positive("intermediate_size", bert.feed_forward_width);
+  bert.max_positions = reader.positive("max_position_embeddings", bert.max_positions);
+  bert.num_token_types = reader.positive("type_vocab_size", bert.num_token_types);
+  if (bert.width % bert.num_heads != 0) {
+    reader.refuse("num_attention_heads",
+                  fmt::format("expected a divisor of hidden_size, which is {}", bert.width));
+  }
+}
+
+void read_padding(ConfigReader& reader, BertConfig& bert) {
+  bert.padding_token = reader.optional_integer("pad_token_id", bert.padding_token);
+  if (!bert.padding_token) return;
+  if (*bert.padding_token < 0 || *bert.padding_token >= bert.vocabulary) {
+    reader.refuse("pad_token_id",
+                  fmt::format("expected a token of the vocabulary, which has {}", bert.vocabulary));
+  }
+}
+
+}  // namespace
+
+BertConfig read_bert_config(const nlohmann::json& config, const std::string& where) {
+  ConfigReader reader(config, where, "BERT model");
+  BertConfig bert;
+  bert.is_bare = read_is_bare(reader);
+  read_shape(reader, bert);
+  read_padding(reader, bert);
+  bert.activation = read_activation(reader, "hidden_act", "gelu");
+  bert.hidden_dropout = reader.probability("hidden_dropout_prob", bert.hidden_dropout);
+  bert.attention_dropout =
+      reader.probability("attention_probs_dropout_prob", bert.attention_dropout);
+  bert.epsilon = reader.number("layer_norm_eps", bert.epsilon);
+  bert.initializer_range = reader.number("initializer_range", bert.initializer_range);
+  bert.tied_head = reader.flag("tie_word_embeddings", bert.tied_head);
+  reader.supports_only("position_embedding_type", "absolute");
+  reader.supports_only("is_decoder", false);
+  reader.supports_only("add_cross_attention", false);
+  reader.harmless({"classifier_dropout", "directionality", "pooler_fc_size",
+                   "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+                   "pooler_type"});
+  reader.finish();
+  bert.json = config;
+  return bert;
+}
+
+}  // namespace fullshard

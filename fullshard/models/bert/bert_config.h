@@ -1,0 +1,35 @@
+// The options of a BERT config.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "fullshard/models/common/activation.h"
+
+namespace fullshard {
+
+struct BertConfig {
+  int64_t vocabulary = 30522;
+  int64_t width = 768;
+  int64_t num_layers = 12;
+  int64_t num_heads = 12;
+  int64_t feed_forward_width = 3072;
+  int64_t max_positions = 512;
+  int64_t num_token_types = 2;
+  Activation activation = Activation::gelu;
+  double hidden_dropout = 0.1;
+  double attention_dropout = 0.1;
+  double epsilon = 1e-12;
+  double initializer_range = 0.02;
+  std::optional<int64_t> padding_token = 0;  // its embedding starts at zero and gets no gradient
+  bool tied_head = true;
+  bool is_bare = false;  // BertModel: the encoder and its pooler, without a head
+  nlohmann::json json;   // what it was read from: config_json() gives it back
+};
+
+// `where` names the file in errors. Options that are not supported are one error that lists them.
+BertConfig read_bert_config(const nlohmann::json& config, const std::string& where);
+
+}  // namespace fullshard

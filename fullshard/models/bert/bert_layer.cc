@@ -1,0 +1,53 @@
+#include "fullshard/models/bert/bert_layer.h"
+
+#include <ATen/ops/dropout.h>
+
+#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/module_tree.h"
+#include "fullshard/ops/attention.h"
+
+namespace fullshard {
+
+BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
+    : query_(register_module("query", Linear(config.width, config.width))),
+      key_(register_module("key", Linear(config.width, config.width))),
+      value_(register_module("value", Linear(config.width, config.width))),
+      num_heads_(config.num_heads),
+      dropout_(config.attention_dropout) {}
+
+at::Tensor BertSelfAttentionImpl::forward(const at::Tensor& hidden,
+                                          const at::Tensor& attention_mask) {
+  AttentionOptions options;
+  options.dropout = is_training() ? dropout_ : 0;
+  options.padding_mask = attention_mask;
+  const auto by_head = [this](const at::Tensor& tensor) {
+    return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
+  };
+  return attention(by_head(query_(hidden)), by_head(key_(hidden)), by_head(value_(hidden)), options)
+      .flatten(-2);
+}
+
+BertOutputImpl::BertOutputImpl(int64_t input_width, const BertConfig& config)
+    : dense_(register_module("dense", Linear(input_width, config.width))),
+      norm_(register_module("LayerNorm", LayerNorm(config.width, config.epsilon))),
+      dropout_(config.hidden_dropout) {}
+
+at::Tensor BertOutputImpl::forward(const at::Tensor& input, const at::Tensor& residual) {
+  return norm_(at::dropout(dense_(input), dropout_, is_training()) + residual);
+}
+
+BertLayerImpl::BertLayerImpl(const BertConfig& config) : activation_(config.activation) {
+  auto& attention = add_folder(*this, "attention");
+  attention_ = attention.register_module("self", BertSelfAttention(config));
+  attention_output_ = attention.register_module("output", BertOutput(config.width, config));
+  intermediate_ = add_folder(*this, "intermediate")
+                      .register_module("dense", Linear(config.width, config.feed_forward_width));
+  output_ = register_module("output", BertOutput(config.feed_forward_width, config));
+}
+
+at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask) {
+  hidden = attention_output_(attention_(hidden, attention_mask), hidden);
+  return output_(activate(intermediate_(hidden), activation_), hidden);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,70 @@
+// What the trainer, `compare` and `eval` know of a model. A model is single-device code: it knows
+// nothing of ranks and shards.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fullshard/nn/unit.h"
+
+namespace fullshard {
+
+struct ModelInputs {
+  at::Tensor input_ids;            // [batch, sequence], int64
+  at::Tensor attention_mask{};     // [batch, sequence], non-zero: a real token; undefined: all
+  at::Tensor token_type_ids{};     // BERT
+  at::Tensor decoder_input_ids{};  // T5; undefined: labels moved one to the right
+  at::Tensor decoder_attention_mask{};
+  at::Tensor labels{};           // -100 counts nothing
+  bool labels_are_next = false;  // decoders: labels[s] already is the token after input s
+  bool wants_logits = false;     // else `logits` stays undefined when there are labels
+  double label_smoothing = 0;
+};
+
+struct ModelOutputs {
+  at::Tensor loss{};    // mean over the labels; undefined without labels
+  at::Tensor logits{};  // without labels, or when wanted
+  at::Tensor hidden{};  // what the head sees; last_hidden_state of a bare encoder
+};
+
+// The base of every ready model. Concrete models are units (FULLSHARD_UNIT), so that a call through
+// this base runs their hooks too.
+class LanguageModel : public Unit {
+ public:
+  virtual ModelOutputs forward(ModelInputs inputs) = 0;
+
+  // Gives one parameter the values that the original's initialisation would give it (dropping what
+  // it holds). `name` is its path in the module tree; random numbers come from `generator` only.
+  virtual void initialise(const std::string& name, at::Tensor& parameter,
+                          at::Generator generator) const = 0;
+  // The name in a Hugging Face file of a parameter or buffer:
+  // "model.layers.0.self_attn.q_proj.weight". `transposed`: the file holds it the other way round
+  // (GPT-2's Conv1D).
+  struct FileName {
+    std::string name;
+    bool transposed = false;
+    // Other names under which files carry the same tensor: older layouts, with or without the
+    // prefix of the base model ("transformer.", "bert."); tried in order when `name` is absent.
+    std::vector<std::string> others = {};
+  };
+  virtual FileName file_name(const std::string& parameter) const = 0;
+  // Names in files that are no parameters here and are passed over ("attn.bias", rotary tables).
+  virtual bool is_ignored_in_files(const std::string& file_name) const = 0;
+
+  virtual std::string architecture() const = 0;  // "LlamaForCausalLM"
+  virtual std::string block_class() const = 0;   // "LlamaDecoderLayer"
+  virtual std::string config_json() const = 0;   // as transformers writes it
+  virtual int64_t vocabulary() const = 0;
+  virtual int64_t max_positions() const = 0;  // 0: no limit
+  virtual bool is_encoder_decoder() const { return false; }
+  virtual bool is_masked() const { return false; }  // BERT: labels are not shifted
+  // Products of one token through all layers, forward and backward, without recomputation.
+  virtual double flops_per_token(int64_t sequence_length) const = 0;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,60 @@
+#include "fullshard/models/gpt2/gpt2_block.h"
+
+#include <ATen/ops/dropout.h>
+
+#include <cmath>
+
+#include "fullshard/ops/attention.h"
+
+namespace fullshard {
+namespace {
+
+double score_scale(const Gpt2Config& config, int64_t layer) {
+  const auto head_width = static_cast<double>(config.width / config.num_heads);
+  const double scale = config.scales_scores ? 1 / std::sqrt(head_width) : 1;
+  return config.scales_scores_by_layer ? scale / static_cast<double>(layer + 1) : scale;
+}
+
+}  // namespace
+
+Gpt2AttentionImpl::Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer)
+    : num_heads_(config.num_heads),
+      scale_(score_scale(config, layer)),
+      attention_dropout_(config.attention_dropout),
+      residual_dropout_(config.residual_dropout),
+      c_attn_(register_module("c_attn", Linear(config.width, 3 * config.width))),
+      c_proj_(register_module("c_proj", Linear(config.width, config.width))) {}
+
+at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask) {
+  const auto parts = c_attn_(hidden).unflatten(-1, {3, num_heads_, -1}).unbind(2);
+  AttentionOptions options;
+  options.causal = true;
+  options.scale = scale_;
+  options.dropout = is_training() ? attention_dropout_ : 0;
+  options.padding_mask = padding_mask;
+  const auto mixed = attention(parts[0], parts[1], parts[2], options).flatten(2);
+  return at::dropout(c_proj_(mixed), residual_dropout_, is_training());
+}
+
+Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
+    : activation_(config.activation),
+      dropout_(config.residual_dropout),
+      c_fc_(register_module("c_fc", Linear(config.width, config.inner_width))),
+      c_proj_(register_module("c_proj", Linear(config.inner_width, config.width))) {}
+
+at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden) {
+  return at::dropout(c_proj_(activate(c_fc_(hidden), activation_)), dropout_, is_training());
+}
+
+GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
+    : ln_1_(register_module("ln_1", LayerNorm(config.width, config.norm_epsilon))),
+      attn_(register_module("attn", Gpt2Attention(config, layer))),
+      ln_2_(register_module("ln_2", LayerNorm(config.width, config.norm_epsilon))),
+      mlp_(register_module("mlp", Gpt2FeedForward(config))) {}
+
+at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask) {
+  const auto attended = hidden + attn_(ln_1_(hidden), padding_mask);
+  return attended + mlp_(ln_2_(attended));
+}
+
+}  // namespace fullshard

@@ -1,0 +1,59 @@
+// One layer of GPT-2: attention and feed-forward, each after a norm and added to its input.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "fullshard/models/gpt2/gpt2_config.h"
+#include "fullshard/nn/unit.h"
+#include "fullshard/ops/linear.h"
+#include "fullshard/ops/norm.h"
+
+namespace fullshard {
+
+class Gpt2AttentionImpl : public torch::nn::Module {
+ public:
+  Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer);
+  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask);
+
+ private:
+  int64_t num_heads_;
+  double scale_;
+  double attention_dropout_;
+  double residual_dropout_;
+  Linear c_attn_;  // query, key and value in one
+  Linear c_proj_;
+};
+TORCH_MODULE(Gpt2Attention);
+
+class Gpt2FeedForwardImpl : public torch::nn::Module {
+ public:
+  explicit Gpt2FeedForwardImpl(const Gpt2Config& config);
+  at::Tensor forward(const at::Tensor& hidden);
+
+ private:
+  Activation activation_;
+  double dropout_;
+  Linear c_fc_;
+  Linear c_proj_;
+};
+TORCH_MODULE(Gpt2FeedForward);
+
+// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined.
+class GPT2BlockImpl : public Unit {
+ public:
+  GPT2BlockImpl(const Gpt2Config& config, int64_t layer);
+  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask);
+
+ private:
+  LayerNorm ln_1_;
+  Gpt2Attention attn_;
+  LayerNorm ln_2_;
+  Gpt2FeedForward mlp_;
+};
+FULLSHARD_UNIT(GPT2Block);
+
+}  // namespace fullshard

@@ -1,0 +1,30 @@
+#include "fullshard/models/gpt2/gpt2_names.h"
+
+namespace fullshard {
+namespace {
+
+constexpr std::string_view kPrefix = "transformer.";
+constexpr std::string_view kHead = "lm_head.weight";
+
+bool is_conv1d_weight(std::string_view name) {
+  return name.ends_with(".c_attn.weight") || name.ends_with(".c_proj.weight") ||
+         name.ends_with(".c_fc.weight");
+}
+
+}  // namespace
+
+LanguageModel::FileName gpt2_file_name(const std::string& parameter, bool tied) {
+  LanguageModel::FileName result;
+  result.name = parameter;
+  result.transposed = is_conv1d_weight(parameter);
+  if (parameter.starts_with(kPrefix)) result.others.push_back(parameter.substr(kPrefix.size()));
+  if (tied && parameter == "transformer.wte.weight") result.others.emplace_back(kHead);
+  return result;
+}
+
+bool is_ignored_in_gpt2_files(std::string_view name, bool tied) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         (tied && name == kHead);
+}
+
+}  // namespace fullshard

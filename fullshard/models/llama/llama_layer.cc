@@ -1,0 +1,81 @@
+#include "fullshard/models/llama/llama_layer.h"
+
+#include "fullshard/ops/attention.h"
+
+namespace fullshard {
+namespace {
+
+Linear linear_layer(int64_t from, int64_t to, bool bias) {
+  return Linear(torch::nn::LinearOptions(from, to).bias(bias));
+}
+
+}  // namespace
+
+LlamaAttentionImpl::LlamaAttentionImpl(const LlamaConfig& config, int64_t layer)
+    : head_width_(config.head_width),
+      window_(config.windows.at(layer)),
+      dropout_(config.attention_dropout) {
+  const int64_t query_width = config.num_heads * config.head_width;
+  const int64_t key_width = config.num_kv_heads * config.head_width;
+  const bool bias = config.query_bias;
+  q_proj_ = register_module("q_proj", linear_layer(config.width, query_width, bias));
+  k_proj_ = register_module("k_proj", linear_layer(config.width, key_width, bias));
+  v_proj_ = register_module("v_proj", linear_layer(config.width, key_width, bias));
+  o_proj_ = register_module("o_proj", linear_layer(query_width, config.width, config.output_bias));
+}
+
+at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const RotaryTable& rotary,
+                                       const at::Tensor& padding_mask) {
+  const auto heads = [this](const at::Tensor& projected) {
+    return projected.unflatten(-1, {-1, head_width_});
+  };
+  const auto query = apply_rotary(heads(q_proj_(hidden)), rotary);
+  const auto key = apply_rotary(heads(k_proj_(hidden)), rotary);
+  AttentionOptions options;
+  options.causal = true;
+  options.window = window_;
+  options.dropout = is_training() ? dropout_ : 0;
+  options.padding_mask = padding_mask;
+  return o_proj_(attention(query, key, heads(v_proj_(hidden)), options).flatten(2));
+}
+
+LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
+    : activation_(config.activation),
+      gate_proj_(register_module("gate_proj",
+                                 linear_layer(config.width, config.inner_width, config.mlp_bias))),
+      up_proj_(register_module("up_proj",
+                               linear_layer(config.width, config.inner_width, config.mlp_bias))),
+      down_proj_(register_module(
+          "down_proj", linear_layer(config.inner_width, config.width, config.mlp_bias))) {}
+
+at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden) {
+  return down_proj_(gated(gate_proj_(hidden), up_proj_(hidden), activation_));
+}
+
+LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
+    : self_attn_(register_module("self_attn", LlamaAttention(config, layer))),
+      mlp_(register_module("mlp", LlamaFeedForward(config))),
+      input_layernorm_(
+          register_module("input_layernorm", RmsNorm(config.width, config.norm_epsilon))),
+      post_attention_layernorm_(register_module("post_attention_layernorm",
+                                                RmsNorm(config.width, config.norm_epsilon))) {}
+
+at::Tensor LlamaLayer::forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
+                               const at::Tensor& padding_mask) {
+  const auto attended = hidden + self_attn_(input_layernorm_(hidden), *rotary, padding_mask);
+  return attended + mlp_(post_attention_layernorm_(attended));
+}
+
+std::shared_ptr<LlamaLayer> make_llama_layer(const LlamaConfig& config, int64_t layer) {
+  switch (config.family) {
+    case LlamaFamily::mistral:
+      return MistralDecoderLayer(config, layer).ptr();
+    case LlamaFamily::qwen2:
+      return Qwen2DecoderLayer(config, layer).ptr();
+    case LlamaFamily::llama:
+      break;
+  }
+  return LlamaDecoderLayer(config, layer).ptr();
+}
+
+}  // namespace fullshard

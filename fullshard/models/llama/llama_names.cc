@@ -1,0 +1,23 @@
+#include "fullshard/models/llama/llama_names.h"
+
+namespace fullshard {
+namespace {
+
+constexpr std::string_view kPrefix = "model.";
+constexpr std::string_view kHead = "lm_head.weight";
+
+}  // namespace
+
+LanguageModel::FileName llama_file_name(const std::string& parameter, bool tied) {
+  LanguageModel::FileName result;
+  result.name = parameter;
+  if (parameter.starts_with(kPrefix)) result.others.push_back(parameter.substr(kPrefix.size()));
+  if (tied && parameter == "model.embed_tokens.weight") result.others.emplace_back(kHead);
+  return result;
+}
+
+bool is_ignored_in_llama_files(std::string_view name, bool tied) {
+  return name.ends_with("rotary_emb.inv_freq") || (tied && name == kHead);
+}
+
+}  // namespace fullshard

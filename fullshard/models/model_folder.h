@@ -1,0 +1,21 @@
+// From a Hugging Face config.json or the name of a preset to a model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/models/common/language_model.h"
+
+namespace fullshard {
+
+// By "architectures" and "model_type" of the text of a config.json. `where` names it in errors. An
+// architecture or option that is not supported is one error (kind input) that lists all of them.
+// Parameters hold no meaningful values yet: initialise() or a file gives them.
+std::shared_ptr<LanguageModel> make_model(const std::string& config_json, const std::string& where);
+
+// "gpt2-124m", "llama-15m", … as config.json texts; an unknown name is an error that lists them.
+std::string preset_config(const std::string& name);
+std::vector<std::string> preset_names();
+
+}  // namespace fullshard

@@ -1,0 +1,61 @@
+#include "fullshard/models/t5/t5_attention.h"
+
+#include <ATen/ops/dropout.h>
+
+#include "fullshard/ops/attention.h"
+
+namespace fullshard {
+
+Linear t5_linear(int64_t input_width, int64_t output_width) {
+  return Linear(torch::nn::LinearOptions(input_width, output_width).bias(false));
+}
+
+T5AttentionImpl::T5AttentionImpl(const T5Config& config, bool is_causal, bool has_table)
+    : query_(register_module("q", t5_linear(config.width, config.inner_width()))),
+      key_(register_module("k", t5_linear(config.width, config.inner_width()))),
+      value_(register_module("v", t5_linear(config.width, config.inner_width()))),
+      output_(register_module("o", t5_linear(config.inner_width(), config.width))),
+      positions_{.is_bidirectional = !is_causal,
+                 .num_buckets = config.num_buckets,
+                 .max_distance = config.max_distance},
+      num_heads_(config.num_heads),
+      is_causal_(is_causal),
+      dropout_(config.dropout) {
+  if (!has_table) return;
+  table_ =
+      register_module("relative_attention_bias", Embedding(config.num_buckets, config.num_heads));
+}
+
+at::Tensor T5AttentionImpl::position_bias(int64_t length) const {
+  return relative_position_bias(table_->weight, length, positions_);
+}
+
+at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input) {
+  const at::Tensor& source = input.source.defined() ? input.source : input.hidden;
+  AttentionOptions options;
+  options.causal = is_causal_;
+  options.scale = 1;
+  options.dropout = is_training() ? dropout_ : 0;
+  options.padding_mask = input.mask;
+  options.bias = input.position_bias;
+  const auto by_head = [this](const at::Tensor& tensor) {
+    return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
+  };
+  const auto seen = attention(by_head(query_(input.hidden)), by_head(key_(source)),
+                              by_head(value_(source)), options);
+  return output_(seen.flatten(-2));
+}
+
+T5AttentionLayerImpl::T5AttentionLayerImpl(const T5Config& config, const char* name, bool is_causal,
+                                           bool has_table)
+    : attention_(register_module(name, T5Attention(config, is_causal, has_table))),
+      norm_(register_module("layer_norm", RmsNorm(config.width, config.epsilon))),
+      dropout_(config.dropout) {}
+
+at::Tensor T5AttentionLayerImpl::forward(T5AttentionInput input) {
+  const at::Tensor residual = input.hidden;
+  input.hidden = norm_(residual);
+  return residual + at::dropout(attention_(input), dropout_, is_training());
+}
+
+}  // namespace fullshard

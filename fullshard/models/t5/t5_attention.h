@@ -1,0 +1,66 @@
+// T5's attention: no scaling, no biases in the products, positions as a bias of the scores.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "fullshard/models/t5/relative_position.h"
+#include "fullshard/models/t5/t5_config.h"
+#include "fullshard/ops/embedding.h"
+#include "fullshard/ops/linear.h"
+#include "fullshard/ops/norm.h"
+
+namespace fullshard {
+
+enum class T5Part { encoder, decoder };
+
+// What one attention looks at.
+struct T5AttentionInput {
+  at::Tensor hidden;
+  at::Tensor source;         // keys and values come from it; undefined: from hidden
+  at::Tensor mask;           // [batch, keys] or undefined
+  at::Tensor position_bias;  // [1, heads, queries, keys] or undefined
+};
+
+// A product without a bias: T5 has no others.
+Linear t5_linear(int64_t input_width, int64_t output_width);
+
+class T5AttentionImpl : public torch::nn::Module {
+ public:
+  // `has_table`: it owns the relative positions of its stack.
+  T5AttentionImpl(const T5Config& config, bool is_causal, bool has_table);
+  at::Tensor forward(const T5AttentionInput& input);
+
+  // Of the owner of the table.
+  at::Tensor position_bias(int64_t length) const;
+
+ private:
+  Linear query_, key_, value_, output_;
+  Embedding table_ = nullptr;
+  RelativePositions positions_;
+  int64_t num_heads_;
+  bool is_causal_;
+  double dropout_;
+};
+TORCH_MODULE(T5Attention);
+
+// hidden + dropout(attention(norm(hidden))).
+class T5AttentionLayerImpl : public torch::nn::Module {
+ public:
+  // `name` is the attention's in files: "SelfAttention" or "EncDecAttention".
+  T5AttentionLayerImpl(const T5Config& config, const char* name, bool is_causal, bool has_table);
+  at::Tensor forward(T5AttentionInput input);
+
+  at::Tensor position_bias(int64_t length) const { return attention_->position_bias(length); }
+
+ private:
+  T5Attention attention_;
+  RmsNorm norm_;
+  double dropout_;
+};
+TORCH_MODULE(T5AttentionLayer);
+
+}  // namespace fullshard

@@ -1,0 +1,77 @@
+#include "fullshard/models/t5/t5_block.h"
+
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/where.h>
+
+#include <limits>
+
+#include "fullshard/models/common/module_tree.h"
+
+namespace fullshard {
+namespace {
+
+// T5's sums outgrow fp16: the original pulls infinities back into its range, and so do we.
+at::Tensor within_half_range(const at::Tensor& hidden) {
+  if (hidden.scalar_type() != at::kHalf) return hidden;
+  const double most = static_cast<float>(std::numeric_limits<at::Half>::max());
+  const auto limit = at::where(hidden.isinf().any(), most - 1000, most).to(at::kHalf);
+  return at::clamp(hidden, -limit, limit);
+}
+
+}  // namespace
+
+T5FeedForwardImpl::T5FeedForwardImpl(const T5Config& config)
+    : activation_(config.activation), dropout_(config.dropout) {
+  auto& products = add_folder(*this, "DenseReluDense");
+  const int64_t inner = config.feed_forward_width;
+  if (config.is_gated) {
+    gate_ = products.register_module("wi_0", t5_linear(config.width, inner));
+    up_ = products.register_module("wi_1", t5_linear(config.width, inner));
+  } else {
+    gate_ = products.register_module("wi", t5_linear(config.width, inner));
+  }
+  down_ = products.register_module("wo", t5_linear(inner, config.width));
+  norm_ = register_module("layer_norm", RmsNorm(config.width, config.epsilon));
+}
+
+at::Tensor T5FeedForwardImpl::inner(const at::Tensor& normalised) {
+  if (up_.is_empty()) return activate(gate_(normalised), activation_);
+  return gated(gate_(normalised), up_(normalised), activation_);
+}
+
+at::Tensor T5FeedForwardImpl::forward(const at::Tensor& hidden) {
+  const auto kept = at::dropout(inner(norm_(hidden)), dropout_, is_training());
+  return hidden + at::dropout(down_(kept), dropout_, is_training());
+}
+
+T5BlockImpl::T5BlockImpl(const T5Config& config, T5Part part, bool is_first) {
+  const bool decodes = part == T5Part::decoder;
+  auto& layers = add_folder(*this, "layer");
+  self_attention_ = layers.register_module(
+      "0", T5AttentionLayer(config, "SelfAttention", /*is_causal=*/decodes, is_first));
+  if (decodes) {
+    cross_attention_ = layers.register_module(
+        "1", T5AttentionLayer(config, "EncDecAttention", /*is_causal=*/false, /*has_table=*/false));
+  }
+  feed_forward_ = layers.register_module(decodes ? "2" : "1", T5FeedForward(config));
+}
+
+T5BlockOutput T5BlockImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
+                                   at::Tensor position_bias, at::Tensor encoded,
+                                   at::Tensor encoded_mask) {
+  T5BlockOutput output;
+  if (!position_bias.defined()) {
+    output.position_bias = position_bias = self_attention_->position_bias(hidden.size(1));
+  }
+  hidden = within_half_range(
+      self_attention_(T5AttentionInput{hidden, {}, attention_mask, position_bias}));
+  if (!cross_attention_.is_empty()) {
+    hidden =
+        within_half_range(cross_attention_(T5AttentionInput{hidden, encoded, encoded_mask, {}}));
+  }
+  output.hidden = within_half_range(feed_forward_(hidden));
+  return output;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,148 @@
+#include "fullshard/ops/attention.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+void check_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  check(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
+        "attention: query, key and value have {}, {} and {} dimensions; expected [batch, sequence, "
+        "heads, D] of each",
+        query.dim(), key.dim(), value.dim());
+  check(key.sizes() == value.sizes(),
+        "attention: key has {} keys of {} heads, value has {} of {}; they must agree", key.size(1),
+        key.size(2), value.size(1), value.size(2));
+  check(query.size(0) == key.size(0) && query.size(3) == key.size(3),
+        "attention: query has batch {} and width {}, key has {} and {}; they must agree",
+        query.size(0), query.size(3), key.size(0), key.size(3));
+  check(key.size(2) > 0 && query.size(2) % key.size(2) == 0,
+        "attention: {} query heads cannot share {} key heads evenly; give a divisor", query.size(2),
+        key.size(2));
+}
+
+void check_options(const AttentionOptions& options, const at::Tensor& query,
+                   const at::Tensor& key) {
+  check(options.window == 0 || options.causal,
+        "attention: a window of {} keys without causal; set causal, or window to 0",
+        options.window);
+  check(options.window >= 0, "attention: the window is {}; expected 0 (all) or more",
+        options.window);
+  const auto& mask = options.padding_mask;
+  check(!mask.defined() ||
+            (mask.dim() == 2 && mask.size(0) == query.size(0) && mask.size(1) == key.size(1)),
+        "attention: the padding mask has {} dimensions and {} elements; expected [{}, {}], batch "
+        "and keys",
+        mask.defined() ? mask.dim() : 0, mask.defined() ? mask.numel() : 0, query.size(0),
+        key.size(1));
+}
+
+// Whether the kernels' own causal rule, query s sees keys 0 to s, is the one asked for.
+bool is_plainly_causal(const AttentionOptions& options, int64_t num_queries, int64_t num_keys) {
+  const bool is_narrow = options.window > 0 && options.window < num_keys;
+  return options.causal && num_queries == num_keys && !is_narrow;
+}
+
+// Which keys a query sees by its place: [queries, keys] of bool.
+at::Tensor visible_by_place(const AttentionOptions& options, const at::Tensor& query,
+                            const at::Tensor& key) {
+  const int64_t num_queries = query.size(1), num_keys = key.size(1);
+  const auto integers = query.options().dtype(at::kLong);
+  const auto keys = at::arange(num_keys, integers).unsqueeze(0);
+  const auto lasts = (at::arange(num_queries, integers) + (num_keys - num_queries)).unsqueeze(1);
+  auto visible = keys.le(lasts);
+  if (options.window > 0) visible = visible.logical_and(keys.gt(lasts - options.window));
+  return visible;
+}
+
+bool hides_nothing(const at::Tensor& padding_mask) {
+  // Asking an accelerator would wait for it.
+  return !padding_mask.defined() ||
+         (padding_mask.is_cpu() && padding_mask.ne(0).all().item<bool>());
+}
+
+double lowest(at::ScalarType dtype) {
+  double value = 0;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "attention", [&] {
+    value = static_cast<double>(std::numeric_limits<scalar_t>::lowest());
+  });
+  return value;
+}
+
+// What is added to the scores, with four dimensions; undefined: nothing. Hidden keys get the lowest
+// finite number and not minus infinity, so that a query that sees none averages over all instead
+// of dividing 0 by 0. `is_causal`: the kernel applies the causal rule itself.
+at::Tensor score_mask(const AttentionOptions& options, const at::Tensor& query,
+                      const at::Tensor& key, bool is_causal) {
+  at::Tensor bias = options.bias, visible;
+  if (bias.defined()) {
+    while (bias.dim() < 4) bias = bias.unsqueeze(0);
+    bias = bias.to(query.scalar_type());
+  }
+  const bool sees_all =
+      query.size(1) == 1 && (options.window == 0 || options.window >= key.size(1));
+  if (options.causal && !is_causal && !sees_all) visible = visible_by_place(options, query, key);
+  if (!hides_nothing(options.padding_mask)) {
+    const auto real = options.padding_mask.ne(0).unsqueeze(1).unsqueeze(1);
+    visible = visible.defined() ? visible.logical_and(real) : real;
+  }
+  if (!visible.defined()) return bias;
+  while (visible.dim() < 4) visible = visible.unsqueeze(0);
+  if (!bias.defined()) bias = at::zeros({}, query.options());
+  return at::where(visible, bias,
+                   at::zeros({}, query.options()).fill_(lowest(query.scalar_type())));
+}
+
+// torch's flash kernel of the CPU, called by its own name because it takes the causal rule together
+// with a mask: linear memory, any strides but the last, no dropout, no gradient of the bias. Shared
+// key heads are left to torch's general function, which knows whether its kernels serve them.
+bool can_use_flash(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                   const AttentionOptions& options) {
+  const bool bias_needs_gradient =
+      options.bias.defined() && options.bias.requires_grad() && at::GradMode::is_enabled();
+  const bool is_dense = query.stride(-1) == 1 && key.stride(-1) == 1 && value.stride(-1) == 1;
+  return query.is_cpu() && is_dense && query.size(2) == key.size(2) && options.dropout == 0 &&
+         !bias_needs_gradient;
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const AttentionOptions& options) {
+  check_shapes(query, key, value);
+  check_options(options, query, key);
+  if (query.numel() == 0) return query.clone();
+  check(key.size(1) > 0, "attention: there are {} queries but no keys; give at least one key",
+        query.size(1));
+  const auto queries = query.transpose(1, 2), keys = key.transpose(1, 2);
+  const auto values = value.transpose(1, 2);
+  bool is_causal = is_plainly_causal(options, query.size(1), key.size(1));
+  if (can_use_flash(query, key, value, options)) {
+    const auto mask = score_mask(options, query, key, is_causal);
+    const auto result = at::_scaled_dot_product_flash_attention_for_cpu(
+        queries, keys, values, 0.0, is_causal, mask.defined() ? std::optional(mask) : std::nullopt,
+        options.scale);
+    return std::get<0>(result).transpose(1, 2);
+  }
+  // torch's general function takes the causal rule or a mask, never both.
+  is_causal = is_causal && !options.bias.defined() && hides_nothing(options.padding_mask);
+  const auto mask = score_mask(options, query, key, is_causal);
+  return at::scaled_dot_product_attention(queries, keys, values,
+                                          mask.defined() ? std::optional(mask) : std::nullopt,
+                                          options.dropout, is_causal, options.scale,
+                                          /*enable_gqa=*/query.size(2) != key.size(2))
+      .transpose(1, 2);
+}
+
+}  // namespace fullshard

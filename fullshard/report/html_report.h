@@ -1,0 +1,22 @@
+// A run as one page that needs nothing else: no network, no other file, no script.
+#pragma once
+
+#include <string>
+
+#include "fullshard/report/run_folder.h"
+
+namespace fullshard {
+
+// `now`, in seconds since 1970, tells a run that goes on from one that fell silent; the page of the
+// former reloads itself. Some 100 KB, and under 2 MB whatever the run wrote.
+std::string html_report(const RunFolder& run, double now);
+
+struct WrittenReport {
+  std::string path{};
+  bool is_live = false;  // the run goes on: the page will be out of date
+};
+
+// Reads the folder and writes the page, `output` or report.html in it.
+WrittenReport write_html_report(const std::string& folder, const std::string& output = "");
+
+}  // namespace fullshard

@@ -1,0 +1,143 @@
+#include "fullshard/report/metrics_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+// The lines of a file with their numbers (from 1) and where they begin.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : file_(path, std::ios::binary) {}
+
+  bool next() {
+    start_ = end_;
+    if (!std::getline(file_, line_)) return false;
+    is_whole_ = !file_.eof();
+    end_ += static_cast<int64_t>(line_.size()) + (is_whole_ ? 1 : 0);
+    ++number_;
+    return true;
+  }
+  const std::string& line() const { return line_; }
+  bool is_whole() const { return is_whole_; }  // ended by a line break
+  int64_t number() const { return number_; }
+  int64_t start() const { return start_; }
+
+ private:
+  std::ifstream file_;
+  std::string line_;
+  bool is_whole_ = false;
+  int64_t number_ = 0;
+  int64_t start_ = 0;
+  int64_t end_ = 0;
+};
+
+StepRecord parse_next(const Lines& lines, const std::string& path, int64_t previous) {
+  const std::string where = fmt::format("{}:{}", path, lines.number());
+  const StepRecord record = parse_step_record(lines.line(), where);
+  if (record.step <= previous) {
+    fail_as(ErrorKind::input, "{}: step {} after step {}, expected steps that rise", where,
+            record.step, previous);
+  }
+  return record;
+}
+
+// Gives how many bytes went out; less than all only with errno set.
+size_t write_all(int file, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
+    if (wrote > 0) {
+      done += static_cast<size_t>(wrote);
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
+MetricsReading read_metrics(const std::string& path) {
+  MetricsReading reading;
+  int64_t previous = 0;
+  for (Lines lines(path); lines.next();) {
+    if (!lines.is_whole()) {
+      reading.is_half_written = true;
+      break;
+    }
+    try {
+      reading.steps.push_back(parse_next(lines, path, previous));
+      previous = reading.steps.back().step;
+    } catch (const Error& error) {
+      ++reading.num_left_out;
+      if (reading.problems.size() < kMostProblems) reading.problems.emplace_back(error.what());
+    }
+  }
+  return reading;
+}
+
+MetricsWriter::MetricsWriter(std::string path, int64_t last_step)
+    : path_(std::move(path)), last_step_(last_step) {
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) {
+    fail_as(ErrorKind::input, "{}: cannot be written: {}; name another folder with --output", path_,
+            std::strerror(errno));
+  }
+  try {
+    cut_after(last_step);
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+MetricsWriter::~MetricsWriter() { ::close(file_); }
+
+void MetricsWriter::cut_after(int64_t last_step) {
+  std::optional<int64_t> cut;
+  int64_t previous = 0;
+  for (Lines lines(path_); !cut && last_step > 0 && lines.next();) {
+    if (!lines.is_whole()) {
+      cut = lines.start();
+      break;
+    }
+    previous = parse_next(lines, path_, previous).step;
+    if (previous > last_step) cut = lines.start();
+  }
+  if (last_step <= 0 && ::lseek(file_, 0, SEEK_END) > 0) cut = 0;
+  if (cut && ::ftruncate(file_, *cut) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be cut after step {}: {}", path_, last_step,
+            std::strerror(errno));
+  }
+}
+
+void MetricsWriter::append(const StepRecord& record) {
+  check(record.step > last_step_, "{}: step {} after step {}, expected steps that rise", path_,
+        record.step, last_step_);
+  const std::string line = to_json_line(record) + "\n";
+  const int64_t start = ::lseek(file_, 0, SEEK_END);
+  if (write_all(file_, line) < line.size()) {
+    const std::string cause = std::strerror(errno);
+    // Half a line would be in the way of the next run. If this fails too, its reader passes it
+    // over.
+    [[maybe_unused]] const int ignored = ::ftruncate(file_, start);
+    fail_as(ErrorKind::input,
+            "{}: step {} cannot be written: {}; make room and resume from the last checkpoint",
+            path_, record.step, cause);
+  }
+  last_step_ = record.step;
+}
+
+}  // namespace fullshard

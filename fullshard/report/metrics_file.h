@@ -1,0 +1,44 @@
+// metrics.jsonl as a file: StepRecords in the order of their steps, each step once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fullshard/report/step_record.h"
+
+namespace fullshard {
+
+struct MetricsReading {
+  std::vector<StepRecord> steps{};
+  std::vector<std::string> problems{};  // "FILE:LINE: …" of lines that were left out, the first few
+  int64_t num_left_out = 0;
+  bool is_half_written = false;  // the last line has no end yet; it is not among the steps
+};
+
+// Reads on past bad lines. A file that is not there has no steps.
+MetricsReading read_metrics(const std::string& path);
+
+// Appends lines; each is in the file when append() returns. One thread.
+class MetricsWriter {
+ public:
+  // Keeps the lines up to `last_step`, which a resumed run has behind it, and removes what a longer
+  // run before it wrote. 0: a file from the start. An Error of kind input when a line to be kept
+  // cannot be read.
+  explicit MetricsWriter(std::string path, int64_t last_step = 0);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  // Steps must rise. When the disk is full: an Error, and no half a line in the file.
+  void append(const StepRecord& record);
+
+ private:
+  void cut_after(int64_t last_step);
+
+  std::string path_;
+  int64_t last_step_;
+  int file_ = -1;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,17 @@
+// What every report page carries: its style, and a script for the values under the pointer. The
+// page is whole without the script.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fullshard {
+
+std::string_view page_style();
+std::string_view page_script();
+
+// Of a Content-Security-Policy: nothing is fetched, and no script runs but that one, should any
+// text ever get past escape_html.
+std::string page_policy();
+
+}  // namespace fullshard

@@ -1,0 +1,14 @@
+// Where the time of steps went, as stacked columns over the run and as a table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/report/step_record.h"
+
+namespace fullshard {
+
+// Up to 48 columns, each the mean of the steps it stands for.
+std::string phase_chart_html(const std::vector<StepRecord>& steps);
+
+}  // namespace fullshard

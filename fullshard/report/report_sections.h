@@ -1,0 +1,25 @@
+// The parts of the report page, in its order. Each gives a piece of HTML, empty when there is
+// nothing to say.
+#pragma once
+
+#include <string>
+
+#include "fullshard/report/run_folder.h"
+#include "fullshard/report/run_totals.h"
+
+namespace fullshard {
+
+// The name, how it stands, how far it is, why it failed.
+std::string header_section(const RunFolder& run, const RunTotals& totals, double now);
+std::string numbers_section(const RunFolder& run, const RunTotals& totals);
+std::string warnings_section(const RunFolder& run);
+std::string pictures_section(const RunFolder& run, const RunTotals& totals);
+// Values that somebody chose, then, folded, the defaults.
+std::string configuration_section(const RunFolder& run);
+// Command, versions, hosts, times.
+std::string origin_section(const RunFolder& run);
+std::string logs_section(const RunFolder& run);
+
+std::string title_of(const RunFolder& run);
+
+}  // namespace fullshard

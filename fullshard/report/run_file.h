@@ -1,0 +1,28 @@
+// Files of a run's folder, by system calls: read whole or at the end, written whole or not at all.
+// Not std::filesystem, see tests/files.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/base/file_kind.h"
+
+namespace fullshard {
+
+// Nothing when the file is not there; an Error of kind input when it cannot be read.
+std::optional<std::string> read_whole_file(const std::string& path);
+// The last `bytes` of it; empty when it is not there.
+std::string read_end_of_file(const std::string& path, int64_t bytes);
+// A file beside it first, then one rename. An Error of kind input that names the cause (no room, no
+// such folder); then the old content is still there.
+void write_whole_file(const std::string& path, std::string_view text);
+
+// Names without "." and "..", sorted; none when there is no such folder.
+std::vector<std::string> names_in_folder(const std::string& path);
+// Seconds since 1970 when it was last written; 0 when it is not there.
+double last_write_time(const std::string& path);
+
+}  // namespace fullshard

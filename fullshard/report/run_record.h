@@ -1,0 +1,68 @@
+// run.json: what a run is, written when it starts and again when it ends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fullshard {
+
+enum class RunStatus { running, finished, failed, interrupted };
+std::string_view name_of(RunStatus status);
+
+struct MemoryShare {
+  std::string purpose{};  // as name_of(Purpose): parameters, gradients, master, …
+  std::string tier{};     // as name_of(Tier): device, host; or disk
+  int64_t bytes = 0;
+};
+
+// Bytes by purpose at the peak.
+struct MemoryPlan {
+  std::vector<MemoryShare> unsharded{};           // one rank that holds everything
+  std::vector<std::vector<MemoryShare>> ranks{};  // one entry stands for all when they are alike
+};
+
+struct RunMesh {
+  int world = 1;
+  int replicas = 1;
+  int shards = 1;
+  std::vector<std::string> hosts{};
+};
+
+struct RunModel {
+  std::string name{};  // preset or folder
+  std::string architecture{};
+  int64_t parameters = 0;
+};
+
+struct RunRecord {
+  RunStatus status = RunStatus::running;
+  std::string problem{};                                        // why it failed
+  std::vector<std::pair<std::string, std::string>> versions{};  // "fullshard", "libtorch", …
+  std::vector<std::string> command{};
+  std::string device{};
+  RunMesh mesh{};
+  RunModel model{};
+  // A JSON object of key → {"value", "origin", "effect"}, as Explanation::json() gives it.
+  std::string configuration = "{}";
+  MemoryPlan memory{};
+  std::vector<std::string> warnings{};
+  int64_t num_steps = 0;           // planned; 0: not known
+  int64_t tokens = 0;              // seen so far, all ranks; 0 while running
+  int64_t started = 0;             // seconds since 1970, UTC
+  std::optional<int64_t> ended{};  // absent while running
+};
+
+std::string to_json(const RunRecord& record);
+// Keys that are absent keep their defaults; a wrong type is an Error of kind input that begins with
+// `where` and the key.
+RunRecord parse_run_record(std::string_view text, std::string_view where);
+
+// Readers see the old file or the new one, never half of it.
+void write_run_record(const std::string& path, const RunRecord& record);
+RunRecord read_run_record(const std::string& path);
+
+}  // namespace fullshard

@@ -1,0 +1,57 @@
+// One line of metrics.jsonl: what a training step did.
+//
+//   {"step":1,"loss":3.21887588500977,"lr":0.0003,"grad_norm":1.5,"loss_scale":1.0,"tokens":4096,
+//    "step_s":0.25,"tokens_per_s":16384.0,"mfu":null,"device_peak_bytes":0,"host_peak_bytes":73400320,
+//    "comm_s":0.03,"exposed_comm_s":0.01,"skipped":false}
+//
+// Numbers carry all their digits: equal text means equal bits. JSON has no word for what is not
+// finite, so that is one of the strings "NaN", "Infinity", "-Infinity".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fullshard {
+
+// Where a step's seconds went, without those spent waiting for communication (exposed_comm_s).
+// What is left of step_s belongs to none of them.
+struct PhaseTimes {
+  double data_s = 0;
+  double forward_s = 0;
+  double backward_s = 0;
+  double optimizer_s = 0;
+
+  bool operator==(const PhaseTimes&) const = default;
+};
+
+struct StepRecord {
+  int64_t step = 0;  // counted from 1: so many steps are done with this one
+  double loss = 0;
+  double lr = 0;
+  std::optional<double> grad_norm{};  // before clipping; null where nobody asked for it
+  double loss_scale = 1;
+  int64_t tokens = 0;  // of this step, all ranks together
+  double step_s = 0;
+  double tokens_per_s = 0;        // all ranks together
+  std::optional<double> mfu{};    // share of the device's peak, 1 is all of it; null: peak unknown
+  int64_t device_peak_bytes = 0;  // of the rank with the most; 0 without a device of its own
+  int64_t host_peak_bytes = 0;
+  double comm_s = 0;                   // collectives in flight
+  double exposed_comm_s = 0;           // of it, what the step waited for
+  bool skipped = false;                // gradients overflowed: nothing was updated
+  std::optional<double> eval_loss{};   // the key is there only where it was measured
+  std::optional<PhaseTimes> phases{};  // data_s, forward_s, backward_s, optimizer_s; likewise
+
+  bool operator==(const StepRecord&) const = default;
+};
+
+// Without the line break.
+std::string to_json_line(const StepRecord& record);
+
+// What to_json_line wrote, to the bit. Keys that this version does not know are passed over; a
+// missing key or a wrong type is an Error of kind input that begins with `where` ("FILE:LINE").
+StepRecord parse_step_record(std::string_view line, std::string_view where);
+
+}  // namespace fullshard

@@ -1,0 +1,21 @@
+#include "fullshard/shard/new_values.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "fullshard/shard/agreement.h"
+
+namespace fullshard {
+
+void replace_values(Engine& engine, const std::string& what, const std::function<void()>& write) {
+  at::NoGradGuard no_grad;
+  engine.begin_change(what);
+  engine.set_has_values(false);
+  throw_alike(engine.mesh().everyone(), error_of(write), what);
+  for (const auto& unit : engine.units()) {
+    for (const auto& group : unit->groups()) engine.finish_group_update(*group);
+  }
+  engine.finish_update();
+  engine.set_has_values(true);
+}
+
+}  // namespace fullshard

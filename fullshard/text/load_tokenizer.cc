@@ -1,0 +1,108 @@
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "fullshard/base/error.h"
+#include "fullshard/text/byte_tokenizer.h"
+#include "fullshard/text/json_node.h"
+#include "fullshard/text/sentencepiece.h"
+#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/tokenizer_json.h"
+#include "fullshard/text/vocabulary_files.h"
+
+namespace fullshard {
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// "" for a file of the current folder, otherwise with a '/' at its end.
+std::string folder_of(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "" : file.substr(0, slash + 1);
+}
+
+std::string name_of(const std::string& file) { return file.substr(folder_of(file).size()); }
+
+// The commonly used names first, then any other, in alphabetical order; "" when there is none.
+std::string sentencepiece_in(const std::string& folder) {
+  for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
+    if (is_file(folder + name)) return folder + name;
+  }
+  std::vector<std::string> names;
+  if (DIR* stream = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(stream)) {
+      if (std::string_view(entry->d_name).ends_with(".model")) names.emplace_back(entry->d_name);
+    }
+    ::closedir(stream);
+  }
+  if (names.empty()) return "";
+  return folder + *std::ranges::min_element(names);
+}
+
+// The file of a folder from which it is loaded.
+std::string file_in(const std::string& folder) {
+  if (is_file(folder + "tokenizer.json")) return folder + "tokenizer.json";
+  if (std::string model = sentencepiece_in(folder); !model.empty()) return model;
+  for (const char* name : {"vocab.json", "vocab.txt"}) {
+    if (is_file(folder + name)) return folder + name;
+  }
+  fail_as(ErrorKind::input,
+          "{}: no tokenizer; expected tokenizer.json, a sentencepiece .model, vocab.json with "
+          "merges.txt, or vocab.txt",
+          folder);
+}
+
+PipelineParts load_json(const std::string& file, const TokenizerConfig& config) {
+  const auto json = read_json_file(file);
+  PipelineParts parts = read_tokenizer_json(JsonNode(json, ""));
+  parts.special = special_tokens_of(parts, config);
+  return parts;
+}
+
+PipelineParts load_sentencepiece(const std::string& file, const TokenizerConfig& config) {
+  const std::string bytes = read_text_file(file);
+  // tiktoken's lines "base64 rank", which also go by the name tokenizer.model.
+  const std::string_view first_line = std::string_view(bytes).substr(0, bytes.find('\n'));
+  if (first_line.ends_with(" 0") && first_line.size() < 64) {
+    fail_as(ErrorKind::input,
+            "a tiktoken file, not a sentencepiece model; tokenizer.json is needed");
+  }
+  return sentencepiece_parts(parse_sentencepiece(bytes), config);
+}
+
+PipelineParts load_parts(const std::string& file, const TokenizerConfig& config) {
+  const std::string name = name_of(file), folder = folder_of(file);
+  if (name.ends_with(".model")) return load_sentencepiece(file, config);
+  if (name == "vocab.json" || name == "merges.txt") {
+    return byte_level_parts(folder + "vocab.json", folder + "merges.txt", config);
+  }
+  if (name.ends_with(".txt")) return bert_parts(file, config);
+  return load_json(file, config);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  if (path == "bytes") return byte_tokenizer();
+  const std::string file =
+      is_folder(path) ? file_in(path.ends_with('/') ? path : path + "/") : path;
+  if (!is_file(file)) {
+    fail_as(ErrorKind::input,
+            "tokenizer {}: neither a file nor a folder; expected one, or \"bytes\"", path);
+  }
+  const TokenizerConfig config = read_tokenizer_config(folder_of(file));
+  try {
+    return make_pipeline(load_parts(file, config));
+  } catch (const Error& error) {
+    // Parts name their place in the file; the file itself is named here, unless it was another one.
+    const std::string what = error.what(), folder = folder_of(file);
+    const bool is_named = what.starts_with(folder.empty() ? file : folder);
+    throw Error(is_named ? what : fmt::format("{}: {}", file, what), error.kind());
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,148 @@
+#include "fullshard/text/special_tokens.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "fullshard/base/error.h"
+#include "fullshard/text/json_node.h"
+
+namespace fullshard {
+namespace {
+
+constexpr std::array<std::string_view, kNumRoles> kKeys = {
+    "bos_token", "eos_token", "unk_token", "pad_token", "mask_token", "cls_token", "sep_token"};
+
+// Names of files without a configuration, the commonest first.
+const std::array<std::vector<std::string_view>, kNumRoles> kCommonNames = {{
+    {"<s>", "<|begin_of_text|>", "<|endoftext|>"},
+    {"</s>", "<|end_of_text|>", "<|endoftext|>"},
+    {"<unk>", "[UNK]"},
+    {"<pad>", "[PAD]"},
+    {"<mask>", "[MASK]"},
+    {"[CLS]"},
+    {"[SEP]"},
+}};
+
+// A token is its text, or an object with the text under "content".
+std::string content_of(const JsonNode& node) {
+  return node.value().is_object() ? node.at("content").text() : node.text();
+}
+
+AddedToken added_token(const JsonNode& node) {
+  AddedToken token;
+  token.content = content_of(node);
+  token.single_word = node.flag_or("single_word", false);
+  token.lstrip = node.flag_or("lstrip", false);
+  token.rstrip = node.flag_or("rstrip", false);
+  token.special = node.flag_or("special", false);
+  token.normalized = node.flag_or("normalized", !token.special);
+  return token;
+}
+
+void read_roles(const JsonNode& root, TokenizerConfig& config) {
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    const auto node = root.get(kKeys[i]);
+    if (node && !config.roles[i]) config.roles[i] = content_of(*node);
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const auto list = root.get(key);
+    if (!list) continue;
+    for (const auto& token : list->value()) {
+      config.additional.push_back(content_of({token, list->path()}));
+    }
+  }
+}
+
+void read_added(const JsonNode& root, TokenizerConfig& config) {
+  const auto decoder = root.get("added_tokens_decoder");
+  if (!decoder) return;
+  for (const auto& [key, value] : decoder->value().items()) {
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0) {
+      decoder->refuse(fmt::format("\"{}\" is not the id of a token", key));
+    }
+    config.added.push_back({added_token({value, fmt::format("{}.{}", decoder->path(), key)}), id});
+  }
+}
+
+void read_main(const JsonNode& root, TokenizerConfig& config) {
+  config.tokenizer_class = root.text_or("tokenizer_class", "");
+  if (config.tokenizer_class.ends_with("Fast")) {
+    config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
+  }
+  const auto flag = [&](std::string_view key) -> std::optional<bool> {
+    const auto node = root.get(key);
+    return node ? std::optional(node->flag()) : std::nullopt;
+  };
+  config.add_prefix_space = flag("add_prefix_space");
+  config.add_bos = flag("add_bos_token");
+  config.add_eos = flag("add_eos_token");
+  config.do_lower_case = flag("do_lower_case");
+  config.strip_accents = flag("strip_accents");
+  config.tokenize_chinese = flag("tokenize_chinese_chars");
+  if (const auto node = root.get("extra_ids")) config.extra_ids = node->number();
+}
+
+// Calls read(root) when the folder has the file; errors name it.
+template <class Read>
+void read_if_present(const std::string& path, const Read& read) {
+  if (!is_file(path)) return;
+  const auto json = read_json_file(path);
+  try {
+    read(JsonNode(json, ""));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", path, error.what()), error.kind());
+  }
+}
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const std::string& folder) {
+  TokenizerConfig config;
+  read_if_present(folder + "tokenizer_config.json", [&](const JsonNode& root) {
+    read_main(root, config);
+    read_roles(root, config);
+    read_added(root, config);
+  });
+  read_if_present(folder + "special_tokens_map.json",
+                  [&](const JsonNode& root) { read_roles(root, config); });
+  read_if_present(folder + "added_tokens.json", [&](const JsonNode& root) {
+    for (const auto& [key, value] : root.value().items()) {
+      AddedToken token;
+      token.content = key;
+      config.added.push_back({token, JsonNode(value, key).id()});
+    }
+  });
+  std::ranges::stable_sort(config.added, {}, &TokenizerConfig::Numbered::id);
+  return config;
+}
+
+SpecialTokens::SpecialTokens(const TokenizerConfig& config, const IdOf& id_of) {
+  const bool is_configured =
+      std::ranges::any_of(config.roles, [](const auto& name) { return name.has_value(); });
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    std::vector<std::string_view> names;
+    if (config.roles[i]) {
+      names = {*config.roles[i]};
+    } else if (!is_configured) {
+      names = kCommonNames[i];
+    }
+    for (const auto name : names) {
+      if (const auto id = id_of(name)) {
+        set(static_cast<Role>(i), *id);
+        break;
+      }
+    }
+  }
+  for (const auto& name : config.additional) {
+    if (const auto id = id_of(name)) mark(*id);
+  }
+}
+
+void SpecialTokens::set(Role role, int32_t id) {
+  ids_[static_cast<size_t>(role)] = id;
+  special_.insert(id);
+}
+
+}  // namespace fullshard

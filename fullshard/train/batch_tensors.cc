@@ -1,0 +1,34 @@
+#include "fullshard/train/batch_tensors.h"
+
+#include <ATen/ops/from_blob.h>
+
+namespace fullshard {
+namespace {
+
+at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+  if (values.empty()) return {};
+  return at::from_blob(values.data(), {rows, columns}, at::kLong);
+}
+
+}  // namespace
+
+ModelInputs tensors_of(TokenBatch& batch) {
+  ModelInputs inputs;
+  inputs.input_ids = rows_of(batch.input_ids, batch.rows, batch.columns);
+  inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns);
+  const int64_t label_columns = batch.decoder_columns > 0 ? batch.decoder_columns : batch.columns;
+  inputs.labels = rows_of(batch.labels, batch.rows, label_columns);
+  inputs.labels_are_next = batch.labels_are_next;
+  return inputs;
+}
+
+int64_t counted_labels(const TokenBatch& batch, const LanguageModel& model) {
+  int64_t labels = batch.num_labels();
+  if (batch.labels_are_next || model.is_masked() || model.is_encoder_decoder()) return labels;
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    if (batch.labels[static_cast<size_t>(row * batch.columns)] != -100) --labels;
+  }
+  return labels;
+}
+
+}  // namespace fullshard

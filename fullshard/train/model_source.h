@@ -1,0 +1,30 @@
+// What `--model` names: a Hugging Face folder, or a preset without weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fullshard/models/common/language_model.h"
+
+namespace fullshard {
+
+struct ModelSource {
+  std::string name;         // as the user wrote it
+  std::string folder = {};  // empty for a preset
+  std::string config_json = {};
+  bool has_weights = false;
+
+  std::string where() const;                   // of the configuration, for messages
+  std::optional<int64_t> hidden_size() const;  // for "auto" values
+  std::string dtype() const;                   // that the configuration says, or ""
+};
+
+// A folder without config.json, or a name that is neither, is an Error of kind input.
+ModelSource find_model(const std::string& name);
+
+// Shapes only, no memory: see nn/deferred.h.
+std::shared_ptr<LanguageModel> make_deferred_model(const ModelSource& source);
+
+}  // namespace fullshard

@@ -1,0 +1,130 @@
+#include "fullshard/train/model_weights.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/error.h"
+#include "fullshard/checkpoint/model_io.h"
+#include "fullshard/formats/open_weights.h"
+#include "fullshard/report/run_file.h"
+#include "fullshard/shard/agreement.h"
+
+namespace fullshard {
+namespace {
+
+FileNames names_of(const LanguageModel& model) {
+  return [&model](const std::string& parameter) {
+    const auto found = model.file_name(parameter);
+    return NameInFile{found.name, found.transposed, found.others};
+  };
+}
+
+// The dtype of the weights beside it; the rest stays as it was.
+std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
+  const std::string text = model.config_json();
+  auto config = nlohmann::ordered_json::parse(text);
+  const std::string name = dtype == at::kBFloat16 ? "bfloat16"
+                           : dtype == at::kHalf   ? "float16"
+                                                  : "float32";
+  const char* key = config.contains("torch_dtype") ? "torch_dtype" : "dtype";
+  if (config.contains(key) && config[key] == name) return text;
+  config[key] = name;
+  return config.dump(2) + "\n";
+}
+
+void remove_folder(const std::string& folder) {
+  for (const std::string& name : names_in_folder(folder)) ::unlink((folder + "/" + name).c_str());
+  ::rmdir(folder.c_str());
+}
+
+void make_folder(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
+  }
+}
+
+bool belongs_to_tokenizer(const std::string& name) {
+  return name == "tokenizer.json" || name == "tokenizer_config.json" ||
+         name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
+         name == "merges.txt" || name == "vocab.txt" || name == "generation_config.json" ||
+         name.ends_with(".model");
+}
+
+void copy_tokenizer(const std::string& from, const std::string& folder) {
+  const auto copy = [&](const std::string& path, const std::string& name) {
+    if (const auto text = read_whole_file(path)) write_whole_file(folder + "/" + name, *text);
+  };
+  if (is_folder(from)) {
+    for (const std::string& name : names_in_folder(from)) {
+      if (belongs_to_tokenizer(name)) copy(from + "/" + name, name);
+    }
+  } else {
+    copy(from, from.substr(from.rfind('/') + 1));
+  }
+}
+
+// Only its name changes when all is there; an older folder of that name goes.
+void put_in_place(const std::string& made, const std::string& folder) {
+  const std::string old = folder + ".old";
+  remove_folder(old);
+  if (is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
+  }
+  if (std::rename(made.c_str(), folder.c_str()) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
+  }
+  remove_folder(old);
+}
+
+}  // namespace
+
+void load_model_weights(const std::string& folder, const LanguageModel& model,
+                        ShardedModel& sharded) {
+  std::unique_ptr<TensorSource> source;
+  const auto problem = error_of([&] { source = open_weights(folder); });
+  throw_alike(sharded.mesh().world().communicator(), problem, "loading");
+  load_weights(*source, sharded,
+               {.names = names_of(model), .is_ignored = [&model](const std::string& name) {
+                  return model.is_ignored_in_files(name);
+                }});
+}
+
+void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed) {
+  initialise_weights(sharded, seed,
+                     [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
+                       model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
+                     });
+}
+
+void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
+                       const SaveModelOptions& options) {
+  const Communicator& everyone = sharded.mesh().world().communicator();
+  const bool writes = everyone.rank() == 0;
+  const std::string made = folder + ".part";
+  const auto on_first = [&](const std::function<void()>& body) {
+    throw_alike(everyone, writes ? error_of(body) : std::nullopt, "saving");
+  };
+  on_first([&] {
+    remove_folder(made);
+    make_folder(made);
+    write_whole_file(made + "/config.json", config_for(model, options.dtype));
+    if (!options.tokenizer.empty() && options.tokenizer != "bytes") {
+      copy_tokenizer(options.tokenizer, made);
+    }
+  });
+  try {
+    save_weights(made, sharded, {.names = names_of(model), .dtype = options.dtype});
+    on_first([&] { put_in_place(made, folder); });
+  } catch (...) {
+    if (writes) remove_folder(made);
+    throw;
+  }
+}
+
+}  // namespace fullshard

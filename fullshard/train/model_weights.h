@@ -1,0 +1,28 @@
+// A ready model's weights in and out, by the names that Hugging Face files use.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/shard/sharded_model.h"
+
+namespace fullshard {
+
+// Collective, all of them.
+void load_model_weights(const std::string& folder, const LanguageModel& model,
+                        ShardedModel& sharded);
+void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed);
+
+struct SaveModelOptions {
+  at::ScalarType dtype = at::kFloat;
+  std::string tokenizer = {};  // a folder or file whose tokenizer is copied along; may be empty
+};
+// Writes `folder` as a whole or not at all: config.json, weights, tokenizer. One that is there is
+// replaced.
+void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
+                       const SaveModelOptions& options = {});
+
+}  // namespace fullshard

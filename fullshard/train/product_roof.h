@@ -1,0 +1,12 @@
+// How many operations a second this rank's matrix products reach at best: what MFU is measured
+// against.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace fullshard {
+
+// Times a few products of square matrices on this thread's device; some hundredths of a second.
+double measure_product_roof(at::ScalarType dtype);
+
+}  // namespace fullshard

@@ -1,0 +1,57 @@
+// What a run keeps of itself: run.json, metrics.jsonl, the progress line, the report. Rank 0
+// writes; the other ranks only take part in what is collected from all.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/config/plan.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/report/metrics_file.h"
+#include "fullshard/report/progress_line.h"
+#include "fullshard/report/run_record.h"
+#include "fullshard/report/run_totals.h"
+#include "fullshard/shard/sharded_model.h"
+
+namespace fullshard {
+
+// An Error of kind usage when the folder holds a run that may not be overwritten and is not gone on
+// with. Makes the folder.
+void prepare_output_folder(const RunOptions& options, bool resumes);
+
+class RunAccount {
+ public:
+  // Collective. `command` as it was typed; `first_step` steps were done before. Writes run.json and
+  // says what is about to run.
+  RunAccount(const RunOptions& options, const std::vector<std::string>& command, const Plan& plan,
+             const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
+             int64_t first_step = 0);
+  ~RunAccount();
+
+  void say(const std::string& line);  // above the progress line; rank 0 only
+  void warn(const std::string& line);
+  void add(const StepRecord& record);  // rank 0 only
+
+  // Collective: bytes by purpose of all ranks, for the report.
+  void take_memory(const ShardedModel& sharded);
+  // Rank 0 writes run.json, report.html and shows the summary; `places` are where things are.
+  void finish(RunStatus status, const std::string& problem,
+              const std::vector<std::pair<std::string, std::string>>& places);
+
+ private:
+  void describe(const Plan& plan, const ShardedModel& sharded);
+
+  RunOptions options_;
+  bool writes_;
+  RunRecord record_;
+  RunTotals totals_;
+  std::unique_ptr<MetricsWriter> metrics_;
+  std::unique_ptr<ProgressLine> progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point page_written_ = start_;
+};
+
+}  // namespace fullshard

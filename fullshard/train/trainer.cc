@@ -1,0 +1,186 @@
+#include "fullshard/train/trainer.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/batch_tensors.h"
+#include "fullshard/train/loss_weight.h"
+#include "fullshard/train/step_clock.h"
+
+namespace fullshard {
+namespace {
+
+int64_t columns_of(const TokenBatch& batch) { return std::max<int64_t>(batch.columns, 1); }
+
+// Every token of every rank has a label: nothing needs to be counted across ranks.
+bool counts_are_equal(const std::vector<TokenBatch>& batches) {
+  return std::all_of(batches.begin(), batches.end(), [](const TokenBatch& batch) {
+    return batch.labels_are_next && batch.num_labels() == batch.rows * batch.columns;
+  });
+}
+
+}  // namespace
+
+int64_t peak_resident_bytes() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, const Dataset& data,
+                 const Dataset* evaluation, const TrainerOptions& options)
+    : model_(model),
+      sharded_(std::move(sharded)),
+      plan_(plan),
+      data_(data),
+      evaluation_(evaluation),
+      options_(options),
+      optimizer_(make_optimizer(sharded_, plan)),
+      scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
+  StepperOptions stepper = stepper_options_of(plan);
+  stepper.accumulation_steps = static_cast<int>(options.accumulation);
+  stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
+  const World& world = sharded_.mesh().world();
+  const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);
+  loader_ = std::make_unique<Loader>(data, order,
+                                     LoaderOptions{.seed = options.seed,
+                                                   .num_accumulation = options.accumulation,
+                                                   .rank = world.rank(),
+                                                   .num_ranks = world.size()});
+}
+
+Trainer::~Trainer() = default;
+
+std::vector<double> Trainer::weights_of(const std::vector<TokenBatch>& batches) const {
+  const Communicator& everyone = sharded_.mesh().world().communicator();
+  if (counts_are_equal(batches)) return std::vector<double>(batches.size(), 1.0);
+  std::vector<int64_t> labels;
+  for (const TokenBatch& batch : batches) labels.push_back(counted_labels(batch, model_));
+  return loss_weights(everyone, labels);
+}
+
+StepRecord Trainer::train_step(int64_t step) {
+  StepClock clock(sharded_.recorder());
+  std::vector<TokenBatch> batches;
+  for (int64_t part = 0; part < options_.accumulation; ++part) batches.push_back(loader_->next());
+  const std::vector<double> weights = weights_of(batches);
+  clock.mark(&PhaseTimes::data_s);
+
+  double loss = 0;
+  int64_t tokens = 0;
+  for (size_t part = 0; part < batches.size(); ++part) {
+    tokens += batches[part].num_tokens();
+    ModelInputs inputs = tensors_of(batches[part]);
+    inputs.label_smoothing = options_.label_smoothing;
+    const at::Tensor mean = model_.forward(inputs).loss;
+    clock.mark(&PhaseTimes::forward_s);
+    const at::Tensor weighed = weights[part] == 1.0 ? mean : mean * weights[part];
+    stepper_->backward(weighed);
+    loss += weighed.item<double>();
+    clock.mark(&PhaseTimes::backward_s);
+  }
+  const StepReport report = stepper_->step();
+  optimizer_->zero_grad();
+  clock.mark(&PhaseTimes::optimizer_s);
+
+  StepRecord record;
+  record.step = step + 1;
+  record.lr = report.lr;
+  record.grad_norm = report.grad_norm;
+  record.loss_scale = report.loss_scale;
+  record.skipped = report.skipped;
+  add_totals(record, loss / static_cast<double>(batches.size()), tokens);
+  record.step_s = clock.seconds();
+  record.tokens_per_s = static_cast<double>(record.tokens) / record.step_s;
+  if (options_.product_roof > 0) {
+    const double per_token = model_.flops_per_token(columns_of(batches.front()));
+    record.mfu = per_token * record.tokens_per_s / options_.product_roof;
+  }
+  record.exposed_comm_s = clock.exposed();
+  record.comm_s = clock.communicating();
+  if (options_.records_phases) record.phases = clock.phases();
+  return record;
+}
+
+// One small collective per step: the loss of all ranks, their tokens, and whether one of them was
+// told to end.
+void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens) {
+  const Communicator& everyone = sharded_.mesh().world().communicator();
+  const auto totals = everyone.allocate(3, at::kDouble);
+  double* values = totals.mutable_data_ptr<double>();
+  values[0] = own_loss;
+  values[1] = static_cast<double>(own_tokens);
+  values[2] = is_interrupted_ && is_interrupted_() ? 1 : 0;
+  everyone.all_reduce(totals, ReduceOp::sum, "step totals").wait();
+  record.loss = values[0] / everyone.size();
+  record.tokens = static_cast<int64_t>(values[1]);
+  was_interrupted_ = values[2] > 0;
+  if (record.step % options_.log_every != 0) return;
+  const auto peaks = everyone.allocate(1, at::kLong);
+  peaks.fill_(peak_resident_bytes());
+  everyone.all_reduce(peaks, ReduceOp::max, "peak memory").wait();
+  record.host_peak_bytes = peaks.item<int64_t>();
+}
+
+void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {
+  const bool is_last = step + 1 == options_.steps || was_interrupted_;
+  const bool is_due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
+  if (evaluation_ == nullptr || !(is_last || is_due)) return;
+  const auto result =
+      evaluate(model_, *evaluation_, sharded_.mesh().world().communicator(), options_.evaluation);
+  last_evaluation_ = result.loss;
+  record.eval_loss = result.loss;
+  if (best_evaluation_ && !(result.loss < best_evaluation_->loss)) return;
+  best_evaluation_ = BestEvaluation{.step = step + 1, .loss = result.loss};
+  if (on_best) on_best(step + 1, result.loss);
+}
+
+int64_t Trainer::resume(const std::string& checkpoint) {
+  const LoadedCheckpoint loaded = load_checkpoint(checkpoint, sharded_, *optimizer_);
+  restore_progress(loaded.progress, *stepper_, scheduler_.get());
+  best_evaluation_ = loaded.progress.best;
+  first_step_ = loaded.progress.step;
+  loader_->seek(first_step_);
+  return first_step_;
+}
+
+void Trainer::save_if_due(int64_t steps_done) {
+  if (options_.save_every == 0) return;
+  saver_.poll();
+  const bool is_due =
+      steps_done % options_.save_every == 0 || was_interrupted_ || steps_done == options_.steps;
+  if (!is_due) return;
+  Progress progress = progress_of(*stepper_, scheduler_.get());
+  progress.data = DataPosition{.step = steps_done};
+  progress.best = best_evaluation_;
+  const std::string folder = options_.checkpoint_folder + "/" + checkpoint_name(steps_done);
+  if (options_.saves_aside) {
+    saver_.save(folder, sharded_, *optimizer_, progress, options_.checkpoints);
+  } else {
+    save_checkpoint(folder, sharded_, *optimizer_, progress, options_.checkpoints);
+  }
+}
+
+int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,
+                     const std::function<bool()>& is_interrupted) {
+  is_interrupted_ = is_interrupted;
+  model_.train();
+  for (int64_t step = first_step_; step < options_.steps; ++step) {
+    StepRecord record = train_step(step);
+    evaluate_at(step, record, on_best);
+    const bool is_logged = record.step % options_.log_every == 0 || record.eval_loss ||
+                           record.step == options_.steps || was_interrupted_;
+    if (is_logged && on_step && sharded_.mesh().world().rank() == 0) on_step(record);
+    save_if_due(step + 1);
+    if (was_interrupted_) {
+      saver_.finish();
+      return step + 1;
+    }
+  }
+  saver_.finish();
+  return options_.steps;
+}
+
+}  // namespace fullshard

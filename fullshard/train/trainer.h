@@ -1,0 +1,101 @@
+// The training loop: data, steps, evaluation and what is kept of them. Plain: what a user's own
+// loop would look like, with the accounts that a run keeps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fullshard/checkpoint/async_saver.h"
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/config/plan.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/data/dataset.h"
+#include "fullshard/data/loader.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/optim/lr_scheduler.h"
+#include "fullshard/optim/stepper.h"
+#include "fullshard/report/step_record.h"
+#include "fullshard/shard/sharded_model.h"
+#include "fullshard/train/evaluate.h"
+
+namespace fullshard {
+
+struct TrainerOptions {
+  int64_t steps = 1;
+  int64_t global_batch = 8;
+  int64_t micro_batch = 8;
+  int64_t accumulation = 1;
+  Order order = Order::shuffled;
+  uint64_t seed = 42;
+  double label_smoothing = 0;
+  int64_t log_every = 1;
+  int64_t eval_every = 0;              // 0: at the end only
+  std::string checkpoint_folder = {};  // where checkpoints go
+  int64_t save_every = 0;              // steps; 0: none
+  bool saves_aside = false;            // written while training goes on
+  CheckpointOptions checkpoints = {};
+  bool records_phases = false;  // wall_clock_breakdown
+  double product_roof = 0;      // operations per second of all ranks; 0: MFU is not known
+  EvaluateOptions evaluation = {};
+};
+
+// Called on rank 0 only, in the order of steps.
+using OnStep = std::function<void(const StepRecord& record)>;
+// Called on every rank after an evaluation that was better than all before.
+using OnBest = std::function<void(int64_t step, double loss)>;
+
+class Trainer {
+ public:
+  // All of these outlive it; `evaluation` may be null.
+  Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, const Dataset& data,
+          const Dataset* evaluation, const TrainerOptions& options);
+  ~Trainer();
+
+  // Collective, before run(): goes on where the checkpoint was saved, to the bit when as many ranks
+  // with the same strategy saved it. The model may have no values yet. Gives the steps done.
+  int64_t resume(const std::string& checkpoint);
+
+  // Collective. Runs to the end, or until `is_interrupted` says so on any rank, at the end of a
+  // step. Gives the number of steps done.
+  int64_t run(const OnStep& on_step, const OnBest& on_best,
+              const std::function<bool()>& is_interrupted);
+
+  bool was_interrupted() const { return was_interrupted_; }
+  std::optional<double> last_evaluation() const { return last_evaluation_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+
+ private:
+  StepRecord train_step(int64_t step);
+  // The mean over the labels of the step is the average over ranks and micro-batches of the weighed
+  // means.
+  std::vector<double> weights_of(const std::vector<TokenBatch>& batches) const;
+  void add_totals(StepRecord& record, double own_loss, int64_t own_tokens);
+  // Also when the run was interrupted: what was done is not lost.
+  void save_if_due(int64_t steps_done);
+  void evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best);
+
+  LanguageModel& model_;
+  ShardedModel sharded_;
+  const Plan& plan_;
+  const Dataset& data_;
+  const Dataset* evaluation_;
+  TrainerOptions options_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<LrScheduler> scheduler_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<Loader> loader_;
+  std::function<bool()> is_interrupted_;
+  bool was_interrupted_ = false;
+  int64_t first_step_ = 0;
+  AsyncSaver saver_;
+  std::optional<double> last_evaluation_;
+  std::optional<BestEvaluation> best_evaluation_;
+};
+
+// Resident memory of this process at its peak, in bytes.
+int64_t peak_resident_bytes();
+
+}  // namespace fullshard

@@ -1,0 +1,83 @@
+#include "fullshard/checkpoint/async_saver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <mutex>
+
+#include "tests/checkpoint/saved_state.h"
+#include "tests/files.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(AsyncSaver, SavesWhatWasThereWhileTrainingGoesOn) {
+  for (const auto strategy : {Strategy::full_shard, Strategy::no_shard}) {
+    const CheckpointsFolder folder;
+    WholeState at_save;
+    std::mutex mutex;
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      RankRun run(world, plain_way(2, strategy).options, false);
+      run.train(0, 3);
+      run.collect(at_save, mutex);
+      AsyncSaver saver;
+      saver.save(folder / "three", run.sharded, run.optimizer, {.step = 3});
+      EXPECT_TRUE(saver.is_saving());
+      EXPECT_GT(saver.snapshot_bytes(), 0);
+      for (int step = 3; step < 6; ++step) {
+        run.train(step, step + 1);
+        saver.poll();
+      }
+      saver.finish();
+      EXPECT_FALSE(saver.is_saving());
+    });
+    expect_same_state(load_whole(plain_way(3), folder / "three"), at_save);
+    EXPECT_EQ(read_file(folder / "latest"), "three\n");
+  }
+}
+
+TEST(AsyncSaver, OneSaveIsFinishedBeforeTheNextBegins) {
+  const CheckpointsFolder folder;
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    AsyncSaver saver;
+    saver.save(folder / "step-000001", run.sharded, run.optimizer, {.step = 1});
+    saver.save(folder / "step-000002", run.sharded, run.optimizer, {.step = 2});
+    EXPECT_TRUE(file_exists(folder / "step-000001/manifest.json"));
+    saver.finish();
+    EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
+    world.communicator().barrier("seen");
+  });
+}
+
+TEST(AsyncSaver, WhatWentWrongIsThrownByTheNextCall) {
+  const CheckpointsFolder folder;
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    AsyncSaver saver;
+    saver.save(folder / "step-000001", run.sharded, run.optimizer, {.step = 1});
+    saver.finish();
+    if (world.rank() == 0) {
+      ::mkdir((folder / "step-000002.part").c_str(), 0755);
+      ::mkdir((folder / "step-000002.part/inner").c_str(), 0755);
+    }
+    const auto error = error_of_call([&] {
+      saver.save(folder / "step-000002", run.sharded, run.optimizer, {.step = 2});
+      saver.finish();
+    });
+    EXPECT_THAT(error.what(), HasSubstr("step-000002.part: cannot be removed"));
+    EXPECT_FALSE(saver.is_saving());
+    world.communicator().barrier("seen");
+    if (world.rank() == 0) ::rmdir((folder / "step-000002.part/inner").c_str());
+    // And it can be used again.
+    saver.save(folder / "step-000002", run.sharded, run.optimizer, {.step = 2});
+    saver.finish();
+    EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
+  });
+}
+
+}  // namespace
+}  // namespace fullshard::testing

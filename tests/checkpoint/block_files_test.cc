@@ -1,0 +1,127 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fullshard/base/error.h"
+#include "fullshard/checkpoint/block_reader.h"
+#include "fullshard/checkpoint/block_writer.h"
+#include "fullshard/checkpoint/crc32c.h"
+#include "fullshard/checkpoint/work_items.h"
+#include "tests/files.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Crc32c, IsTheStandardOne) {
+  EXPECT_EQ(crc32c("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(crc32c_by_tables("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(crc32c("", 0), 0u);
+  EXPECT_EQ(crc32c("6789", 4, crc32c("12345", 5)), 0xe3069283u);
+}
+
+TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
+  std::string bytes(300, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + 11);
+  for (int64_t begin = 0; begin < 9; ++begin) {
+    for (int64_t length = 0; length < 280; ++length) {
+      ASSERT_EQ(crc32c(bytes.data() + begin, length),
+                crc32c_by_tables(bytes.data() + begin, length));
+    }
+  }
+}
+
+TEST(WorkItems, AreAllDoneOnceAndTheFirstErrorEndsThem) {
+  std::vector<std::atomic<int>> counts(100);
+  EXPECT_TRUE(do_items(100, 3, [&](int, int64_t i) { ++counts[static_cast<size_t>(i)]; }));
+  for (const auto& count : counts) EXPECT_EQ(count, 1);
+  EXPECT_THROW(do_items(100, 3, [](int, int64_t i) { check(i != 5, "five"); }), Error);
+  std::atomic<bool> stop{true};
+  EXPECT_FALSE(do_items(
+      100, 3, [](int, int64_t) { ADD_FAILURE(); }, &stop));
+}
+
+// 10 MiB and a bit: several calls, several blocks, spans that end anywhere.
+struct Written {
+  Written() : values(at::arange(2'700'000).to(at::kFloat)) {
+    const auto* data = static_cast<const char*>(values.data_ptr());
+    BlockFile file{folder.file("f"), {}};
+    file.content = {{data, 100},
+                    {nullptr, 4096 - 100},
+                    {data + 100, 7'000'000},
+                    {nullptr, 0},
+                    {data + 7'000'100, 3'000'000}};
+    expected.assign(static_cast<size_t>(file.bytes()), '\0');
+    std::memcpy(expected.data(), data, 100);
+    std::memcpy(expected.data() + 4096, data + 100, 10'000'000);
+    checksums = write_block_files({file, {folder.file("empty"), {}}});
+    bytes = file.bytes();
+  }
+  TemporaryFolder folder;
+  at::Tensor values;
+  std::string expected;
+  std::vector<Checksums> checksums;
+  int64_t bytes = 0;
+};
+
+TEST(BlockFiles, HoldTheSpansOneAfterTheOtherWithAChecksumPerBlock) {
+  const Written written;
+  EXPECT_TRUE(read_file(written.folder.file("f")) == written.expected);
+  ASSERT_EQ(written.checksums.size(), 2u);
+  ASSERT_EQ(written.checksums[0].size(), 10u);
+  for (size_t i = 0; i < 10; ++i) {
+    const auto part = written.expected.substr(i << 20, 1 << 20);
+    EXPECT_EQ(written.checksums[0][i], crc32c(part.data(), static_cast<int64_t>(part.size())));
+  }
+  EXPECT_TRUE(written.checksums[1].empty());
+}
+
+TEST(BlockFiles, AreReadByRangesStraightOrConverted) {
+  const Written written;
+  const auto straight = at::zeros({1'000'000}), other = at::zeros({500'000}, at::kDouble);
+  // From the third float of the second span on.
+  const int64_t offset = 4096 + 8, later = offset + 4'000'000;
+  WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+  file.ranges.push_back({later, at::kFloat, other, "second"});
+  file.ranges.push_back({offset, at::kFloat, straight, "first"});
+  const int64_t bytes = read_block_files({file});
+  EXPECT_TRUE(at::equal(straight, written.values.narrow(0, 27, 1'000'000)));
+  EXPECT_TRUE(at::equal(other, written.values.narrow(0, 1'000'027, 500'000).to(at::kDouble)));
+  EXPECT_EQ(bytes, 6 * kBlockBytes);  // 6,004,104 bytes from the beginning on
+}
+
+TEST(BlockFiles, ADamagedBlockIsNamedAndOthersAreNotLookedAt) {
+  const Written written;
+  {
+    std::fstream file(written.folder.file("f"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(3 * kBlockBytes + 17);
+    file.put('\x55');
+  }
+  const auto target = at::zeros({1000});
+  WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+  file.ranges = {{8192, at::kFloat, target, "early"}};
+  EXPECT_EQ(read_block_files({file}), kBlockBytes);
+  file.ranges = {{3 * kBlockBytes, at::kFloat, target, "exp_avg of 'x'"}};
+  try {
+    read_block_files({file});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::input);
+    EXPECT_THAT(error.what(),
+                HasSubstr("/f: bytes 3145728 to 4194304, with exp_avg of 'x': the checksum is "));
+  }
+}
+
+TEST(BlockFiles, WritingCanBeStopped) {
+  const TemporaryFolder folder;
+  std::atomic<bool> stop{true};
+  const std::string bytes(100, 'x');
+  EXPECT_TRUE(write_block_files({{folder.file("f"), {{bytes.data(), 100}}}}, &stop).empty());
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,86 @@
+#include "fullshard/checkpoint/last_checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/checkpoint/saved_state.h"
+#include "tests/files.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+void save_steps(const CheckpointsFolder& folder, const std::vector<int64_t>& steps,
+                const CheckpointOptions& options = {}) {
+  RankRun run(World::single(), plain_way(1).options, false);
+  for (const int64_t step : steps) {
+    save_checkpoint(folder / checkpoint_name(step), run.sharded, run.optimizer, {.step = step},
+                    options);
+  }
+}
+
+TEST(LastCheckpoint, IsTheOneThatWasSavedLast) {
+  const CheckpointsFolder folder;
+  EXPECT_EQ(last_checkpoint(folder.path()).folder, "");
+  EXPECT_EQ(last_checkpoint(folder / "nothing").folder, "");
+  save_steps(folder, {10, 20});
+  const auto last = last_checkpoint(folder.path());
+  EXPECT_EQ(last.folder, folder / "step-000020");
+  EXPECT_EQ(last.step, 20);
+  EXPECT_TRUE(last.skipped.empty());
+}
+
+TEST(LastCheckpoint, SkipsWhatIsNotCompleteAndSaysWhy) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {10, 20, 30, 40});
+  ::truncate((folder / "step-000040/exp_avg-00000.bin").c_str(), 10);
+  ::unlink((folder / "step-000030/weights-00000.bin").c_str());
+  std::ofstream(folder / "step-000020/manifest.json", std::ios::trunc) << "{";
+  ::mkdir((folder / "step-000050.part").c_str(), 0755);
+  ::mkdir((folder / "step-000060").c_str(), 0755);
+  ::mkdir((folder / "notes").c_str(), 0755);
+  const auto last = last_checkpoint(folder.path());
+  EXPECT_EQ(last.folder, folder / "step-000010");
+  EXPECT_THAT(last.skipped, UnorderedElementsAre(
+                                StartsWith("step-000060: " +
+                                           folder / "step-000060/manifest.json: cannot be opened"),
+                                "step-000050.part: was never finished",
+                                HasSubstr("step-000020/manifest.json: is not JSON"),
+                                HasSubstr("exp_avg-00000.bin: has 10 bytes"),
+                                HasSubstr("weights-00000.bin: cannot be found")));
+}
+
+TEST(LastCheckpoint, TakesANamedOneToo) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {10});
+  RankRun run(World::single(), plain_way(1).options, false);
+  save_checkpoint(folder / "before-the-weekend", run.sharded, run.optimizer, {.step = 12});
+  EXPECT_EQ(last_checkpoint(folder.path()).folder, folder / "before-the-weekend");
+}
+
+TEST(LastCheckpoint, OldOnesGoWhenTheNewOneIsInPlace) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {1, 2, 3, 4});
+  ::mkdir((folder / "step-000009.part").c_str(), 0755);
+  save_steps(folder, {5}, {.num_kept = 2, .kept_names = {"step-000002"}});
+  EXPECT_THAT(entries_of(folder.path()),
+              UnorderedElementsAre("step-000002", "step-000004", "step-000005", "latest"));
+}
+
+TEST(LastCheckpoint, ADamagedOneDoesNotCountAmongTheKept) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {1, 2, 3});
+  ::unlink((folder / "step-000003/weights-00000.bin").c_str());
+  remove_old_checkpoints(folder.path(), 1, {});
+  EXPECT_THAT(entries_of(folder.path()),
+              UnorderedElementsAre("step-000002", "step-000003", "latest"));
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,80 @@
+#include "fullshard/checkpoint/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/checkpoint/progress_json.h"
+#include "fullshard/optim/trainer_schedules.h"
+#include "tests/checkpoint/saved_state.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Loop {
+  explicit Loop(bool with_scheduler = true)
+      : run(World::single(), plain_way(1).options, false),
+        scheduler(make_linear_schedule({.num_warmup_steps = 2, .num_training_steps = 10}),
+                  run.optimizer),
+        stepper(run.sharded, run.optimizer,
+                {.max_grad_norm = 1, .loss_scale = LossScaleOptions{.initial_scale_power = 4}},
+                with_scheduler ? &scheduler : nullptr) {}
+
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      stepper.backward(run.model(small_batch(static_cast<int>(stepper.num_steps()), 0)));
+      stepper.step();
+    }
+  }
+
+  RankRun run;
+  LrScheduler scheduler;
+  Stepper stepper;
+};
+
+TEST(Progress, OfALoopGoesIntoAnother) {
+  Loop loop;
+  loop.train(3);
+  (void)loop.stepper.scaler().update(true);
+  const auto progress = progress_of(loop.stepper, &loop.scheduler);
+  EXPECT_EQ(progress.step, 3);
+  const auto copy = parse_progress(progress_json(progress), "p");
+  Loop other;
+  restore_progress(copy, other.stepper, &other.scheduler);
+  EXPECT_EQ(other.stepper.num_steps(), 3);
+  EXPECT_EQ(other.scheduler.num_steps(), 3);
+  EXPECT_EQ(other.run.optimizer.lr(), loop.run.optimizer.lr());
+  EXPECT_EQ(other.stepper.scaler().scale(), loop.stepper.scaler().scale());
+  EXPECT_EQ(other.stepper.scaler().state().iteration, loop.stepper.scaler().state().iteration);
+}
+
+TEST(Progress, AScheduleIsThereOnBothSidesOrOnNone) {
+  Loop loop;
+  EXPECT_THAT(
+      error_of_call([&] { restore_progress({.step = 1}, loop.stepper, &loop.scheduler); }).what(),
+      HasSubstr("was saved without a learning rate schedule, and this run has one"));
+  EXPECT_THAT(error_of_call([&] {
+                restore_progress({.step = 1, .scheduler_steps = 1}, loop.stepper, nullptr);
+              }).what(),
+              HasSubstr("was saved with a learning rate schedule, and this run has none"));
+}
+
+TEST(Progress, NumbersThatJsonCannotSayComeBack) {
+  Progress progress;
+  progress.best = BestEvaluation{1, std::numeric_limits<double>::quiet_NaN()};
+  const auto text = progress_json(progress).dump();
+  EXPECT_TRUE(std::isnan(parse_progress(nlohmann::json::parse(text), "p").best->loss));
+}
+
+TEST(Progress, TheCallersOwnMustBeJson) {
+  EXPECT_THAT(error_of_call([] { progress_json({.extra = "{nonsense"}); }).what(),
+              HasSubstr("progress: extra: is not JSON"));
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,283 @@
+// `train`, `eval` and `compare` as a user types them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tests/launch/shell.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kFixtures = FULLSHARD_SOURCE_DIR "/tests/fixtures/";
+const std::string kModels = kFixtures + "models/";
+
+// As Hugging Face's guide to FSDP prints it.
+constexpr const char* kGuide = R"(compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: FSDP
+downcast_bf16: 'no'
+fsdp_config:
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_backward_prefetch_policy: BACKWARD_PRE
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_forward_prefetch: false
+  fsdp_offload_params: true
+  fsdp_sharding_strategy: 1
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+  fsdp_sync_module_states: true
+  fsdp_transformer_layer_cls_to_wrap: BertLayer
+  fsdp_use_orig_params: true
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: false
+)";
+
+constexpr const char* kBert = R"({"architectures": ["BertForMaskedLM"], "model_type": "bert",
+  "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
+  "max_position_embeddings": 64, "type_vocab_size": 2, "vocab_size": 2000, "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12,
+  "initializer_range": 0.02, "pad_token_id": 0})";
+
+class Runs : public ::testing::Test {
+ protected:
+  // No default file, few threads.
+  Ended run(const std::string& words) {
+    return shell("cd " + folder_.path() + "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" +
+                 folder_.path() + " OMP_NUM_THREADS=1; fullshard " + words);
+  }
+
+  // Tokens that repeat with a period of 7, as nanoGPT keeps them.
+  void write_tokens(const std::string& name, int count, int vocabulary = 50) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) {
+      bytes += static_cast<char>(3 + i * i % 7 + (i % 11 == 0 ? vocabulary - 12 : 0));
+      bytes += '\0';
+    }
+    folder_.write(name, bytes);
+  }
+
+  std::vector<nlohmann::json> metrics(const std::string& output) {
+    std::istringstream lines(folder_.read(output + "/metrics.jsonl"));
+    std::vector<nlohmann::json> records;
+    for (std::string line; std::getline(lines, line);) {
+      records.push_back(nlohmann::json::parse(line));
+    }
+    return records;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
+  folder_.write("fsdp.yaml", kGuide);
+  std::filesystem::create_directories(folder_ / "bert");
+  folder_.write("bert/config.json", kBert);
+  std::filesystem::copy(kFixtures + "text/bert_uncased/tokenizer.json",
+                        folder_ / "bert/tokenizer.json");
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the lamp of the lighthouse stays bright in the storm. ";
+  folder_.write("text.txt", text);
+  const Ended ended = run("train --config fsdp.yaml --model bert --data text.txt");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("fsdp_backward_prefetch_policy"));
+  EXPECT_THAT(ended.output, HasSubstr("BertForMaskedLM"));
+  const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
+  EXPECT_EQ(record["status"], "finished");
+  EXPECT_EQ(record["mesh"]["world"], 2);
+  EXPECT_EQ(record["mesh"]["shards"], 2);
+  const auto steps = metrics("fullshard-run");
+  ASSERT_FALSE(steps.empty());
+  EXPECT_TRUE(std::isfinite(steps.back()["loss"].get<double>()));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "fullshard-run/model/model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "fullshard-run/model/tokenizer.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "fullshard-run/logs/rank-1.log"));
+  EXPECT_THAT(folder_.read("fullshard-run/report.html"), HasSubstr("</html>"));
+}
+
+TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
+  write_tokens("t.bin", 4000);
+  const std::string flags = "train --quiet --model " + kModels +
+                            "llama --data t.bin --sequence-length 16 --micro-batch 4 --steps 6 "
+                            "--lr 1e-2 --ranks 2 --no-save-model ";
+  std::vector<std::vector<nlohmann::json>> curves;
+  for (const std::string how : {"--strategy FULL_SHARD", "--strategy NO_SHARD", "--zero-stage 2"}) {
+    const Ended ended = run(flags + how + " --output run --overwrite");
+    ASSERT_EQ(ended.status, 0) << how << ended.output;
+    curves.push_back(metrics("run"));
+    ASSERT_EQ(curves.back().size(), 6u);
+  }
+  EXPECT_LT(curves[0][5]["loss"], curves[0][0]["loss"]);
+  for (const auto& curve : curves) {
+    for (size_t step = 0; step < 6; ++step) {
+      EXPECT_EQ(curve[step]["loss"].dump(), curves[0][step]["loss"].dump()) << step;
+      EXPECT_EQ(curve[step]["grad_norm"].dump(), curves[0][step]["grad_norm"].dump()) << step;
+    }
+  }
+}
+
+TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
+  write_tokens("t.bin", 4000);
+  const Ended trained =
+      run("train --json --quiet --model " + kModels +
+          "gpt2 --data t.bin --eval-data t.bin --sequence-length 16 --micro-batch 4 --steps 5 "
+          "--ranks 2 --output run --keep-best --eval-every 5");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const auto summary = nlohmann::json::parse(trained.output);
+  for (const std::string how : {"--ranks 1 --strategy NO_SHARD", "--ranks 3"}) {
+    for (const std::string model : {"run/model", "run/best"}) {
+      const Ended ended =
+          run("eval --json --data t.bin --sequence-length 16 --model " + model + " " + how);
+      ASSERT_EQ(ended.status, 0) << ended.output;
+      const auto found = nlohmann::json::parse(ended.output);
+      EXPECT_NEAR(found["loss"].get<double>(), summary["eval_loss"].get<double>(), 1e-6) << how;
+    }
+  }
+}
+
+TEST_F(Runs, TranslateWithT5) {
+  std::filesystem::create_directories(folder_ / "t5");
+  const auto config = nlohmann::json::parse(std::ifstream(kModels + "t5/config.json"));
+  auto larger = config;
+  larger["vocab_size"] = 2000;
+  folder_.write("t5/config.json", larger.dump());
+  std::filesystem::copy(kFixtures + "text/t5_model/spiece.model", folder_ / "t5/spiece.model");
+  std::string lines;
+  for (int i = 0; i < 24; ++i) {
+    lines += R"({"translation": {"en": "good morning", "ro": "buna dimineata"}})"
+             "\n";
+  }
+  folder_.write("pairs.jsonl", lines);
+  const Ended ended =
+      run("train --model t5 --data pairs.jsonl --source-lang en --target-lang ro --source-prefix "
+          "'translate English to Romanian: ' --sequence-length 32 --micro-batch 2 --ranks 2 "
+          "--epochs 2 --lr 1e-2 --label-smoothing 0.1 --max-samples 16");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  const auto steps = metrics("fullshard-run");
+  EXPECT_EQ(steps.size(), 8u);
+  EXPECT_LT(steps.back()["loss"], steps.front()["loss"]);
+}
+
+TEST_F(Runs, EndWithAClearMessageOnBadInput) {
+  write_tokens("t.bin", 4000);
+  folder_.write("empty.bin", "");
+  std::filesystem::create_directories(folder_ / "bare");
+  std::filesystem::create_directories(folder_ / "cut");
+  std::filesystem::copy(kModels + "llama/config.json", folder_ / "cut/config.json");
+  std::ifstream whole(kModels + "llama/model.safetensors", std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(whole)), {});
+  folder_.write("cut/model.safetensors", bytes.substr(0, bytes.size() / 2));
+  struct Bad {
+    std::string words;
+    std::string message;
+  };
+  const std::string llama = " --model " + kModels + "llama ";
+  const std::vector<Bad> cases = {
+      {"--data empty.bin" + llama, "empty.bin"},
+      {"--data nowhere.bin" + llama, "nowhere.bin"},
+      {"--data t.bin --model bare", "bare: has no config.json"},
+      {"--data t.bin --model cut --sequence-length 16", "cut/model.safetensors"},
+      {"--data t.bin --sequence-length 100000" + llama, "--sequence-length: is 100000, but"},
+      {"--data t.bin --tokenizer bytes --sequence-length 16" + llama,
+       "bytes: has 259 tokens, but the model's vocabulary is 50"},
+  };
+  for (const Bad& bad : cases) {
+    const Ended ended = run("train --quiet --ranks 2 " + bad.words);
+    EXPECT_EQ(ended.status, 4) << bad.words << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("error: ")) << bad.words;
+    EXPECT_THAT(ended.output, HasSubstr(bad.message)) << bad.words;
+    EXPECT_THAT(ended.output, Not(HasSubstr("terminate"))) << bad.words;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/run.json")) << bad.words;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model")) << bad.words;
+  }
+}
+
+TEST_F(Runs, LeaveNoHalfAModelWhenThereIsNoRoom) {
+  write_tokens("t.bin", 4000);
+  const Ended ended = shell(
+      "cd " + folder_.path() +
+      "; export HOME=$PWD OMP_NUM_THREADS=1; ulimit -f 80; fullshard train "
+      "--quiet --ranks 1 --data t.bin --sequence-length 16 --micro-batch 2 --steps 2 --model " +
+      kModels + "llama");  // 80 blocks of 512 bytes: the metrics fit, the weights do not
+  EXPECT_EQ(ended.status, 4) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model.part"));
+}
+
+TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
+  write_tokens("t.bin", 400);
+  folder_.write("ds.json", R"({"train_batch_size": 8, "zero_optimization": {"stage": 3}})");
+  const std::string llama = " --data t.bin --model " + kModels + "llama ";
+  EXPECT_EQ(run("train --ranks 2 --config ds.json --zero-stage 2" + llama).status, 2);
+  EXPECT_EQ(run("train --ranks 3 --config ds.json" + llama).status, 2);
+  EXPECT_EQ(run("train --ranks 2 --device cuda" + llama).status, 2);
+  EXPECT_EQ(run("train --ranks 2 --task translation" + llama).status, 2);
+  EXPECT_EQ(run("train --ranks 2 --lr fast" + llama).status, 2);
+  const Ended typo = run("train --ranks 2 --learning-rate 1" + llama);
+  EXPECT_EQ(typo.status, 2);
+}
+
+TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
+  write_tokens("t.bin", 4000);
+  const std::string words =
+      "train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 2 "
+      "--no-save-model --model " +
+      kModels + "llama";
+  ASSERT_EQ(run(words).status, 0);
+  const Ended again = run(words);
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.output, HasSubstr("fullshard-run: holds a run already"));
+  EXPECT_EQ(run(words + " --overwrite").status, 0);
+}
+
+TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
+  write_tokens("t.bin", 4000);
+  const Ended ended =
+      shell("cd " + folder_.path() +
+            "; export HOME=$PWD OMP_NUM_THREADS=1; "
+            "fullshard train --model " +
+            kModels +
+            "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
+            "--no-save-model > out 2>&1 & launcher=$!; "
+            "until [ -s fullshard-run/metrics.jsonl ]; do sleep 0.05; done; kill -INT $launcher; "
+            "wait $launcher; echo status $?");
+  EXPECT_THAT(ended.output, HasSubstr("status 130"));
+  const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
+  EXPECT_EQ(record["status"], "interrupted");
+}
+
+class Comparisons : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Comparisons, EqualTransformersOnTwoRanks) {
+  const std::string model = kModels + GetParam();
+  const std::string words = "OMP_NUM_THREADS=1 fullshard compare --ranks 2 --json --model " +
+                            model + " --reference " + model + "/reference.safetensors 2> /dev/null";
+  const Ended ended = shell(words + " --tolerance 1e-5");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  const auto found = nlohmann::json::parse(ended.output);
+  EXPECT_TRUE(found["ok"].get<bool>());
+  EXPECT_GT(found["results"].size(), GetParam() == "bert_bare" ? 0u : 10u);
+  EXPECT_EQ(shell(words + " --tolerance 0").status, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Comparisons,
+                         ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2",
+                                           "bert", "bert_bare", "t5", "t5_v1_1"),
+                         [](const auto& which) { return which.param; });
+
+}  // namespace
+}  // namespace fullshard

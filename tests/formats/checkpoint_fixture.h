@@ -1,0 +1,62 @@
+// The folders of tests/fixtures/checkpoints, and copies of them to damage.
+#pragma once
+
+#include <string>
+
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/safetensors_file.h"
+#include "tests/formats/fixture.h"
+
+namespace fullshard::testing {
+
+inline std::string checkpoint_fixture(const std::string& name) {
+  return std::string(FULLSHARD_SOURCE_DIR) + "/tests/fixtures/checkpoints/" + name;
+}
+
+// A copy of the files of one folder.
+class FolderCopy {
+ public:
+  explicit FolderCopy(const std::string& original) {
+    for (const auto& name : names_in(original)) {
+      write_file(folder_.file(name), read_file(original + "/" + name));
+    }
+  }
+
+  const std::string& path() const { return folder_.path(); }
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  std::string bytes(const std::string& name) const { return read_file(file(name)); }
+
+  void remove(const std::string& name) { ::unlink(file(name).c_str()); }
+  void move(const std::string& from, const std::string& to) {
+    ::rename(file(from).c_str(), file(to).c_str());
+  }
+  void truncate(const std::string& name, size_t bytes) {
+    write_file(file(name), this->bytes(name).substr(0, bytes));
+  }
+  // Texts of equal length: a pickle stays as it is otherwise.
+  void replace(const std::string& name, const std::string& old_text, const std::string& new_text) {
+    std::string all = bytes(name);
+    const size_t at = all.find(old_text);
+    ASSERT_NE(at, std::string::npos) << old_text;
+    ASSERT_EQ(old_text.size(), new_text.size());
+    write_file(file(name), all.replace(at, new_text.size(), new_text));
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+inline void expect_same_tensors(const TensorSource& found, const TensorSource& expected) {
+  ASSERT_EQ(found.tensors().size(), expected.tensors().size());
+  for (const auto& tensor : expected.tensors()) {
+    SCOPED_TRACE(tensor.name);
+    ASSERT_NE(found.find(tensor.name), nullptr);
+    at::Tensor values = found.read_whole(tensor.name);
+    if (at::isFloatingType(values.scalar_type())) values = values.to(at::kFloat);
+    at::Tensor wanted = expected.read_whole(tensor.name);
+    if (at::isFloatingType(wanted.scalar_type())) wanted = wanted.to(at::kFloat);
+    expect_equal(values, wanted);
+  }
+}
+
+}  // namespace fullshard::testing

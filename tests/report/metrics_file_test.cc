@@ -1,0 +1,162 @@
+#include "fullshard/report/metrics_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "fullshard/base/error.h"
+#include "tests/files.h"
+
+namespace fullshard {
+namespace {
+
+using fullshard::testing::read_file;
+using fullshard::testing::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+StepRecord at_step(int64_t step) { return {.step = step, .loss = 1.0 / static_cast<double>(step)}; }
+
+std::string lines_of(std::initializer_list<int64_t> steps) {
+  std::string text;
+  for (const int64_t step : steps) text += to_json_line(at_step(step)) + "\n";
+  return text;
+}
+
+void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+std::vector<int64_t> steps_in(const MetricsReading& reading) {
+  std::vector<int64_t> steps;
+  for (const StepRecord& record : reading.steps) steps.push_back(record.step);
+  return steps;
+}
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MetricsWriter, HasEachLineInTheFileAtOnce) {
+  TemporaryFolder folder;
+  MetricsWriter writer(folder.file("metrics.jsonl"));
+  writer.append(at_step(1));
+  EXPECT_EQ(read_file(folder.file("metrics.jsonl")), lines_of({1}));
+  writer.append(at_step(5));
+  EXPECT_EQ(read_file(folder.file("metrics.jsonl")), lines_of({1, 5}));
+}
+
+TEST(MetricsWriter, StartsAFreshRunWithAnEmptyFile) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1, 2}) + "junk");
+  MetricsWriter writer(folder.file("m"));
+  EXPECT_EQ(read_file(folder.file("m")), "");
+}
+
+TEST(MetricsWriter, ResumesSoThatNoStepIsThereTwice) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1, 2, 3, 4}) + "{\"step\":5,");
+  MetricsWriter writer(folder.file("m"), 2);
+  EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2}));
+  writer.append(at_step(3));
+  EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2, 3}));
+}
+
+TEST(MetricsWriter, RemovesAHalfWrittenLineWhenItResumes) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1, 2}) + "{\"step\":3,");
+  MetricsWriter writer(folder.file("m"), 9);
+  EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2}));
+}
+
+TEST(MetricsWriter, RefusesToResumeOverALineThatItCannotRead) {
+  TemporaryFolder folder;
+  const std::string text = lines_of({1}) + "hello\n" + lines_of({2});
+  put(folder.file("m"), text);
+  EXPECT_EQ(error_of([&] { MetricsWriter writer(folder.file("m"), 2); }),
+            folder.file("m") + ":2: not a JSON object; remove the line");
+  EXPECT_EQ(read_file(folder.file("m")), text);
+}
+
+TEST(MetricsWriter, RefusesAStepThatDoesNotRise) {
+  TemporaryFolder folder;
+  MetricsWriter writer(folder.file("m"), 4);
+  EXPECT_EQ(error_of([&] { writer.append(at_step(4)); }),
+            folder.file("m") + ": step 4 after step 4, expected steps that rise");
+}
+
+TEST(MetricsWriter, SaysThatTheDiskIsFull) {
+  MetricsWriter writer("/dev/full");
+  EXPECT_EQ(error_of([&] { writer.append(at_step(1)); }),
+            "/dev/full: step 1 cannot be written: No space left on device; make room and resume "
+            "from the last checkpoint");
+}
+
+// A limit on the size of files stands for a disk that takes only the first bytes of a line.
+TEST(MetricsWriter, LeavesNoHalfALineOnAFullDisk) {
+  TemporaryFolder folder;
+  MetricsWriter writer(folder.file("m"));
+  writer.append(at_step(1));
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit narrow{lines_of({1}).size() + 20, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &narrow);
+  const std::string problem = error_of([&] { writer.append(at_step(2)); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_THAT(problem, HasSubstr("step 2 cannot be written: File too large"));
+  EXPECT_EQ(read_file(folder.file("m")), lines_of({1}));
+  writer.append(at_step(2));
+  EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2}));
+}
+
+TEST(MetricsWriter, NamesAFolderThatIsNotThere) {
+  EXPECT_EQ(error_of([] { MetricsWriter writer("/nowhere/metrics.jsonl"); }),
+            "/nowhere/metrics.jsonl: cannot be written: No such file or directory; name another "
+            "folder with --output");
+}
+
+TEST(ReadMetrics, LeavesOutAHalfWrittenLine) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1, 2}) + "{\"step\":3,");
+  const MetricsReading reading = read_metrics(folder.file("m"));
+  EXPECT_THAT(steps_in(reading), ElementsAre(1, 2));
+  EXPECT_TRUE(reading.is_half_written);
+  EXPECT_THAT(reading.problems, ElementsAre());
+}
+
+TEST(ReadMetrics, ReadsOnPastBadLinesAndNamesThem) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1}) + "x\n" + lines_of({3, 2, 4}));
+  const MetricsReading reading = read_metrics(folder.file("m"));
+  EXPECT_THAT(steps_in(reading), ElementsAre(1, 3, 4));
+  EXPECT_FALSE(reading.is_half_written);
+  EXPECT_THAT(reading.problems,
+              ElementsAre(folder.file("m") + ":2: not a JSON object; remove the line",
+                          folder.file("m") + ":4: step 2 after step 3, expected steps that rise"));
+}
+
+TEST(ReadMetrics, KeepsAFewProblemsAndCountsAll) {
+  TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "x\n";
+  put(folder.file("m"), text);
+  const MetricsReading reading = read_metrics(folder.file("m"));
+  EXPECT_EQ(reading.problems.size(), 20u);
+  EXPECT_EQ(reading.num_left_out, 500);
+}
+
+TEST(ReadMetrics, FindsNothingWhereNoFileIs) {
+  EXPECT_TRUE(read_metrics("/nowhere/metrics.jsonl").steps.empty());
+}
+
+}  // namespace
+}  // namespace fullshard

@@ -1,0 +1,126 @@
+// Files that are cut short or changed: an Error of the kind input, or a tokenizer that works.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "fullshard/base/error.h"
+#include "fullshard/text/json_node.h"
+#include "fullshard/text/sentencepiece.h"
+#include "fullshard/text/tokenizer_json.h"
+#include "fullshard/text/utf8.h"
+#include "tests/text/fixtures.h"
+
+namespace fullshard::testing {
+namespace {
+
+constexpr std::string_view kText =
+    "Hello, world! It's 12 caf\u00e9 \u4e2d\u6587 <s> [CLS] \U0001F600\n\n x";
+
+void use(PipelineParts parts) {
+  const auto tokenizer = make_pipeline(std::move(parts));
+  for (const int32_t id : tokenizer->encode(kText, true)) EXPECT_GE(id, 0);
+  tokenizer->decode({0, 1, 2, 300, 1 << 30, -1}, false);
+}
+
+// Runs the reader on many changed copies; nothing but Error may come out.
+template <class Read>
+void expect_only_errors(const std::string& bytes, int rounds, const Read& read) {
+  std::mt19937 random(3);
+  int num_errors = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::string changed = bytes;
+    const auto place = [&] { return random() % changed.size(); };
+    if (round % 3 == 0) {
+      changed.resize(place());
+    } else {
+      for (int i = 0; i < 1 + round % 4; ++i) changed[place()] = static_cast<char>(random() % 256);
+    }
+    try {
+      read(changed);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::input) << error.what();
+      ++num_errors;
+    }
+  }
+  EXPECT_GT(num_errors, rounds / 4);
+}
+
+void read_json_bytes(const std::string& bytes) {
+  nlohmann::json tree;
+  try {
+    tree = nlohmann::json::parse(bytes);
+  } catch (const nlohmann::json::exception&) {
+    fail_as(ErrorKind::input, "not JSON");
+  }
+  use(read_tokenizer_json(JsonNode(tree, "")));
+}
+
+TEST(Hostile, TokenizerJsonCutShortOrChanged) {
+  for (const char* family : {"llama3", "llama2", "bert_cased"}) {
+    expect_only_errors(read_file(fixture(std::string(family) + "/tokenizer.json")), 60,
+                       read_json_bytes);
+  }
+}
+
+// Every value of the tree, one after the other, becomes something else.
+TEST(Hostile, TokenizerJsonWithOtherTypes) {
+  auto tree = nlohmann::json::parse(read_file(fixture("llama2/tokenizer.json")));
+  tree["model"]["vocab"] = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"a", 3}, {"b", 4}, {"ab", 5}};
+  tree["model"]["merges"] = {"a b"};
+  const nlohmann::json flat = tree.flatten();
+  int num_errors = 0;
+  for (const auto& [path, value] : flat.items()) {
+    for (const nlohmann::json& other :
+         {nlohmann::json(nullptr), nlohmann::json(-5), nlohmann::json(1e300), nlohmann::json("x"),
+          nlohmann::json::array(), nlohmann::json::object(), nlohmann::json(true)}) {
+      auto changed = tree;
+      changed[nlohmann::json::json_pointer(path)] = other;
+      try {
+        use(read_tokenizer_json(JsonNode(changed, "")));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::input) << error.what();
+        ++num_errors;
+      }
+    }
+  }
+  EXPECT_GT(num_errors, 100);
+}
+
+TEST(Hostile, SequencesInSequences) {
+  nlohmann::json step = {{"type", "NFC"}};
+  for (int i = 0; i < 100; ++i) step = {{"type", "Sequence"}, {"normalizers", {step}}};
+  EXPECT_THROW(read_normalizer(JsonNode(step, "normalizer")), Error);
+}
+
+TEST(Hostile, SentencePieceModelCutShortOrChanged) {
+  for (const char* family : {"llama2_model", "t5_model"}) {
+    const auto whole = read_file(fixture(std::string(family) + "/spiece.model"));
+    // The pieces come first; changes there are the interesting ones.
+    expect_only_errors(whole.substr(0, 6000), 300, [](const std::string& bytes) {
+      use(sentencepiece_parts(parse_sentencepiece(bytes), {}));
+    });
+  }
+}
+
+TEST(Hostile, CharsmapChanged) {
+  auto file = parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
+  const std::string charsmap = file.charsmap;
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    file.charsmap = charsmap;
+    for (int i = 0; i < 2000; ++i) {
+      file.charsmap[4 + random() % 100000] = static_cast<char>(random() % 256);
+    }
+    for (const auto& normalizer : {sentencepiece_normalizer(file).release(),
+                                   precompiled_normalizer(Charsmap(file.charsmap)).release()}) {
+      std::string text(kText);
+      normalizer->apply(text);
+      EXPECT_TRUE(is_valid_utf8(text));
+      delete normalizer;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,122 @@
+// Each normalizer, pre-tokenizer and decoder alone, beside the Python package's.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/error.h"
+#include "fullshard/text/tokenizer_json.h"
+#include "tests/text/fixtures.h"
+
+namespace fullshard::testing {
+namespace {
+
+const nlohmann::json& recorded() {
+  static const auto tree = nlohmann::json::parse(read_file(fixture("parts.json")));
+  return tree;
+}
+
+// Reads a part; nothing where only PCRE2 could and this build has none.
+template <class Read>
+auto read_unless_pcre(const Read& read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("no PCRE2") == std::string::npos) throw;
+    return nullptr;
+  }
+}
+
+std::vector<std::string> words_of(const PreTokenizer& pre_tokenizer, const std::string& text) {
+  Pieces pieces;
+  pieces.text = text;
+  if (!text.empty())
+    pieces.list.push_back({0, static_cast<uint32_t>(text.size()), Piece::kWord, true});
+  pre_tokenizer.apply(pieces);
+  std::vector<std::string> words;
+  for (const Piece& piece : pieces.list) words.emplace_back(pieces.of(piece));
+  return words;
+}
+
+TEST(Parts, NormalizersDoAsThePythonPackage) {
+  const auto inputs = recorded()["inputs"].get<std::vector<std::string>>();
+  ASSERT_EQ(recorded()["normalizers"].size(), 19U);
+  for (const auto& entry : recorded()["normalizers"]) {
+    const auto normalizer =
+        read_unless_pcre([&] { return read_normalizer(JsonNode(entry["json"], "normalizer")); });
+    if (normalizer == nullptr) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::string text = inputs[i];
+      normalizer->apply(text);
+      EXPECT_EQ(text, entry["outputs"][i].get<std::string>())
+          << entry["json"] << " on " << inputs[i];
+    }
+  }
+}
+
+TEST(Parts, PreTokenizersDoAsThePythonPackage) {
+  const auto inputs = recorded()["inputs"].get<std::vector<std::string>>();
+  ASSERT_EQ(recorded()["pre_tokenizers"].size(), 30U);
+  for (const auto& entry : recorded()["pre_tokenizers"]) {
+    const auto pre_tokenizer = read_unless_pcre([&] {
+      return read_pre_tokenizer(JsonNode(entry["json"], "pre_tokenizer"), /*as_bytes=*/false);
+    });
+    if (pre_tokenizer == nullptr) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_EQ(words_of(*pre_tokenizer, inputs[i]),
+                entry["outputs"][i].get<std::vector<std::string>>())
+          << entry["json"] << " on " << inputs[i];
+    }
+  }
+}
+
+TEST(Parts, DecodersDoAsThePythonPackage) {
+  ASSERT_EQ(recorded()["decoders"].size(), 11U);
+  for (const auto& entry : recorded()["decoders"]) {
+    const auto decoder =
+        read_unless_pcre([&] { return read_decoder(JsonNode(entry["json"], "decoder")); });
+    if (decoder == nullptr) continue;
+    for (size_t i = 0; i < recorded()["tokens"].size(); ++i) {
+      auto tokens = recorded()["tokens"][i].get<std::vector<std::string>>();
+      decoder->apply(tokens);
+      std::string text;
+      for (const auto& token : tokens) text += token;
+      EXPECT_EQ(text, entry["outputs"][i].get<std::string>()) << entry["json"] << " on " << i;
+    }
+  }
+}
+
+std::string refusal(const std::string& json) {
+  const auto tree = nlohmann::json::parse(json);
+  try {
+    read_tokenizer_json(JsonNode(tree, ""));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::input);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
+  const std::string model = R"("model":{"type":"BPE","vocab":{"a":0},"merges":[]})";
+  EXPECT_EQ(refusal("{" + model + "}"), "accepted");
+  EXPECT_EQ(refusal("{" + model + R"(,"pre_tokenizer":{"type":"UnicodeScripts"}})"),
+            "pre_tokenizer.type: \"UnicodeScripts\" is not supported");
+  EXPECT_EQ(refusal("{" + model + R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},
+                                   {"type":"Lowercase","locale":"tr"}]}})"),
+            "normalizer.normalizers[1]: the option \"locale\" is not known");
+  EXPECT_EQ(refusal("{" + model + R"(,"decoder":{"type":"CTC"}})"),
+            "decoder.type: \"CTC\" is not supported");
+  EXPECT_EQ(refusal(R"({"model":{"type":"WordLevel","vocab":{}}})"),
+            "model.type: \"WordLevel\" is not supported");
+  EXPECT_EQ(refusal(R"({"model":{"type":"BPE","dropout":0.1,"vocab":{"a":0},"merges":[]}})"),
+            "model.dropout: 0.1 is not supported, expected none");
+  EXPECT_EQ(refusal(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
+            "model.merges: merge 0 needs \"b\", which is not in the vocabulary");
+  EXPECT_EQ(refusal(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}})"),
+            "model.unk_id: is 1, but there are 1 tokens");
+  EXPECT_EQ(refusal("{" + model + R"(,"extra":1})"),
+            "the top level: the option \"extra\" is not known");
+}
+
+}  // namespace
+}  // namespace fullshard::testing

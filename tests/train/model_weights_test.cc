@@ -1,0 +1,83 @@
+// Hugging Face folders in and out: what transformers wrote comes back byte for byte.
+#include "fullshard/train/model_weights.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "fullshard/comm/world.h"
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/model_source.h"
+#include "tests/files.h"
+
+namespace fullshard {
+namespace {
+
+using testing::read_file;
+
+const std::string kModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
+
+void remove_model(const std::string& folder) {
+  for (const auto& name : testing::entries_of(folder)) ::unlink((folder + "/" + name).c_str());
+  ::rmdir(folder.c_str());
+}
+
+class Folders : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Folders, ComeBackByteForByteFromAnyNumberOfRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string saved = folder.file("model");
+  for (const int ranks : {1, 2, 3}) {
+    run_ranks({.ranks = ranks}, [&](const World& world) {
+      const ModelSource source = find_model(kModels + GetParam());
+      const auto model = make_deferred_model(source);
+      ShardedModel sharded(model, world, ShardOptions{});
+      load_model_weights(source.folder, *model, sharded);
+      save_model_folder(saved, *model, sharded);
+    });
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      EXPECT_EQ(read_file(saved + "/" + name), read_file(kModels + GetParam() + "/" + name))
+          << name << " from " << ranks << " ranks";
+    }
+    remove_model(saved);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Folders,
+                         ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2",
+                                           "bert", "bert_bare", "t5", "t5_v1_1"),
+                         [](const auto& which) { return which.param; });
+
+TEST(NewWeights, DependOnSeedAndNameOnly) {
+  const testing::TemporaryFolder folder;
+  std::string first;
+  for (const int ranks : {1, 2, 3}) {
+    const std::string saved = folder.file("model");
+    run_ranks({.ranks = ranks}, [&](const World& world) {
+      const auto model = make_deferred_model(find_model(kModels + "llama"));
+      ShardedModel sharded(model, world, ShardOptions{});
+      make_new_weights(*model, sharded, 7);
+      save_model_folder(saved, *model, sharded);
+    });
+    const std::string bytes = read_file(saved + "/model.safetensors");
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first) << ranks;
+    remove_model(saved);
+  }
+}
+
+TEST(SaveModelFolder, NamesTheDtypeItWrote) {
+  const testing::TemporaryFolder folder;
+  const std::string saved = folder.file("model");
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    const ModelSource source = find_model(kModels + "llama");
+    const auto model = make_deferred_model(source);
+    ShardedModel sharded(model, world, ShardOptions{});
+    load_model_weights(source.folder, *model, sharded);
+    save_model_folder(saved, *model, sharded, {.dtype = at::kBFloat16});
+  });
+  EXPECT_EQ(find_model(saved).dtype(), "bfloat16");
+  remove_model(saved);
+}
+
+}  // namespace
+}  // namespace fullshard
