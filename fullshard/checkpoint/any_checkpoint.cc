@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -173,7 +174,10 @@ AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& opti
   if (is_dcp_folder(path)) return open_dcp(path);
   const AccelerateFolders folders = find_accelerate_folders(path);
   if (!folders.model.empty() || !folders.optimizer.empty()) return open_accelerate(path, folders);
-  if (const auto last = last_checkpoint(path); !last.folder.empty()) return open_own(last.folder);
+  const LastCheckpoint last = last_checkpoint(path);
+  if (!last.folder.empty()) return open_own(last.folder);
+  check_input(last.skipped.empty(), "{}: has no complete checkpoint: {}", path,
+              fmt::join(last.skipped, "; "));
   return open_plain(path);
 }
 

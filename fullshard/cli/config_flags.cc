@@ -5,9 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 
-#include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/config/questionnaire.h"
 
 namespace fullshard {
@@ -52,7 +51,7 @@ std::string ConfigFlags::file() const {
   const std::string named = named_file();
   if (!named.empty() || !fsdp_.empty() || !fsdp_config_.empty()) return named;
   const std::string fallback = default_config_path();
-  return !fallback.empty() && std::filesystem::exists(fallback) ? fallback : "";
+  return is_file(fallback) ? fallback : "";
 }
 
 bool ConfigFlags::is_named() const {

@@ -30,7 +30,7 @@ ShmCall::ShmCall(std::shared_ptr<const ShmGroup> group, std::shared_ptr<ShmArena
 void ShmCall::issue(uint64_t ticket) {
   ticket_ = ticket;
   prepare();
-  watch_.note(act(), Progress::issued);
+  watch_.note(act(), CallProgress::issued);
   Slot& own = slot(group_->rank());
   own.terms = terms_;
   own.input = input_;

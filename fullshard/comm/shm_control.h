@@ -51,12 +51,12 @@ struct alignas(64) Doorbell {
 };
 
 enum class Presence : uint32_t { present, ended, failed };
-enum class Progress : uint32_t { none, issued, finished };
+enum class CallProgress : uint32_t { none, issued, finished };
 
 // What a rank says about itself, for the others' messages should it go missing.
 struct alignas(64) Note {
   std::atomic<Presence> presence;
-  std::atomic<Progress> progress;
+  std::atomic<CallProgress> progress;
   std::atomic<int32_t> waits_for;  // rank + 1; 0: does not wait
   std::atomic<uint64_t> sequence;
   SharedText<32> what;

@@ -78,10 +78,10 @@ void ShmCounters::wait_for_all(int slot, uint64_t value, std::string_view what,
   const Act act{what, unit, group_->name(), 0};
   CounterCondition condition(*rank_, *group_, *this, slot, value, act);
   if (!condition.is_met()) {
-    rank_->watch().note(act, Progress::issued);
+    rank_->watch().note(act, CallProgress::issued);
     rank_->wait(condition);
   }
-  rank_->watch().note(act, Progress::finished);
+  rank_->watch().note(act, CallProgress::finished);
 }
 
 uint64_t ShmCounters::value(int slot, int rank) const { return counter(slot, rank).load(); }

@@ -79,7 +79,7 @@ void ShmRank::wait(Condition& condition) {
 void ShmRank::wait(ShmCall& call, ShmCall::Stage stage) {
   CallCondition condition(*this, call, stage);
   wait(condition);
-  if (stage == ShmCall::Stage::complete) watch_.note(call.act(), Progress::finished);
+  if (stage == ShmCall::Stage::complete) watch_.note(call.act(), CallProgress::finished);
 }
 
 }  // namespace fullshard

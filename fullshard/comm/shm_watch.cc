@@ -39,7 +39,7 @@ ShmWatch::ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeo
       timeouts_(timeouts),
       lifelines_(std::move(lifelines)) {}
 
-void ShmWatch::note(const Act& act, Progress progress) {
+void ShmWatch::note(const Act& act, CallProgress progress) {
   Note& note = notes(rank_);
   note.what.store(act.what);
   note.unit.store(act.unit);
@@ -149,22 +149,22 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   }
   if (missing.empty()) return stop_waiting();
   if (waited >= timeouts_.step) conclude({Cause::late, root_of(missing), waited.count(), {}}, act);
-  note(act, Progress::issued);
+  note(act, CallProgress::issued);
   notes(rank_).waits_for = missing.front() + 1;
   look_for_circle(missing.front());
 }
 
 std::string ShmWatch::last_act_of(int rank, std::string_view group) {
   const Note& note = notes(rank);
-  const Progress progress = note.progress.load(std::memory_order_relaxed);
-  if (progress == Progress::none) return "it has made no call yet";
+  const CallProgress progress = note.progress.load(std::memory_order_relaxed);
+  if (progress == CallProgress::none) return "it has made no call yet";
   const std::string what = note.what.load(), unit = note.unit.load(), in = note.group.load();
   const uint64_t sequence = note.sequence.load(std::memory_order_relaxed);
   std::string where = in == group ? "" : "group " + in;
   if (sequence != 0) where += fmt::format("{}sequence {}", where.empty() ? "" : ", ", sequence);
   return fmt::format("its last act: {}{}, {}", describe({what, unit, in, sequence}),
                      where.empty() ? "" : " (" + where + ")",
-                     progress == Progress::finished ? "finished" : "under way");
+                     progress == CallProgress::finished ? "finished" : "under way");
 }
 
 void ShmWatch::report(const Finding& finding, const Act& act) {

@@ -38,7 +38,7 @@ class ShmWatch {
   ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
            std::vector<ShmDescriptor> lifelines);
 
-  void note(const Act& act, Progress progress);
+  void note(const Act& act, CallProgress progress);
   // Throws when the verdict is settled, when one of the missing ranks is gone, when ranks wait for
   // each other in different calls, or when they have been waited for longer than the step timeout.
   // `is_missing` is asked again after a rank was seen to be gone: its last store may have been what

@@ -296,8 +296,10 @@ void DeepSpeedFolder::add_buffers(IntervalSource& source) const {
   const std::string where = model->path() + ": buffer_names";
   for (const auto* item : field_of(model->root(), "buffer_names", model->path()).items) {
     const std::string name = text_of(*item, where);
-    const std::string what = fmt::format("{}: module: '{}'", model->path(), name);
-    const FileInterval whole = flat_tensor(model, field_of(module, name, what), what);
+    const PickleValue* value = module.find(name);
+    if (value == nullptr) continue;  // not persistent
+    const FileInterval whole =
+        flat_tensor(model, *value, fmt::format("{}: module: '{}'", model->path(), name));
     source.add(name, whole.tensor->shape, {whole});
   }
 }

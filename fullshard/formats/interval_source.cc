@@ -52,8 +52,8 @@ void IntervalSource::insert(StoredTensor tensor, std::shared_ptr<const Pieces> p
 }
 
 void IntervalSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
-  const StoredTensor& tensor =
-      find_or_fail(*this, name, tensors_.empty() ? "checkpoint" : tensors_.front().file);
+  const std::string place = tensors_.empty() ? "checkpoint" : tensors_.front().file;
+  const StoredTensor& tensor = find_or_fail(*this, name, place);
   check_target(tensor, begin, out);
   const Pieces& pieces = *pieces_[static_cast<size_t>(&tensor - tensors_.data())];
   auto piece = std::ranges::upper_bound(pieces, begin, {}, &Piece::begin);

@@ -88,7 +88,8 @@ std::map<std::string, std::vector<int>> named_slots(const std::vector<Host>& hos
   std::map<std::string, std::vector<int>> named;
   for (const std::string& entry : split(text, '@')) {
     const size_t colon = entry.find(':');
-    const Host& host = find_host(hosts, entry.substr(0, colon), flag);
+    const std::string name = entry.substr(0, colon);
+    const Host& host = find_host(hosts, name, flag);
     std::vector<int>& slots = named[host.name];
     if (colon == std::string::npos) slots.insert(slots.end(), host.slots.begin(), host.slots.end());
     for (const std::string& word : colon == std::string::npos

@@ -25,7 +25,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     auto output = packed_like(input);
     with_stored_type(input, [&]<class Stored>(Stored*) {
       parallel_ranges(input.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate(Activation(kind), mutable_elements<Stored>(output) + begin,
+        activate(KernelActivation(kind), mutable_elements<Stored>(output) + begin,
                  elements<Stored>(input) + begin, end - begin);
       });
     });
@@ -38,7 +38,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     refuse_second_derivative("gelu");
     const auto input = context->get_saved_variables()[0];
     const auto gradient = gradients[0].contiguous();
-    const auto kind = Activation(context->saved_data["kind"].toInt());
+    const auto kind = KernelActivation(context->saved_data["kind"].toInt());
     auto input_gradient = packed_like(input);
     with_stored_type(input, [&]<class Stored>(Stored*) {
       parallel_ranges(input.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
@@ -58,7 +58,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     auto output = packed_like(gate);
     with_stored_type(gate, [&]<class Stored>(Stored*) {
       parallel_ranges(gate.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate_gated(Activation(kind), mutable_elements<Stored>(output) + begin,
+        activate_gated(KernelActivation(kind), mutable_elements<Stored>(output) + begin,
                        elements<Stored>(gate) + begin, elements<Stored>(up) + begin, end - begin);
       });
     });
@@ -71,7 +71,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     refuse_second_derivative("swiglu and geglu");
     const auto saved = context->get_saved_variables();
     const auto gradient = gradients[0].contiguous();
-    const auto kind = Activation(context->saved_data["kind"].toInt());
+    const auto kind = KernelActivation(context->saved_data["kind"].toInt());
     auto to_gate = packed_like(saved[0]), to_up = packed_like(saved[1]);
     with_stored_type(gradient, [&]<class Stored>(Stored*) {
       parallel_ranges(gradient.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
@@ -85,7 +85,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
   }
 };
 
-at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation kind) {
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, KernelActivation kind) {
   return GatedFunction::apply(gate, up, static_cast<int64_t>(kind));
 }
 
@@ -101,18 +101,18 @@ const char* torchs_name(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"
 
 at::Tensor gelu(const at::Tensor& input, Gelu kind) {
   if (kind == Gelu::exact || !has_cpu_kernel(input)) return at::gelu(input, torchs_name(kind));
-  return ActivationFunction::apply(input, static_cast<int64_t>(Activation::tanh_gelu));
+  return ActivationFunction::apply(input, static_cast<int64_t>(KernelActivation::tanh_gelu));
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (!has_gated_kernel("swiglu", gate, up)) return at::silu(gate) * up;
-  return gated(gate, up, Activation::silu);
+  return gated(gate, up, KernelActivation::silu);
 }
 
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, Gelu kind) {
   const bool has_kernel = has_gated_kernel("geglu", gate, up);
   if (kind == Gelu::exact || !has_kernel) return at::gelu(gate, torchs_name(kind)) * up;
-  return gated(gate, up, Activation::tanh_gelu);
+  return gated(gate, up, KernelActivation::tanh_gelu);
 }
 
 }  // namespace fullshard

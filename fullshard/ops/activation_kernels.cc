@@ -77,8 +77,8 @@ FULLSHARD_VECTORISED void gated_backward(Stored* __restrict gate_gradient,
 
 // Calls `use` with an object of the function's type.
 template <class Use>
-void with_function(Activation kind, const Use& use) {
-  if (kind == Activation::silu) {
+void with_function(KernelActivation kind, const Use& use) {
+  if (kind == KernelActivation::silu) {
     use(Silu{});
   } else {
     use(TanhGelu{});
@@ -88,12 +88,12 @@ void with_function(Activation kind, const Use& use) {
 }  // namespace
 
 template <class Stored>
-void activate(Activation kind, Stored* output, const Stored* input, int64_t numel) {
+void activate(KernelActivation kind, Stored* output, const Stored* input, int64_t numel) {
   with_function(kind, [&]<class Function>(Function) { forward<Function>(output, input, numel); });
 }
 
 template <class Stored>
-void activate_gradient(Activation kind, Stored* input_gradient, const Stored* output_gradient,
+void activate_gradient(KernelActivation kind, Stored* input_gradient, const Stored* output_gradient,
                        const Stored* input, int64_t numel) {
   with_function(kind, [&]<class Function>(Function) {
     backward<Function>(input_gradient, output_gradient, input, numel);
@@ -101,14 +101,14 @@ void activate_gradient(Activation kind, Stored* input_gradient, const Stored* ou
 }
 
 template <class Stored>
-void activate_gated(Activation kind, Stored* output, const Stored* gate, const Stored* up,
+void activate_gated(KernelActivation kind, Stored* output, const Stored* gate, const Stored* up,
                     int64_t numel) {
   with_function(
       kind, [&]<class Function>(Function) { gated_forward<Function>(output, gate, up, numel); });
 }
 
 template <class Stored>
-void activate_gated_gradient(Activation kind, Stored* gate_gradient, Stored* up_gradient,
+void activate_gated_gradient(KernelActivation kind, Stored* gate_gradient, Stored* up_gradient,
                              const Stored* output_gradient, const Stored* gate, const Stored* up,
                              int64_t numel) {
   with_function(kind, [&]<class Function>(Function) {
@@ -116,11 +116,12 @@ void activate_gated_gradient(Activation kind, Stored* gate_gradient, Stored* up_
   });
 }
 
-#define FULLSHARD_INSTANTIATE(Stored)                                                          \
-  template void activate(Activation, Stored*, const Stored*, int64_t);                         \
-  template void activate_gradient(Activation, Stored*, const Stored*, const Stored*, int64_t); \
-  template void activate_gated(Activation, Stored*, const Stored*, const Stored*, int64_t);    \
-  template void activate_gated_gradient(Activation, Stored*, Stored*, const Stored*,           \
+#define FULLSHARD_INSTANTIATE(Stored)                                                             \
+  template void activate(KernelActivation, Stored*, const Stored*, int64_t);                      \
+  template void activate_gradient(KernelActivation, Stored*, const Stored*, const Stored*,        \
+                                  int64_t);                                                       \
+  template void activate_gated(KernelActivation, Stored*, const Stored*, const Stored*, int64_t); \
+  template void activate_gated_gradient(KernelActivation, Stored*, Stored*, const Stored*,        \
                                         const Stored*, const Stored*, int64_t);
 FULLSHARD_INSTANTIATE(float)
 FULLSHARD_INSTANTIATE(Brain)

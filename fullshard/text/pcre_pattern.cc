@@ -23,12 +23,11 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// \\w and \\s written out as Oniguruma has them: PCRE2's own leave out marks and add U+180E,
-// depending on its version. Numbers that are no digits count only where they are letters (Roman,
-// circled) or in Latin-1.
+// \w and \s as Oniguruma has them: PCRE2's own leave out marks and add U+180E, by its version.
 std::string with_classes_written_out(const std::string& expression) {
   constexpr std::string_view kWords =
-      "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}";
+      "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}"
+      "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
   constexpr std::string_view kSpaces = "\\t-\\r\\x{85}\\p{Z}";
   std::string result;
   bool in_class = false;

@@ -22,7 +22,7 @@ bool joins(const std::vector<Match>& matches, size_t i, SplitBehavior behavior) 
 
 }  // namespace
 
-void Pieces::append_split(const Piece& piece, SplitBehavior behavior) {
+void Pieces::append_split(const TextPiece& piece, SplitBehavior behavior) {
   if (behavior == SplitBehavior::isolated || behavior == SplitBehavior::removed) {
     for (const Match& match : matches_) {
       if (match.is_match && behavior == SplitBehavior::removed) continue;

@@ -10,7 +10,7 @@
 
 namespace fullshard {
 
-struct Piece {
+struct TextPiece {
   static constexpr int32_t kWord = -1;
 
   uint32_t begin = 0;
@@ -26,9 +26,9 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 class Pieces {
  public:
   std::string text;
-  std::vector<Piece> list;
+  std::vector<TextPiece> list;
 
-  std::string_view of(const Piece& piece) const {
+  std::string_view of(const TextPiece& piece) const {
     return std::string_view(text).substr(piece.begin, piece.end - piece.begin);
   }
   void clear() {
@@ -40,8 +40,8 @@ class Pieces {
   template <class Find>
   void split(SplitBehavior behavior, const Find& find) {
     next_list_.clear();
-    for (const Piece& piece : list) {
-      if (piece.token != Piece::kWord) {
+    for (const TextPiece& piece : list) {
+      if (piece.token != TextPiece::kWord) {
         next_list_.push_back(piece);
         continue;
       }
@@ -57,11 +57,11 @@ class Pieces {
   void rewrite(const Write& write) {
     next_list_.clear();
     next_text_.clear();
-    for (const Piece& piece : list) {
+    for (const TextPiece& piece : list) {
       const auto begin = static_cast<uint32_t>(next_text_.size());
-      if (piece.token == Piece::kWord) write(piece, of(piece), next_text_);
+      if (piece.token == TextPiece::kWord) write(piece, of(piece), next_text_);
       const auto end = static_cast<uint32_t>(next_text_.size());
-      if (piece.token != Piece::kWord || begin < end) {
+      if (piece.token != TextPiece::kWord || begin < end) {
         next_list_.push_back({begin, end, piece.token, piece.is_first});
       }
     }
@@ -70,15 +70,15 @@ class Pieces {
   }
 
  private:
-  void append_split(const Piece& piece, SplitBehavior behavior);
-  void append_part(const Piece& piece, uint32_t begin, uint32_t end) {
+  void append_split(const TextPiece& piece, SplitBehavior behavior);
+  void append_part(const TextPiece& piece, uint32_t begin, uint32_t end) {
     if (begin == end) return;
     next_list_.push_back(
-        {piece.begin + begin, piece.begin + end, Piece::kWord, piece.is_first && begin == 0});
+        {piece.begin + begin, piece.begin + end, TextPiece::kWord, piece.is_first && begin == 0});
   }
 
   std::string next_text_;
-  std::vector<Piece> next_list_;
+  std::vector<TextPiece> next_list_;
   std::vector<Match> matches_;
 };
 

@@ -83,8 +83,8 @@ std::vector<int32_t> Pipeline::encode(std::string_view text, bool special) const
   if (space_marks_ != nullptr) space_marks_->apply(scratch->pieces);
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 4);
-  for (const Piece& piece : scratch->pieces.list) {
-    if (piece.token != Piece::kWord) {
+  for (const TextPiece& piece : scratch->pieces.list) {
+    if (piece.token != TextPiece::kWord) {
       ids.push_back(piece.token);
     } else {
       append_word(scratch->pieces.of(piece), *scratch, ids);

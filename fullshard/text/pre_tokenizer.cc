@@ -24,7 +24,7 @@ class ByteLevel : public PreTokenizer {
 
   void apply(Pieces& pieces) const override {
     if (options_.add_prefix_space) {
-      pieces.rewrite([](const Piece&, std::string_view word, std::string& text) {
+      pieces.rewrite([](const TextPiece&, std::string_view word, std::string& text) {
         if (!word.starts_with(' ')) text += ' ';
         text += word;
       });
@@ -35,7 +35,7 @@ class ByteLevel : public PreTokenizer {
       });
     }
     if (options_.write_alphabet) {
-      pieces.rewrite([](const Piece&, std::string_view word, std::string& text) {
+      pieces.rewrite([](const TextPiece&, std::string_view word, std::string& text) {
         text += to_byte_level(word);
       });
     }
@@ -71,7 +71,7 @@ class Metaspace : public PreTokenizer {
       : options_(std::move(options)), mark_(literal_pattern(options_.replacement)) {}
 
   void apply(Pieces& pieces) const override {
-    pieces.rewrite([&](const Piece& piece, std::string_view word, std::string& text) {
+    pieces.rewrite([&](const TextPiece& piece, std::string_view word, std::string& text) {
       const bool wanted = options_.prepend == PrependScheme::always ||
                           (options_.prepend == PrependScheme::first && piece.is_first);
       if (wanted && !word.starts_with(' ') && !word.starts_with(options_.replacement)) {

@@ -73,7 +73,7 @@ class Damaged {
 
 TEST(CheckpointDamage, ATruncatedFileIsNamedWithItsSizes) {
   const Damaged damaged;
-  ::truncate(damaged.file("exp_avg-00001.bin").c_str(), 100);
+  ASSERT_EQ(::truncate(damaged.file("exp_avg-00001.bin").c_str(), 100), 0);
   const auto what = damaged.load();
   EXPECT_THAT(what, HasSubstr("exp_avg-00001.bin: has 100 bytes, the checkpoint's manifest says "));
   EXPECT_THAT(what, HasSubstr("truncated"));

@@ -148,6 +148,26 @@ TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   }
 }
 
+TEST_F(Runs, ResumeToTheBit) {
+  write_tokens("t.bin", 4000);
+  const std::string words =
+      "train --quiet --no-save-model --data t.bin --sequence-length 16 --lr 1e-2 "
+      "--schedule constant --micro-batch 6 --ranks 2 --model " +
+      kModels + "llama ";
+  ASSERT_EQ(run(words + "--steps 8 --output whole").status, 0);
+  ASSERT_EQ(run(words + "--steps 5 --output cut --save-every 2 --keep 2 --async-save").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cut/checkpoints/step-000002"));
+  EXPECT_EQ(folder_.read("cut/checkpoints/latest"), "step-000005\n");
+  const Ended resumed = run(words + "--steps 8 --output cut --resume auto");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  const auto whole = metrics("whole"), cut = metrics("cut");
+  ASSERT_EQ(cut.size(), 8u);
+  for (size_t step = 0; step < 8; ++step) {
+    EXPECT_EQ(cut[step]["loss"].dump(), whole[step]["loss"].dump()) << step;
+  }
+  EXPECT_EQ(run(words + "--steps 9 --output new --resume nowhere").status, 4);
+}
+
 TEST_F(Runs, TranslateWithT5) {
   std::filesystem::create_directories(folder_ / "t5");
   const auto config = nlohmann::json::parse(std::ifstream(kModels + "t5/config.json"));

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+
+#include "tests/files.h"
 
 namespace fullshard {
 namespace {
@@ -35,8 +37,6 @@ Ended shell(const std::string& line) {
 class TwoHosts : public ::testing::Test {
  protected:
   TwoHosts() {
-    std::string name = (std::filesystem::temp_directory_path() / "fullshard-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     made_ = shell(fmt::format(
         "set -e; ip netns add {0}; ip netns add {1}; ip link add {2} netns {0} type veth peer name "
         "{2} netns {1}; for each in {0}:10.213.77.1 {1}:10.213.77.2; do space=${{each%:*}}; ip -n "
@@ -44,20 +44,18 @@ class TwoHosts : public ::testing::Test {
         "set lo up; done",
         first_, second_, "fullshard0"));
     std::ofstream(folder_ + "/enter") << "#!/bin/sh\nexec ip netns exec \"$1\" sh -c \"$2\"\n";
-    std::filesystem::permissions(folder_ + "/enter", std::filesystem::perms::owner_all);
+    ::chmod((folder_ + "/enter").c_str(), 0700);
     std::ofstream(folder_ + "/hosts") << first_ << " slots=2\n" << second_ << " slots=2\n";
   }
-  ~TwoHosts() override {
-    shell("ip netns del " + first_ + "; ip netns del " + second_);
-    std::filesystem::remove_all(folder_);
-  }
+  ~TwoHosts() override { shell("ip netns del " + first_ + "; ip netns del " + second_); }
   void SetUp() override {
     if (made_.status != 0) GTEST_SKIP() << "no network namespaces here: " << made_.output;
   }
 
   const std::string first_ = fmt::format("fullshard-{}-a", ::getpid());
   const std::string second_ = fmt::format("fullshard-{}-b", ::getpid());
-  std::string folder_;
+  const testing::TemporaryFolder files_;
+  const std::string folder_ = files_.path();
   Ended made_;
 };
 

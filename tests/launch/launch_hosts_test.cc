@@ -30,7 +30,8 @@ class Hosts : public ::testing::Test {
     const std::string line = "echo $$ > launcher; exec fullshard launch --notice 0 --hostfile " +
                              file + " --ssh " + (folder_ / "ssh.sh") + " " + flags + " -- sh -c " +
                              shell_quoted(script);
-    return shell("cd " + folder_.path() + "; PATH=$PATH sh -c " + shell_quoted(line));
+    return shell("cd " + folder_.path() + "; unset CUDA_VISIBLE_DEVICES; PATH=$PATH sh -c " +
+                 shell_quoted(line));
   }
 
   TemporaryFolder folder_;

@@ -97,8 +97,8 @@ TEST(ModelFolder, EveryPresetCanBeMade) {
     const auto model = deferred_preset(name);
     const auto config = nlohmann::json::parse(preset_config(name));
     EXPECT_EQ(nlohmann::json::parse(model->config_json()), config) << name;
-    EXPECT_EQ(model->architecture(), config["architectures"][0]);
-    EXPECT_EQ(model->vocabulary(), config["vocab_size"]);
+    EXPECT_EQ(model->architecture(), config["architectures"][0].get<std::string>());
+    EXPECT_EQ(model->vocabulary(), config["vocab_size"].get<int64_t>());
   }
 }
 

@@ -30,10 +30,10 @@ std::vector<std::string> words_of(const PreTokenizer& pre_tokenizer, const std::
   Pieces pieces;
   pieces.text = text;
   if (!text.empty())
-    pieces.list.push_back({0, static_cast<uint32_t>(text.size()), Piece::kWord, true});
+    pieces.list.push_back({0, static_cast<uint32_t>(text.size()), TextPiece::kWord, true});
   pre_tokenizer.apply(pieces);
   std::vector<std::string> words;
-  for (const Piece& piece : pieces.list) words.emplace_back(pieces.of(piece));
+  for (const TextPiece& piece : pieces.list) words.emplace_back(pieces.of(piece));
   return words;
 }
 
