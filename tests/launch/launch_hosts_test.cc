@@ -132,8 +132,10 @@ TEST_F(Hosts, AreStartedAgain) {
 
 TEST_F(Hosts, PassSignalsOnToTheirRanks) {
   const Ended ended = launch("n1 slots=1\nn2 slots=2\n", "",
-                             "trap 'echo rank $RANK saves; exit 0' INT; [ $RANK = 2 ] && kill -INT "
-                             "$(cat launcher); while :; do sleep 0.05; done");
+                             "trap 'echo rank $RANK saves; exit 0' INT; touch ready.$RANK; "
+                             "if [ $RANK = 2 ]; then until [ -e ready.0 ] && [ -e ready.1 ]; do "
+                             "sleep 0.02; done; kill -INT $(cat launcher); fi; "
+                             "while :; do sleep 0.05; done");
   EXPECT_EQ(ended.status, 130);
   for (const std::string rank : {"0", "1", "2"}) {
     EXPECT_THAT(ended.output, HasSubstr("rank " + rank + " saves\n"));
