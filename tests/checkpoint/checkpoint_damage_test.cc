@@ -1,15 +1,13 @@
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/checkpoint/manifest.h"
 #include "tests/checkpoint/saved_state.h"
+#include "tests/checkpoint/small_disk.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
@@ -216,10 +214,10 @@ TEST(CheckpointDamage, AnotherModelIsDescribedByAllDifferences) {
     EXPECT_EQ(std::string(error.what()),
               folder / "one" +
                   ": is a checkpoint of another model\n"
+                  "  not in the checkpoint: fresh [3]\n"
                   "  tied otherwise: [embedding.weight] in the model, [embedding.weight, "
                   "head.weight] in the checkpoint\n"
                   "  another shape: embedding.weight is [12, 5], in the checkpoint [11, 5]\n"
-                  "  not in the checkpoint: fresh [3]\n"
                   "  not in the model: block1.gate [5]\n"
                   "  not in the model: block1.up.weight [7, 5]\n"
                   "  not in the model: block1.up.bias [7]\n"
@@ -246,28 +244,6 @@ TEST(CheckpointDamage, AParameterThatWasFrozenHasNoStatesToGoOnWith) {
                 "now"));
 }
 
-// Files may not grow beyond some bytes while it lives, as if the disk were full.
-class SmallDisk {
- public:
-  explicit SmallDisk(rlim_t most) {
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = most;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 // Rank 0 alone writes buffers and ignored modules: of the two only its file is too long.
 TEST(CheckpointDamage, AFullDiskLeavesTheOldOneAndNothingElse) {
   const CheckpointsFolder folder;
@@ -283,7 +259,7 @@ TEST(CheckpointDamage, AFullDiskLeavesTheOldOneAndNothingElse) {
       run.train(0, 2);
       world.communicator().barrier("limit");
       std::optional<SmallDisk> disk;
-      if (world.rank() == 0) disk.emplace(static_cast<rlim_t>(other_file));
+      if (world.rank() == 0) disk.emplace(other_file);
       world.communicator().barrier("limited");
       const auto error =
           error_of_call([&] { save_checkpoint(folder / name, run.sharded, run.optimizer, {}); });
