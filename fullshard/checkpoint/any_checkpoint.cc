@@ -5,17 +5,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "fullshard/checkpoint/last_checkpoint.h"
 #include "fullshard/checkpoint/manifest.h"
 #include "fullshard/checkpoint/manifest_source.h"
+#include "fullshard/checkpoint/model_record.h"
 #include "fullshard/formats/dcp_folder.h"
 #include "fullshard/formats/deepspeed_folder.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/optimizer_file.h"
+#include "fullshard/formats/strict_json.h"
 #include "fullshard/formats/torch_file.h"
 
 namespace fullshard {
@@ -39,19 +43,31 @@ AnyCheckpoint open_own(const std::string& folder) {
   auto manifest = std::make_shared<const Manifest>(read_manifest(folder));
   check_files(*manifest, folder);
   AnyCheckpoint opened{.kind = "Fullshard", .path = folder};
-  opened.weights = std::make_unique<ManifestSource>(folder, manifest, "");
+  const ModelRecord record = record_in(manifest->progress.extra, folder);
+  const auto source = [&](const std::string& state) {
+    return under_file_names(std::make_unique<ManifestSource>(folder, manifest, state), record);
+  };
+  opened.config = record.config;
+  opened.weights = source("");
   std::set<std::string> states;
   for (const auto& tensor : manifest->tensors) {
     for (const auto& [name, values] : tensor.states) states.insert(name);
-    for (size_t i = 1; i < tensor.names.size(); ++i) opened.tied[tensor.names[i]] = tensor.names[0];
+    const std::string first = file_name_of(tensor.names[0], record);
+    for (size_t i = 1; i < tensor.names.size(); ++i) {
+      const std::string second = file_name_of(tensor.names[i], record);
+      if (!second.empty() && second != first) opened.tied[second] = first;
+    }
   }
-  for (const auto& name : states) {
-    opened.states.push_back({name, std::make_unique<ManifestSource>(folder, manifest, name)});
-  }
+  for (const auto& name : states) opened.states.push_back({name, source(name)});
   opened.facts = {{"step", std::to_string(manifest->progress.step)},
                   {"ranks", std::to_string(manifest->num_ranks)},
                   {"strategy", manifest->strategy}};
-  if (manifest->optimizer) opened.facts.emplace_back("optimizer", manifest->optimizer->name);
+  opened.num_steps = manifest->progress.step;
+  opened.num_skipped = manifest->progress.num_skipped;
+  if (manifest->optimizer) {
+    opened.facts.emplace_back("optimizer", manifest->optimizer->name);
+    opened.optimizer_steps = manifest->optimizer->num_steps;
+  }
   opened.has_sums = true;
   opened.check_sums = [folder, manifest, states] {
     read_through(ManifestSource(folder, manifest, ""));
@@ -71,6 +87,9 @@ AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions
                   {"ranks", std::to_string(folder.num_ranks())},
                   {"tag", folder.tag()},
                   {"DeepSpeed", folder.version().empty() ? "unknown" : folder.version()}};
+  opened.num_steps = folder.num_steps();
+  opened.num_skipped = folder.num_skipped();
+  opened.optimizer_steps = folder.optimizer_steps();
   opened.has_sums = true;
   opened.check_sums = [place = folder.folder()] {
     for (const auto& name : names_in(place)) {
@@ -98,6 +117,7 @@ void check_dcp_sums(const std::string& folder) {
 
 void add_states(AnyCheckpoint& opened, const DcpFolder& folder) {
   for (const auto& name : folder.states()) opened.states.push_back({name, folder.state(name)});
+  opened.optimizer_steps = folder.num_steps();
 }
 
 int64_t num_files(const DcpFolder& folder) {
@@ -119,10 +139,24 @@ AnyCheckpoint open_dcp(const std::string& path) {
   return opened;
 }
 
+// What the Trainer writes beside weights.
+void add_trainer_state(AnyCheckpoint& opened, const std::string& folder) {
+  const std::string path = folder + "/trainer_state.json";
+  if (!is_file(path)) return;
+  const FileHandle file = FileHandle::open(path);
+  const auto state = parse_strict_json(file.read_text(0, file.size(), "text"), path);
+  const auto step = state.find("global_step");
+  check_input(step != state.end() && step->is_number_integer() && step->get<int64_t>() >= 0,
+              "{}: has no global_step", path);
+  opened.num_steps = step->get<int64_t>();
+  opened.facts.emplace_back("step", std::to_string(*opened.num_steps));
+}
+
 AnyCheckpoint open_accelerate(const std::string& path, const AccelerateFolders& folders) {
   AnyCheckpoint opened{.kind = "Accelerate FSDP", .path = path};
   if (!folders.model.empty()) opened.weights = DcpFolder(folders.model).weights();
   if (!folders.optimizer.empty()) add_states(opened, DcpFolder(folders.optimizer));
+  add_trainer_state(opened, path);
   opened.has_sums = true;
   opened.check_sums = [folders] {
     for (const auto& folder : {folders.model, folders.optimizer}) {
@@ -132,12 +166,31 @@ AnyCheckpoint open_accelerate(const std::string& path, const AccelerateFolders& 
   return opened;
 }
 
+// An optimizer in one file beside gathered weights. Numbered parameters cannot be told apart.
+void add_optimizer_file(AnyCheckpoint& opened, const std::string& folder) {
+  for (const auto* name : {"optimizer.bin", "optimizer.pt"}) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (!is_file(path)) continue;
+    const OptimizerFile optimizer(path);
+    for (const auto& state : optimizer.states()) {
+      opened.states.push_back({state, optimizer.state(state)});
+    }
+    opened.optimizer_steps = optimizer.num_steps();
+    if (!optimizer.has_names()) opened.facts.emplace_back("optimizer", "without names; not read");
+    return;
+  }
+}
+
 AnyCheckpoint open_plain(const std::string& path) {
   AnyCheckpoint opened{.kind = is_folder(path) ? "Hugging Face" : "weights file", .path = path};
   opened.weights = open_weights(path);
   std::set<std::string> files;
   for (const auto& tensor : opened.weights->tensors()) files.insert(tensor.file);
   opened.facts = {{"data files", std::to_string(files.size())}};
+  if (is_folder(path)) {
+    add_trainer_state(opened, path);
+    add_optimizer_file(opened, path);
+  }
   std::erase_if(files, [](const auto& file) { return file.ends_with(".safetensors"); });
   opened.has_sums = !files.empty();
   opened.check_sums = [files] {
@@ -151,6 +204,15 @@ bool is_own(const std::string& folder) {
 }
 
 }  // namespace
+
+std::string find_own_checkpoint(const std::string& path) {
+  if (is_own(path)) return path;
+  for (const auto& folder : {path, path + "/checkpoints"}) {
+    const LastCheckpoint last = last_checkpoint(folder);
+    if (!last.folder.empty()) return last.folder;
+  }
+  return "";
+}
 
 std::vector<StoredTensor> AnyCheckpoint::distinct_weights() const {
   std::vector<StoredTensor> distinct;
@@ -174,8 +236,9 @@ AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& opti
   if (is_dcp_folder(path)) return open_dcp(path);
   const AccelerateFolders folders = find_accelerate_folders(path);
   if (!folders.model.empty() || !folders.optimizer.empty()) return open_accelerate(path, folders);
+  const std::string own = find_own_checkpoint(path);
+  if (!own.empty()) return open_own(own);
   const LastCheckpoint last = last_checkpoint(path);
-  if (!last.folder.empty()) return open_own(last.folder);
   check_input(last.skipped.empty(), "{}: has no complete checkpoint: {}", path,
               fmt::join(last.skipped, "; "));
   return open_plain(path);

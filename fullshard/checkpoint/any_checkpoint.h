@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,11 @@ struct AnyCheckpoint {
   std::map<std::string, std::string> tied = {};  // a second name -> the name whose values it has
   std::vector<State> states = {};                // of the optimizer
   std::vector<std::pair<std::string, std::string>> facts = {};  // "ranks", "2": for people
+  std::string config = {};  // the model's config.json, where ours says it
+  // How far training had come, where that is said.
+  std::optional<int64_t> num_steps = {};
+  int64_t num_skipped = 0;                      // of them
+  std::optional<int64_t> optimizer_steps = {};  // as the optimizer counts them
   // Compares all checksums that the files carry; throws (kind input) at the first that is wrong.
   std::function<void()> check_sums = {};
   bool has_sums = false;
@@ -42,5 +48,9 @@ struct AnyCheckpoint {
 // of torch.distributed.checkpoint, of Accelerate or the Trainer, of Hugging Face; one file of
 // weights. Errors are of the kind input.
 AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options = {});
+
+// The folder of our own checkpoint that `path` means: itself, or the newest whole one in it or in
+// its folder `checkpoints`. Empty: there is none; it may be of another kind.
+std::string find_own_checkpoint(const std::string& path);
 
 }  // namespace fullshard

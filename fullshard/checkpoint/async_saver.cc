@@ -1,21 +1,31 @@
 #include "fullshard/checkpoint/async_saver.h"
 
+#include "fullshard/checkpoint/buffer_pool.h"
 #include "fullshard/checkpoint/running_save.h"
-#include "fullshard/checkpoint/snapshot.h"
 
 namespace fullshard {
 
-AsyncSaver::AsyncSaver() : snapshot_(std::make_unique<Snapshot>()) {}
+AsyncSaver::AsyncSaver() : copies_(std::make_unique<BufferPool>(kWriteBytes)) {}
 AsyncSaver::~AsyncSaver() = default;
 
-int64_t AsyncSaver::snapshot_bytes() const { return snapshot_->bytes(); }
+int64_t AsyncSaver::copied_bytes() const { return copies_->bytes(); }
+
+void AsyncSaver::start(const std::string& folder, const ShardedModel& model,
+                       const Optimizer& optimizer, const Progress& progress,
+                       const CheckpointOptions& options) {
+  finish();
+  running_ = std::make_unique<RunningSave>(folder, model, &optimizer, progress, options, true);
+}
+
+void AsyncSaver::settle() {
+  if (running_) running_->settle(*copies_);
+}
 
 void AsyncSaver::save(const std::string& folder, const ShardedModel& model,
                       const Optimizer& optimizer, const Progress& progress,
                       const CheckpointOptions& options) {
-  finish();
-  running_ =
-      std::make_unique<RunningSave>(folder, model, &optimizer, progress, options, snapshot_.get());
+  start(folder, model, optimizer, progress, options);
+  settle();
 }
 
 void AsyncSaver::advance(std::chrono::milliseconds patience) {

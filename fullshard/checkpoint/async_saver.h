@@ -1,9 +1,14 @@
-// Saving beside training: a copy of what this rank owns is taken, and written while training goes
-// on.
+// Saving beside training: what this rank owns is written while training goes on.
 //
 //   AsyncSaver saver;
-//   for (…) { …; stepper.step(); saver.poll(); if (due) saver.save(folder, sharded, optimizer,
-//   progress); } saver.finish();
+//   for (…) {
+//     loss.backward();
+//     saver.settle();  // before parameters change
+//     stepper.step();
+//     saver.poll();
+//     if (due) saver.start(folder, sharded, optimizer, progress);
+//   }
+//   saver.finish();
 #pragma once
 
 #include <chrono>
@@ -15,8 +20,8 @@
 
 namespace fullshard {
 
+class BufferPool;
 class RunningSave;
-class Snapshot;
 
 // Belongs to the thread that trains. All calls are collective; nothing happens at other times.
 class AsyncSaver {
@@ -27,8 +32,17 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Takes the copy and returns; the checkpoint has its name after some poll(), or finish(). One
+  // Begins to write and returns; the checkpoint has its name after some poll(), or finish(). One
   // save at a time: an earlier one is finished first. An error of that is thrown here.
+  //
+  // Masters and states are written from where they are, so call settle() before the next
+  // optimizer step: it copies what was not written by then, often nothing. Buffers of the model,
+  // which a forward may change, are copied at once.
+  void start(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
+             const Progress& progress, const CheckpointOptions& options = {});
+  // Not collective; nothing to do where nothing is being written.
+  void settle();
+  // Both: everything is copied before it returns.
   void save(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
             const Progress& progress, const CheckpointOptions& options = {});
 
@@ -39,12 +53,12 @@ class AsyncSaver {
   void finish();
 
   bool is_saving() const { return running_ != nullptr; }
-  int64_t snapshot_bytes() const;  // of the copy, which is kept for the next save
+  int64_t copied_bytes() const;  // memory for copies, which is kept for the next save
 
  private:
   void advance(std::chrono::milliseconds patience);
 
-  std::unique_ptr<Snapshot> snapshot_;
+  std::unique_ptr<BufferPool> copies_;
   std::unique_ptr<RunningSave> running_;
 };
 

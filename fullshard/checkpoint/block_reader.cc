@@ -11,14 +11,14 @@
 #include <span>
 
 #include "fullshard/checkpoint/crc32c.h"
+#include "fullshard/checkpoint/direct_file.h"
 #include "fullshard/checkpoint/work_items.h"
-#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
 
 namespace fullshard {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kWorkers = 4;         // mostly waiting for the device
 constexpr int64_t kMostBlocks = 4;  // read by one call
 constexpr size_t kMostOpen = 64;    // files
 
@@ -26,76 +26,57 @@ int64_t element_bytes(at::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-// Blocks [first, end) of a file; read straight into `target`, or block by block through a buffer.
+// Blocks [first, end) of a file.
 struct Item {
   int file = 0;
   int64_t first = 0;
   int64_t end = 0;
-  const WantedRange* target = nullptr;
 };
 
 class Reading {
  public:
-  explicit Reading(WantedFile wanted) : wanted_(std::move(wanted)), handle_(open(wanted_)) {
+  explicit Reading(WantedFile wanted) : wanted_(std::move(wanted)), input_(wanted_.path) {
+    check_input(input_.size() == wanted_.bytes,
+                "{}: has {} bytes, the checkpoint's manifest says {}; the file is {}: copy it "
+                "again or use another checkpoint",
+                wanted_.path, input_.size(), wanted_.bytes,
+                input_.size() < wanted_.bytes ? "truncated" : "not the one that was written");
     std::sort(wanted_.ranges.begin(), wanted_.ranges.end(),
               [](const WantedRange& a, const WantedRange& b) { return a.offset < b.offset; });
   }
 
   void add_items(int file, std::vector<Item>& items) const {
+    const size_t before = items.size();
     int64_t next = 0;  // blocks before it are on the list
     for (const auto& range : wanted_.ranges) {
       if (range.bytes() == 0) continue;
       const int64_t end = (range.offset + range.bytes() - 1) / kBlockBytes + 1;
-      for (int64_t block = std::max(next, range.offset / kBlockBytes); block < end;) {
-        Item item{file, block, block + 1, nullptr};
-        if (holds(range, block)) {
-          item.target = &range;
-          while (item.end - block < kMostBlocks && item.end < end && holds(range, item.end)) {
-            ++item.end;
-          }
+      for (next = std::max(next, range.offset / kBlockBytes); next < end; ++next) {
+        const bool follows = items.size() > before && items.back().end == next;
+        if (follows && next - items.back().first < kMostBlocks) {
+          ++items.back().end;
+        } else {
+          items.push_back({file, next, next + 1});
         }
-        items.push_back(item);
-        block = next = item.end;
       }
     }
   }
 
-  int64_t read_item(const Item& item, std::vector<char>& buffer) const {
+  int64_t read_item(const Item& item, DirectBuffer& buffer) const {
     const int64_t begin = item.first * kBlockBytes;
     const int64_t bytes = end_of(item.end - 1) - begin;
-    if (item.target != nullptr) {
-      auto* data = static_cast<char*>(item.target->target.data_ptr()) + begin - item.target->offset;
-      handle_.read_at(begin, data, bytes, item.target->what);
-      for (int64_t block = item.first; block < item.end; ++block) {
-        check_block(block, data + block * kBlockBytes - begin);
-      }
-    } else {
-      buffer.resize(kBlockBytes);
-      handle_.read_at(begin, buffer.data(), bytes, names_in(item.first));
-      check_block(item.first, buffer.data());
-      spread(item.first, buffer);
+    buffer.reserve(bytes);
+    input_.read_at(begin, buffer.data(), bytes, names_in(item.first));
+    for (int64_t block = item.first; block < item.end; ++block) {
+      const char* data = buffer.data() + (block - item.first) * kBlockBytes;
+      check_block(block, data);
+      spread(block, data);
     }
     return bytes;
   }
 
  private:
-  static FileHandle open(const WantedFile& wanted) {
-    auto handle = FileHandle::open(wanted.path);
-    check_input(handle.size() == wanted.bytes,
-                "{}: has {} bytes, the checkpoint's manifest says {}; the file is {}: copy it "
-                "again or use another checkpoint",
-                wanted.path, handle.size(), wanted.bytes,
-                handle.size() < wanted.bytes ? "truncated" : "not the one that was written");
-    return handle;
-  }
-
   int64_t end_of(int64_t block) const { return std::min((block + 1) * kBlockBytes, wanted_.bytes); }
-
-  // The block goes into the range's target as it is, and nowhere else.
-  bool holds(const WantedRange& range, int64_t block) const {
-    return range.stored == range.target.scalar_type() && range.offset <= block * kBlockBytes &&
-           range.offset + range.bytes() >= end_of(block);
-  }
 
   template <class Use>
   void for_each_range_in(int64_t block, const Use& use) const {
@@ -127,7 +108,7 @@ class Reading {
                 wanted_.path, begin, end_of(block), names_in(block), found, expected);
   }
 
-  void spread(int64_t block, std::vector<char>& buffer) const {
+  void spread(int64_t block, const char* data) const {
     const int64_t block_begin = block * kBlockBytes;
     for_each_range_in(block, [&](const WantedRange& range) {
       const int64_t begin = std::max(range.offset, block_begin);
@@ -135,17 +116,17 @@ class Reading {
       const int64_t size = element_bytes(range.stored);
       const auto target =
           range.target.narrow(0, (begin - range.offset) / size, (end - begin) / size);
-      char* source = buffer.data() + begin - block_begin;
-      if (range.stored == target.scalar_type()) {
+      const char* source = data + begin - block_begin;
+      if (range.stored == target.scalar_type() && target.is_cpu()) {
         std::memcpy(target.data_ptr(), source, static_cast<size_t>(end - begin));
       } else {
-        target.copy_(at::from_blob(source, {target.numel()}, range.stored));
+        target.copy_(at::from_blob(const_cast<char*>(source), {target.numel()}, range.stored));
       }
     });
   }
 
   WantedFile wanted_;
-  FileHandle handle_;
+  DirectInput input_;
 };
 
 // Several files at a time, since a process may not have many thousands open.
@@ -156,7 +137,7 @@ int64_t read_together(std::span<WantedFile> files) {
     readings.push_back(std::make_unique<Reading>(std::move(file)));
     readings.back()->add_items(static_cast<int>(readings.size()) - 1, items);
   }
-  std::vector<std::vector<char>> buffers(kWorkers);
+  std::vector<DirectBuffer> buffers(kWorkers);
   std::atomic<int64_t> bytes{0};
   do_items(static_cast<int64_t>(items.size()), kWorkers, [&](int worker, int64_t i) {
     const at::NoGradGuard no_grad;  // is the thread's own

@@ -1,4 +1,4 @@
-// Parts of files whose blocks have checksums, read by several threads straight into tensors.
+// Parts of files whose blocks have checksums, read by several threads into tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,9 +29,9 @@ struct WantedFile {
   std::vector<WantedRange> ranges = {};  // must not overlap
 };
 
-// Reads the blocks that the ranges touch, each once, and checks them; beside the targets 1 MiB per
-// thread is held. Gives the bytes read. A block that is not what was written is an error of the
-// kind input that names the file and what lies in the block.
+// Reads the blocks that the ranges touch, each once, and checks them; beside the targets 4 MiB
+// for each of four threads is held. Gives the bytes read. A block that is not what was written is
+// an error of the kind input that names the file and what lies in the block.
 int64_t read_block_files(std::vector<WantedFile> files);
 
 }  // namespace fullshard

@@ -2,84 +2,132 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/checkpoint/buffer_pool.h"
 #include "fullshard/checkpoint/crc32c.h"
+#include "fullshard/checkpoint/direct_file.h"
 #include "fullshard/checkpoint/work_items.h"
-#include "fullshard/formats/file_handle.h"
 
 namespace fullshard {
 namespace {
 
-constexpr int kWorkers = 2;
-constexpr int64_t kItemBytes = 4 * kBlockBytes;  // of one call to the system
-
-// One file on its way: where each span begins, and how much is left to do.
-class Writing {
- public:
-  explicit Writing(const BlockFile& file)
-      : content_(file.content),
-        handle_(FileHandle::create(file.path)),
-        bytes_(file.bytes()),
-        left_(num_items()),
-        checksums_(static_cast<size_t>(num_blocks(bytes_))) {
-    int64_t offset = 0;
-    for (const auto& span : content_) {
-      begins_.push_back(offset);
-      offset += span.bytes;
-    }
-    if (bytes_ == 0) handle_.sync();
-  }
-
-  int64_t num_items() const { return (bytes_ + kItemBytes - 1) / kItemBytes; }
-  const Checksums& checksums() const { return checksums_; }
-
-  void write_item(int64_t item, std::vector<char>& staging) {
-    const int64_t begin = item * kItemBytes;
-    const int64_t bytes = std::min(kItemBytes, bytes_ - begin);
-    const char* data = bytes_from(begin, bytes, staging);
-    for (int64_t at = 0; at < bytes; at += kBlockBytes) {
-      checksums_[static_cast<size_t>((begin + at) / kBlockBytes)] =
-          crc32c(data + at, std::min(kBlockBytes, bytes - at));
-    }
-    handle_.write_at(begin, data, bytes);
-    // Whoever writes the last part flushes, while the others go on with the next file.
-    if (--left_ == 0) handle_.sync();
-  }
-
- private:
-  // The bytes of the file from `begin` on: where they are when that is one place, else collected.
-  const char* bytes_from(int64_t begin, int64_t bytes, std::vector<char>& staging) const {
-    auto span = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) -
-                                    begins_.begin() - 1);
-    const auto& first = content_[span];
-    const int64_t inside = begin - begins_[span];
-    if (first.data != nullptr && first.bytes - inside >= bytes) {
-      return static_cast<const char*>(first.data) + inside;
-    }
-    staging.resize(kItemBytes);
-    for (int64_t done = 0; done < bytes; ++span) {
-      const int64_t from = begin + done - begins_[span];
-      const int64_t part = std::min(content_[span].bytes - from, bytes - done);
-      const auto* source = static_cast<const char*>(content_[span].data);
-      if (part > 0 && source != nullptr) std::memcpy(staging.data() + done, source + from, part);
-      if (part > 0 && source == nullptr) std::memset(staging.data() + done, 0, part);
-      done += part;
-    }
-    return staging.data();
-  }
-
-  const std::vector<ByteSpan>& content_;
-  FileHandle handle_;
-  int64_t bytes_;
-  std::atomic<int64_t> left_;  // items
-  Checksums checksums_;
-  std::vector<int64_t> begins_;
-};
+constexpr int kWorkers = 4;                 // mostly waiting for the device
+constexpr int kCopyWorkers = 2;             // of settle()
+constexpr int64_t kCopyBytes = 256 * kKiB;  // summed while it is still in the cache
 
 }  // namespace
+
+// One file: where each span begins, and how much is left to do.
+struct BlockWriter::File {
+  explicit File(const BlockFile& file)
+      : content(file.content),
+        path(file.path),
+        bytes(file.bytes()),
+        left((bytes + kWriteBytes - 1) / kWriteBytes) {
+    int64_t offset = 0;
+    for (const auto& span : content) {
+      begins.push_back(offset);
+      offset += span.bytes;
+    }
+  }
+
+  // The bytes of the file from `begin` on.
+  void collect(int64_t begin, int64_t count, char* target) const {
+    auto span = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), begin) -
+                                    begins.begin() - 1);
+    for (int64_t done = 0; done < count; ++span) {
+      const int64_t from = begin + done - begins[span];
+      const int64_t part = std::min(content[span].bytes - from, count - done);
+      const auto* source = static_cast<const char*>(content[span].data);
+      if (part > 0 && source != nullptr) std::memcpy(target + done, source + from, part);
+      if (part > 0 && source == nullptr) std::memset(target + done, 0, part);
+      done += part;
+    }
+  }
+
+  const std::vector<ByteSpan>& content;
+  std::string path;
+  int64_t bytes;
+  std::vector<int64_t> begins;
+  std::optional<DirectOutput> output;
+  std::atomic<int64_t> left;  // items
+};
+
+struct BlockWriter::Item {
+  File* file = nullptr;
+  Checksums* checksums = nullptr;
+  int64_t begin = 0;
+  int64_t bytes = 0;
+  bool is_taken = false;                    // the content has been looked at
+  std::unique_ptr<DirectBuffer> copy = {};  // made by settle()
+};
+
+BlockWriter::BlockWriter(std::vector<BlockFile> files)
+    : files_(std::move(files)), checksums_(files_.size()) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    writing_.push_back(std::make_unique<File>(files_[i]));
+    auto* file = writing_.back().get();
+    checksums_[i].resize(static_cast<size_t>(num_blocks(file->bytes)));
+    for (int64_t begin = 0; begin < file->bytes; begin += kWriteBytes) {
+      items_.push_back({file, &checksums_[i], begin, std::min(kWriteBytes, file->bytes - begin)});
+    }
+  }
+}
+
+BlockWriter::~BlockWriter() = default;
+
+bool BlockWriter::run() {
+  for (const auto& file : writing_) {
+    file->output.emplace(file->path);
+    if (file->bytes == 0) file->output->sync();
+  }
+  std::vector<DirectBuffer> staging(kWorkers);
+  return do_items(
+      static_cast<int64_t>(items_.size()), kWorkers,
+      [&](int worker, int64_t i) {
+        write(items_[static_cast<size_t>(i)], staging[static_cast<size_t>(worker)]);
+      },
+      &stop_);
+}
+
+void BlockWriter::write(Item& item, DirectBuffer& staging) {
+  std::unique_lock gate(gate_);
+  std::shared_lock content(content_);
+  gate.unlock();
+  if (!item.copy) staging.reserve(item.bytes);
+  char* data = item.copy ? item.copy->data() : staging.data();
+  for (int64_t done = 0; done < item.bytes; done += kCopyBytes) {
+    const int64_t part = std::min(kCopyBytes, item.bytes - done);
+    if (!item.copy) item.file->collect(item.begin + done, part, data + done);
+    auto& checksum = (*item.checksums)[static_cast<size_t>((item.begin + done) / kBlockBytes)];
+    checksum = crc32c(data + done, part, checksum);
+  }
+  item.is_taken = true;
+  content.unlock();
+  item.file->output->write_at(item.begin, data, item.bytes);
+  // Whoever writes the last part flushes, while the others go on with the next file.
+  if (--item.file->left == 0) item.file->output->sync();
+  if (item.copy) pool_->give_back(std::move(*item.copy));
+}
+
+void BlockWriter::settle(BufferPool& pool) {
+  const std::lock_guard gate(gate_);
+  const std::lock_guard content(content_);
+  pool_ = &pool;
+  std::vector<Item*> rest;
+  for (auto& item : items_) {
+    if (!item.is_taken && !item.copy) rest.push_back(&item);
+  }
+  do_items(static_cast<int64_t>(rest.size()), kCopyWorkers, [&](int, int64_t i) {
+    auto& item = *rest[static_cast<size_t>(i)];
+    item.copy = std::make_unique<DirectBuffer>(pool.take());
+    item.file->collect(item.begin, item.bytes, item.copy->data());
+  });
+}
 
 int64_t BlockFile::bytes() const {
   int64_t total = 0;
@@ -89,32 +137,10 @@ int64_t BlockFile::bytes() const {
 
 int64_t num_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 
-std::vector<Checksums> write_block_files(const std::vector<BlockFile>& files,
-                                         const std::atomic<bool>* stop) {
-  struct Item {
-    Writing* file;
-    int64_t index;
-  };
-  std::vector<std::unique_ptr<Writing>> writings;
-  std::vector<Item> items;
-  for (const auto& file : files) {
-    writings.push_back(std::make_unique<Writing>(file));
-    for (int64_t i = 0; i < writings.back()->num_items(); ++i) {
-      items.push_back({writings.back().get(), i});
-    }
-  }
-  std::vector<std::vector<char>> staging(kWorkers);
-  const bool finished = do_items(
-      static_cast<int64_t>(items.size()), kWorkers,
-      [&](int worker, int64_t i) {
-        const auto& item = items[static_cast<size_t>(i)];
-        item.file->write_item(item.index, staging[static_cast<size_t>(worker)]);
-      },
-      stop);
-  std::vector<Checksums> checksums;
-  if (!finished) return checksums;
-  for (const auto& writing : writings) checksums.push_back(writing->checksums());
-  return checksums;
+std::vector<Checksums> write_block_files(std::vector<BlockFile> files) {
+  BlockWriter writer(std::move(files));
+  writer.run();
+  return writer.checksums();
 }
 
 }  // namespace fullshard

@@ -51,7 +51,7 @@ struct LoadedCheckpoint {
 };
 
 // Collective. Into a model of any strategy, precision and number of ranks. Each rank reads the
-// blocks in which its own pieces lie, and checks them; beside the model it holds 2 MiB. The model
+// blocks in which its own pieces lie, and checks them; beside the model it holds 16 MiB. The model
 // may be deferred.
 //
 // A folder that is incomplete or damaged, or of another model or optimizer, is an error of the kind

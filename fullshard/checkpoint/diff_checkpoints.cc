@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "fullshard/formats/element_type.h"
@@ -45,15 +46,26 @@ Compared compare_values(const TensorSource& first, const TensorSource& second,
   return result;
 }
 
+using Names = std::map<std::string, std::string>;
+
+// Some programs keep a tied tensor under one of its names only.
+bool has_other_name(const std::string& name, const Names& tied, const TensorSource& source) {
+  const auto same = tied.find(name);
+  return same != tied.end() && source.find(same->second) != nullptr;
+}
+
 class Diff {
  public:
   explicit Diff(double tolerance) : tolerance_(tolerance) {}
 
-  void compare(const std::string& part, const TensorSource& first, const TensorSource& second) {
+  void compare(const std::string& part, const TensorSource& first, const TensorSource& second,
+               const Names& tied_in_first = {}, const Names& tied_in_second = {}) {
     for (const auto& tensor : first.tensors()) {
       const StoredTensor* other = second.find(tensor.name);
       if (other == nullptr) {
-        add(part, tensor.name, kOnlyFirst);
+        if (!has_other_name(tensor.name, tied_in_first, second)) {
+          add(part, tensor.name, kOnlyFirst);
+        }
       } else if (other->shape != tensor.shape) {
         add(part, tensor.name,
             fmt::format("shape {} and {}", format_shape(tensor.shape), format_shape(other->shape)));
@@ -62,7 +74,8 @@ class Diff {
       }
     }
     for (const auto& tensor : second.tensors()) {
-      if (first.find(tensor.name) == nullptr) add(part, tensor.name, kOnlySecond);
+      if (first.find(tensor.name) != nullptr) continue;
+      if (!has_other_name(tensor.name, tied_in_second, first)) add(part, tensor.name, kOnlySecond);
     }
   }
 
@@ -100,7 +113,7 @@ CheckpointDiff diff_checkpoints(const AnyCheckpoint& first, const AnyCheckpoint&
   const at::NoGradGuard no_grad;
   Diff diff(tolerance);
   if (first.weights != nullptr && second.weights != nullptr) {
-    diff.compare("weights", *first.weights, *second.weights);
+    diff.compare("weights", *first.weights, *second.weights, first.tied, second.tied);
   } else if (first.weights != nullptr || second.weights != nullptr) {
     diff.add("weights", "", first.weights != nullptr ? kOnlyFirst : kOnlySecond);
   }

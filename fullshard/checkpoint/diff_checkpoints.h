@@ -22,8 +22,9 @@ struct CheckpointDiff {
   std::vector<TensorDifference> differences;
 };
 
-// Values are compared as doubles; NaN equals NaN. A dtype that differs is no difference. States are
-// compared when both have some. A few MiB are held.
+// Values are compared as doubles; NaN equals NaN. A dtype that differs is no difference, nor is
+// a second name of a tied tensor that one of them lacks. States are compared when both have some. A
+// few MiB are held.
 CheckpointDiff diff_checkpoints(const AnyCheckpoint& first, const AnyCheckpoint& second,
                                 double tolerance);
 

@@ -1,9 +1,11 @@
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/model_tensors.h"
+#include "fullshard/checkpoint/work_items.h"
 #include "fullshard/shard/new_values.h"
 
 namespace fullshard {
@@ -24,6 +26,22 @@ void warn_of_buffers(const Engine& engine) {
       fmt::join(buffers, ", "));
 }
 
+void initialise(const ModelTensor& tensor, uint64_t seed, const Initialise& make) {
+  const at::NoGradGuard no_grad;
+  if (tensor.is_buffer) return;
+  const auto part = tensor.own_part();
+  if (!part) return;
+  auto made = at::empty(tensor.shape, at::TensorOptions().dtype(made_in(tensor.dtype)));
+  const auto& name = tensor.names.front();
+  make(name, made, seed_of_tensor(seed, name));
+  if (tensor.whole.defined()) {
+    tensor.whole.copy_(made);
+  } else {
+    const auto flat = made.contiguous().view({-1});
+    part->values.copy_(flat.narrow(0, part->begin, part->values.numel()));
+  }
+}
+
 }  // namespace
 
 // FNV-1a of the name and a round of splitmix64: the same numbers on every machine.
@@ -38,24 +56,14 @@ uint64_t seed_of_tensor(uint64_t seed, const std::string& name) {
   return mixed ^ (mixed >> 31);
 }
 
-void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make) {
+void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make,
+                        int num_threads) {
   const auto tensors = model_tensors(model.engine());
   warn_of_buffers(model.engine());
   replace_values(model.engine(), "initialise_weights", [&] {
-    for (const auto& tensor : tensors) {
-      if (tensor.is_buffer) continue;
-      const auto part = tensor.own_part();
-      if (!part) continue;
-      auto made = at::empty(tensor.shape, at::TensorOptions().dtype(made_in(tensor.dtype)));
-      const auto& name = tensor.names.front();
-      make(name, made, seed_of_tensor(seed, name));
-      if (tensor.whole.defined()) {
-        tensor.whole.copy_(made);
-      } else {
-        const auto flat = made.contiguous().view({-1});
-        part->values.copy_(flat.narrow(0, part->begin, part->values.numel()));
-      }
-    }
+    // Every tensor has its own generator: who makes it, and when, changes nothing.
+    do_items(static_cast<int64_t>(tensors.size()), num_threads,
+             [&](int, int64_t i) { initialise(tensors[static_cast<size_t>(i)], seed, make); });
   });
 }
 

@@ -66,7 +66,9 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
     loaded.bytes_read = read_block_files(plan->take_files());
     plan->finish();
     if (optimizer != nullptr) restore_optimizer(*manifest.optimizer, *optimizer);
-    if (loaded.restored_rng) restore_rng_state(manifest.rng.at(world.rank()));
+    if (loaded.restored_rng) {
+      restore_rng_state(manifest.rng.at(world.rank()), world.device());
+    }
   });
   return loaded;
 }

@@ -1,3 +1,5 @@
+#include <ATen/ops/empty.h>
+
 #include <vector>
 
 #include "fullshard/checkpoint/model_io.h"
@@ -13,12 +15,15 @@ void read_own_part(const TensorSource& source, const TensorMatch& match) {
   const auto& tensor = *match.tensor;
   const auto part = tensor.own_part();
   if (!part || part->values.numel() == 0) return;
+  const bool is_here = part->values.is_cpu();
+  const auto values =
+      is_here ? part->values : at::empty(part->values.sizes(), part->values.scalar_type());
   if (match.transposed) {
-    read_transposed(source, match.name, tensor.shape[0], tensor.shape[1], part->begin,
-                    part->values);
+    read_transposed(source, match.name, tensor.shape[0], tensor.shape[1], part->begin, values);
   } else {
-    source.read(match.name, part->begin, part->values);
+    source.read(match.name, part->begin, values);
   }
+  if (!is_here) part->values.copy_(values);
   const bool is_copy = tensor.whole.defined() && !tensor.whole.is_alias_of(part->values);
   if (is_copy) tensor.whole.copy_(part->values.view(tensor.shape));
 }

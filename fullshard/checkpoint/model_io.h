@@ -35,10 +35,12 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
 
 // Collective. Gives every parameter new values made per tensor, not per piece: they depend on
 // (seed, name) only, whatever the strategy and the number of ranks. `make` fills a whole tensor:
-// fp32 (fp64 where the master is), of which a rank keeps its part; one tensor at a time, under its
-// first name when it is tied. Buffers are left alone; rank 0 warns of those that were deferred.
+// fp32 (fp64 where the master is), of which a rank keeps its part; `num_threads` tensors at a time,
+// then from as many threads, under its first name when it is tied. Buffers are left alone; rank 0
+// warns of those that were deferred.
 using Initialise = std::function<void(const std::string& name, at::Tensor& tensor, uint64_t seed)>;
-void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make);
+void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make,
+                        int num_threads = 1);
 // What `make` is given for a tensor.
 uint64_t seed_of_tensor(uint64_t seed, const std::string& name);
 

@@ -35,7 +35,7 @@ std::string folder_above(const std::string& folder) {
 
 RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
                          const Optimizer* optimizer, const Progress& progress,
-                         const CheckpointOptions& options, Snapshot* snapshot)
+                         const CheckpointOptions& options, bool is_aside)
     : model_(model), options_(options), folder_(folder) {
   std::vector<BlockFile> files;
   const auto problem = error_of([&] {
@@ -51,14 +51,14 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
       (void)progress_json(progress);  // says now what is wrong with it
       folder_.begin();
     }
-    rng_ = rng_state_text();
-    auto own_files = plan.own_files();
-    if (snapshot != nullptr) snapshot->take(own_files);
+    rng_ = rng_state_text(engine.mesh().world().device());
+    auto own_files = plan.own_files(is_aside);
     for (auto& file : own_files) {
       names_.push_back(file.name);
       held_.insert(held_.end(), file.held.begin(), file.held.end());
       files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
     }
+    files_ = std::make_unique<BlockWriter>(std::move(files));
   });
   // Nobody writes before the folder is there, and everybody has come.
   if (problem) is_over_ = true;
@@ -68,7 +68,7 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
     if (leads_) folder_.abandon();
     throw;
   }
-  start(std::move(files));
+  start();
 }
 
 RunningSave::~RunningSave() {
@@ -76,9 +76,9 @@ RunningSave::~RunningSave() {
   if (leads_ && !is_over_) folder_.abandon();
 }
 
-void RunningSave::start(std::vector<BlockFile> files) {
-  writer_ = std::thread([this, files = std::move(files)] {
-    auto problem = error_of([&] { checksums_ = write_block_files(files, &stop_); });
+void RunningSave::start() {
+  writer_ = std::thread([this] {
+    auto problem = error_of([&] { files_->run(); });
     const std::lock_guard lock(mutex_);
     error_ = std::move(problem);
     has_written_ = true;
@@ -87,9 +87,11 @@ void RunningSave::start(std::vector<BlockFile> files) {
 }
 
 void RunningSave::stop() {
-  stop_ = true;
+  if (files_) files_->stop();
   if (writer_.joinable()) writer_.join();
 }
+
+void RunningSave::settle(BufferPool& pool) { files_->settle(pool); }
 
 RunningSave::Vote RunningSave::own_vote(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
@@ -138,7 +140,8 @@ void RunningSave::conclude(const std::optional<Error>& own) {
 
 std::string RunningSave::own_report() const {
   json checksums = json::object();
-  for (size_t i = 0; i < names_.size(); ++i) checksums[names_[i]] = checksums_text(checksums_[i]);
+  for (size_t i = 0; i < names_.size(); ++i)
+    checksums[names_[i]] = checksums_text(files_->checksums()[i]);
   return json{{"checksums", std::move(checksums)}, {"rng", rng_}, {"saved_at", milliseconds_now()}}
       .dump();
 }

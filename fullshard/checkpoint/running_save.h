@@ -1,9 +1,9 @@
 // One save of a checkpoint, from its beginning to its name, while background threads write.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,20 +11,20 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/checkpoint/block_writer.h"
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/manifest.h"
 #include "fullshard/checkpoint/save_plan.h"
-#include "fullshard/checkpoint/snapshot.h"
 
 namespace fullshard {
 
 // Collective: made, polled and destroyed by all ranks at the same points, on the thread that
-// trains. Without a snapshot the model must not change until poll() says that all is done.
+// trains. The model must not change until poll() says that all is done, or settle() was called.
 class RunningSave {
  public:
-  // `optimizer` and `snapshot` may be null; the snapshot outlives it.
+  // `optimizer` may be null. `is_aside`: forwards run meanwhile, which may change buffers.
   RunningSave(const std::string& folder, const ShardedModel& model, const Optimizer* optimizer,
-              const Progress& progress, const CheckpointOptions& options, Snapshot* snapshot);
+              const Progress& progress, const CheckpointOptions& options, bool is_aside);
   // Unfinished, it stops the writing; what is left of the folder goes with the next save there.
   ~RunningSave();
   RunningSave(const RunningSave&) = delete;
@@ -34,10 +34,13 @@ class RunningSave {
   // checkpoint gets its name. True: it is in place. Throws what went wrong on any rank.
   bool poll(std::chrono::milliseconds patience);
 
+  // Copies what this rank has not written yet; afterwards the model may change. Not collective.
+  void settle(BufferPool& pool);
+
  private:
   enum class Vote { writing, written, failed };
 
-  void start(std::vector<BlockFile> files);
+  void start();
   Vote own_vote(std::chrono::milliseconds patience);
   Vote common_vote(Vote own) const;
   void stop();
@@ -53,12 +56,11 @@ class RunningSave {
   bool leads_ = false;  // makes the folder and writes the manifest
   Manifest manifest_;   // leaders'
   std::string rng_;
-  std::vector<std::string> names_;    // of the own files
-  std::vector<at::Tensor> held_;      // what the writer looks at
-  std::vector<Checksums> checksums_;  // of the own files, when written
-  std::optional<Error> error_;        // of the writer
-  std::atomic<bool> stop_{false};
-  bool is_over_ = false;  // in place, or given up
+  std::vector<std::string> names_;  // of the own files
+  std::vector<at::Tensor> held_;    // what the writer looks at
+  std::unique_ptr<BlockWriter> files_;
+  std::optional<Error> error_;  // of the writer
+  bool is_over_ = false;        // in place, or given up
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -9,7 +9,7 @@ constexpr auto kVoteEvery = std::chrono::seconds(1);
 
 void save(const std::string& folder, const ShardedModel& model, const Optimizer* optimizer,
           const Progress& progress, const CheckpointOptions& options) {
-  RunningSave save(folder, model, optimizer, progress, options, nullptr);
+  RunningSave save(folder, model, optimizer, progress, options, false);
   while (!save.poll(kVoteEvery)) {
   }
 }

@@ -103,7 +103,7 @@ SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   return layout;
 }
 
-std::vector<SavePlan::OwnFile> SavePlan::own_files() const {
+std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole) const {
   const int rank = engine_.mesh().world().rank();
   std::vector<OwnFile> files;
   for (int kind = kWeights; kind < num_states(); ++kind) {
@@ -112,13 +112,15 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files() const {
     OwnFile file{file_name(rank, kind), {}, {}};
     const auto add = [&](const Place& place, const at::Tensor& values) {
       if (place.offset < 0) return;
-      file.held.push_back(values);
-      file.content.push_back({values.data_ptr(), place.bytes});
+      file.held.push_back(values.cpu());  // itself where it is there already
+      file.content.push_back({file.held.back().data_ptr(), place.bytes});
       file.content.push_back({nullptr, round_up(place.bytes, kPieceAlign) - place.bytes});
     };
     for (size_t i = 0; i < groups_.size(); ++i) add(layout.groups[i], values(groups_[i], kind));
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (layout.tensors[i].offset >= 0) add(layout.tensors[i], tensors_[i].own_part()->values);
+      if (layout.tensors[i].offset < 0) continue;
+      const auto values = tensors_[i].own_part()->values;
+      add(layout.tensors[i], copies_whole ? values.clone() : values);
     }
     files.push_back(std::move(file));
   }

@@ -41,13 +41,14 @@ class SavePlan {
   SavePlan(const Engine& engine, const Optimizer* optimizer, bool is_node_local);
 
   const Writers& writers() const { return writers_; }
-  // What this rank writes, by the files' names; `held` keeps alive what the spans look at.
+  // What this rank writes, by the files' names; `held` keeps alive what the spans look at: copies
+  // of what is whole on every rank, if asked for.
   struct OwnFile {
     std::string name;
     std::vector<ByteSpan> content;
     std::vector<at::Tensor> held;
   };
-  std::vector<OwnFile> own_files() const;
+  std::vector<OwnFile> own_files(bool copies_whole) const;
 
   // As this rank's host sees it; without checksums, progress, rng and time.
   Manifest manifest() const;

@@ -1,5 +1,6 @@
 #include "fullshard/formats/dcp_folder.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/formats/dcp_source.h"
+#include "fullshard/formats/element_type.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 
@@ -69,7 +71,10 @@ void DcpFolder::sort_names() {
     }
   }
   if (weights_.empty() && states_.empty()) weights_ = std::move(others);
-  std::erase_if(states_, [](const auto& state) { return state.first == "step"; });
+  const auto steps = states_.find("step");
+  if (steps == states_.end()) return;
+  step_ = steps->second.begin()->second;
+  states_.erase(steps);
 }
 
 std::unique_ptr<TensorSource> DcpFolder::weights() const {
@@ -88,6 +93,19 @@ std::unique_ptr<TensorSource> DcpFolder::state(const std::string& name) const {
   check_input(found != states_.end(), "{}: has no optimizer state '{}', only {}", path_, name,
               fmt::join(states(), ", "));
   return std::make_unique<DcpSource>(path_, metadata_, found->second);
+}
+
+std::optional<int64_t> DcpFolder::num_steps() const {
+  const auto found = metadata_->tensors.find(step_);
+  if (found == metadata_->tensors.end() || checked_numel(found->second.shape) != 1) {
+    return std::nullopt;
+  }
+  const DcpSource source(path_, metadata_, {{step_, step_}});
+  const at::Tensor number = at::empty({1}, at::TensorOptions().dtype(at::kDouble));
+  source.read(step_, 0, number);
+  const double count = *number.const_data_ptr<double>();
+  check_input(count >= 0 && count < 1e15, "{}: {}: is {}, expected a count", path_, step_, count);
+  return static_cast<int64_t>(count);
 }
 
 AccelerateFolders find_accelerate_folders(const std::string& path) {

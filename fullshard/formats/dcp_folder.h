@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ class DcpFolder {
   // "exp_avg", ...: tensors under optimizer.state.NAME.exp_avg (also "optim"), by NAME.
   std::vector<std::string> states() const;
   std::unique_ptr<TensorSource> state(const std::string& name) const;
+  // As the optimizer counts them. Nothing: it does not say.
+  std::optional<int64_t> num_steps() const;
 
  private:
   using FlatNames = std::map<std::string, std::string>;
@@ -36,6 +39,7 @@ class DcpFolder {
   std::shared_ptr<const DcpMetadata> metadata_;
   FlatNames weights_;
   std::map<std::string, FlatNames> states_;
+  std::string step_;  // the name of one of the counts
 };
 
 // What Accelerate's save_state and the Trainer leave: folders pytorch_model_fsdp_0 and optimizer_0.

@@ -8,6 +8,7 @@
 
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/optimizer_file.h"
 #include "fullshard/formats/pickle_fields.h"
 
 namespace fullshard {
@@ -72,6 +73,12 @@ void DeepSpeedFolder::read_facts() {
   if (const auto* steps = model.root().find("global_steps")) {
     num_steps_ = number_of(*steps, model.path() + ": global_steps");
   }
+  if (const auto* skipped = model.root().find("skipped_steps")) {
+    num_skipped_ = number_of(*skipped, model.path() + ": skipped_steps");
+  }
+  check_input(num_skipped_ >= 0 && num_skipped_ <= num_steps_,
+              "{}: global_steps is {} and skipped_steps {}, which cannot be", model.path(),
+              num_steps_, num_skipped_);
   const auto* version = model.root().find("ds_version");
   if (version != nullptr && version->kind == PickleKind::text) version_ = version->text;
 
@@ -173,6 +180,15 @@ const PickleValue* DeepSpeedFolder::state_of_group(size_t rank, size_t group) co
   return all == nullptr ? nullptr : find_number(*all, static_cast<int64_t>(group));
 }
 
+int64_t DeepSpeedFolder::optimizer_steps() const {
+  const PickleValue* state = state_of_group(0, 0);
+  const PickleValue* step = state == nullptr ? nullptr : state->find("step");
+  const auto found = step == nullptr
+                         ? std::nullopt
+                         : count_in(*files_.optimizers[0], *step, where_optimizer(0) + ": step");
+  return found.value_or(num_steps_ - num_skipped_);
+}
+
 // A state has values of every parameter: a flat tensor of every group on every rank.
 void DeepSpeedFolder::find_states() {
   std::map<std::string, size_t> found;
@@ -248,24 +264,30 @@ void DeepSpeedFolder::add_trained(IntervalSource& source, const FlatOfRank& flat
   }
 }
 
+// DeepSpeed pads a group to a multiple of twice the ranks and may have saved that or not.
+void DeepSpeedFolder::check_group_numel(size_t group, int64_t found) const {
+  int64_t numel = 0;
+  for (const Parameter& parameter : groups_[group]) numel += parameter.numel + parameter.padding;
+  const int64_t multiple = 2 * num_ranks();
+  check_input(divide_up(numel, multiple) == divide_up(found, multiple),
+              "{}: group {} has {} elements in all files, its parameters have {}; the files are of "
+              "two models",
+              files_.folder, group, found, numel);
+}
+
 void DeepSpeedFolder::add_cut_by_group(IntervalSource& source, const FlatOfRank& flat) const {
   check_input(flat[0].size() == groups_.size(), "{}: has {} flat groups, param_shapes has {}",
               where_optimizer(0), flat[0].size(), groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) {
     Intervals whole;
     for (const auto& of_rank : flat) whole.push_back(of_rank[g]);
+    check_group_numel(g, total_numel(whole));
     int64_t at = 0;
     for (const Parameter& parameter : groups_[g]) {
       source.add(parameter.name, parameter.shape,
                  or_empty(slice(whole, at, parameter.numel), whole));
       at += parameter.numel + parameter.padding;
     }
-    // DeepSpeed pads a group to a multiple of twice the ranks and may have saved that or not.
-    const int64_t multiple = 2 * num_ranks();
-    check_input(divide_up(at, multiple) == divide_up(total_numel(whole), multiple),
-                "{}: group {} has {} elements in all files, its parameters have {}; the files are "
-                "of two models",
-                files_.folder, g, total_numel(whole), at);
   }
 }
 

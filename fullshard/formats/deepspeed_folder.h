@@ -30,6 +30,8 @@ class DeepSpeedFolder {
   int stage() const { return stage_; }
   int num_ranks() const { return static_cast<int>(files_.optimizers.size()); }
   int64_t num_steps() const { return num_steps_; }
+  int64_t num_skipped() const { return num_skipped_; }     // of them
+  int64_t optimizer_steps() const;                         // as the optimizer itself counts them
   const std::string& version() const { return version_; }  // of DeepSpeed; "" if not said
 
   // Second names of tied parameters and what they are tied to. weights() has both.
@@ -66,6 +68,7 @@ class DeepSpeedFolder {
 
   using FlatOfRank = std::vector<Intervals>;  // [rank][group]
   void add_trained(IntervalSource& source, const FlatOfRank& flat) const;
+  void check_group_numel(size_t group, int64_t found) const;
   void add_cut_by_group(IntervalSource& source, const FlatOfRank& flat) const;
   void add_cut_by_parameter(IntervalSource& source, const FlatOfRank& flat) const;
   void add_buffers(IntervalSource& source) const;
@@ -75,6 +78,7 @@ class DeepSpeedFolder {
   DeepSpeedFiles files_;
   int stage_ = 0;
   int64_t num_steps_ = 0;
+  int64_t num_skipped_ = 0;
   std::string version_;
   std::vector<Group> groups_;
   std::map<std::string, std::string> tied_;

@@ -8,6 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/block_reader.h"
 #include "fullshard/checkpoint/block_writer.h"
+#include "fullshard/checkpoint/buffer_pool.h"
 #include "fullshard/checkpoint/crc32c.h"
 #include "fullshard/checkpoint/work_items.h"
 #include "tests/files.h"
@@ -118,9 +119,37 @@ TEST(BlockFiles, ADamagedBlockIsNamedAndOthersAreNotLookedAt) {
 
 TEST(BlockFiles, WritingCanBeStopped) {
   const TemporaryFolder folder;
-  std::atomic<bool> stop{true};
   const std::string bytes(100, 'x');
-  EXPECT_TRUE(write_block_files({{folder.file("f"), {{bytes.data(), 100}}}}, &stop).empty());
+  BlockWriter writer({{folder.file("f"), {{bytes.data(), 100}}}});
+  writer.stop();
+  EXPECT_FALSE(writer.run());
+}
+
+TEST(BlockFiles, HoldWhatTheContentWasWhenItWasSettled) {
+  const TemporaryFolder folder;
+  std::string content(9'000'000, 'a');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i % 251);
+  const std::string before = content;
+  BufferPool pool(kWriteBytes);
+  BlockWriter writer({{folder.file("f"), {{content.data(), 9'000'000}}}});
+  writer.settle(pool);
+  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
+  content.assign(content.size(), 'b');
+  EXPECT_TRUE(writer.run());
+  EXPECT_TRUE(read_file(folder.file("f")) == before);
+  for (size_t i = 0; i < 9; ++i) {
+    const auto part = before.substr(i << 20, 1 << 20);
+    EXPECT_EQ(writer.checksums()[0][i], crc32c(part.data(), static_cast<int64_t>(part.size())));
+  }
+  // The next one finds the memory.
+  BlockWriter next({{folder.file("g"), {{content.data(), 9'000'000}}}});
+  next.settle(pool);
+  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
+  EXPECT_TRUE(next.run());
+  BlockWriter written({{folder.file("h"), {{content.data(), 9'000'000}}}});
+  EXPECT_TRUE(written.run());
+  written.settle(pool);  // nothing is left to copy
+  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "fullshard/checkpoint/model_tensors.h"
 #include "tests/files.h"
@@ -113,9 +116,11 @@ Error error_of_call(const std::function<void()>& body) {
   return Error("no error");
 }
 
+// In memory where that can be had: flushing many small files to a busy disk takes seconds.
 CheckpointsFolder::CheckpointsFolder() {
-  char name[] = "/tmp/fullshard-test-XXXXXX";
-  if (const char* made = ::mkdtemp(name)) path_ = made;
+  const std::string base = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  std::string name = base + "/fullshard-test-XXXXXX";
+  if (const char* made = ::mkdtemp(name.data())) path_ = made;
 }
 
 CheckpointsFolder::~CheckpointsFolder() {

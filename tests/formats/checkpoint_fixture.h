@@ -34,15 +34,24 @@ class FolderCopy {
     write_file(file(name), this->bytes(name).substr(0, bytes));
   }
   // Texts of equal length: a pickle stays as it is otherwise.
-  void replace(const std::string& name, const std::string& old_text, const std::string& new_text) {
+  void replace_first(const std::string& name, const std::string& old_text,
+                     const std::string& new_text) {
+    replace(name, bytes(name).find(old_text), old_text, new_text);
+  }
+  void replace_last(const std::string& name, const std::string& old_text,
+                    const std::string& new_text) {
+    replace(name, bytes(name).rfind(old_text), old_text, new_text);
+  }
+
+ private:
+  void replace(const std::string& name, size_t at, const std::string& old_text,
+               const std::string& new_text) {
     std::string all = bytes(name);
-    const size_t at = all.find(old_text);
     ASSERT_NE(at, std::string::npos) << old_text;
     ASSERT_EQ(old_text.size(), new_text.size());
     write_file(file(name), all.replace(at, new_text.size(), new_text));
   }
 
- private:
   TemporaryFolder folder_;
 };
 

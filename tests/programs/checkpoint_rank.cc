@@ -4,6 +4,8 @@
 // has passed. Every element of the weights is the number of the step.
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +50,10 @@ int main(int argc, char** argv) {
     world.communicator().barrier("both");
     if (world.rank() == 0) {
       std::thread([=] {
-        std::this_thread::sleep_for(whole * percent / 100);
+        // Not for ever where a loaded machine made the first save slow.
+        const std::chrono::duration<double> most(1);
+        std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(
+            std::chrono::duration<double>(whole) * (percent / 100), most));
         ::kill(::getpid(), SIGKILL);
       }).detach();
     }

@@ -1,0 +1,70 @@
+#include "fullshard/checkpoint/save_request.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fullshard/base/error.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/input_error.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kRequest = "/request";
+constexpr int64_t kMostBytes = 255;
+
+bool can_be(const std::string& name) {
+  return is_plain_name(name) && name.size() <= kMostBytes && !name.ends_with(".part") &&
+         name != "latest" && name != "request" && !name.starts_with("step-") &&
+         std::none_of(name.begin(), name.end(), [](unsigned char sign) { return sign < ' '; });
+}
+
+void make_folder(const std::string& path) {
+  check_input(::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST, "{}: cannot be made: {}", path,
+              std::strerror(errno));
+}
+
+}  // namespace
+
+void ask_for_save(const std::string& directory, const std::string& name) {
+  if (!can_be(name)) {
+    fail_as(ErrorKind::usage,
+            "'{}': cannot be the name of a checkpoint; take one without '/', not latest or "
+            "request, not beginning with step-",
+            name);
+  }
+  make_folder(directory);
+  const std::string path = directory + kRequest;
+  const std::string part = path + ".part";
+  ::unlink(part.c_str());
+  {
+    FileHandle file = FileHandle::create(part);
+    file.write_at(0, name.data(), static_cast<int64_t>(name.size()));
+  }
+  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name: {}",
+              part, std::strerror(errno));
+}
+
+std::optional<std::string> take_save_request(const std::string& directory) {
+  const std::string path = directory + kRequest;
+  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+  std::string name;
+  try {
+    const FileHandle file = FileHandle::open(path);
+    name = file.read_text(0, std::min(file.size(), kMostBytes + 1), "name");
+  } catch (const Error&) {
+    name.clear();
+  }
+  ::unlink(path.c_str());
+  while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
+  if (!can_be(name)) return std::nullopt;
+  return name;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,217 @@
+#include "fullshard/core/checkpoint_run.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/checkpoint/any_checkpoint.h"
+#include "fullshard/checkpoint/deepspeed_export.h"
+#include "fullshard/checkpoint/diff_checkpoints.h"
+#include "fullshard/checkpoint/flat_checkpoint.h"
+#include "fullshard/checkpoint/fp32_export.h"
+#include "fullshard/checkpoint/save_request.h"
+#include "fullshard/checkpoint/verify_checkpoint.h"
+#include "fullshard/core/checkpoint_table.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/input_error.h"
+
+namespace fullshard {
+namespace {
+
+using nlohmann::json;
+
+// Names in a checkpoint are another program's: bytes that are no UTF-8 are replaced.
+void print_json(const json& value) {
+  fmt::print("{}\n", value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+int inspect(const CheckpointCommandOptions& options) {
+  const AnyCheckpoint checkpoint = open_any(options.path, {.tag = options.tag});
+  if (options.json) {
+    print_json(checkpoint_json(checkpoint));
+  } else {
+    fmt::print("{}", checkpoint_table(checkpoint, options.lists_tensors));
+  }
+  return 0;
+}
+
+int verify(const CheckpointCommandOptions& options) {
+  const AnyCheckpoint checkpoint = open_any(options.path, {.tag = options.tag});
+  const VerifyResult result = verify_checkpoint(checkpoint);
+  if (options.json) {
+    json odd = json::array();
+    for (const auto& found : result.not_finite) {
+      odd.push_back({{"part", found.part}, {"tensor", found.tensor}, {"count", found.count}});
+    }
+    print_json({{"ok", true},
+                {"kind", checkpoint.kind},
+                {"path", checkpoint.path},
+                {"tensors", result.num_tensors},
+                {"bytes", result.bytes},
+                {"checksums", result.has_sums},
+                {"not_finite", odd}});
+    return 0;
+  }
+  for (const auto& found : result.not_finite) {
+    fmt::print(stderr, "warning: {}: {} of '{}': {} values are not finite\n", checkpoint.path,
+               found.part, found.tensor, found.count);
+  }
+  fmt::print("{}: whole: {} tensors, {}, {}\n", checkpoint.path, result.num_tensors,
+             format_bytes(result.bytes),
+             result.has_sums ? "all checksums right" : "its files carry no checksums");
+  return 0;
+}
+
+int diff(const CheckpointCommandOptions& options) {
+  const AnyCheckpoint first = open_any(options.path, {.tag = options.tag});
+  const AnyCheckpoint second = open_any(options.other);
+  const CheckpointDiff found = diff_checkpoints(first, second, options.tolerance);
+  const bool is_equal = found.differences.empty();
+  if (options.json) {
+    print_json(diff_json(found));
+  } else if (is_equal) {
+    fmt::print("equal: {} tensors\n", found.num_compared);
+  } else {
+    fmt::print("{}", diff_table(found));
+  }
+  return is_equal ? 0 : 1;
+}
+
+std::optional<at::ScalarType> dtype_of(const std::string& name) {
+  if (name == "keep") return std::nullopt;
+  return name == "bf16" ? at::kBFloat16 : name == "fp16" ? at::kHalf : at::kFloat;
+}
+
+void print_files(const CheckpointCommandOptions& options, const AnyCheckpoint& checkpoint,
+                 const std::vector<std::string>& files) {
+  if (options.json) {
+    print_json({{"kind", checkpoint.kind}, {"path", checkpoint.path}, {"files", files}});
+  } else {
+    for (const auto& file : files) fmt::print("{}\n", file);
+  }
+}
+
+int write_weights(const CheckpointCommandOptions& options, const ExportOptions& how) {
+  const AnyCheckpoint checkpoint =
+      open_any(options.path, {.tag = options.tag, .with_frozen = options.with_frozen});
+  print_files(options, checkpoint, export_weights(checkpoint, options.output, how).files);
+  return 0;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  ::unlink(part.c_str());  // of a run that was killed
+  FileHandle file = FileHandle::create(part);
+  file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
+  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name", part);
+}
+
+int export_model(const CheckpointCommandOptions& options) {
+  if (options.output.ends_with(".bin")) {
+    fail_as(ErrorKind::usage, "export: writes safetensors; for {} use convert --to bin",
+            options.output);
+  }
+  const AnyCheckpoint checkpoint = open_any(options.path, {.tag = options.tag});
+  auto files = export_weights(checkpoint, options.output,
+                              {.dtype = dtype_of(options.dtype),
+                               .max_file_bytes = options.max_file_bytes,
+                               .safetensors = true})
+                   .files;
+  if (!checkpoint.config.empty() && is_folder(options.output)) {
+    files.push_back(options.output + "/config.json");
+    write_text(files.back(), checkpoint.config);
+  }
+  print_files(options, checkpoint, files);
+  return 0;
+}
+
+std::string step_tag(const AnyCheckpoint& checkpoint) {
+  for (const auto& [name, value] : checkpoint.facts) {
+    if (name == "step") return "global_step" + value;
+  }
+  return "global_step0";
+}
+
+int convert(const CheckpointCommandOptions& options) {
+  const bool is_bin = options.form == "bin";
+  const bool is_folder_form = options.form == "dcp" || options.form == "deepspeed";
+  const bool has_bin_name = options.output.ends_with(".bin");
+  const bool has_safe_name = options.output.ends_with(".safetensors");
+  if ((has_bin_name && !is_bin) || (has_safe_name && (is_bin || is_folder_form))) {
+    fail_as(ErrorKind::usage, "convert: --to {} and the file {} contradict each other",
+            options.form, options.output);
+  }
+  const AnyCheckpoint checkpoint = open_any(options.path, {.tag = options.tag});
+  if (options.form == "deepspeed") {
+    print_files(options, checkpoint,
+                export_deepspeed(checkpoint, options.output, step_tag(checkpoint)));
+    return 0;
+  }
+  const ExportOptions how{.dtype = dtype_of(options.dtype),
+                          .max_file_bytes = options.max_file_bytes,
+                          .safetensors = !is_bin};
+  const ExportResult result = options.form == "dcp"
+                                  ? export_weights(flatten(checkpoint), options.output, how)
+                                  : export_weights(checkpoint, options.output, how);
+  print_files(options, checkpoint, result.files);
+  return 0;
+}
+
+int to_fp32(const CheckpointCommandOptions& options) {
+  return write_weights(
+      options, {.max_file_bytes = options.max_file_bytes, .safetensors = options.safetensors});
+}
+
+// The run itself saves, after the step it is at.
+int save(const CheckpointCommandOptions& options) {
+  check_input(is_file(options.path + "/run.json"), "{}: holds no run: it has no run.json",
+              options.path);
+  const std::string directory = options.path + "/checkpoints";
+  ask_for_save(directory, options.name);
+  const std::string folder = fmt::format("{}/{}", directory, options.name);
+  if (options.json) {
+    print_json({{"folder", folder}});
+  } else {
+    fmt::print("asked for {}; the run writes it after the step it is at\n", folder);
+  }
+  return 0;
+}
+
+int run(const CheckpointCommandOptions& options) {
+  switch (options.action) {
+    case CheckpointAction::inspect:
+      return inspect(options);
+    case CheckpointAction::verify:
+      return verify(options);
+    case CheckpointAction::to_fp32:
+      return to_fp32(options);
+    case CheckpointAction::export_model:
+      return export_model(options);
+    case CheckpointAction::convert:
+      return convert(options);
+    case CheckpointAction::save:
+      return save(options);
+    case CheckpointAction::diff:
+      break;
+  }
+  return diff(options);
+}
+
+}  // namespace
+
+int run_checkpoint(const CheckpointArguments& arguments) {
+  const int status = run(arguments.options());
+  std::fflush(stdout);
+  return status;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,18 @@
+// Going on from a checkpoint, whoever saved it.
+#pragma once
+
+#include <string>
+
+#include "fullshard/checkpoint/progress.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/optim/optimizer.h"
+#include "fullshard/shard/sharded_model.h"
+
+namespace fullshard {
+
+// Collective. `path` is a checkpoint of ours, a folder of several, or a run's; or one of DeepSpeed,
+// torch.distributed.checkpoint, Accelerate or the Trainer, of which rank 0 says what starts anew.
+Progress load_training_state(const std::string& path, const LanguageModel& model,
+                             ShardedModel& sharded, Optimizer& optimizer);
+
+}  // namespace fullshard

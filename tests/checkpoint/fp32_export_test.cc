@@ -1,0 +1,189 @@
+#include "fullshard/checkpoint/fp32_export.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/checkpoint/deepspeed_export.h"
+#include "fullshard/checkpoint/diff_checkpoints.h"
+#include "fullshard/checkpoint/flat_checkpoint.h"
+#include "fullshard/checkpoint/verify_checkpoint.h"
+#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/torch_source.h"
+#include "tests/formats/checkpoint_fixture.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+class ExportEveryKind : public ::testing::TestWithParam<std::string> {
+ protected:
+  AnyCheckpoint checkpoint_ = open_any(checkpoint_fixture(GetParam()));
+  TemporaryFolder folder_;
+};
+
+TEST_P(ExportEveryKind, WritesAllNamesForTorchLoad) {
+  const ExportResult result = export_weights(checkpoint_, folder_.path());
+  EXPECT_THAT(result.files, ElementsAre(folder_.file("pytorch_model.bin")));
+  EXPECT_THAT(entries_of(folder_.path()), ElementsAre("pytorch_model.bin"));
+  const auto written = open_weights(folder_.path());
+  expect_same_tensors(*written, *checkpoint_.weights);
+  for (const auto& tensor : written->tensors()) {
+    EXPECT_EQ(tensor.dtype, tensor.name == "count" ? at::kLong : at::kFloat) << tensor.name;
+  }
+  TorchFile(folder_.file("pytorch_model.bin")).check_sums("file");
+}
+
+TEST_P(ExportEveryKind, WritesTiedTensorsOnceIntoSafetensors) {
+  const ExportResult result =
+      export_weights(checkpoint_, folder_.path(), {.safetensors = true, .num_threads = 1});
+  EXPECT_THAT(result.files, ElementsAre(folder_.file("model.safetensors")));
+  const SafetensorsFile written(folder_.file("model.safetensors"));
+  EXPECT_EQ(written.find("head.weight"), nullptr);
+  EXPECT_EQ(written.tensors().size(), checkpoint_.distinct_weights().size());
+  for (const auto& tensor : written.tensors()) {
+    const at::Tensor expected = checkpoint_.weights->read_whole(tensor.name);
+    EXPECT_TRUE(written.read_whole(tensor.name).to(expected.scalar_type()).equal(expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fp32Export, ExportEveryKind,
+                         ::testing::Values("zero1", "zero2_bf16", "zero3", "dcp", "accelerate"),
+                         [](const auto& test) { return test.param; });
+
+TEST(Fp32Export, SplitsIntoFilesWithAnIndex) {
+  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero3"));
+  const TemporaryFolder folder;
+  const ExportResult result = export_weights(checkpoint, folder.path(), {.max_file_bytes = 160});
+  EXPECT_EQ(result.bytes, 4 * (35 + 33 + 15 + 1 + 12 + 3) + 8);
+  EXPECT_THAT(
+      entries_of(folder.path()),
+      UnorderedElementsAre("pytorch_model-00001-of-00003.bin", "pytorch_model-00002-of-00003.bin",
+                           "pytorch_model-00003-of-00003.bin", "pytorch_model.bin.index.json"));
+  const auto index = nlohmann::json::parse(read_file(folder.file("pytorch_model.bin.index.json")));
+  EXPECT_EQ(index["weight_map"]["head.weight"], index["weight_map"]["emb.weight"]);
+  expect_same_tensors(*open_weights(folder.path()), *checkpoint.weights);
+  // One file takes the place of several.
+  export_weights(checkpoint, folder.path());
+  EXPECT_THAT(entries_of(folder.path()), ElementsAre("pytorch_model.bin"));
+}
+
+TEST(Fp32Export, TakesAFileAndTheFormOfItsEnding) {
+  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero2"));
+  const TemporaryFolder folder;
+  export_weights(checkpoint, folder.file("a.safetensors"), {.max_file_bytes = 10});
+  export_weights(checkpoint, folder.file("b.bin"), {.safetensors = true});
+  EXPECT_EQ(SafetensorsFile(folder.file("a.safetensors")).tensors().size(), 7);
+  EXPECT_EQ(TorchSource(folder.file("b.bin")).tensors().size(), 8);
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("a.safetensors", "b.bin"));
+}
+
+TEST(Fp32Export, CastsOrKeepsFloatingTensorsOnly) {
+  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero2_bf16"));
+  const TemporaryFolder folder;
+  export_weights(checkpoint, folder.file("half.safetensors"), {.dtype = at::kHalf});
+  export_weights(checkpoint, folder.file("kept.safetensors"), {.dtype = std::nullopt});
+  const SafetensorsFile half(folder.file("half.safetensors"));
+  const SafetensorsFile kept(folder.file("kept.safetensors"));
+  EXPECT_EQ(half.find("emb.weight")->dtype, at::kHalf);
+  EXPECT_EQ(half.find("count")->dtype, at::kLong);
+  EXPECT_EQ(kept.find("emb.weight")->dtype, at::kFloat);
+  EXPECT_EQ(kept.find("frozen.weight")->dtype, at::kBFloat16);
+}
+
+// A value of every element, and how many bytes were being read at one time.
+class LargeSource : public TensorSource {
+ public:
+  explicit LargeSource(int64_t numel) {
+    for (const auto* name : {"a", "b", "c"}) tensors_.push_back({name, {numel}, at::kFloat, "f"});
+  }
+  const std::vector<StoredTensor>& tensors() const override { return tensors_; }
+  void read(const std::string&, int64_t begin, at::Tensor out) const override {
+    largest_ = std::max(largest_.load(), out.numel() * 4);
+    out.fill_(static_cast<double>(begin));
+  }
+  int64_t largest() const { return largest_; }
+
+ private:
+  std::vector<StoredTensor> tensors_;
+  mutable std::atomic<int64_t> largest_ = 0;
+};
+
+int64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * kKiB;
+  }
+  return -1;
+}
+
+TEST(Fp32Export, HoldsBlocksAndNeverATensor) {
+  constexpr int64_t kNumel = 8 << 20;  // 32 MiB each
+  auto source = std::make_unique<LargeSource>(kNumel);
+  const LargeSource& watched = *source;
+  AnyCheckpoint checkpoint{.kind = "test", .path = "test", .weights = std::move(source)};
+  const TemporaryFolder folder;
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  const int64_t before = peak_resident_bytes();
+  const ExportResult result = export_weights(checkpoint, folder.file("a.bin"));
+  EXPECT_LE(watched.largest(), 4 * kMiB);
+  EXPECT_LE(result.block_bytes, 3 * 4 * kMiB);
+  EXPECT_EQ(result.bytes, 3 * kNumel * 4);
+  EXPECT_LE(peak_resident_bytes() - before, 64 * kMiB);
+  const at::Tensor part = at::empty({2});
+  TorchSource(folder.file("a.bin")).read("c", kMiB - 1, part);
+  EXPECT_TRUE(part.equal(at::tensor({0.0F, static_cast<float>(kMiB)})));
+}
+
+TEST(FlatCheckpoint, HasTheNamesThatTorchGives) {
+  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero3"));
+  const AnyCheckpoint flat = flatten(checkpoint);
+  EXPECT_EQ(flat.weights->tensors().size(), 8 + 2 * 4);
+  expect_equal(flat.weights->read_whole("model.head.weight"),
+               checkpoint.weights->read_whole("emb.weight"));
+  expect_equal(flat.weights->read_whole("optim.state.last.weight.exp_avg_sq"),
+               checkpoint.states[1].tensors->read_whole("last.weight"));
+  const at::Tensor part = at::empty({1});
+  EXPECT_EQ(input_error("-", [&] { flat.weights->read("model.x", 0, part); }),
+            checkpoint.path + ": has no tensor 'model.x' among its 16");
+}
+
+class DeepSpeedExport : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DeepSpeedExport, IsReadAsDeepSpeedsOwn) {
+  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture(GetParam()));
+  const TemporaryFolder folder;
+  const auto files = export_deepspeed(checkpoint, folder.path(), "global_step2");
+  EXPECT_EQ(read_file(folder.file("latest")), "global_step2");
+  const AnyCheckpoint written = open_any(folder.path());
+  EXPECT_EQ(written.kind, "DeepSpeed ZeRO-2");
+  EXPECT_EQ(written.tied, checkpoint.tied);
+  expect_same_tensors(*written.weights, *checkpoint.weights);
+  EXPECT_TRUE(diff_checkpoints(written, checkpoint, 0).differences.empty());
+  EXPECT_EQ(verify_checkpoint(written).num_tensors, verify_checkpoint(checkpoint).num_tensors);
+  EXPECT_NE(input_error("-", [&] { export_deepspeed(checkpoint, folder.path(), "global_step2"); }),
+            "no error");
+  for (const auto& file : files) ::unlink(file.c_str());
+  ::rmdir(folder.file("global_step2").c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Fp32Export, DeepSpeedExport,
+                         ::testing::Values("zero1", "zero2_bf16", "zero3", "dcp", "accelerate"),
+                         [](const auto& test) { return test.param; });
+
+TEST(Fp32Export, LeavesNothingBehindWhenReadingFails) {
+  FolderCopy copy(checkpoint_fixture("dcp"));
+  const AnyCheckpoint checkpoint = open_any(copy.path());
+  copy.truncate("__1_0.distcp", 100);
+  const TemporaryFolder folder;
+  EXPECT_NE(input_error("-", [&] { export_weights(checkpoint, folder.path()); }), "no error");
+  EXPECT_TRUE(entries_of(folder.path()).empty());
+}
+
+}  // namespace
+}  // namespace fullshard::testing
