@@ -29,7 +29,8 @@ constexpr std::array kInner = {
 }  // namespace
 
 void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
-  if (options_.ranks) {
+  // The launcher repeats what the file says.
+  if (options_.ranks && settings.get<int64_t>("num_processes").value != *options_.ranks) {
     settings.put("num_processes", ConfigNode::of_integer(*options_.ranks),
                  {.from = Origin::From::flag, .key = "num_processes", .note = "--ranks"});
   }
@@ -232,15 +233,17 @@ Settings PlanMaker::read_deepspeed_file(const Settings& settings) {
   const Settings::Entry& entry = *settings.find("deepspeed_config.deepspeed_config_file");
   // As Accelerate, from the current folder; else beside the file that names it.
   std::string path = entry.value.text;
-  if (!std::filesystem::exists(path)) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
     const auto beside = std::filesystem::path(entry.origin.file).parent_path() / path;
-    if (std::filesystem::exists(beside)) path = beside.string();
+    if (std::filesystem::exists(beside, ignored)) path = beside.string();
   }
   try {
-    const auto root = read_config(read_config_file(path), path, problems_);
+    const ConfigText source = read_config_file(path);
+    const auto root = read_config(source.text, source.name, problems_);
     if (!root) return Settings(Family::deepspeed);
-    return read_settings(*root, path, Family::deepspeed, {.allow_unknown = options_.allow_unknown},
-                         problems_);
+    return read_settings(*root, source.name, Family::deepspeed,
+                         {.allow_unknown = options_.allow_unknown}, problems_);
   } catch (const Error& failure) {
     error(entry.origin, failure.what());
     return Settings(Family::deepspeed);

@@ -193,7 +193,7 @@ class JsonReader {
   ConfigNode bare_value(int depth) {
     if (take('{')) return map(depth);
     if (take('[')) return list(depth);
-    if (peek() == '"') return ConfigNode::of_text(string());
+    if (is_quote()) return ConfigNode::of_text(string());
     return word();
   }
 
@@ -203,12 +203,8 @@ class JsonReader {
     for (;;) {
       skip();
       if (take('}')) return node;
-      if (peek() != '"') {
-        stop(fmt::format("found {}, expected a key in double quotes or }}", here()),
-             is_foreign_quote() ? "write \"" : "");
-      }
       const int line = line_;
-      std::string key = string();
+      std::string key = name();
       skip();
       if (!take(':') && !skip_foreign(':')) {
         stop(fmt::format("found {} after \"{}\", expected ':'", here(), key));
@@ -217,6 +213,21 @@ class JsonReader {
       add_member(node, {std::move(key), line, std::move(member)});
       end_of_item('}');
     }
+  }
+  // A text in quotes, or a plain word before a colon.
+  std::string name() {
+    if (is_quote()) return string();
+    const size_t end = std::min(text_.find_first_of(" \t\r\n:,[]{}\"'#", at_), text_.size());
+    const std::string_view word = text_.substr(at_, end - at_);
+    const bool is_plain = std::all_of(word.begin(), word.end(), [](char c) {
+      return static_cast<unsigned char>(c) > 0x20 && static_cast<unsigned char>(c) < 0x7F;
+    });
+    if (word.empty() || !is_plain) {
+      stop(fmt::format("found {}, expected a key in double quotes or }}", here()),
+           is_foreign_quote() ? "write \"" : "");
+    }
+    at_ = end;
+    return std::string(word);
   }
   void add_member(ConfigNode& node, Member member) {
     for (const Member& other : node.members) {
@@ -238,23 +249,34 @@ class JsonReader {
       end_of_item(']');
     }
   }
+  // The end of a line separates as a comma does.
   void end_of_item(char closing) {
+    const int line = line_;
     skip();
     if (take(',') || skip_foreign(',') || peek() == closing) return;
+    if (line_ > line && at_ < text_.size() && peek() != '}' && peek() != ']') return;
     stop(fmt::format("found {}, expected ',' or '{}'", here(), closing),
          peek() == '"' ? "a comma is missing before it" : "");
   }
 
+  bool is_quote() const { return peek() == '"' || peek() == '\''; }
+
   std::string string() {
+    if (text_.substr(at_).starts_with("'''")) {
+      stop("a text of several lines", "write it in double quotes with \\n");
+    }
     const int line = line_;
+    const char quote = peek();
     advance();
     std::string text;
     for (;;) {
       if (at_ >= text_.size() || peek() == '\n') {
-        report("a text that does not end", "close it with a double quote", line);
+        report("a text that does not end",
+               quote == '"' ? "close it with a double quote" : "close it with a single quote",
+               line);
         throw SyntaxError{};
       }
-      if (take('"')) return text;
+      if (take(quote)) return text;
       if (take('\\')) {
         escape(text);
         continue;
@@ -269,8 +291,8 @@ class JsonReader {
     }
   }
   void escape(std::string& text) {
-    static constexpr std::string_view kLetters = "\"\\/bfnrt";
-    static constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
+    static constexpr std::string_view kLetters = "\"'\\/bfnrt";
+    static constexpr std::string_view kMeanings = "\"'\\/\b\f\n\r\t";
     const char letter = peek();
     if (const size_t i = kLetters.find(letter); i != std::string_view::npos && letter != '\0') {
       advance();
@@ -300,7 +322,21 @@ class JsonReader {
     return code;
   }
 
-  // A number, or one of true, false, null.
+  // What is left of the line, as hjson takes a text without quotes; empty where that would hold
+  // more than the writer meant: the next key, a comma or a comment.
+  std::string_view rest_of_line() const {
+    std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
+    rest = rest.substr(0, rest.find_last_not_of(" \t\r") + 1);
+    const bool is_doubtful =
+        rest.find_first_of(",:{}[]\"'#") != std::string_view::npos ||
+        rest.find("//") != std::string_view::npos || rest.find("/*") != std::string_view::npos ||
+        std::any_of(rest.begin(), rest.end(), [](char c) {
+          return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F;
+        });
+    return is_doubtful ? std::string_view() : rest;
+  }
+
+  // A number, one of true, false, null, or a text without quotes that fills its line.
   ConfigNode word() {
     size_t end = at_;
     while (end < text_.size() &&
@@ -309,6 +345,12 @@ class JsonReader {
       ++end;
     }
     const std::string_view word = text_.substr(at_, end - at_);
+    const std::string_view line = rest_of_line();
+    if (!line.empty() && ConfigNode::of_plain(line, false).kind == NodeKind::text &&
+        !is_python_word(line)) {
+      at_ += line.size();
+      return ConfigNode::of_text(std::string(line));
+    }
     if (word.empty()) {
       stop(fmt::format("found {}, expected a value", here()), is_foreign_quote() ? "write \"" : "");
     }
@@ -319,11 +361,14 @@ class JsonReader {
     at_ = end;
     return node;
   }
+  static bool is_python_word(std::string_view word) {
+    return word == "None" || word == "Null" || word == "NULL";
+  }
   [[noreturn]] void stop_at_word(std::string_view word, NodeKind kind) {
     if (kind == NodeKind::boolean) {
       stop(fmt::format("found {}, expected a value", word), "write true or false in small letters");
     }
-    if (word == "None" || word == "Null" || word == "NULL") {
+    if (is_python_word(word)) {
       stop(fmt::format("found {}, expected a value", word), "write null");
     }
     stop(fmt::format("found {}, expected a value", word), "put a text into double quotes");

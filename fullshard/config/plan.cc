@@ -12,7 +12,8 @@
 namespace fullshard {
 
 Plan Plan::load(const std::string& file, const PlanOptions& options) {
-  return parse(read_config_file(file), file, options);
+  const ConfigText source = read_config_file(file);
+  return parse(source.text, source.name, options);
 }
 
 Plan Plan::parse(std::string_view text, const std::string& name, const PlanOptions& options) {

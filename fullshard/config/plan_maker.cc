@@ -24,9 +24,10 @@ Plan PlanMaker::make(std::string_view text, const std::string& name) {
 Plan PlanMaker::make_from_words(const std::string& words, const std::string& config_file) {
   Settings settings(Family::trainer);
   if (!config_file.empty()) {
-    const auto root = read_config(read_config_file(config_file), config_file, problems_);
+    const ConfigText source = read_config_file(config_file);
+    const auto root = read_config(source.text, source.name, problems_);
     if (!root) return {};
-    settings = read_settings(*root, config_file, Family::trainer,
+    settings = read_settings(*root, source.name, Family::trainer,
                              {.allow_unknown = options_.allow_unknown}, problems_);
   }
   if (!words.empty()) {

@@ -48,7 +48,7 @@ class PlanMaker {
 
   const PlanOptions& options_;
   Problems& problems_;
-  std::string file_;         // that is being read
+  std::string file_;  // that is being read
   Family family_ = Family::accelerate;
   bool names_type_ = false;  // it says distributed_type, rightly or not
 };

@@ -1,10 +1,13 @@
 #include "fullshard/config/reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "fullshard/base/base64.h"
 
 namespace fullshard {
 namespace {
@@ -29,10 +32,22 @@ size_t skip_comments(std::string_view text) {
   return at;
 }
 
+// As Python's urlsafe_b64encode writes it.
+std::optional<std::string> json_in_base64(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '+');
+  std::replace(text.begin(), text.end(), '_', '/');
+  auto decoded = decode_base64(text);
+  if (decoded && !looks_like_json(*decoded)) decoded.reset();
+  return decoded;
+}
+
 }  // namespace
 
-std::string read_config_file(const std::string& path) {
+ConfigText read_config_file(const std::string& path) {
   std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    if (auto text = json_in_base64(path)) return {"base64", std::move(*text)};
+  }
   if (std::filesystem::is_directory(path, ignored)) {
     fail_as(ErrorKind::input, "{}: is a folder, expected a configuration file; name the file",
             path);
@@ -42,11 +57,11 @@ std::string read_config_file(const std::string& path) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
     // An empty file leaves the stream failed without an error.
-    if (file && file.eof()) return "";
+    if (file && file.eof()) return {path, ""};
     fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
             path, std::strerror(errno != 0 ? errno : EIO));
   }
-  return std::move(text).str();
+  return {path, std::move(text).str()};
 }
 
 bool looks_like_json(std::string_view text) {

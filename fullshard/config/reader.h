@@ -15,8 +15,14 @@ inline constexpr size_t kMaxConfigBytes = size_t{4} << 20;
 inline constexpr int kMaxConfigDepth = 64;
 inline constexpr int kMaxConfigNodes = 200'000;
 
-// The whole file; an Error of kind input when it cannot be read.
-std::string read_config_file(const std::string& path);
+struct ConfigText {
+  std::string name;  // for messages
+  std::string text;
+};
+
+// A whole file or, as DeepSpeed takes it, a JSON text in base64 where no file has that name; an
+// Error of kind input when it is neither.
+ConfigText read_config_file(const std::string& path);
 
 bool looks_like_json(std::string_view text);
 
@@ -25,8 +31,10 @@ bool looks_like_json(std::string_view text);
 std::optional<ConfigNode> read_config(std::string_view text, const std::string& name,
                                       Problems& problems);
 
-// JSON with what people put into DeepSpeed's files: # // and /* */ comments, commas before a
-// closing bracket.
+// JSON with what hjson, DeepSpeed's reader, takes: # // and /* */ comments, commas before a closing
+// bracket or none at the end of a line, single quotes, keys and texts without quotes. Such a text
+// goes to the end of its line: where that would swallow something it is refused. No texts of
+// several lines.
 std::optional<ConfigNode> read_json(std::string_view text, const std::string& name,
                                     Problems& problems);
 

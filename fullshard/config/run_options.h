@@ -35,6 +35,7 @@ struct RunOptions {
   int64_t eval_batches = 0;      // micro-batches per rank; 0: all
   std::string eval_precision{};  // no, bf16, fp16; empty: as trained
   bool keep_best = false;        // the model of the lowest evaluation loss, as best/
+  bool restore_best = false;     // and as model/ at the end
   bool save_model = true;
   int64_t save_every = 0;       // steps between checkpoints; 0: none
   int64_t keep = 0;             // so many checkpoints; 0: all
@@ -47,6 +48,7 @@ struct RunOptions {
   std::string device{};  // cpu, cuda; empty: what is there
   std::string backend = "auto";
   std::string tf32{};  // on, off; empty: libtorch's default
+  bool is_deterministic = false;
   bool json = false;
   bool quiet = false;
   bool verbose = false;

@@ -10,13 +10,15 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 
 namespace fullshard {
 namespace {
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
-  fail("{}: cannot be written ({}){}", path, std::strerror(reason),
-       reason == ENOSPC ? "; make room, or name another place" : "");
+  const bool is_room_missing = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
+  fail_as(ErrorKind::input, "{}: cannot be written ({}){}", path, std::strerror(reason),
+          is_room_missing ? "; make room, or name another place" : "");
 }
 
 // Unique among processes, and among threads by the address of something on the stack.
@@ -28,6 +30,9 @@ std::string partial_name(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), partial_(partial_name(path_)) {
+  if (is_special_file(path_)) {
+    fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path_);
+  }
   descriptor_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) cannot_write(path_, errno);
 }

@@ -5,16 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/launch/cgroup.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/devices.h"
+#include "fullshard/launch/remote_command.h"
 
 namespace fullshard {
 namespace {
@@ -129,36 +134,54 @@ Fact limit_fact(const char* subject, int resource, rlim_t wanted, bool is_bytes,
           meaning, limit.rlim_cur < wanted ? Kind::notice : Kind::fine};
 }
 
-Fact core_program_fact() {
+// What a program that links libtorch says about itself: this one does not link it.
+std::vector<Fact> core_program_facts() {
   std::error_code problem;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", problem);
-  const auto core = own.parent_path() / "fullshard-core";
-  const bool is_there = ::access(core.c_str(), X_OK) == 0;
-  return {
-      "libtorch", is_there ? core.string() : "not asked: no fullshard-core beside this program",
-      "libtorch is linked into fullshard-core and into the programs that use the library, never "
-      "into this one; `ldd PROGRAM | grep torch` says which one a program loads",
-      Kind::fine};
+  const std::string core = (own.parent_path() / "fullshard-core").string();
+  if (::access(core.c_str(), X_OK) != 0) {
+    return {{"libtorch", "not asked: no fullshard-core beside this program",
+             "train, eval, compare and checkpoint need that program; launch and config do not",
+             Kind::problem}};
+  }
+  std::FILE* const pipe = ::popen((shell_quoted(core) + " facts 2>&1").c_str(), "re");
+  check(pipe != nullptr, "doctor: cannot start '{}': {}", core, std::strerror(errno));
+  std::string said;
+  for (int letter; (letter = std::fgetc(pipe)) != EOF;) said += static_cast<char>(letter);
+  if (::pclose(pipe) != 0) {
+    said = said.substr(0, said.find('\n'));
+    return {{"libtorch", "fullshard-core does not start", said, Kind::problem}};
+  }
+  std::vector<Fact> facts;
+  std::istringstream lines(said);
+  for (std::string subject, found, meaning; std::getline(lines, subject, '\t') &&
+                                            std::getline(lines, found, '\t') &&
+                                            std::getline(lines, meaning);) {
+    facts.push_back({subject, found, meaning, Kind::fine});
+  }
+  return facts;
 }
 
 }  // namespace
 
 std::vector<Fact> machine_facts() {
-  return {cores_fact(),
-          memory_fact(),
-          shared_memory_fact(),
-          disk_fact(),
-          gpus_fact(),
-          limit_fact("open files", RLIMIT_NOFILE, 1024, false,
-                     "each rank needs a few for every other rank and checkpoint file; below 1024 "
-                     "raise it with ulimit -n"),
-          limit_fact("locked memory", RLIMIT_MEMLOCK, RLIM_INFINITY, true,
-                     "pinned host memory for offloading and InfiniBand need it unlimited (ulimit "
-                     "-l); training on CPU does not"),
-          limit_fact("processes", RLIMIT_NPROC, 1024, false,
-                     "every rank has threads for computing and talking; below 1024 raise it with "
-                     "ulimit -u"),
-          core_program_fact()};
+  std::vector<Fact> facts = {
+      cores_fact(),
+      memory_fact(),
+      shared_memory_fact(),
+      disk_fact(),
+      gpus_fact(),
+      limit_fact("open files", RLIMIT_NOFILE, 1024, false,
+                 "each rank needs a few for every other rank and checkpoint file; below 1024 "
+                 "raise it with ulimit -n"),
+      limit_fact("locked memory", RLIMIT_MEMLOCK, RLIM_INFINITY, true,
+                 "pinned host memory for offloading and InfiniBand need it unlimited (ulimit "
+                 "-l); training on CPU does not"),
+      limit_fact("processes", RLIMIT_NPROC, 1024, false,
+                 "every rank has threads for computing and talking; below 1024 raise it with "
+                 "ulimit -u")};
+  for (Fact& fact : core_program_facts()) facts.push_back(std::move(fact));
+  return facts;
 }
 
 std::string facts_text(const std::vector<Fact>& facts) {

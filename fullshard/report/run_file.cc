@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 
 namespace fullshard {
 namespace {
@@ -77,6 +78,9 @@ std::string read_end_of_file(const std::string& path, int64_t bytes) {
 }
 
 void write_whole_file(const std::string& path, std::string_view text) {
+  if (is_special_file(path)) {
+    fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path);
+  }
   // Named after the process: two writers must not share it.
   const std::string beside = fmt::format("{}.{}.part", path, ::getpid());
   if (write_and_sync(beside, text) && std::rename(beside.c_str(), path.c_str()) == 0) return;

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "fullshard/text/bpe.h"
+#include "fullshard/text/package_number.h"
 #include "fullshard/text/tokenizer_json.h"
 #include "fullshard/text/unigram.h"
 #include "fullshard/text/wordpiece.h"
@@ -85,7 +86,7 @@ std::unique_ptr<const Model> read_unigram(const JsonNode& node) {
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonNode entry = list.item(i);
     vocabulary.insert(entry.item(0).text(), static_cast<int32_t>(i));
-    scores.emplace_back(entry.item(1).real());
+    scores.emplace_back(as_package_reads(entry.item(1).real()));
     smallest = std::min(smallest, *scores.back());
   }
   UnigramOptions options;

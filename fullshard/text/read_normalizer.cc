@@ -1,4 +1,4 @@
-#include "fullshard/text/base64.h"
+#include "fullshard/base/base64.h"
 #include "fullshard/text/tokenizer_json.h"
 
 namespace fullshard {

@@ -54,6 +54,12 @@ TEST(Plan, TakesTheTrainersAdamWWithoutAnOptimizerSection) {
   EXPECT_FALSE(plan.sharding.overlap_comm.value);
 }
 
+TEST(Plan, NamesTheFileWhereTheLauncherRepeatsItsNumberOfRanks) {
+  const std::string text = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {}\n";
+  EXPECT_EQ(Plan::parse(text, "a.yaml", {.ranks = 2}).launch.ranks.origin.text(), "a.yaml:2");
+  EXPECT_EQ(Plan::parse(text, "a.yaml", {.ranks = 3}).launch.ranks.origin.text(), "flag");
+}
+
 TEST(Plan, HoldsAcceleratesValues) {
   const Plan plan = Plan::parse(R"(distributed_type: FSDP
 num_processes: 4

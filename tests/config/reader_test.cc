@@ -51,6 +51,36 @@ TEST(JsonReader, NamesAForeignCommaAndGoesOn) {
             "error: f:1: a: given twice, first on line 1; keep one of them\n");
 }
 
+// Each as hjson 3.1, DeepSpeed's reader, takes it.
+TEST(JsonReader, TakesWhatHjsonTakes) {
+  EXPECT_EQ(to_json(read("{a: 1, b-c: {'d': 'it\\'s'}}")), R"({"a": 1, "b-c": {"d": "it's"}})");
+  EXPECT_EQ(to_json(read("{\n a: 1\n b: auto\n \"c\": two words \t\n}")),
+            R"({"a": 1, "b": "auto", "c": "two words"})");
+  EXPECT_EQ(to_json(read("{a: [1\n2\n3], b: [\n x\n]\n}")), R"({"a": [1, 2, 3], "b": ["x"]})");
+  EXPECT_EQ(to_json(read("{a: true # c\n b: /local/nvme\n}")),
+            R"({"a": true, "b": "/local/nvme"})");
+  EXPECT_EQ(to_json(read("{\"a\": 1\n\"b\": 3 apples\n}")), R"({"a": 1, "b": "3 apples"})");
+}
+
+// hjson would take the rest of the line, whatever it holds, as part of the text.
+TEST(JsonReader, RefusesATextWithoutQuotesThatWouldSwallowMore) {
+  for (const std::string tail :
+       {",", ", \"b\": 1", "}", " # why", " // why", " /* why */", ": x"}) {
+    EXPECT_EQ(problems_of("{\"a\": auto" + tail + "\n}"),
+              "error: f:1: found auto, expected a value at column 7; put a text into double "
+              "quotes\n")
+        << tail;
+  }
+  EXPECT_EQ(
+      problems_of("{a: '''x\n'''}"),
+      "error: f:1: a text of several lines at column 5; write it in double quotes with \\n\n");
+  EXPECT_EQ(problems_of("{a b: 1}"),
+            "error: f:1: found 'b' after \"a\", expected ':' at column 4\n");
+  EXPECT_EQ(problems_of("{a: True\n}"),
+            "error: f:1: found True, expected a value at column 5; write true or false in small "
+            "letters\n");
+}
+
 TEST(JsonReader, BoundsDepthAndSize) {
   std::string deep = "{\"a\": ";
   for (int i = 0; i < 100'000; ++i) deep += '[';
@@ -88,6 +118,15 @@ TEST(Reader, TellsTheGrammarByContent) {
   EXPECT_TRUE(looks_like_json("# c\n /* d */ {}"));
   EXPECT_FALSE(looks_like_json("# c\na: {}"));
   EXPECT_EQ(to_json(read("\xEF\xBB\xBF{\"a\": 1}")), R"({"a": 1})");
+}
+
+// base64.urlsafe_b64encode(b'{"zero_optimization": {"stage": 2}, "x": "\xc3\xbf\xc3\xbe?>"}')
+TEST(Reader, TakesBase64WhereThereIsNoSuchFile) {
+  const ConfigText source =
+      read_config_file("eyJ6ZXJvX29wdGltaXphdGlvbiI6IHsic3RhZ2UiOiAyfSwgIngiOiAiw7_Dvj8-In0=");
+  EXPECT_EQ(source.name, "base64");
+  EXPECT_EQ(source.text, "{\"zero_optimization\": {\"stage\": 2}, \"x\": \"\xC3\xBF\xC3\xBE?>\"}");
+  EXPECT_THROW(read_config_file("bm90IGpzb24="), Error);  // "not json"
 }
 
 TEST(Reader, SaysWhyAFileCannotBeRead) {

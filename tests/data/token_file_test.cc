@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -143,8 +144,15 @@ TEST(TokenWriter, LeavesNothingUnlessItFinishes) {
   const DataFolder folder;
   { TokenWriter(AtomicFile(folder.file("a.bin")), TokenFormat::nanogpt, 2).begin_document(); }
   EXPECT_TRUE(testing::entries_of(folder.path()).empty());
-  EXPECT_EQ(error_of([&] { AtomicFile file(folder.file("no/a.bin")); }, folder, ErrorKind::failed),
+  EXPECT_EQ(error_of([&] { AtomicFile file(folder.file("no/a.bin")); }, folder),
             "no/a.bin: cannot be written (No such file or directory)");
+}
+
+TEST(TokenWriter, DoesNotTakeTheNameOfADevice) {
+  const DataFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { AtomicFile file(folder.file("pipe")); }, folder),
+            "pipe: is no ordinary file; name another place");
 }
 
 // A limit on the size of files stands for a full disk.
@@ -161,10 +169,10 @@ TEST(TokenWriter, LeavesNothingWhenTheDiskIsFull) {
         for (int i = 0; i < 3; ++i) writer.append(std::vector<int32_t>(1 << 19, 7));
         writer.finish();
       },
-      folder, ErrorKind::failed);
+      folder);
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(message, "a.bin: cannot be written (File too large)");
+  EXPECT_EQ(message, "a.bin: cannot be written (File too large); make room, or name another place");
   EXPECT_TRUE(testing::entries_of(folder.path()).empty());
 }
 

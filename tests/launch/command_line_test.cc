@@ -6,6 +6,7 @@
 namespace fullshard {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 TEST(CommandLine, ShowsHelp) {
@@ -80,9 +81,12 @@ TEST(Doctor, SaysWhatTheMachineGivesARun) {
   const Ended ended = shell("fullshard doctor");
   EXPECT_EQ(ended.status, 0);
   for (const char* subject : {"cores", "memory", "/dev/shm", "disk", "GPUs", "open files",
-                              "locked memory", "processes", "libtorch"}) {
+                              "locked memory", "processes"}) {
     EXPECT_THAT(ended.output, HasSubstr(subject));
   }
+  EXPECT_THAT(ended.output,
+              ContainsRegex("ok    libtorch       2\\.[0-9]+\\.[0-9]+.*, (CPU|CUDA) "));
+  EXPECT_THAT(ended.output, HasSubstr("ok    backends       shm, gloo"));
 }
 
 TEST(Doctor, ShowsALowLimit) {

@@ -131,7 +131,7 @@ TEST_F(Hosts, AreStartedAgain) {
 }
 
 TEST_F(Hosts, PassSignalsOnToTheirRanks) {
-  const Ended ended = launch("n1 slots=1\nn2 slots=2\n", "",
+  const Ended ended = launch("n1 slots=1\nn2 slots=2\n", "--grace 60",
                              "trap 'echo rank $RANK saves; exit 0' INT; touch ready.$RANK; "
                              "if [ $RANK = 2 ]; then until [ -e ready.0 ] && [ -e ready.1 ]; do "
                              "sleep 0.02; done; kill -INT $(cat launcher); fi; "

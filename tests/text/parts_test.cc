@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/package_number.h"
 #include "fullshard/text/tokenizer_json.h"
 #include "tests/text/fixtures.h"
 
@@ -83,6 +84,39 @@ TEST(Parts, DecodersDoAsThePythonPackage) {
       EXPECT_EQ(text, entry["outputs"][i].get<std::string>()) << entry["json"] << " on " << i;
     }
   }
+}
+
+// Of T5's scores the package reads 40 off by their last bit; the recording holds these by id.
+TEST(Parts, ScoresOfT5AreReadAsInThePackage) {
+  const auto off = nlohmann::json::parse(read_file(fixture("t5/scores.json")));
+  const auto tree = nlohmann::json::parse(read_file(fixture("t5/tokenizer.json")));
+  EXPECT_EQ(off.size(), 40u);
+  size_t id = 0;
+  for (const auto& entry : tree["model"]["vocab"]) {
+    const auto written = entry[1].get<double>();
+    const auto found = off.find(std::to_string(id++));
+    EXPECT_EQ(as_package_reads(written), found == off.end() ? written : found->get<double>())
+        << entry[0];
+  }
+}
+
+// What tokenizers 0.23.3 has in memory after reading these digits.
+TEST(Parts, NumbersAreOffAsInThePackage) {
+  EXPECT_EQ(as_package_reads(-7.3794149920769705), -0x1.d84855d1a54adp+2);
+  EXPECT_EQ(as_package_reads(-7.4505113370076135), -0x1.dcd52d80bb321p+2);
+  EXPECT_EQ(as_package_reads(-9.991468117376867), -0x1.3fba1b5865218p+3);
+  EXPECT_EQ(as_package_reads(-7.58175641665984), -7.58175641665984);
+  EXPECT_EQ(as_package_reads(-0.5), -0.5);
+  EXPECT_EQ(as_package_reads(0), 0);
+}
+
+// Rightly read, both sums would round so that "XX" + "X" wins.
+TEST(Parts, TiesOfUnigramAreDecidedAsInThePackage) {
+  const auto tree = nlohmann::json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab":
+      [["<unk>", 0.0], ["▁lib", -8.929178890992258], ["X", -8.44577456457019],
+       ["XX", -9.991468117376867]]}})");
+  const auto tokenizer = make_pipeline(read_tokenizer_json(JsonNode(tree, "")));
+  EXPECT_EQ(tokenizer->encode("▁libXXX", true), (std::vector<int32_t>{1, 2, 3}));
 }
 
 std::string refusal(const std::string& json) {

@@ -1,3 +1,4 @@
+// Bytes as letters, digits, + and /.
 #pragma once
 
 #include <optional>
