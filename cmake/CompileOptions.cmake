@@ -10,7 +10,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 set(FULLSHARD_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (address,undefined or thread)")
 
-add_compile_options(
+set(options
   -fPIC                 # libraries and programs share one precompiled header
   -fpch-preprocess      # lets ccache see through it
   -fopenmp              # at::parallel_for is a header: without it our loops run on one thread
@@ -19,6 +19,9 @@ add_compile_options(
   -Wall -Wextra -Wpedantic -Wshadow -Werror
   # g++ 12 guesses wrong about std::string at -O2, depending on the length of a literal.
   -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)
+foreach(option IN LISTS options)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
+endforeach()
 add_compile_definitions(USE_C10D_GLOO)
 
 if(FULLSHARD_SANITIZE)

@@ -12,8 +12,11 @@ function(fullshard_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH" "" "MAY_INCLUDE;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
-       "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc")
+       "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
+       "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cu"
+       "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cu")
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+  fullshard_choose_device_sources(sources)
 
   set(libraries ${arg_LINK})
   foreach(other IN LISTS arg_MAY_INCLUDE)
@@ -21,6 +24,9 @@ function(fullshard_library folder)
   endforeach()
   if(NOT arg_NO_TORCH)
     list(APPEND libraries torch)
+    if(FULLSHARD_CUDA)
+      list(APPEND libraries fullshard_cuda)
+    endif()
   endif()
 
   if(sources)
@@ -48,6 +54,17 @@ function(fullshard_library folder)
   else()
     set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder}: ${allowed}")
   endif()
+endfunction()
+
+# What a build with CUDA has and a build without does not, and the other way round: *.cu and
+# *_cuda.cc against *_no_cuda.cc. Callers need no #ifdef.
+function(fullshard_choose_device_sources list)
+  if(FULLSHARD_CUDA)
+    list(FILTER ${list} EXCLUDE REGEX "_no_cuda\\.cc$")
+  else()
+    list(FILTER ${list} EXCLUDE REGEX "(\\.cu|[^o]_cuda\\.cc|[^n]o_cuda\\.cc)$")
+  endif()
+  set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
 # Files named *_kernels.cc hold loops over elements: they are worth -O3, the rest is not. Without the

@@ -44,9 +44,3 @@ set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
 find_package(Torch REQUIRED)
 unset(CMAKE_MESSAGE_LOG_LEVEL)
 message(STATUS "libtorch ${Torch_VERSION}: ${FULLSHARD_TORCH_DIR}")
-
-option(FULLSHARD_CUDA "Insist on a libtorch with CUDA" OFF)
-if(FULLSHARD_CUDA AND NOT TARGET torch_cuda)
-  message(FATAL_ERROR "libtorch: FULLSHARD_CUDA is on, but ${FULLSHARD_TORCH_DIR} has no CUDA; name "
-                      "one that has it with TORCH_DIR=... or PYTHON=...")
-endif()

@@ -5,6 +5,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/foreign_checkpoint.h"
+#include "fullshard/checkpoint/fp32_state.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/progress.h"
 #include "fullshard/comm/mesh.h"

@@ -18,4 +18,10 @@ inline bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
+// A device, a pipe or a socket: moving a file there would take it from everybody.
+inline bool is_special_file(const std::string& path) {
+  struct stat facts = {};
+  return ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
+}
+
 }  // namespace fullshard

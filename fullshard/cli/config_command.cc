@@ -77,7 +77,8 @@ PlanReading ConfigCommand::read(bool assumes_one_rank) const {
   if (assumes_one_rank) options.assumed_ranks = 1;
   if (!device_.empty()) options.device = device_;
   if (hidden_size_ > 0) options.inputs.hidden_size = hidden_size_;
-  return read_plan(read_config_file(file_), file_, options);
+  const ConfigText source = read_config_file(file_);
+  return read_plan(source.text, source.name, options);
 }
 
 int ConfigCommand::check() const {

@@ -22,7 +22,8 @@ ConfigFlags::ConfigFlags(CLI::App& command) {
                                  "Accelerate YAML or DeepSpeed JSON, told apart by content")
                      ->group(kGroup);
   auto* deepspeed =
-      command.add_option("--deepspeed", deepspeed_, "a DeepSpeed JSON")->group(kGroup);
+      command.add_option("--deepspeed", deepspeed_, "a DeepSpeed JSON, or its text in base64")
+          ->group(kGroup);
   auto* fsdp = command
                    .add_option("--fsdp", fsdp_,
                                "the Trainer's words: \"full_shard auto_wrap\", with offload")

@@ -32,7 +32,7 @@ int DoctorCommand::run() const {
   }
   std::ofstream file(output_);
   if (!(file << text && file.flush())) {
-    fail("doctor: cannot write '{}': {}", output_, std::strerror(errno));
+    fail_as(ErrorKind::input, "doctor: cannot write '{}': {}", output_, std::strerror(errno));
   }
   return 0;
 }

@@ -54,8 +54,12 @@ void LaunchCommand::take_configuration() {
   if (file.empty()) return;
   if (!config_.is_named() && flags_.names_ranks()) return;
   const Plan plan = config_.load({});
+  std::error_code ignored;
   flags_.take(plan.launch);
-  flags_.add_variable("FULLSHARD_CONFIG=" + std::filesystem::absolute(file).string());
+  // The program may start in another folder; a text in base64 is its own place.
+  const bool is_file = std::filesystem::exists(file, ignored);
+  flags_.add_variable("FULLSHARD_CONFIG=" +
+                      (is_file ? std::filesystem::absolute(file).string() : file));
 }
 
 int LaunchCommand::run(const std::vector<std::string>& words,

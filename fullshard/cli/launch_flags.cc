@@ -153,7 +153,7 @@ int LaunchFlags::ranks_per_node(int nodes) const {
   }
   if (ranks_ == "cpu") return num_usable_cores();
   const int gpus = num_visible_gpus();
-  if (ranks_.empty() && gpus == 0 && default_ranks_ > 0) return default_ranks_;
+  if (ranks_.empty() && default_ranks_ > 0) return default_ranks_;
   if (ranks_ == "auto") return gpus > 0 ? gpus : num_usable_cores();
   if (ranks_.empty() || ranks_ == "gpu") {
     require(gpus > 0, "launch: no GPU is visible on this host; say how many ranks with --ranks N");

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/config_command.h"
 #include "fullshard/cli/data_command.h"
 #include "fullshard/cli/doctor_command.h"
@@ -57,6 +59,7 @@ int run(int count, char** arguments) {
   RunArguments train(app, RunKind::train);
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
+  CheckpointArguments checkpoint(app);
   check_command(app, words);
   try {
     app.parse(words_for_parser(words));
@@ -65,9 +68,15 @@ int run(int count, char** arguments) {
   }
   if (launch.was_chosen()) return launch.run(words, program);
   if (config.was_chosen()) return config.run();
+  // Here a file that may not grow is a message; programs that launch starts decide for themselves.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (data.was_chosen()) return data.run();
   if (report.was_chosen()) return report.run();
   if (doctor.was_chosen()) return doctor.run();
+  if (checkpoint.was_chosen()) {
+    checkpoint.options();  // what is wrong with the words is said at once
+    become_core(words);
+  }
   for (RunArguments* command : {&train, &eval, &compare}) {
     if (command->was_chosen()) return run_on_ranks(*command, words);
   }

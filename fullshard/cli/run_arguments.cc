@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/cuda_build.h"
+#include "fullshard/launch/devices.h"
 
 namespace fullshard {
 namespace {
@@ -160,6 +162,10 @@ void RunArguments::add_training() {
       ->add_flag("--keep-best", options_.keep_best,
                  "keep the model of the lowest evaluation loss in DIR/best")
       ->group(kOutput);
+  command_
+      ->add_flag("--restore-best", options_.restore_best,
+                 "go back to that model at the end, so that DIR/model is it; also keeps it")
+      ->group(kOutput);
   command_->add_flag("!--no-save-model", options_.save_model, "do not write DIR/model")
       ->group(kOutput);
   command_->add_option("-o,--output", options_.output, "folder of the run")
@@ -194,6 +200,10 @@ void RunArguments::add_sharding() {
   add_setting("--precision", "no, bf16 or fp16");
   command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
       ->check(CLI::IsMember({"on", "off"}))
+      ->group(kSharding);
+  command_
+      ->add_flag("--deterministic", options_.is_deterministic,
+                 "the same bits on every run, also on CUDA, where that may cost speed")
       ->group(kSharding);
   if (kind_ != RunKind::train) return;
   auto* recompute = command_
@@ -234,10 +244,11 @@ bool RunArguments::was_chosen() const { return command_->parsed(); }
 std::string RunArguments::name() const { return std::string(name_of(kind_)); }
 
 std::string RunArguments::device() const {
-  if (options_.device == "cuda") {
+  if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }
-  return "cpu";
+  if (!options_.device.empty()) return options_.device;
+  return is_cuda_build() && num_visible_gpus() > 0 ? "cuda" : "cpu";
 }
 
 Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,

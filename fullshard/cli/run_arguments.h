@@ -29,6 +29,7 @@ class RunArguments {
   std::string name() const;
   const RunOptions& options() const { return options_; }
   LaunchFlags& launch() { return launch_; }
+  std::string device() const;  // cpu or cuda, as asked for or as there is
 
   // The configuration with these flags over it. `inputs` is what the model is known to be;
   // `is_quiet` leaves out the note about the default file.
@@ -44,7 +45,6 @@ class RunArguments {
   void add_output();
   void add_compare();
   void add_setting(const std::string& flag, const std::string& help);
-  std::string device() const;
 
   CLI::App* command_;
   RunKind kind_;

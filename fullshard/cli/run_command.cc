@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <filesystem>
 
 #include "fullshard/base/error.h"
+#include "fullshard/launch/devices.h"
 
 namespace fullshard {
 namespace {
@@ -67,7 +69,8 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
 
   const Plan plan = arguments.plan(std::nullopt, {}, false);
   launch.take(plan.launch);
-  launch.set_default_ranks(1);
+  const bool on_gpus = arguments.device() == "cuda";
+  launch.set_default_ranks(on_gpus ? std::max(num_visible_gpus(), 1) : 1);
   arguments.plan(launch.world_size(), {}, true);  // batch sizes and factors must fit the ranks
   for (const Problem& warning : plan.warnings()) {
     fmt::print(stderr, "warning: {}\n", warning.text());

@@ -97,8 +97,8 @@ class Communicator {
   Work broadcast(const at::Tensor& tensor, int root, std::string_view unit = {}) const;
   void barrier(std::string_view unit = {}) const;
 
-  // Uninitialised 1-D tensor in memory that the backend moves without copying. Ordinary tensors
-  // work everywhere too, at the price of a staging copy. Freed with the last reference.
+  // Uninitialised 1-D tensor in host memory that the backend moves without copying. Ordinary
+  // tensors work everywhere too, at the price of a staging copy. Freed with the last reference.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) const;
 
   // True when ranks of the group can look at the same bytes (shm on CPU).

@@ -36,7 +36,7 @@ Work FakeBackend::reduce_scatter(const Call&, const at::Tensor& shard, const at:
                                  const ReduceOptions& options) {
   return later([shard, rows, options, rank = rank_, size = size_] {
     const at::Tensor row = rows.select(0, rank % options.slices);
-    const at::Tensor value = options.op == ReduceOp::sum ? row * size : row;
+    const at::Tensor value = options.op == ReduceOp::sum ? row.mul(size) : row;
     if (options.accumulate) {
       shard.add_(value);
     } else {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/environment.h"
 #include "fullshard/comm/gloo_transport.h"
 #include "fullshard/comm/rendezvous.h"
@@ -54,6 +55,9 @@ std::shared_ptr<Store> open_store(const Environment& environment, milliseconds t
   return store->under(fmt::format("world {}", world));
 }
 
+// How long rank 0 waits for those who came to hear why it fails: they may be slow, not gone.
+constexpr auto kFarewell = std::chrono::seconds(10);
+
 std::string host_key(int rank) { return fmt::format("host of rank {}", rank); }
 
 std::string missing_text(Store& store, const Environment& environment, milliseconds timeout) {
@@ -78,7 +82,7 @@ std::string missing_text(Store& store, const Environment& environment, milliseco
     if (store.find(host_key(rank))) readers.push_back(fmt::format("rank {} knows", rank));
   }
   store.set("hosts", "!" + text);
-  if (!readers.empty()) store.wait(readers, milliseconds(1000));
+  if (!readers.empty()) store.wait(readers, kFarewell);
   throw Error(text);
 }
 
@@ -94,7 +98,7 @@ std::vector<int> exchange_hosts(Store& store, const Environment& environment,
     }
     for (const std::string& key : keys) names.push_back(*store.find(key));
     store.set("hosts", fmt::format("{}", fmt::join(number_hosts(names), " ")));
-  } else if (!store.wait({"hosts"}, timeout + milliseconds(1000))) {
+  } else if (!store.wait({"hosts"}, timeout + kFarewell)) {
     throw Error(missing_text(store, environment, timeout));
   }
   const std::string found = *store.find("hosts");
@@ -125,7 +129,8 @@ GlooDevice device_for(const Environment& environment, bool loopback) {
 std::shared_ptr<Transport> make_transport(const std::string& wanted, const GlooOptions& options,
                                           std::shared_ptr<Store> store,
                                           std::shared_ptr<Recorder> recorder) {
-  if (wanted == "gloo" || (wanted == "auto" && !options.loopback)) {
+  // Host tensors of ranks that use nccl travel as they would without it.
+  if (wanted == "gloo" || (wanted != "shm" && !options.loopback)) {
     return make_gloo_transport(options, std::move(store), std::move(recorder));
   }
   check(options.loopback,
@@ -145,18 +150,64 @@ void check_local(const WorldOptions& options, const World& world) {
         options.local_size.value_or(0), world.local_size(), world.rank());
 }
 
+void check_backend(const WorldOptions& options) {
+  const std::vector<std::string> known = {"auto", "shm", "gloo", "nccl"};
+  if (std::find(known.begin(), known.end(), options.backend) == known.end()) {
+    fail_as(ErrorKind::usage, "world: backend is '{}', expected auto, shm, gloo or nccl",
+            options.backend);
+  }
+  if (options.backend == "nccl" && options.device == "cpu") {
+    fail_as(ErrorKind::usage,
+            "world: backend nccl moves the memory of GPUs, but the device is cpu; set device to "
+            "cuda, or use auto");
+  }
+}
+
+// The number of a rank among those of its host.
+int place_of(int rank, const std::vector<int>& hosts) {
+  return static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank, hosts[rank]));
+}
+
+int most_on_a_host(const std::vector<int>& hosts) {
+  int most = 0;
+  for (const int host : hosts) {
+    most = std::max(most, static_cast<int>(std::count(hosts.begin(), hosts.end(), host)));
+  }
+  return most;
+}
+
+DeviceLink choose_link(const WorldOptions& options, const std::vector<int>& hosts) {
+  const int num_ranks = most_on_a_host(hosts), num_devices = num_cuda_devices();
+  const bool shares = num_ranks > num_devices || options.device != "cuda";
+  if (options.backend == "nccl" && num_ranks > num_devices) {
+    fail_as(ErrorKind::usage,
+            "world: backend nccl with {} ranks on a host of {} GPU{}: nccl takes one rank per GPU; "
+            "start {} rank{}, or let them share with backend auto",
+            num_ranks, num_devices, num_devices == 1 ? "" : "s", num_devices,
+            num_devices == 1 ? "" : "s");
+  }
+  const bool by_host = shares || options.backend == "shm" || options.backend == "gloo";
+  return by_host && options.backend != "nccl" ? DeviceLink::staged : DeviceLink::nccl;
+}
+
+World alone(const WorldOptions& options) {
+  const at::Device device = choose_device(options.device, 0);
+  if (device.is_cpu() || options.backend != "nccl") return World::single(device);
+  return World(std::make_shared<World::Impl>(
+      0, std::vector<int>{0}, options.timeouts, std::make_shared<Recorder>(0),
+      make_device_transport(make_self_transport(), device, DeviceLink::nccl, options.timeouts.step),
+      device));
+}
+
 }  // namespace
 
 World World::from_environment(const WorldOptions& options) {
-  if (options.backend != "auto" && options.backend != "shm" && options.backend != "gloo") {
-    fail_as(ErrorKind::usage, "world: backend is '{}', expected auto, shm or gloo",
-            options.backend);
-  }
+  check_backend(options);
   const Environment environment = read_environment(options, [](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return value ? std::optional<std::string>(value) : std::nullopt;
   });
-  if (environment.size == 1) return single();
+  if (environment.size == 1) return alone(options);
 
   const Timeouts& timeouts = options.timeouts;
   auto store = open_store(environment, timeouts.init);
@@ -167,8 +218,14 @@ World World::from_environment(const WorldOptions& options) {
   members.device = device_for(environment, members.loopback);
   auto recorder = std::make_shared<Recorder>(environment.rank);
   auto transport = make_transport(options.backend, members, store, recorder);
+  const at::Device device =
+      choose_device(options.device, place_of(environment.rank, members.hosts));
+  if (!device.is_cpu()) {
+    const auto link = choose_link(options, members.hosts);
+    transport = make_device_transport(std::move(transport), device, link, timeouts.step);
+  }
   const World world(std::make_shared<Impl>(environment.rank, members.hosts, timeouts, recorder,
-                                           std::move(transport)));
+                                           std::move(transport), device));
   // The store goes with rank 0: nobody leaves before all have what they need from it.
   world.communicator().barrier("join");
   world.recorder().reset_totals();

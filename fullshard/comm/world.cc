@@ -11,6 +11,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/backend.h"
+#include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/fake_backend.h"
 #include "fullshard/comm/self_backend.h"
 #include "fullshard/comm/shm_domain.h"
@@ -88,6 +89,8 @@ void check_groups(const std::vector<std::vector<int>>& groups, int size, const s
 
 }  // namespace
 
+std::shared_ptr<Transport> make_self_transport() { return std::make_shared<SelfTransport>(); }
+
 std::shared_ptr<Transport> make_shm_transport(std::shared_ptr<ShmDomain> domain) {
   return std::make_shared<ShmTransport>(std::move(domain));
 }
@@ -102,12 +105,14 @@ std::vector<int> number_hosts(const std::vector<std::string>& names) {
 }
 
 World::Impl::Impl(int rank_, std::vector<int> hosts_, const Timeouts& timeouts_,
-                  std::shared_ptr<Recorder> recorder_, std::shared_ptr<Transport> transport_)
+                  std::shared_ptr<Recorder> recorder_, std::shared_ptr<Transport> transport_,
+                  at::Device device_)
     : rank(rank_),
       hosts(std::move(hosts_)),
       timeouts(timeouts_),
       recorder(std::move(recorder_)),
       transport(std::move(transport_)),
+      device(device_),
       communicator(transport->make_backend({all_ranks(static_cast<int>(hosts.size()))}, "world"),
                    recorder, "world") {}
 
@@ -119,10 +124,14 @@ void World::Impl::leave(const std::string& reason) noexcept {
 
 World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-World World::single() {
+World World::single(at::Device device) {
+  auto transport = make_self_transport();
+  if (!device.is_cpu()) {
+    transport =
+        make_device_transport(std::move(transport), device, DeviceLink::self, Timeouts{}.step);
+  }
   return World(std::make_shared<Impl>(0, std::vector<int>{0}, Timeouts{},
-                                      std::make_shared<Recorder>(0),
-                                      std::make_shared<SelfTransport>()));
+                                      std::make_shared<Recorder>(0), std::move(transport), device));
 }
 
 World World::fake(int size, int rank, int ranks_per_host) {
@@ -159,6 +168,7 @@ int World::host_of(int rank) const {
 }
 
 std::string_view World::backend() const { return impl_->transport->name(); }
+at::Device World::device() const { return impl_->device; }
 const Timeouts& World::timeouts() const { return impl_->timeouts; }
 const Communicator& World::communicator() const { return impl_->communicator; }
 Recorder& World::recorder() const { return *impl_->recorder; }

@@ -24,8 +24,9 @@ struct WorldOptions {
   std::optional<int> rank = {}, size = {}, local_rank = {}, local_size = {};
   std::optional<std::string> master_address = {};
   std::optional<int> master_port = {};
-  std::string backend =
-      "auto";  // auto: shm when all ranks are on one host, else gloo; or shm, gloo
+  // auto: shm when all ranks are on one host, else gloo; between GPUs of their own, nccl
+  std::string backend = "auto";
+  std::string device = "cpu";  // cpu; cuda: the GPU of this rank among its host's; or cuda:N
   Timeouts timeouts{};
 };
 
@@ -36,7 +37,7 @@ class World {
   // LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI / PMI, SLURM (SLURM_PROCID,
   // SLURM_NTASKS, ...); else one rank. Collective when there is more than one rank.
   static World from_environment(const WorldOptions& options = {});
-  static World single();  // one rank, backend "self"
+  static World single(at::Device device = at::kCPU);  // one rank, backend "self"
   // A pretence of `size` ranks seen from `rank`: collectives are recorded, nothing leaves the
   // process; every other rank is taken to hold what this one holds.
   static World fake(int size, int rank = 0, int ranks_per_host = 8);
@@ -48,6 +49,7 @@ class World {
   int num_hosts() const;
   int host_of(int rank) const;  // hosts counted from 0 in order of their lowest rank
   std::string_view backend() const;
+  at::Device device() const;  // where models are sharded; collectives take host tensors as well
   const Timeouts& timeouts() const;
 
   const Communicator& communicator() const;  // all ranks, group "world"

@@ -16,7 +16,8 @@ class World::Impl {
  public:
   // `hosts[r]` is the host of rank r, counted from 0 in order of their lowest rank.
   Impl(int rank, std::vector<int> hosts, const Timeouts& timeouts,
-       std::shared_ptr<Recorder> recorder, std::shared_ptr<Transport> transport);
+       std::shared_ptr<Recorder> recorder, std::shared_ptr<Transport> transport,
+       at::Device device = at::kCPU);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -29,12 +30,14 @@ class World::Impl {
   const Timeouts timeouts;
   const std::shared_ptr<Recorder> recorder;
   const std::shared_ptr<Transport> transport;
+  const at::Device device;
   Communicator communicator;
 
  private:
   bool has_left_ = false;
 };
 
+std::shared_ptr<Transport> make_self_transport();
 std::shared_ptr<Transport> make_shm_transport(std::shared_ptr<ShmDomain> domain);
 
 // Any names of hosts, one per rank, to numbers counted from 0 in order of their lowest rank.

@@ -46,7 +46,7 @@ int run_compare(const RunArguments& arguments) {
   const RunOptions& options = arguments.options();
   const RankModel run(options);
   const auto reference = open_weights(options.reference);
-  const World world = meet_ranks(options);
+  const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
   ShardedModel sharded = run.shard(world, plan, options);
   const std::vector<Comparison> results = compare_model(*run.model, sharded, *reference);

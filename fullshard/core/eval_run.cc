@@ -14,7 +14,7 @@ namespace fullshard {
 int run_eval(const RunArguments& arguments) {
   const RunOptions& options = arguments.options();
   const RankModel run(options);
-  const World world = meet_ranks(options);
+  const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
   std::optional<RunData> data;
   throw_alike(world.communicator(),
@@ -22,7 +22,7 @@ int run_eval(const RunArguments& arguments) {
               "data");
   ShardedModel sharded = run.shard(world, plan, options);
   const auto result = evaluate(
-      *run.model, *data->train, world.communicator(),
+      *run.model, *data->train, world,
       {.micro_batch = plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size),
        .max_batches = options.eval_batches,
        .seed = options.seed,

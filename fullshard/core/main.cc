@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/run_arguments.h"
 #include "fullshard/cli/words.h"
+#include "fullshard/core/build_facts.h"
+#include "fullshard/core/checkpoint_run.h"
 #include "fullshard/core/compare_run.h"
 #include "fullshard/core/eval_run.h"
 #include "fullshard/core/train_run.h"
@@ -36,6 +39,8 @@ int run(int count, char** arguments) {
   RunArguments train(app, RunKind::train);
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
+  CheckpointArguments checkpoint(app);
+  const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
   try {
     app.parse(words_for_parser(words));
   } catch (const CLI::ParseError& error) {
@@ -43,8 +48,10 @@ int run(int count, char** arguments) {
   }
   std::vector<std::string> command = {"fullshard"};
   command.insert(command.end(), words.begin(), words.end());
+  if (facts->parsed()) return print_build_facts();
   if (train.was_chosen()) return run_train(train, command);
   if (eval.was_chosen()) return run_eval(eval);
+  if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);
 }
 

@@ -3,20 +3,20 @@
 #include "fullshard/base/error.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/train/determinism.h"
 #include "fullshard/train/model_weights.h"
 
 namespace fullshard {
 
-World meet_ranks(const RunOptions& options) {
-  if (options.backend == "nccl") {
-    fail_as(ErrorKind::usage, "--backend: is nccl, but this build has no CUDA; use auto");
-  }
-  return World::from_environment({.backend = options.backend});
+World meet_ranks(const RunArguments& arguments) {
+  return World::from_environment(
+      {.backend = arguments.options().backend, .device = arguments.device()});
 }
 
 RankModel::RankModel(const RunOptions& options)
     : source(find_model(options.model)), model(make_deferred_model(source)) {
   if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
+  if (options.is_deterministic) choose_deterministic_kernels();
 }
 
 ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOptions& options,

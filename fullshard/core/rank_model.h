@@ -12,7 +12,7 @@
 
 namespace fullshard {
 
-World meet_ranks(const RunOptions& options);
+World meet_ranks(const RunArguments& arguments);
 
 struct RankModel {
   ModelSource source;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/config/batch_sizes.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
@@ -42,7 +43,8 @@ BatchSizes batch_of(const Plan& plan, int ranks) {
 
 double roof_of_all(const World& world, const Plan& plan) {
   const auto roofs = world.communicator().allocate(1, at::kDouble);
-  roofs.fill_(measure_product_roof(precision_of(plan).compute.value_or(at::kFloat)));
+  const auto dtype = precision_of(plan).compute.value_or(at::kFloat);
+  roofs.fill_(measure_product_roof(dtype, world.device()));
   world.communicator().all_reduce(roofs, ReduceOp::sum, "product roof").wait();
   return roofs.item<double>();
 }
@@ -50,6 +52,12 @@ double roof_of_all(const World& world, const Plan& plan) {
 at::ScalarType saved_dtype(const Plan& plan) {
   const bool wants_16_bit = plan.checkpoint.gather_16bit_weights.value;
   return wants_16_bit ? precision_of(plan).compute.value_or(at::kFloat) : at::kFloat;
+}
+
+// DeepSpeed's stage 3 with the key set to false writes no whole model: its checkpoint holds it.
+bool withholds_model(const Plan& plan) {
+  const auto& gathers = plan.checkpoint.gather_16bit_weights;
+  return plan.sharding.stage.value == 3 && gathers.origin.is_explicit() && !gathers.value;
 }
 
 TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, const BatchSizes& batch,
@@ -68,6 +76,7 @@ TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, cons
           .saves_aside = options.saves_aside,
           .checkpoints = {.is_node_local = plan.checkpoint.node_local.value,
                           .num_kept = static_cast<int>(options.keep)},
+          .keeps_best = options.keep_best || options.restore_best,
           .records_phases = plan.logging.wall_clock_breakdown.value,
           .evaluation = {.micro_batch = batch.micro_batch,
                          .max_batches = options.eval_batches,
@@ -86,7 +95,7 @@ class TrainRun {
       : options_(arguments.options()),
         command_(command),
         run_(options_),
-        world_(meet_ranks(options_)),
+        world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
         batch_(batch_of(plan_, world_.size())) {
     choose_checkpoint();
@@ -104,6 +113,7 @@ class TrainRun {
     ShardedModel sharded = run_.shard(world_, plan_, options_, resumed_.empty());
     TrainerOptions options = trainer_options(options_, plan_, batch_, steps);
     options.product_roof = roof_of_all(world_, plan_);
+    if (withholds_model(plan_) && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_.empty() ? 0 : trainer.resume(resumed_);
     RunAccount account(options_, command_, plan_, *run_.model, sharded, steps, first_step);
@@ -167,12 +177,20 @@ class TrainRun {
     };
     const Interruption interruption;
     trainer.run([&](const StepRecord& record) { account.add(record); },
-                options_.keep_best ? OnBest(keep_best) : OnBest(),
+                options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
                 [&] { return interruption.is_asked_for(); });
     account.take_memory(sharded);
     std::vector<std::pair<std::string, std::string>> places = {
         {"report", options_.output + "/report.html"}};
-    if (options_.save_model && !trainer.was_interrupted()) {
+    if (options_.restore_best && is_folder(options_.output + "/best")) {
+      load_model_weights(options_.output + "/best", *run_.model, sharded);
+    }
+    if (withholds_model(plan_)) {
+      account.say(fmt::format(
+          "no model/, because stage3_gather_16bit_weights_on_model_save is false; to get one: "
+          "fullshard checkpoint to-fp32 {}/checkpoints OUT",
+          options_.output));
+    } else if (options_.save_model && !trainer.was_interrupted()) {
       save_model_folder(options_.output + "/model", *run_.model, sharded, saving);
       places.emplace_back("model", options_.output + "/model");
     }

@@ -28,11 +28,15 @@ void Block::swap(Block& other) noexcept {
 void* Block::data() const { return memory_.data_ptr(); }
 
 at::Tensor Block::as(int64_t numel, at::ScalarType dtype) const {
-  return at::from_blob(data(), {numel}, at::TensorOptions().dtype(dtype));
+  const auto options = at::TensorOptions().dtype(dtype).device(memory_.device());
+  return at::for_blob(data(), {numel})
+      .options(options)
+      .target_device(memory_.device())
+      .make_tensor();
 }
 
-Pool::Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier)
-    : source_(std::move(source)), ledger_(std::move(ledger)), tier_(tier) {}
+Pool::Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier, Returned returned)
+    : source_(std::move(source)), ledger_(std::move(ledger)), tier_(tier), returned_(returned) {}
 
 Block Pool::take(int64_t bytes, Purpose purpose) {
   Block block;
@@ -57,10 +61,19 @@ Block Pool::take(int64_t bytes, Purpose purpose) {
   return block;
 }
 
+at::Tensor Pool::allocate(int64_t numel, at::ScalarType dtype) const {
+  const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
+  return source_(bytes).view(dtype).narrow(0, 0, numel);
+}
+
 void Pool::give_back(at::Tensor memory, int64_t bytes, Purpose purpose) noexcept {
   ledger_->drop(purpose, tier_, bytes);
   std::lock_guard lock(mutex_);
   const int64_t capacity = memory.numel();
+  if (returned_ == Returned::freed) {
+    reserved_bytes_ -= capacity;
+    return;
+  }
   free_.emplace(capacity, std::move(memory));
 }
 

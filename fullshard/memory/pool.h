@@ -42,14 +42,22 @@ class Block {
   Purpose purpose_ = Purpose::workspace;
 };
 
+// What happens to a block that comes back: kept for the next taker, or returned to the source,
+// where activations can have its memory (the allocator of an accelerator keeps it itself).
+enum class Returned { kept, freed };
+
 // Thread-safe. Held by shared_ptr: blocks keep their pool.
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   using Source = std::function<at::Tensor(int64_t bytes)>;  // gives 1-D uint8 tensors
 
-  Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier);
+  Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier,
+       Returned returned = Returned::kept);
 
   Block take(int64_t bytes, Purpose purpose);
+  // Straight from the source, for tensors that are freed with their last handle; the caller keeps
+  // the ledger.
+  at::Tensor allocate(int64_t numel, at::ScalarType dtype) const;
 
   int64_t num_allocations() const;  // calls of the source
   int64_t reserved_bytes() const;   // taken from the source, in use or not
@@ -63,6 +71,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Source source_;
   std::shared_ptr<Ledger> ledger_;
   Tier tier_;
+  Returned returned_;
   std::multimap<int64_t, at::Tensor> free_;  // by capacity in bytes
   int64_t num_allocations_ = 0;
   int64_t reserved_bytes_ = 0;

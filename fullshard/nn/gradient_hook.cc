@@ -51,14 +51,21 @@ void clear_gradient_hook(const at::Tensor& parameter) {
   if (find_hook(parameter) != nullptr) impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
-void set_gradient_sink(const at::Tensor& parameter, OpenSink open) {
+void set_gradient_sink(const at::Tensor& parameter, OpenSink open, TakeGradient take) {
   if (!open && find_hook(parameter) == nullptr) return;
-  find_or_install_hook(parameter).open_sink = std::move(open);
+  GradientHook& hook = find_or_install_hook(parameter);
+  hook.open_sink = std::move(open);
+  hook.take_gradient = std::move(take);
 }
 
 GradientSink open_gradient_sink(const at::Tensor& parameter) {
   const GradientHook* hook = find_hook(parameter);
   return hook == nullptr || !hook->open_sink ? GradientSink() : hook->open_sink();
+}
+
+bool give_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {
+  const GradientHook* hook = find_hook(parameter);
+  return hook != nullptr && hook->take_gradient && hook->take_gradient(gradient);
 }
 
 }  // namespace fullshard

@@ -15,6 +15,8 @@ struct GradientSink {
   bool accumulate = false;
 };
 using OpenSink = std::function<GradientSink()>;
+// Takes a whole gradient over, memory and all; false: it would rather be written into.
+using TakeGradient = std::function<bool(const at::Tensor& gradient)>;
 
 // Sits on the parameter itself and dies with it; one per parameter. It fires once per backward that
 // reaches the parameter, also when the operator wrote into the sink and returned no gradient:
@@ -27,6 +29,7 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
 
   Function function;
   OpenSink open_sink;
+  TakeGradient take_gradient;
 };
 
 // `parameter` is a leaf that requires gradients. A second call replaces the function and keeps the
@@ -36,9 +39,11 @@ void clear_gradient_hook(const at::Tensor& parameter);
 
 // `open` is asked in backward, once per gradient that an operator is about to write; an empty one
 // takes the sink away.
-void set_gradient_sink(const at::Tensor& parameter, OpenSink open);
+void set_gradient_sink(const at::Tensor& parameter, OpenSink open, TakeGradient take = {});
 
 // Any tensor may be asked. Whoever gets a target must fill it.
 GradientSink open_gradient_sink(const at::Tensor& parameter);
+// True: the parameter's sink keeps `gradient` itself, which nobody else may touch from now on.
+bool give_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
 
 }  // namespace fullshard

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -85,7 +86,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
   }
 };
 
-at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, KernelActivation kind) {
+at::Tensor gated_by_kernel(const at::Tensor& gate, const at::Tensor& up, KernelActivation kind) {
   return GatedFunction::apply(gate, up, static_cast<int64_t>(kind));
 }
 
@@ -106,13 +107,41 @@ at::Tensor gelu(const at::Tensor& input, Gelu kind) {
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (!has_gated_kernel("swiglu", gate, up)) return at::silu(gate) * up;
-  return gated(gate, up, KernelActivation::silu);
+  return gated_by_kernel(gate, up, KernelActivation::silu);
 }
 
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, Gelu kind) {
   const bool has_kernel = has_gated_kernel("geglu", gate, up);
   if (kind == Gelu::exact || !has_kernel) return at::gelu(gate, torchs_name(kind)) * up;
-  return gated(gate, up, KernelActivation::tanh_gelu);
+  return gated_by_kernel(gate, up, KernelActivation::tanh_gelu);
+}
+
+at::Tensor activate(const at::Tensor& input, Activation kind) {
+  switch (kind) {
+    case Activation::gelu:
+      return gelu(input, Gelu::exact);
+    case Activation::gelu_tanh:
+      return gelu(input, Gelu::tanh);
+    case Activation::relu:
+      return at::relu(input);
+    case Activation::silu:
+      break;
+  }
+  return at::silu(input);
+}
+
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation kind) {
+  switch (kind) {
+    case Activation::gelu:
+      return geglu(gate, up, Gelu::exact);
+    case Activation::gelu_tanh:
+      return geglu(gate, up, Gelu::tanh);
+    case Activation::relu:
+      return at::relu(gate) * up;
+    case Activation::silu:
+      break;
+  }
+  return swiglu(gate, up);
 }
 
 }  // namespace fullshard

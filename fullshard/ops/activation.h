@@ -12,4 +12,10 @@ at::Tensor gelu(const at::Tensor& input, Gelu kind);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);            // silu(gate) * up
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, Gelu kind);  // gelu(gate) * up
 
+// Every function that a feed-forward block may ask for.
+enum class Activation { gelu, gelu_tanh, relu, silu };
+
+at::Tensor activate(const at::Tensor& input, Activation kind);
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation kind);  // kind(gate) * up
+
 }  // namespace fullshard

@@ -100,8 +100,9 @@ at::Tensor score_mask(const AttentionOptions& options, const at::Tensor& query,
   if (!visible.defined()) return bias;
   while (visible.dim() < 4) visible = visible.unsqueeze(0);
   if (!bias.defined()) bias = at::zeros({}, query.options());
-  return at::where(visible, bias,
-                   at::zeros({}, query.options()).fill_(lowest(query.scalar_type())));
+  // Kernels of the GPU multiply with log2(e) before the exponential: the lowest would overflow.
+  const double hidden = lowest(query.scalar_type()) * (query.is_cuda() ? 0.5 : 1.0);
+  return at::where(visible, bias, at::zeros({}, query.options()).fill_(hidden));
 }
 
 // torch's flash kernel of the CPU, called by its own name because it takes the causal rule together

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/cross_entropy_chunks.h"
 #include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/last_use.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -28,7 +30,9 @@ using Sums = CrossEntropySums;
 // gradients of logits is what the chunks avoid. Where either would hold too much, forward computes
 // the loss only and backward makes the logits again: four products instead of three.
 bool can_keep(const Problem& problem, const Wanted& wanted) {
-  return !wanted.weight || bytes_for_weight_gradient(problem) <= problem.options.largest_kept_bytes;
+  auto most = problem.options.largest_kept_bytes;
+  if (most < 0) most = problem.hidden.is_cuda() ? int64_t{2} << 30 : int64_t{256} << 20;
+  return !wanted.weight || bytes_for_weight_gradient(problem) <= most;
 }
 
 at::Tensor deliver(const GradientSink& sink, const at::Tensor& sum, const at::Tensor& factor,
@@ -45,6 +49,17 @@ at::Tensor deliver(const GradientSink& sink, const at::Tensor& sum, const at::Te
   return {};
 }
 
+// The sum itself becomes the gradient where that saves a copy of its size.
+at::Tensor hand_over(at::Tensor sum, const at::Tensor& parameter, const at::Tensor& factor) {
+  if (!sum.is_cuda() || !is_last_backward()) {
+    return deliver(open_gradient_sink(parameter), sum, factor, parameter.scalar_type());
+  }
+  sum.mul_(factor);
+  if (give_gradient(parameter, sum)) return {};
+  return deliver(open_gradient_sink(parameter), sum, at::ones({}, factor.options()),
+                 parameter.scalar_type());
+}
+
 // What backward hands on: sums that the factor is still missing in, and the weight's gradient,
 // undefined when it went into the sink.
 struct Gradients {
@@ -58,8 +73,7 @@ Gradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wanted& wa
     result.weight =
         weight_gradient(parameter, (hidden * factor).to(hidden.scalar_type()), sums.kept);
   } else if (wanted.weight) {
-    result.weight =
-        deliver(open_gradient_sink(parameter), sums.weight, factor, parameter.scalar_type());
+    result.weight = hand_over(sums.weight, parameter, factor);
   }
   return result;
 }

@@ -14,7 +14,8 @@ struct CrossEntropyOptions {
   int64_t chunk_rows = 0;       // rows whose logits exist at once; 0: chosen by size
   // What may be held from forward to backward for the weight's gradient: one chunk's logits, or
   // with several chunks a sum of the weight's size. Beyond it backward computes the logits again.
-  int64_t largest_kept_bytes = int64_t{256} << 20;
+  // -1: 256 MiB, on a GPU 2 GiB.
+  int64_t largest_kept_bytes = -1;
 };
 
 // The mean over the labels of -log softmax(hidden * weight^T + bias)[label]; 0 when there are no

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "fullshard/ops/cross_entropy_kernels.h"
+#include "fullshard/ops/cuda/device_operators.h"
 #include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/tensor/parallel.h"
 
@@ -17,6 +18,19 @@ namespace {
 
 // A chunk's logits: enough rows for fast products, few enough to stay small beside a model.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
+constexpr int64_t kDeviceChunkBytes = int64_t{512} << 20;
+// What a GPU's matrix products like to begin at and to be cut into.
+constexpr int64_t kDeviceColumns = 64, kDeviceRows = 128;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Room for the logits of a chunk; on a GPU rows begin at aligned addresses, whatever the
+// vocabulary.
+at::Tensor make_buffer(const at::Tensor& hidden, int64_t rows, int64_t vocabulary) {
+  if (!hidden.is_cuda()) return at::empty({rows, vocabulary}, hidden.options());
+  return at::empty({rows, round_up(vocabulary, kDeviceColumns)}, hidden.options())
+      .narrow(1, 0, vocabulary);
+}
 
 // Sums are in fp32 whatever the dtype.
 at::TensorOptions wide_options(const at::Tensor& tensor) {
@@ -48,6 +62,10 @@ void composed_rows(at::Tensor logits, at::Tensor losses, const at::Tensor& label
 // Losses of a chunk; its logits become their gradient when that is wanted.
 void chunk_losses(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& labels,
                   const CrossEntropyOptions& options, bool wants_gradient) {
+  if (has_cuda_kernel(logits)) {
+    return device_entropy(logits, losses, labels, options.ignore_index, options.label_smoothing,
+                          wants_gradient);
+  }
   if (!has_cpu_kernel(logits)) {
     return composed_rows(logits, losses, labels, options, wants_gradient);
   }
@@ -65,7 +83,9 @@ void chunk_losses(const at::Tensor& logits, const at::Tensor& losses, const at::
 }
 
 void make_logits(at::Tensor logits, const CrossEntropyProblem& problem, const at::Tensor& hidden) {
-  if (problem.bias.defined()) {
+  if (has_cuda_kernel({hidden, problem.weight, problem.bias})) {
+    device_product_plus(logits, hidden, problem.weight.t(), problem.bias, {});
+  } else if (problem.bias.defined()) {
     at::addmm_out(logits, problem.bias, hidden, problem.weight.t());
   } else {
     at::mm_out(logits, hidden, problem.weight.t());
@@ -74,7 +94,9 @@ void make_logits(at::Tensor logits, const CrossEntropyProblem& problem, const at
 
 void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right, bool is_empty) {
   const bool same_dtype = sum.scalar_type() == left.scalar_type();
-  if (same_dtype && is_empty) {
+  if (has_cuda_kernel({left, right}) && (same_dtype || sum.scalar_type() == at::kFloat)) {
+    device_product(sum, left, right, !is_empty);
+  } else if (same_dtype && is_empty) {
     at::mm_out(sum, left, right);
   } else if (same_dtype) {
     sum.addmm_(left, right);
@@ -83,6 +105,11 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
   } else {
     sum.add_(left.mm(right));
   }
+}
+
+void add_column_sums(at::Tensor sums, const at::Tensor& logits) {
+  if (has_cuda_kernel(logits)) return device_column_sums({sums, /*accumulate=*/true}, logits);
+  sums.add_(logits.sum(0, /*keepdim=*/false, sums.scalar_type()));
 }
 
 }  // namespace
@@ -94,10 +121,13 @@ int64_t chunk_rows(const CrossEntropyProblem& problem) {
   if (num_rows == 0) return 0;
   if (problem.options.chunk_rows > 0) return std::min(problem.options.chunk_rows, num_rows);
   const auto row_bytes = problem.weight.size(0) * problem.hidden.element_size();
-  const int64_t wanted = std::max(
-      {int64_t{1}, kChunkBytes / std::max<int64_t>(row_bytes, 1), problem.weight.size(1) / 4});
+  const bool is_on_device = problem.hidden.is_cuda();
+  const int64_t bytes = is_on_device ? kDeviceChunkBytes : kChunkBytes;
+  const int64_t wanted =
+      std::max({int64_t{1}, bytes / std::max<int64_t>(row_bytes, 1), problem.weight.size(1) / 4});
   const int64_t num_chunks = (num_rows + wanted - 1) / wanted;
-  return (num_rows + num_chunks - 1) / num_chunks;
+  const int64_t rows = (num_rows + num_chunks - 1) / num_chunks;
+  return is_on_device ? std::min(round_up(rows, kDeviceRows), num_rows) : rows;
 }
 
 int64_t bytes_for_weight_gradient(const CrossEntropyProblem& problem) {
@@ -120,7 +150,7 @@ CrossEntropySums run_chunks(const CrossEntropyProblem& problem, const CrossEntro
     sums.weight = at::empty(weight.sizes(), wide);
   }
   if (wanted.bias) sums.bias = at::zeros({weight.size(0)}, wide);
-  const auto buffer = at::empty({rows, weight.size(0)}, all_hidden.options());
+  const auto buffer = make_buffer(all_hidden, rows, weight.size(0));
   for (int64_t first = 0; first < num_rows; first += rows) {
     const int64_t count = std::min(rows, num_rows - first);
     const auto hidden = all_hidden.narrow(0, first, count);
@@ -129,13 +159,12 @@ CrossEntropySums run_chunks(const CrossEntropyProblem& problem, const CrossEntro
     chunk_losses(logits, sums.losses.narrow(0, first, count), labels.narrow(0, first, count),
                  options, wanted.any());
     if (wanted.hidden) {
-      auto part = sums.hidden.narrow(0, first, count);
-      at::mm_out(part, logits, weight);
+      add_product(sums.hidden.narrow(0, first, count), logits, weight, /*is_empty=*/true);
     }
     if (sums.weight.defined()) {
       add_product(sums.weight, logits.t(), hidden, first == 0);
     }
-    if (wanted.bias) sums.bias.add_(logits.sum(0, /*keepdim=*/false, sums.bias.scalar_type()));
+    if (wanted.bias) add_column_sums(sums.bias, logits);
   }
   if (num_rows == 0 && sums.weight.defined()) sums.weight.zero_();
   if (wanted.weight && !sums.weight.defined()) sums.kept = buffer;

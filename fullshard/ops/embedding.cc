@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "fullshard/nn/gradient_hook.h"
+#include "fullshard/ops/cuda/device_operators.h"
 
 namespace fullshard {
 namespace {
@@ -15,6 +16,11 @@ using torch::autograd::variable_list;
 void add_rows(const GradientSink& sink, at::Tensor indices, at::Tensor rows,
               int64_t padding_index) {
   if (!sink.accumulate) sink.target.zero_();
+  if (has_cuda_kernel(rows) && sink.target.scalar_type() == at::kFloat &&
+      sink.target.is_contiguous()) {
+    return device_add_rows(sink.target, indices.to(at::kLong).contiguous(), rows.contiguous(),
+                           padding_index);
+  }
   if (padding_index >= 0) {
     const auto is_used = indices.ne(padding_index);
     indices = indices.masked_select(is_used);

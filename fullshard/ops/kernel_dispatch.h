@@ -1,5 +1,5 @@
-// Which tensors the CPU kernels serve. Everything else (other devices, fp16, fp64) takes each
-// operator's composition of libtorch's own operators.
+// Which tensors the CPU kernels serve; cuda/device_operators.h says it for the GPU. Everything else
+// (fp16, fp64) takes each operator's composition of libtorch's own operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>

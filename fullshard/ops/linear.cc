@@ -1,10 +1,15 @@
 #include "fullshard/ops/linear.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <vector>
 
+#include "fullshard/ops/absent_tensor.h"
+#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -29,24 +34,93 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto& input = saved[0];
     const auto& weight = saved[1];
     const auto& output_gradient = gradients[0];
-    at::Tensor input_gradient, own_gradient, bias_gradient;
+    at::Tensor input_gradient, own_gradient, to_bias;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(weight);
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["parameter"].toTensor();
       own_gradient = weight_gradient(parameter, input, output_gradient);
     }
     const bool has_bias = context->saved_data["has_bias"].toBool();
-    if (has_bias && context->needs_input_grad(2)) bias_gradient = as_matrix(output_gradient).sum(0);
-    return {input_gradient, own_gradient, bias_gradient};
+    if (has_bias && context->needs_input_grad(2)) to_bias = as_matrix(output_gradient).sum(0);
+    return {input_gradient, own_gradient, to_bias};
   }
 };
+
+std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) {
+  auto sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  return sizes;
+}
+
+// Input, weight, bias and residual, of which the last two may be empty: absent.
+struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& given_bias,
+                            const at::Tensor& given_residual) {
+    const auto bias = undefined_if_empty(given_bias);
+    const auto residual = undefined_if_empty(given_residual);
+    auto output = at::empty(output_sizes(input, weight), input.options());
+    device_product_plus(as_matrix(output), as_matrix(input), weight.t(), bias,
+                        residual.defined() ? as_matrix(residual) : at::Tensor());
+    context->save_for_backward({input, weight});
+    context->saved_data["weight"] = weight;
+    context->saved_data["bias"] = bias;
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    refuse_second_derivative("linear");
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    const auto output_gradient = gradients[0].contiguous();
+    variable_list results(4);
+    if (context->needs_input_grad(1)) {
+      const auto& parameter = context->saved_data["weight"].toTensor();
+      results[1] = weight_gradient(parameter, input, output_gradient);
+    }
+    if (context->needs_input_grad(2)) {
+      results[2] = bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
+    }
+    if (context->needs_input_grad(0)) {
+      results[0] = at::empty(input.sizes(), input.options());
+      device_product(as_matrix(results[0]), as_matrix(output_gradient), saved[1]);
+    }
+    if (context->needs_input_grad(3)) results[3] = gradients[0];
+    return results;
+  }
+};
+
+bool serves_on_device(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      const at::Tensor& residual) {
+  if (!has_cuda_kernel({input, weight, bias, residual})) return false;
+  const bool has_matrices = input.dim() >= 1 && weight.dim() == 2 && weight.is_contiguous() &&
+                            input.size(-1) == weight.size(1) && input.numel() > 0;
+  const bool has_vector = !bias.defined() || (bias.dim() == 1 && bias.is_contiguous() &&
+                                              bias.size(0) == weight.size(0));
+  return has_matrices && has_vector &&
+         (!residual.defined() || residual.sizes() == output_sizes(input, weight));
+}
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  if (serves_on_device(input, weight, bias, {})) {
+    return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
+                                       empty_if_absent({}, input));
+  }
   const bool has_gradient = weight.requires_grad() && weight.is_leaf();
   if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
   return LinearFunction::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual) {
+  if (serves_on_device(input, weight, bias, residual)) {
+    return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
+                                       empty_if_absent(residual, input));
+  }
+  const auto branch = linear(input, weight, bias);
+  return residual.defined() ? residual + branch : branch;
 }
 
 }  // namespace fullshard

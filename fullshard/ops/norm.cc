@@ -8,8 +8,11 @@
 
 #include <algorithm>
 
+#include "fullshard/ops/absent_tensor.h"
+#include "fullshard/ops/cuda/device_operators.h"
 #include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/ops/norm_kernels.h"
+#include "fullshard/ops/wide_gradient.h"
 #include "fullshard/tensor/parallel.h"
 
 namespace fullshard {
@@ -76,6 +79,38 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   }
 };
 
+// Both norms on a GPU. The gradients of weight and bias go straight into their sinks.
+struct DeviceNormFunction : torch::autograd::Function<DeviceNormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
+                            const at::Tensor& weight, const at::Tensor& given_bias, double epsilon,
+                            bool centred) {
+    const auto input = given.contiguous();
+    const auto bias = undefined_if_empty(given_bias);
+    const NormTerms terms{weight, bias, epsilon, centred};
+    auto output = at::empty(input.sizes(), input.options());
+    const auto statistics = device_norm(output, input, terms);
+    context->save_for_backward({input, weight, statistics.mean, statistics.inverse});
+    context->saved_data["weight"] = weight;
+    context->saved_data["bias"] = bias;
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    refuse_second_derivative("norm");
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    WideGradient weight(context->needs_input_grad(1) ? context->saved_data["weight"].toTensor()
+                                                     : at::Tensor());
+    WideGradient bias(context->needs_input_grad(2) ? context->saved_data["bias"].toTensor()
+                                                   : at::Tensor());
+    auto input_gradient = at::empty(input.sizes(), input.options());
+    device_norm_gradient({input_gradient, weight.target(), bias.target()},
+                         gradients[0].contiguous(), {}, input,
+                         {.weight = saved[1], .centred = saved[2].defined()}, {saved[2], saved[3]});
+    return {input_gradient, weight.finish(), bias.finish(), {}, {}};
+  }
+};
+
 at::Tensor composed_rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon) {
   const auto wide = input.scalar_type() == at::kDouble ? input : input.to(at::kFloat);
   const auto inverse = (wide.square().mean(-1, /*keepdim=*/true) + epsilon).rsqrt();
@@ -88,6 +123,9 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
   check(weight.dim() == 1 && input.dim() > 0 && input.size(-1) == weight.size(0),
         "rms_norm: the input's last dimension is {}, the weight has {} elements; they must agree",
         input.dim() > 0 ? input.size(-1) : 0, weight.numel());
+  if (weight.numel() > 0 && weight.is_contiguous() && has_cuda_kernel({input, weight})) {
+    return DeviceNormFunction::apply(input, weight, empty_if_absent({}, input), epsilon, false);
+  }
   if (!has_cpu_kernel({input, weight}) || weight.numel() == 0) {
     return composed_rms_norm(input, weight, epsilon);
   }
@@ -96,7 +134,18 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
 
 at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon) {
+  const bool is_plain = weight.defined() && weight.dim() == 1 && weight.numel() > 0 &&
+                        input.dim() > 0 && input.size(-1) == weight.numel() &&
+                        weight.is_contiguous() && (!bias.defined() || bias.is_contiguous());
+  if (is_plain && has_cuda_kernel({input, weight, bias})) {
+    return DeviceNormFunction::apply(input, weight, empty_if_absent(bias, input), epsilon, true);
+  }
   return at::layer_norm(input, weight.sizes(), weight, bias, epsilon);
+}
+
+at::Tensor apply_norm(const at::Tensor& input, const NormTerms& terms) {
+  return terms.centred ? layer_norm(input, terms.weight, terms.bias, terms.epsilon)
+                       : rms_norm(input, terms.weight, terms.epsilon);
 }
 
 RmsNormImpl::RmsNormImpl(int64_t width, double epsilon)

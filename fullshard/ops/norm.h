@@ -17,10 +17,21 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
 at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon);
 
+// A norm apart from what it is applied to.
+struct NormTerms {
+  at::Tensor weight;
+  at::Tensor bias = {};  // layer norm only, and there it may be undefined
+  double epsilon = 1e-5;
+  bool centred = false;  // layer norm, which takes the mean away; else RMS norm
+};
+
+at::Tensor apply_norm(const at::Tensor& input, const NormTerms& terms);
+
 class RmsNormImpl : public torch::nn::Module {
  public:
   RmsNormImpl(int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& input) { return rms_norm(input, weight, epsilon_); }
+  NormTerms terms() const { return {.weight = weight, .epsilon = epsilon_}; }
 
   at::Tensor weight;  // ones
 
@@ -33,6 +44,9 @@ class LayerNormImpl : public torch::nn::Module {
  public:
   LayerNormImpl(int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& input) { return layer_norm(input, weight, bias, epsilon_); }
+  NormTerms terms() const {
+    return {.weight = weight, .bias = bias, .epsilon = epsilon_, .centred = true};
+  }
 
   at::Tensor weight;  // ones
   at::Tensor bias;    // zeros

@@ -6,6 +6,7 @@
 #include <ATen/ops/outer.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "fullshard/ops/cuda/device_operators.h"
 #include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/ops/rotary_kernels.h"
 #include "fullshard/tensor/parallel.h"
@@ -16,9 +17,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+at::Tensor rotate_on_device(const at::Tensor& given, const RotaryTable& table,
+                            const at::Tensor& positions, float sign) {
+  auto output = given.clone(at::MemoryFormat::Contiguous);
+  device_rotate(output.flatten(2), output.size(2), table, positions, sign);
+  return output;
+}
+
 // `positions` [batch, sequence] or empty: position s is row s.
 at::Tensor rotate(const at::Tensor& given, const RotaryTable& table, const at::Tensor& positions,
                   float sign) {
+  if (given.is_cuda()) return rotate_on_device(given, table, positions, sign);
   const auto input = given.stride(-1) == 1 ? given : given.contiguous();
   const int64_t sequence = input.size(1), num_heads = input.size(2), half = input.size(3) / 2;
   auto output = at::empty(input.sizes(), input.options());
@@ -115,10 +124,13 @@ at::Tensor apply_rotary(const at::Tensor& input, const RotaryTable& table,
                         const at::Tensor& positions) {
   check_shapes(input, table);
   const auto rows = checked_positions(input, table, positions);
-  const bool is_plain_table = has_cpu_kernel({table.cos, table.sin}) &&
-                              table.cos.scalar_type() == at::kFloat && table.cos.is_contiguous() &&
+  const bool is_plain_table = table.cos.scalar_type() == at::kFloat &&
+                              table.sin.scalar_type() == at::kFloat && table.cos.is_contiguous() &&
                               table.sin.is_contiguous();
-  if (!has_cpu_kernel(input) || !is_plain_table) return composed_rotary(input, table, rows);
+  const bool has_kernel =
+      (has_cpu_kernel(input) && has_cpu_kernel({table.cos, table.sin})) ||
+      (has_cuda_kernel(input) && input.numel() > 0 && has_cuda_kernel({table.cos, table.sin}));
+  if (!has_kernel || !is_plain_table) return composed_rotary(input, table, rows);
   return RotaryFunction::apply(input, table.cos, table.sin, rows);
 }
 

@@ -1,7 +1,9 @@
-// The weight gradient of a linear layer, wherever it has to go.
+// The gradients of the parameters of a linear layer, wherever they have to go.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <vector>
 
 namespace fullshard {
 
@@ -10,5 +12,16 @@ namespace fullshard {
 // parameter itself: what an autograd node unpacks may be another tensor with its values.
 at::Tensor weight_gradient(const at::Tensor& parameter, const at::Tensor& input,
                            const at::Tensor& output_gradient);
+
+// The same for several parameters that read one input: output_gradient holds the gradients of their
+// outputs side by side. Sinks that are neighbours in memory take one product. An undefined result
+// also where `is_wanted` is false.
+std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& parameters,
+                                         const std::vector<bool>& is_wanted,
+                                         const at::Tensor& input,
+                                         const at::Tensor& output_gradient);
+
+// The sum of the output's gradient over all rows, likewise; on the CPU it is always returned.
+at::Tensor bias_gradient(const at::Tensor& parameter, const at::Tensor& output_gradient);
 
 }  // namespace fullshard

@@ -31,13 +31,25 @@ Adagrad::Adagrad(ShardedModel sharded, const AdagradOptions& options)
   });
 }
 
-void Adagrad::update(const PieceUpdate& update) {
+AdagradStep Adagrad::constants_of(double factor, double lr, double weight_decay) const {
   AdagradStep constants;
-  constants.clip = update.factor;
-  constants.lr = update.lr / (1 + static_cast<double>(num_steps() - 1) * options_.lr_decay);
-  constants.weight_decay = update.weight_decay;
+  constants.clip = factor;
+  constants.lr = lr / (1 + static_cast<double>(num_steps() - 1) * options_.lr_decay);
+  constants.weight_decay = weight_decay;
   constants.epsilon = options_.epsilon;
-  adagrad_step(constants, update.elements());
+  return constants;
+}
+
+void Adagrad::update(const PieceUpdate& update) {
+  adagrad_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+}
+
+void Adagrad::update_on_device(const DevicePass& pass) {
+  std::vector<AdagradStep> steps;
+  for (const auto& setting : pass.settings) {
+    steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
+  }
+  step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

@@ -22,6 +22,8 @@ class Adagrad : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  void update_on_device(const DevicePass& pass) override;
+  AdagradStep constants_of(double factor, double lr, double weight_decay) const;
 
   AdagradOptions options_;
 };

@@ -30,24 +30,36 @@ OptimizerTraits traits_of(const AdamWOptions& options) {
 AdamW::AdamW(ShardedModel model, const AdamWOptions& options)
     : Optimizer(std::move(model), traits_of(options)), options_(options) {}
 
-void AdamW::update(const PieceUpdate& update) {
+AdamWStep AdamW::constants_of(double factor, double lr, double weight_decay) const {
   const auto step = static_cast<double>(num_steps());
   AdamWStep constants;
-  constants.clip = update.factor;
+  constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
-  constants.step_size = update.lr;
+  constants.step_size = lr;
   constants.epsilon = options_.epsilon;
   if (options_.adam_w_mode) {
-    constants.decay = 1 - update.lr * update.weight_decay;
+    constants.decay = 1 - lr * weight_decay;
   } else {
-    constants.l2 = update.weight_decay;
+    constants.l2 = weight_decay;
   }
   if (options_.bias_correction) {
-    constants.step_size = update.lr / (1 - std::pow(momentum(), step));
+    constants.step_size = lr / (1 - std::pow(momentum(), step));
     constants.root_correction = std::sqrt(1 - std::pow(beta2(), step));
   }
-  adamw_step(constants, update.elements());
+  return constants;
+}
+
+void AdamW::update(const PieceUpdate& update) {
+  adamw_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+}
+
+void AdamW::update_on_device(const DevicePass& pass) {
+  std::vector<AdamWStep> steps;
+  for (const auto& setting : pass.settings) {
+    steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
+  }
+  step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

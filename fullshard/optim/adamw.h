@@ -25,6 +25,8 @@ class AdamW : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  void update_on_device(const DevicePass& pass) override;
+  AdamWStep constants_of(double factor, double lr, double weight_decay) const;
 
   AdamWOptions options_;
 };

@@ -39,24 +39,27 @@ Lamb::Lamb(ShardedModel sharded, const LambOptions& options)
       options_(options),
       trust_ratios_(parameters().size(), 1.0f) {}
 
-LambStep Lamb::constants_of(const PieceUpdate& update) const {
+LambStep Lamb::constants_of(double factor, double weight_decay) const {
   LambStep constants;
-  constants.clip = update.factor;
+  constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
   constants.epsilon = options_.epsilon;
   constants.epsilon_inside_root = options_.eps_inside_sqrt;
-  constants.weight_decay = update.weight_decay;
+  constants.weight_decay = weight_decay;
   return constants;
 }
 
 void Lamb::before_updates() {
   const int64_t num_tensors = parameters().size();
+  const auto pieces = model().pieces();
+  if (num_tensors > 0 && state(0, 0).is_cuda()) return take_moments_on_device(pieces);
   auto own = at::zeros({num_tensors, 2}, at::kDouble);
   auto sums = own.accessor<double, 2>();
-  for_each(model().pieces(), model().gradient_factor(), [&](const PieceUpdate& update) {
+  for_each(pieces, model().gradient_factor(), [&](const PieceUpdate& update) {
     if (!update.piece.gradient.defined()) return;
-    const auto squares = lamb_moments(constants_of(update), update.elements());
+    const auto squares =
+        lamb_moments(constants_of(update.factor, update.weight_decay), update.elements());
     sums[update.parameter.index][0] = squares.parameter;
     sums[update.parameter.index][1] = squares.direction;
   });
@@ -82,16 +85,51 @@ float Lamb::trust_ratio(double parameter_squares, double direction_squares) cons
                     static_cast<float>(options_.max_coeff));
 }
 
-void Lamb::update(const PieceUpdate& update) {
+double Lamb::step_size_of(double lr) const {
+  if (!options_.bias_correction) return lr;
   const auto step = static_cast<double>(num_steps());
-  auto constants = constants_of(update);
-  constants.step_size = update.lr;
-  if (options_.bias_correction) {
-    constants.step_size *=
-        std::sqrt(1 - std::pow(beta2(), step)) / (1 - std::pow(momentum(), step));
-  }
-  constants.step_size *= trust_ratios_[update.parameter.index];
+  return lr * (std::sqrt(1 - std::pow(beta2(), step)) / (1 - std::pow(momentum(), step)));
+}
+
+void Lamb::update(const PieceUpdate& update) {
+  auto constants = constants_of(update.factor, update.weight_decay);
+  constants.step_size = step_size_of(update.lr) * trust_ratios_[update.parameter.index];
   lamb_step(constants, update.elements());
+}
+
+void Lamb::take_moments_on_device(const std::vector<PieceView>& pieces) {
+  const int64_t num_tensors = parameters().size();
+  const auto pass = device_pass(pieces, model().gradient_factor(), state(0, 0).device());
+  std::vector<LambStep> steps;
+  for (const auto& setting : pass.settings) {
+    steps.push_back(constants_of(pass.factor, setting.weight_decay));
+  }
+  auto squares = moments_on_device(pass, steps, num_tensors);
+  auto shards = model().mesh().shards();
+  if (shards.size() > 1) {
+    auto all = at::zeros({shards.size() * num_tensors * 2}, squares.options());
+    shards.all_gather(all, squares.view({-1}), "LAMB's norms").wait();
+    squares = all;
+  }
+  ratios_on_device_ = trust_ratios_on_device(squares.view({shards.size(), num_tensors, 2}),
+                                             static_cast<float>(options_.min_coeff),
+                                             static_cast<float>(options_.max_coeff));
+}
+
+void Lamb::update_on_device(const DevicePass& pass) {
+  std::vector<LambStep> steps;
+  for (const auto& setting : pass.settings) {
+    auto constants = constants_of(pass.factor, setting.weight_decay);
+    constants.step_size = step_size_of(setting.lr);
+    steps.push_back(constants);
+  }
+  step_on_device(pass, steps, ratios_on_device_);
+}
+
+std::vector<float> Lamb::trust_ratios() const {
+  if (!ratios_on_device_.defined()) return trust_ratios_;
+  const auto ratios = ratios_on_device_.to(at::kCPU);
+  return {ratios.const_data_ptr<float>(), ratios.const_data_ptr<float>() + ratios.numel()};
 }
 
 }  // namespace fullshard

@@ -30,18 +30,23 @@ class Lamb : public Optimizer {
   Lamb(ShardedModel model, const LambOptions& options);
 
   // Of the last step, in the order of the module tree; 1 for parameters without a gradient.
-  const std::vector<float>& trust_ratios() const { return trust_ratios_; }
+  // Waits for the device when the model is on one.
+  std::vector<float> trust_ratios() const;
 
  private:
   // One pass over moments and parameters, then one small all-gather over the shards: partial sums
   // are added in rank order and norms rounded once to fp32, so that they do not depend on the cut.
   void before_updates() override;
   void update(const PieceUpdate& update) override;
-  LambStep constants_of(const PieceUpdate& update) const;
+  void update_on_device(const DevicePass& pass) override;
+  void take_moments_on_device(const std::vector<PieceView>& pieces);
+  LambStep constants_of(double factor, double weight_decay) const;
+  double step_size_of(double lr) const;  // with its corrections, without the trust ratio
   float trust_ratio(double parameter_squares, double direction_squares) const;
 
   LambOptions options_;
   std::vector<float> trust_ratios_;
+  at::Tensor ratios_on_device_;  // instead of them
 };
 
 }  // namespace fullshard

@@ -1,6 +1,5 @@
 #include "fullshard/optim/lamb_kernels.h"
 
-#include <cmath>
 #include <vector>
 
 #include "fullshard/base/lines.h"
@@ -9,28 +8,6 @@
 
 namespace fullshard {
 namespace {
-
-template <class Real>
-struct Constants {
-  explicit Constants(const LambStep& step)
-      : clip(static_cast<Real>(step.clip)),
-        beta1(static_cast<Real>(step.beta1)),
-        to_moment(static_cast<Real>(1 - step.beta1)),
-        beta2(static_cast<Real>(step.beta2)),
-        to_variance(static_cast<Real>(1 - step.beta2)),
-        inside(static_cast<Real>(step.epsilon_inside_root ? step.epsilon : 0)),
-        outside(static_cast<Real>(step.epsilon_inside_root ? 0 : step.epsilon)),
-        decay(static_cast<Real>(step.weight_decay)),
-        step_size(static_cast<Real>(step.step_size)) {}
-
-  Real clip, beta1, to_moment, beta2, to_variance, inside, outside, decay, step_size;
-};
-
-template <class Real>
-[[gnu::always_inline]] inline Real direction(const Constants<Real>& c, Real parameter, Real moment,
-                                             Real variance) {
-  return moment / (std::sqrt(variance + c.inside) + c.outside) + parameter * c.decay;
-}
 
 // A fixed number of lanes whatever the instruction set, so that the bits are the same on all.
 template <class Real>
@@ -53,13 +30,10 @@ template <class Real>
 FULLSHARD_VECTORISED void moments_block(const LambStep& step, const Real* __restrict p,
                                         const Real* __restrict g, Real* __restrict m,
                                         Real* __restrict v, int64_t numel, LambSquares* sums) {
-  const Constants<Real> c(step);
+  const LambRule<Real> rule(step);
   Real directions[kBlockNumel];
   for (int64_t i = 0; i < numel; ++i) {
-    const Real gradient = g[i] * c.clip;
-    m[i] = m[i] * c.beta1 + gradient * c.to_moment;
-    v[i] = v[i] * c.beta2 + gradient * gradient * c.to_variance;
-    directions[i] = direction(c, p[i], m[i], v[i]);
+    directions[i] = rule.moments(p[i], g[i], m[i], v[i]);
   }
   sums->parameter = squares(p, numel);
   sums->direction = squares(directions, numel);
@@ -69,8 +43,11 @@ template <class Real>
 FULLSHARD_VECTORISED void step_block(const LambStep& step, Real* __restrict p,
                                      const Real* __restrict m, const Real* __restrict v,
                                      int64_t numel) {
-  const Constants<Real> c(step);
-  for (int64_t i = 0; i < numel; ++i) p[i] = p[i] - c.step_size * direction(c, p[i], m[i], v[i]);
+  const LambRule<Real> rule(step);
+  for (int64_t i = 0; i < numel; ++i) {
+    Real moment = m[i], variance = v[i];
+    rule(p[i], Real(0), moment, variance);
+  }
 }
 
 }  // namespace

@@ -27,14 +27,26 @@ OptimizerTraits traits_of(const LionOptions& options) {
 Lion::Lion(ShardedModel model, const LionOptions& options)
     : Optimizer(std::move(model), traits_of(options)) {}
 
-void Lion::update(const PieceUpdate& update) {
+LionStep Lion::constants_of(double factor, double lr, double weight_decay) const {
   LionStep constants;
-  constants.clip = update.factor;
+  constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
-  constants.decay = 1 - update.lr * update.weight_decay;
-  constants.lr = update.lr;
-  lion_step(constants, update.elements());
+  constants.decay = 1 - lr * weight_decay;
+  constants.lr = lr;
+  return constants;
+}
+
+void Lion::update(const PieceUpdate& update) {
+  lion_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+}
+
+void Lion::update_on_device(const DevicePass& pass) {
+  std::vector<LionStep> steps;
+  for (const auto& setting : pass.settings) {
+    steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
+  }
+  step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

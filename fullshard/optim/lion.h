@@ -23,6 +23,8 @@ class Lion : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  void update_on_device(const DevicePass& pass) override;
+  LionStep constants_of(double factor, double lr, double weight_decay) const;
 };
 
 }  // namespace fullshard

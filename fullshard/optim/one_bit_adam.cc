@@ -33,6 +33,13 @@ OptimizerTraits traits_of(const OneBitAdamOptions& options) {
 
 ShardedModel unsharded(ShardedModel model) {
   const auto& engine = model.engine();
+  for (const auto* group : engine.trainable_groups()) {
+    if (!group->master().is_cuda()) continue;
+    fail_as(ErrorKind::usage,
+            "OneBitAdam: the model is on {}, but the one-bit exchange works in the memory of the "
+            "CPU only; use AdamW, or keep the model on the CPU",
+            group->master().device().str());
+  }
   const int num_shards = engine.decision().num_shards;
   if (num_shards > 1) {
     const auto& asked = engine.options().sharding;

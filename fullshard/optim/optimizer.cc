@@ -1,9 +1,14 @@
 #include "fullshard/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 
+#include <cmath>
+
+#include "fullshard/base/error.h"
 #include "fullshard/optim/setting_checks.h"
 #include "fullshard/shard/engine.h"
+#include "fullshard/shard/grad_norm.h"
 
 namespace fullshard {
 namespace {
@@ -75,16 +80,55 @@ void Optimizer::restore_num_steps(int64_t num_steps) {
   num_steps_ = num_steps;
 }
 
+void Optimizer::update_on_device(const DevicePass&) {
+  fail_as(ErrorKind::usage,
+          "{}: it has no step on CUDA; keep the model on the CPU or use another optimizer", name());
+}
+
+at::Tensor Optimizer::clip_without_waiting(double max_norm, ShardedModel::Norm norm) {
+  check(max_norm >= 0 && std::isfinite(max_norm),
+        "clip_without_waiting: max_norm is {}, expected 0 (no clipping) or a positive number",
+        max_norm);
+  if (model_.mesh().world().device().is_cpu()) {
+    const double total =
+        max_norm > 0 ? model_.clip_grad_norm(max_norm, norm) : model_.grad_norm(norm);
+    return at::full({}, total, at::kDouble);
+  }
+  model_.engine().check_gradients_kept();
+  const auto kind =
+      norm == ShardedModel::Norm::infinity ? NormKind::largest : NormKind::sum_of_squares;
+  const auto outcome = clip_factor(model_.engine(), kind, max_norm, model_.loss_scale());
+  factor_on_device_ = outcome.narrow(0, 1, 1);
+  return outcome.select(0, 0);
+}
+
+DevicePass Optimizer::device_pass(const std::vector<PieceView>& pieces, double factor,
+                                  at::Device device) {
+  DevicePass pass{.table = device_pieces_.table_of(pieces, states_, parameters_, device)};
+  pass.factor = factor;
+  pass.factor_on_device = factor_on_device_;
+  pass.rounding = RoundingKey::of_step(traits_.rounding_seed, num_steps_);
+  for (const auto& rules : device_pieces_.rules()) {
+    pass.settings.push_back(
+        {traits_.lr * rules.lr_scale, rules.weight_decay.value_or(traits_.weight_decay)});
+  }
+  return pass;
+}
+
 void Optimizer::step() {
   at::NoGradGuard no_grad;
   ++num_steps_;
+  device_pieces_.start_step();
   try {
     before_updates();
     model_.update(
         [this](const std::vector<PieceView>& pieces, double factor) {
+          const auto device = pieces.front().master.device();
+          if (device.is_cuda()) return update_on_device(device_pass(pieces, factor, device));
           for_each(pieces, factor, [this](const PieceUpdate& piece) { update(piece); });
         },
         ShardedModel::Shown::written_by_update);
+    factor_on_device_ = at::Tensor();
   } catch (...) {
     --num_steps_;
     throw;

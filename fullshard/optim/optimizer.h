@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/optim/device_pieces.h"
+#include "fullshard/optim/device_step.h"
 #include "fullshard/optim/parameter_rules.h"
 #include "fullshard/optim/piece_elements.h"
 #include "fullshard/shard/sharded_model.h"
@@ -49,7 +51,15 @@ class Optimizer {
 
   // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm.
   void step();
-  void zero_grad() { model_.zero_grad(); }
+  void zero_grad() {
+    model_.zero_grad();
+    factor_on_device_ = at::Tensor();
+  }
+  // Collective. clip_grad_norm for loops that do not look at the norm: on a GPU the host does not
+  // wait for it, and the next step changes nothing where it is not finite (but counts). The norm
+  // of unscaled gradients, where they are. max_norm 0: no clipping.
+  at::Tensor clip_without_waiting(double max_norm,
+                                  ShardedModel::Norm norm = ShardedModel::Norm::two);
 
   const std::string& name() const { return traits_.name; }
   double lr() const { return traits_.lr; }
@@ -75,10 +85,16 @@ class Optimizer {
   virtual void before_updates() {}
   // Writes master, states and shown of the piece.
   virtual void update(const PieceUpdate& update) = 0;
+  // The same for all pieces of a batch that lies on a GPU. An optimizer that has no such step
+  // refuses by its name.
+  virtual void update_on_device(const DevicePass& pass);
 
   // Calls `use` with a PieceUpdate for each piece.
   template <class Use>
   void for_each(const std::vector<PieceView>& pieces, double factor, const Use& use);
+
+  // A pass over these pieces; valid until the next step.
+  DevicePass device_pass(const std::vector<PieceView>& pieces, double factor, at::Device device);
 
   ShardedModel& model() { return model_; }
   const ParameterTable& parameters() const { return parameters_; }
@@ -88,6 +104,8 @@ class Optimizer {
   OptimizerTraits traits_;
   ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state]
+  DevicePieces device_pieces_;
+  at::Tensor factor_on_device_;  // for the next step, instead of the model's
   int64_t num_steps_ = 0;
 };
 

@@ -30,16 +30,28 @@ OptimizerTraits traits_of(const SgdOptions& options) {
 Sgd::Sgd(ShardedModel model, const SgdOptions& options)
     : Optimizer(std::move(model), traits_of(options)), options_(options) {}
 
-void Sgd::update(const PieceUpdate& update) {
+SgdStep Sgd::constants_of(double factor, double lr, double weight_decay) const {
   SgdStep constants;
-  constants.clip = update.factor;
-  constants.lr = update.lr;
-  constants.weight_decay = update.weight_decay;
+  constants.clip = factor;
+  constants.lr = lr;
+  constants.weight_decay = weight_decay;
   constants.momentum = momentum();
   // torch's first step copies the gradient into the buffer: undamped.
   constants.from_gradient = num_steps() == 1 ? 1 : 1 - options_.dampening;
   constants.nesterov = options_.nesterov;
-  sgd_step(constants, update.elements());
+  return constants;
+}
+
+void Sgd::update(const PieceUpdate& update) {
+  sgd_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+}
+
+void Sgd::update_on_device(const DevicePass& pass) {
+  std::vector<SgdStep> steps;
+  for (const auto& setting : pass.settings) {
+    steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
+  }
+  step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

@@ -22,6 +22,8 @@ class Sgd : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  void update_on_device(const DevicePass& pass) override;
+  SgdStep constants_of(double factor, double lr, double weight_decay) const;
 
   SgdOptions options_;
 };

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -16,7 +17,9 @@ Stepper::Stepper(ShardedModel model, Optimizer& optimizer, const StepperOptions&
                  LrScheduler* scheduler)
     : Stepper(
           std::move(model), [&optimizer] { optimizer.step(); },
-          [&optimizer] { return optimizer.lr(); }, options, scheduler) {}
+          [&optimizer] { return optimizer.lr(); }, options, scheduler) {
+  optimizer_ = &optimizer;
+}
 
 Stepper::Stepper(ShardedModel model, std::function<void()> update, std::function<double()> lr,
                  const StepperOptions& options, LrScheduler* scheduler)
@@ -48,27 +51,65 @@ void Stepper::backward(const at::Tensor& loss) {
   (factor == 1 ? loss : loss * factor).backward();
 }
 
-StepReport Stepper::step() {
+StepReport Stepper::new_report() {
   model_.set_loss_scale(scaler_.scale());
   StepReport report;
   report.step = num_steps_;
   report.lr = lr_();
   report.loss_scale = scaler_.scale();
+  return report;
+}
+
+bool Stepper::steps_ahead() const {
+  return optimizer_ != nullptr && !model_.mesh().world().device().is_cpu();
+}
+
+void Stepper::update_when_finite(StepReport& report) {
+  if (steps_ahead()) {
+    // Launched before the norm is known here: the device leaves it out when that is not finite.
+    const auto norm = optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);
+    update_();
+    report.grad_norm = norm.item<double>();
+    report.skipped = !std::isfinite(report.grad_norm);
+    if (report.skipped) optimizer_->restore_num_steps(optimizer_->num_steps() - 1);
+    return;
+  }
   report.grad_norm = options_.max_grad_norm > 0
                          ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm)
                          : model_.grad_norm(options_.norm);
   // Every rank has the same norm, so all of them take the same way.
   report.skipped = !std::isfinite(report.grad_norm);
+  if (!report.skipped) update_();
+}
+
+void Stepper::finish_step() {
+  model_.zero_grad();
+  (void)scaler_.update(false);
+  if (scheduler_ != nullptr) scheduler_->step();
+}
+
+StepReport Stepper::step() {
+  auto report = new_report();
+  update_when_finite(report);
   ++num_steps_;
   if (report.skipped) {
     ++num_skipped_;
     handle_non_finite(report);
   } else {
-    update_();
-    model_.zero_grad();
-    (void)scaler_.update(false);
-    if (scheduler_ != nullptr) scheduler_->step();
+    finish_step();
   }
+  losses_.clear();
+  return report;
+}
+
+StepReport Stepper::step_without_norm() {
+  if (!steps_ahead() || options_.loss_scale) return step();
+  auto report = new_report();
+  report.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  (void)optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);
+  update_();
+  ++num_steps_;
+  finish_step();
   losses_.clear();
   return report;
 }

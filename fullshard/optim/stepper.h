@@ -56,6 +56,10 @@ class Stepper {
   void backward(const at::Tensor& loss);
   // Collective. Throws an Error with a diagnosis on a breakdown, unless told to go on.
   StepReport step();
+  // The same for a step whose norm nobody wants to see: on a GPU the host does not wait for the
+  // device. The report's norm is NaN then, and a step whose gradients are not finite is left out
+  // silently there. With loss scaling, a foreign optimizer or on the CPU it is step().
+  StepReport step_without_norm();
 
   const LossScaler& scaler() const { return scaler_; }
   LossScaler& scaler() { return scaler_; }
@@ -65,12 +69,19 @@ class Stepper {
 
  private:
   void check_options() const;
+  bool steps_ahead() const;  // of the host's knowledge of the norm: on a GPU, with our optimizers
+  StepReport new_report();
+  // Makes the step, or finds that it must be skipped. One wait for a GPU, after everything is
+  // launched.
+  void update_when_finite(StepReport& report);
+  void finish_step();
   void handle_non_finite(StepReport& report);
   std::string first_place() const;
   // The rank and value of the first loss that is not finite.
   std::optional<std::pair<int, double>> bad_loss() const;
 
   ShardedModel model_;
+  Optimizer* optimizer_ = nullptr;  // none: a foreign one
   std::function<void()> update_;
   std::function<double()> lr_;
   StepperOptions options_;

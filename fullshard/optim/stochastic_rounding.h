@@ -4,9 +4,10 @@
 // same bits, however tensors are cut and whatever the number of threads.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string_view>
+
+#include "fullshard/base/host_device.h"
 
 namespace fullshard {
 
@@ -20,7 +21,7 @@ constexpr uint64_t hash_of(std::string_view text) {
 }
 
 // The finaliser of splitmix64 (Steele, Lea and Flood 2014).
-constexpr uint64_t mix(uint64_t value) {
+FULLSHARD_HOST_DEVICE constexpr uint64_t mix(uint64_t value) {
   value += 0x9e3779b97f4a7c15u;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
   value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
@@ -33,28 +34,36 @@ struct RoundingKey {
   uint32_t second = 0;
 
   static constexpr RoundingKey of(uint64_t seed, int64_t step, uint64_t name_hash) {
-    const uint64_t key = mix(mix(mix(seed) ^ static_cast<uint64_t>(step)) ^ name_hash);
+    return of_tensor(of_step(seed, step), name_hash);
+  }
+  // In two parts, for those who know the step and find out the tensor later.
+  static constexpr uint64_t of_step(uint64_t seed, int64_t step) {
+    return mix(mix(seed) ^ static_cast<uint64_t>(step));
+  }
+  FULLSHARD_HOST_DEVICE static constexpr RoundingKey of_tensor(uint64_t of_step,
+                                                               uint64_t name_hash) {
+    const uint64_t key = mix(of_step ^ name_hash);
     return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
   }
 };
 
 // 32-bit multiplications only, which vectorise on every instruction set; the constants are those
 // of murmur3's finaliser.
-constexpr uint32_t mix32(uint32_t value) {
+FULLSHARD_HOST_DEVICE constexpr uint32_t mix32(uint32_t value) {
   value = (value ^ (value >> 16)) * 0x85ebca6bu;
   value = (value ^ (value >> 13)) * 0xc2b2ae35u;
   return value ^ (value >> 16);
 }
 
-constexpr uint32_t random_bits(const RoundingKey& key, uint64_t element) {
+FULLSHARD_HOST_DEVICE constexpr uint32_t random_bits(const RoundingKey& key, uint64_t element) {
   const auto low = static_cast<uint32_t>(element), high = static_cast<uint32_t>(element >> 32);
   return mix32(mix32(low ^ key.first) + (high ^ key.second));
 }
 
 // The bits of a bf16: up with the probability of the part that is cut off. Infinity stays, NaN
 // becomes the usual one.
-constexpr uint16_t round_stochastically(float value, uint32_t random) {
-  const auto bits = std::bit_cast<uint32_t>(value);
+FULLSHARD_HOST_DEVICE constexpr uint16_t round_stochastically(float value, uint32_t random) {
+  const auto bits = bits_of(value);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   return static_cast<uint16_t>(is_nan ? 0x7fc0u : (bits + (random & 0xffffu)) >> 16);
 }

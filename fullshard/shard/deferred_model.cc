@@ -7,8 +7,8 @@
 namespace fullshard {
 namespace {
 
-void make_zeros(at::Tensor tensor) {
-  materialise(tensor);
+void make_zeros(at::Tensor tensor, at::Device device) {
+  materialise(tensor, device);
   tensor.zero_();
 }
 
@@ -19,11 +19,12 @@ std::string first_deferred(const std::vector<NamedParameter>& parameters) {
   return {};
 }
 
-std::vector<std::string> materialise_buffers(const std::vector<NamedTensor>& buffers) {
+std::vector<std::string> materialise_buffers(const std::vector<NamedTensor>& buffers,
+                                             at::Device device) {
   std::vector<std::string> names;
   for (const auto& buffer : buffers) {
     if (!buffer.tensor.is_meta()) continue;
-    make_zeros(buffer.tensor);
+    make_zeros(buffer.tensor, device);
     names.push_back(buffer.name);
   }
   return names;
@@ -39,17 +40,17 @@ std::string first_deferred(const WrapPlan& plan) {
   return first_deferred(plan.ignored_parameters);
 }
 
-void materialise_unsharded(WrapPlan& plan, bool taken) {
+void materialise_unsharded(WrapPlan& plan, bool taken, at::Device device) {
   at::NoGradGuard no_grad;
   auto& noted = plan.deferred_buffers;
   for (const auto& unit : plan.units) {
-    const auto names = materialise_buffers(unit.buffers);
+    const auto names = materialise_buffers(unit.buffers, device);
     if (!taken) noted.insert(noted.end(), names.begin(), names.end());
   }
-  const auto names = materialise_buffers(plan.ignored_buffers);
+  const auto names = materialise_buffers(plan.ignored_buffers, device);
   noted.insert(noted.end(), names.begin(), names.end());
   for (const auto& parameter : plan.ignored_parameters) {
-    if (parameter.tensor.is_meta()) make_zeros(parameter.tensor);
+    if (parameter.tensor.is_meta()) make_zeros(parameter.tensor, device);
   }
 }
 

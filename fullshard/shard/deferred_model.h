@@ -13,6 +13,6 @@ std::string first_deferred(const WrapPlan& plan);
 // Buffers, and what ignored modules hold, stay whole on every rank: those that are deferred get
 // memory in place, filled with zeros. The plan notes the buffers, whose values only a file can give
 // now; not those of units when rank 0's are `taken` anyway.
-void materialise_unsharded(WrapPlan& plan, bool taken);
+void materialise_unsharded(WrapPlan& plan, bool taken, at::Device device);
 
 }  // namespace fullshard

@@ -1,6 +1,7 @@
 #include "fullshard/shard/engine.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -35,6 +36,18 @@ ScheduleOptions schedule_options(const ShardOptions& options, const ShardingDeci
   return schedule;
 }
 
+// On the CPU what the ranks can look at together; on an accelerator its own allocator.
+Pool::Source memory_source(const Mesh& mesh) {
+  const auto device = mesh.world().device();
+  if (device.is_cpu()) {
+    return
+        [everyone = mesh.everyone()](int64_t bytes) { return everyone.allocate(bytes, at::kByte); };
+  }
+  return [options = at::TensorOptions().dtype(at::kByte).device(device)](int64_t bytes) {
+    return at::empty({bytes}, options);
+  };
+}
+
 // The options under which tensors may share a group.
 using GroupKey = std::tuple<at::ScalarType, at::ScalarType, bool, bool>;
 
@@ -47,20 +60,18 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       mesh_(world, decision_.num_shards),
       traffic_(mesh_, options.traffic),
       ledger_(std::make_shared<Ledger>()),
-      pool_(std::make_shared<Pool>(
-          [everyone = mesh_.everyone()](int64_t bytes) mutable {
-            return everyone.allocate(bytes, at::kByte);
-          },
-          ledger_, Tier::device)),
+      pool_(std::make_shared<Pool>(memory_source(mesh_), ledger_, Tier::device,
+                                   world.device().is_cpu() ? Returned::kept : Returned::freed)),
       schedule_(schedule_options(options, decision_), {}),
       reductions_({[this](int unit) { units_[unit]->begin_reduce(); },
                    [this](int unit) { units_[unit]->finish_reduce(); },
                    [this](int unit) { units_[unit]->advance_reduce(); }}) {
-  check_dtypes(options);
+  check_dtypes(options, world.device());
   switch_recompute(module);
   check_ranks_agree(mesh_.everyone(), plan_, options.sync_module_states);
   has_values_ = options.sync_module_states || first_deferred(plan_).empty();
-  materialise_unsharded(plan_, options.sync_module_states && world.rank() != 0);
+  materialise_unsharded(plan_, options.sync_module_states && world.rank() != 0, world.device());
+  move_buffers(plan_, world.device());
   context_ = {&mesh_,
               &traffic_,
               &draining_,
@@ -113,18 +124,21 @@ void Engine::make_units() {
   for (const auto* group : trainable_groups()) {
     for (const auto& parameter : group->parameters()) {
       parameters_.push_back(parameter);
-      poisons_.push_back(throwing_tensor(parameter.sizes(), parameter.scalar_type(), kPoison));
+      poisons_.push_back(
+          throwing_tensor(parameter.sizes(), parameter.scalar_type(), kPoison, parameter.device()));
     }
   }
 }
 
 std::vector<std::unique_ptr<ParamGroup>> Engine::make_groups(const UnitPlan& unit) {
   std::map<GroupKey, GroupSpec> specs;
+  const auto device = mesh_.world().device();
   for (const auto& parameter : unit.parameters) {
     const auto& tensor = parameter.tensor;
-    check(tensor.device().is_cpu() || tensor.is_meta(),
-          "parameter '{}' lies on {}; this build shards parameters on the CPU",
-          parameter.names.front(), tensor.device().str());
+    check(tensor.device().is_cpu() || tensor.is_meta() || tensor.device() == device,
+          "parameter '{}' lies on {}, but the ranks of this world shard on {}; build the module "
+          "there, on the CPU or deferred",
+          parameter.names.front(), tensor.device().str(), device.str());
     const auto own = tensor.scalar_type();
     const bool is_float = at::isFloatingType(own);
     const auto compute = is_float ? options_.param_dtype.value_or(own) : own;

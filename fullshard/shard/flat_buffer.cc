@@ -7,7 +7,8 @@
 
 namespace fullshard {
 
-FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::string& owner)
+FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::string& owner,
+                       at::Device device)
     : layout_(layout),
       released_message_(fmt::format(
           "a parameter of {} is used while it is sharded: its full values exist only inside that "
@@ -16,7 +17,7 @@ FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::st
           "Optimizers step over the shards: "
           "fullshard::AdamW(sharded, …)",
           owner)) {
-  flat_ = empty_storage_tensor(layout.numel(), dtype, released_message_);
+  flat_ = empty_storage_tensor(layout.numel(), dtype, released_message_, device);
 }
 
 FlatBuffer::~FlatBuffer() {

@@ -14,7 +14,8 @@ namespace fullshard {
 class FlatBuffer {
  public:
   // `owner` names the unit in the error that a reader meets while the memory is away.
-  FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::string& owner);
+  FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::string& owner,
+             at::Device device);
 
   // Makes `parameter` the view of a slot; every handle to it sees the change.
   void adopt(int slot, at::Tensor& parameter);

@@ -7,43 +7,78 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "fullshard/base/error.h"
+#include "fullshard/shard/device_norm.h"
 #include "fullshard/shard/engine.h"
 
 namespace fullshard {
 namespace {
 
-using OfPiece = double (*)(const ParamGroup& group, size_t index);
-
-double squares(const ParamGroup& group, size_t index) {
-  return group.gradients().squares_of_piece(index);
-}
-
-double largest(const ParamGroup& group, size_t index) {
+double number_of(NormKind kind, const ParamGroup& group, size_t index) {
+  if (kind == NormKind::sum_of_squares) return group.gradients().squares_of_piece(index);
   const auto gradient = group.gradients().of_piece(group.pieces()[index]);
   return gradient.numel() == 0 ? 0.0 : gradient.abs().max().item<double>();
 }
 
-// One number per tensor of the model and shard, [shards][tensors].
-at::Tensor partials(const Engine& engine, OfPiece of_piece) {
-  const auto groups = engine.trainable_groups();
+int64_t num_tensors_of(const std::vector<ParamGroup*>& groups) {
   int64_t num_tensors = 0;
-  for (const auto* group : groups)
+  for (const auto* group : groups) {
     num_tensors += static_cast<int64_t>(group->layout().slots().size());
-  auto own = at::zeros({num_tensors}, at::kDouble);
+  }
+  return num_tensors;
+}
+
+// Calls `use` with the group, the piece's index in it and the tensor's place in the model, for
+// every piece of this rank that has a gradient.
+template <class Use>
+void for_each_piece(const std::vector<ParamGroup*>& groups, const Use& use) {
   int64_t first = 0;
   for (const auto* group : groups) {
     if (group->gradients().is_reduced()) {
       for (size_t i = 0; i < group->pieces().size(); ++i) {
-        own.data_ptr<double>()[first + group->pieces()[i].slot] = of_piece(*group, i);
+        use(*group, i, first + group->pieces()[i].slot);
       }
     }
     first += static_cast<int64_t>(group->layout().slots().size());
   }
+}
+
+at::Tensor own_numbers(const std::vector<ParamGroup*>& groups, NormKind kind) {
+  auto own = at::zeros({num_tensors_of(groups)}, at::kDouble);
+  for_each_piece(groups, [&](const ParamGroup& group, size_t index, int64_t tensor) {
+    own.data_ptr<double>()[tensor] = number_of(kind, group, index);
+  });
+  return own;
+}
+
+// A few launches for all pieces; the numbers stay on the device.
+at::Tensor own_numbers_on_device(const std::vector<ParamGroup*>& groups, NormKind kind) {
+  std::vector<GradientPiece> pieces;
+  for_each_piece(groups, [&](const ParamGroup& group, size_t index, int64_t tensor) {
+    pieces.push_back({group.gradients().of_piece(group.pieces()[index]), tensor});
+  });
+  return norms_on_device(kind, pieces, num_tensors_of(groups), groups.front()->master().device());
+}
+
+// One number per tensor of the model and shard, [shards][tensors], in the memory where the
+// gradients are.
+at::Tensor partials(const Engine& engine, NormKind kind) {
+  const auto groups = engine.trainable_groups();
+  const bool is_on_device = !groups.empty() && groups.front()->master().is_cuda();
+  const auto own = is_on_device ? own_numbers_on_device(groups, kind) : own_numbers(groups, kind);
   auto shards = engine.mesh().shards();
-  auto all = at::zeros({shards.size() * num_tensors}, at::kDouble);
-  if (num_tensors > 0) shards.all_gather(all, own, "the gradient norm").wait();
-  return all.view({shards.size(), num_tensors});
+  // A copy on the device would only cost a launch.
+  if (is_on_device && shards.size() == 1) return own.view({1, -1});
+  auto all = at::zeros({shards.size() * own.numel()}, own.options());
+  if (own.numel() > 0) shards.all_gather(all, own, "the gradient norm").wait();
+  return all.view({shards.size(), own.numel()});
+}
+
+// For the host: where gradients are on a device this is the one wait of a step.
+at::Tensor partials_on_host(const Engine& engine, NormKind kind) {
+  return partials(engine, kind).cpu();
 }
 
 template <class Combine>
@@ -68,12 +103,12 @@ double largest_of_ranks(const Engine& engine, double norm) {
 }  // namespace
 
 double two_norm(const Engine& engine) {
-  const double total = over_all(partials(engine, squares), std::plus<>());
+  const double total = over_all(partials_on_host(engine, NormKind::sum_of_squares), std::plus<>());
   return largest_of_ranks(engine, static_cast<float>(std::sqrt(total)));
 }
 
 std::string first_non_finite_parameter(const Engine& engine) {
-  const auto all = partials(engine, squares);
+  const auto all = partials_on_host(engine, NormKind::sum_of_squares);
   const auto values = all.accessor<double, 2>();
   int64_t tensor = 0;
   for (const auto* group : engine.trainable_groups()) {
@@ -88,9 +123,19 @@ std::string first_non_finite_parameter(const Engine& engine) {
 }
 
 double infinity_norm(const Engine& engine) {
-  const double norm = over_all(partials(engine, largest),
+  const double norm = over_all(partials_on_host(engine, NormKind::largest),
                                [](double a, double b) { return std::isnan(b) || b > a ? b : a; });
   return largest_of_ranks(engine, norm);
+}
+
+at::Tensor clip_factor(const Engine& engine, NormKind kind, double max_norm, double loss_scale) {
+  check(engine.reduces_over_ranks() || engine.mesh().world().size() == 1,
+        "the clip factor cannot stay on the device while ranks keep their own gradients; use "
+        "clip_grad_norm");
+  const auto all = partials(engine, kind);
+  check(all.is_cuda(), "the clip factor is kept on a device, but the gradients are on {}",
+        all.device().str());
+  return clip_factor_on_device(kind, all.view({-1}), {static_cast<float>(max_norm), loss_scale});
 }
 
 }  // namespace fullshard

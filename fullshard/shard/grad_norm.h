@@ -1,7 +1,11 @@
 // Norms of the reduced gradients over the whole model.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
+
+#include "fullshard/shard/device_norm_kernels.h"
 
 namespace fullshard {
 
@@ -9,11 +13,18 @@ class Engine;
 
 // Collective: one small all-gather over the shards axis. Squares and sums are in fp64; partial sums
 // are added in the order (unit, tensor, rank) and the result is rounded once to fp32, so that it
-// does not depend on how tensors are cut. docs/memory_layout.md, "Bits".
+// does not depend on how tensors are cut. docs/architecture.md, "Bits".
+// On a GPU the sum of one piece is added in the order of its thread blocks: the same in every run,
+// but cut elsewhere it may differ beyond fp64's fifteenth digit. It is the only wait of a step.
 // Where gradients are not reduced over the ranks, the largest of their norms: all ranks must come
 // to the same decision.
 double two_norm(const Engine& engine);
 double infinity_norm(const Engine& engine);
+
+// Collective, where gradients are on a GPU: fp64 [2] on the device, the norm of unscaled gradients
+// and the factor for gradients (clip / loss_scale; NaN when the norm is not finite). Nothing waits
+// for the device. max_norm 0: no clipping.
+at::Tensor clip_factor(const Engine& engine, NormKind kind, double max_norm, double loss_scale);
 
 // Collective. The first parameter, in the order of the module tree, whose reduced gradient is not
 // finite; empty when all are.

@@ -20,7 +20,7 @@ int64_t bytes_of(int64_t numel, at::ScalarType dtype) {
 
 // Most gradients are contiguous and of the right dtype: a plain copy is quicker than torch's.
 void copy_into(const at::Tensor& target, const at::Tensor& source) {
-  if (source.scalar_type() != target.scalar_type() || !source.is_contiguous()) {
+  if (source.scalar_type() != target.scalar_type() || !source.is_contiguous() || !target.is_cpu()) {
     target.copy_(source);
     return;
   }
@@ -46,9 +46,14 @@ GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout
       alone_(context.mesh->world().size() == 1),
       parked_(layout.slots().size()),
       kept_(layout.slots().size()),
-      received_(layout.slots().size(), false) {}
+      received_(layout.slots().size(), false) {
+  const bool on_accelerator = !context.mesh->world().device().is_cpu();
+  if (alone_ && context.contiguous_gradients && on_accelerator) {
+    slots_.emplace(context.pool, layout_, dtypes_.shard);
+  }
+}
 
-bool GroupGradients::parks() const { return alone_ || !context_.contiguous_gradients; }
+bool GroupGradients::parks() const { return (alone_ && !slots_) || !context_.contiguous_gradients; }
 
 bool GroupGradients::collects_wide() const {
   return context_.defers_reduction && c10::elementSize(dtypes_.reduce) < sizeof(float);
@@ -71,6 +76,7 @@ at::Tensor GroupGradients::slot_view(int slot) const {
 }
 
 at::Tensor GroupGradients::received(int slot) const {
+  if (slots_) return slots_->is_filled(slot) ? slots_->view(slot) : at::Tensor();
   if (parks()) return parked_[slot];
   return received_[slot] ? slot_view(slot) : at::Tensor();
 }
@@ -78,6 +84,11 @@ at::Tensor GroupGradients::received(int slot) const {
 void GroupGradients::receive(int slot, const at::Tensor& gradient) {
   finish_reduce();  // a late gradient must not change what peers are reading
   ++num_unreduced_;
+  if (slots_) {
+    const auto sink = slots_->open(slot);
+    sink.accumulate ? sink.target.add_(gradient) : sink.target.copy_(gradient);
+    return;
+  }
   if (parks()) {
     park(slot, gradient);
     return;
@@ -93,11 +104,18 @@ void GroupGradients::receive(int slot, const at::Tensor& gradient) {
   received_[slot] = true;
 }
 
+bool GroupGradients::take_whole(int slot, const at::Tensor& gradient) {
+  if (!slots_ || !slots_->take(slot, gradient)) return false;
+  ++num_unreduced_;
+  return true;
+}
+
 GradientSink GroupGradients::open_slot(int slot) {
   if (parks()) return {};
   finish_reduce();
-  open_buffer();
   ++num_unreduced_;
+  if (slots_) return slots_->open(slot);
+  open_buffer();
   const bool holds_one = received_[slot];
   received_[slot] = true;
   return {slot_view(slot), holds_one};
@@ -198,6 +216,8 @@ void GroupGradients::zero_missing() {
 
 void GroupGradients::begin_reduce() {
   if (alone_) {
+    // The mean over one rank is what lies there; later backwards add to it.
+    if (slots_) slots_->fill_missing();
     keep_parked();
     forget(parked_);
     is_reduced_ = true;
@@ -272,7 +292,7 @@ double GroupGradients::squares_of_piece(size_t index) const {
   const bool is_known = squared_numel_ > 0 && squared_numel_ == layout_.shard_numel();
   if (is_known) return squares_[index].total();
   const auto gradient = of_piece(pieces_[index]);
-  if (gradient.scalar_type() == at::kFloat) {
+  if (gradient.scalar_type() == at::kFloat && gradient.is_cpu()) {
     return sum_of_squares(gradient.const_data_ptr<float>(), gradient.numel());
   }
   const auto wide = gradient.to(at::kDouble);
@@ -282,6 +302,7 @@ double GroupGradients::squares_of_piece(size_t index) const {
 void GroupGradients::drop() {
   drop_unreduced();
   forget(kept_);
+  if (slots_) slots_->drop();
   full_ = {};
   shard_ = {};
   is_reduced_ = false;
@@ -291,6 +312,10 @@ void GroupGradients::drop() {
 void GroupGradients::drop_unreduced() {
   finish_reduce();  // peers may still read the buffer
   forget(parked_);
+  if (slots_ && num_unreduced_ > 0) {  // a partial backward cannot be taken out of them again
+    slots_->drop();
+    is_reduced_ = false;
+  }
   if (carried_) {
     own_slice().copy_(carried_.as(layout_.shard_numel(), dtypes_.shard));
     carried_ = {};
@@ -302,11 +327,17 @@ void GroupGradients::drop_unreduced() {
   num_unreduced_ = 0;
 }
 
+at::Tensor GroupGradients::zeros_of(int64_t numel) const {
+  const auto device = context_.mesh->world().device();
+  return at::zeros({numel}, at::TensorOptions().dtype(dtypes_.shard).device(device));
+}
+
 at::Tensor GroupGradients::of_piece(const Piece& piece) const {
+  if (slots_) return slots_->view(piece.slot).view({-1}).narrow(0, piece.begin, piece.numel());
   if (alone_) {
     const auto& kept = kept_[piece.slot];
     // Unused in this backward: a zero, as it would be after a reduction.
-    if (!kept.defined()) return at::zeros({piece.numel()}, dtypes_.shard);
+    if (!kept.defined()) return zeros_of(piece.numel());
     return kept.view({-1}).narrow(0, piece.begin, piece.numel());
   }
   return shard().narrow(0, piece.shard_offset, piece.numel());

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "fullshard/shard/grad_norm_kernels.h"
 #include "fullshard/shard/layout.h"
 #include "fullshard/shard/sharding.h"
+#include "fullshard/shard/slot_gradients.h"
 #include "fullshard/shard/traffic.h"
 
 namespace fullshard {
@@ -50,6 +52,8 @@ class GroupGradients {
   // The slot itself, for an operator that writes its gradient there: undefined when gradients are
   // kept elsewhere. `accumulate` when the slot holds one already. Counts as received.
   GradientSink open_slot(int slot);
+  // Takes the tensor itself as the slot's first gradient; false: copy it into the opened slot.
+  bool take_whole(int slot, const at::Tensor& gradient);
   // Something was received that no reduction has taken yet.
   bool has_unreduced() const { return num_unreduced_ > 0; }
 
@@ -89,6 +93,7 @@ class GroupGradients {
   at::Tensor full() const;
   at::Tensor own_slice() const;
   at::Tensor slot_view(int slot) const;
+  at::Tensor zeros_of(int64_t numel) const;
 
   const GroupContext& context_;
   const Layout& layout_;
@@ -96,7 +101,8 @@ class GroupGradients {
   std::string unit_;
   std::vector<Piece> pieces_;  // of this rank
   bool in_place_;              // the shard is the own slice of the full buffer, which then stays
-  bool alone_;                 // one rank: gradients stay where autograd left them
+  bool alone_;                 // one rank: gradients stay where autograd left them, or
+  std::optional<SlotGradients> slots_;  // on an accelerator, where operators write them
 
   Block full_;
   Block wide_;  // in its place while backwards add up in fp32 what is sent in 16 bits

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/memory/device_dtypes.h"
 #include "fullshard/nn/cast_tensors.h"
 #include "fullshard/nn/module_walk.h"
 
@@ -59,7 +60,7 @@ void check_stands_alone(const NamedTensor& buffer, const std::vector<NamedTensor
 
 }  // namespace
 
-void check_dtypes(const ShardOptions& options) {
+void check_dtypes(const ShardOptions& options, at::Device device) {
   const std::pair<const char*, std::optional<at::ScalarType>> all[] = {
       {"param_dtype", options.param_dtype},   {"master_dtype", options.master_dtype},
       {"reduce_dtype", options.reduce_dtype}, {"gradient_dtype", options.gradient_dtype},
@@ -71,6 +72,9 @@ void check_dtypes(const ShardOptions& options) {
     fail_as(ErrorKind::usage, "{} is {}, expected Float, BFloat16, Half or Double", name,
             c10::toString(*dtype));
   }
+  if (options.param_dtype != at::kBFloat16) return;
+  const auto why_not = why_no_bfloat16(device);
+  if (!why_not.empty()) fail_as(ErrorKind::usage, "param_dtype is BFloat16, but {}", why_not);
 }
 
 void set_forward_casts(const WrapPlan& plan, const ShardOptions& options) {
@@ -88,6 +92,15 @@ void set_forward_casts(const WrapPlan& plan, const ShardOptions& options) {
 
 void clear_forward_casts(const WrapPlan& plan) {
   for (const auto& unit : plan.units) unit.state->set_casts({});
+}
+
+void move_buffers(const WrapPlan& plan, at::Device device) {
+  at::NoGradGuard no_grad;
+  for (const auto& unit : plan.units) {
+    for (const auto& buffer : unit.buffers) {
+      if (buffer.tensor.device() != device) buffer.tensor.set_data(buffer.tensor.to(device));
+    }
+  }
 }
 
 void cast_buffers(torch::nn::Module& root, const WrapPlan& plan, at::ScalarType dtype) {

@@ -37,20 +37,24 @@ Message message_of(const std::optional<NonFinite>& own) {
   return message;
 }
 
+// Looking at a tensor of a GPU would make the host wait for it at every unit. There the gradients
+// are looked at once the norm has said that it is worth it: first_non_finite_parameter().
+bool is_bad(const at::Tensor& tensor) { return !tensor.is_cuda() && has_non_finite(tensor); }
+
 }  // namespace
 
 void NonFiniteWatch::after_forward(const std::string& owner,
                                    const std::vector<at::Tensor>& outputs) {
   ++num_forwards_;
   if (!watches_outputs_ || first_) return;
-  if (std::none_of(outputs.begin(), outputs.end(), has_non_finite)) return;
+  if (std::none_of(outputs.begin(), outputs.end(), is_bad)) return;
   first_ = NonFinite{NonFinite::Pass::forward, num_forwards_, owner};
 }
 
 void NonFiniteWatch::before_backward(const std::string& owner, const at::Tensor& output_gradient) {
   ++num_backwards_;
   if (!watches_outputs_ || first_) return;
-  if (has_non_finite(output_gradient)) {
+  if (is_bad(output_gradient)) {
     // It was made by whatever ran between the last sound gradient and this one.
     first_ = NonFinite{NonFinite::Pass::backward, num_backwards_, last_sound_};
   } else if (output_gradient.unsafeGetTensorImpl() != last_gradient_) {
@@ -63,7 +67,7 @@ void NonFiniteWatch::before_backward(const std::string& owner, const at::Tensor&
 
 void NonFiniteWatch::gradient(const std::string& owner, const std::string& parameter,
                               const at::Tensor& values) {
-  if (!watches_parameter_gradients() || !has_non_finite(values)) return;
+  if (!watches_parameter_gradients() || !is_bad(values)) return;
   first_ = NonFinite{NonFinite::Pass::backward, num_backwards_, owner, parameter};
 }
 

@@ -40,7 +40,7 @@ ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_ra
       owner_(describe_unit(spec_.unit)),
       layout_(make_layout(spec_, context.mesh->num_shards())),
       pieces_(layout_.pieces(context.mesh->shard())),
-      flat_(layout_, spec_.compute_dtype, owner_),
+      flat_(layout_, spec_.compute_dtype, owner_, context.mesh->world().device()),
       gradients_(context, layout_, spec_.sharding.gradients,
                  {spec_.reduce_dtype, spec_.gradient_dtype}, owner_),
       full_stays_(context.mesh->num_shards() == 1 ||

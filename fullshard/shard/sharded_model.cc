@@ -41,7 +41,7 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
 double ShardedModel::grad_norm(Norm norm) const {
   engine_->check_gradients_kept();
   if (norm == Norm::infinity) return infinity_norm(*engine_) / state_->loss_scale;
-  engine_->want_squares();
+  if (mesh().world().device().is_cpu()) engine_->want_squares();
   return two_norm(*engine_) / state_->loss_scale;
 }
 
@@ -144,11 +144,13 @@ PieceView cut(const PieceView& piece, int64_t begin, int64_t numel) {
 
 // Cuts pieces so that no call of an optimizer sees more than `most` elements.
 std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, int64_t most) {
+  std::erase_if(pieces, [](const PieceView& piece) { return piece.numel() == 0; });
+  if (most == 0) return {std::move(pieces)};
   std::vector<std::vector<PieceView>> batches(1);
   int64_t filled = 0;
   for (auto& piece : pieces) {
     while (piece.numel() > 0) {
-      const int64_t room = most > 0 ? most - filled : piece.numel();
+      const int64_t room = most - filled;
       if (room == 0) {
         batches.emplace_back();
         filled = 0;
@@ -161,6 +163,17 @@ std::vector<std::vector<PieceView>> batches_of(std::vector<PieceView> pieces, in
     }
   }
   return batches;
+}
+
+void update_in_batches(Engine& engine, std::vector<PieceView> pieces,
+                       const ShardedModel::Update& update, double factor) {
+  auto& largest = engine.counters().largest_update;
+  for (const auto& batch : batches_of(std::move(pieces), engine.options().sub_group_size)) {
+    int64_t numel = 0;
+    for (const auto& piece : batch) numel += piece.numel();
+    largest = std::max(largest, numel);
+    if (!batch.empty()) update(batch, factor);
+  }
 }
 
 }  // namespace
@@ -181,27 +194,33 @@ void ShardedModel::update(const Update& update, Shown shown) {
 
   engine_->begin_update();
   int index = 0;
-  for (auto* group : groups) update_group(*group, index++, update, shown);
+  if (engine_->mesh().world().device().is_cpu()) {
+    for (auto* group : groups) update_group(*group, index++, update, shown);
+  } else {
+    // All groups at once, so that a step is a few launches.
+    std::vector<PieceView> pieces;
+    for (auto* group : groups) {
+      const int own = index++;
+      if (!group->gradients().is_reduced()) continue;
+      for (auto& view : views_of(*group, own)) pieces.push_back(std::move(view));
+      if (shown == Shown::written_by_update) group->note_shown();
+    }
+    update_in_batches(*engine_, std::move(pieces), update, gradient_factor());
+    for (auto* group : groups) engine_->finish_group_update(*group);
+  }
   engine_->finish_update();
   state_->clip = 1.0;
 }
 
 void ShardedModel::update_group(ParamGroup& group, int index, const Update& update, Shown shown) {
   if (group.gradients().is_reduced()) {
-    auto& largest = engine_->counters().largest_update;
-    for (const auto& batch :
-         batches_of(views_of(group, index), engine_->options().sub_group_size)) {
-      int64_t numel = 0;
-      for (const auto& piece : batch) numel += piece.numel();
-      largest = std::max(largest, numel);
-      if (!batch.empty()) update(batch, state_->clip / state_->loss_scale);
-    }
+    update_in_batches(*engine_, views_of(group, index), update, gradient_factor());
     if (shown == Shown::written_by_update) group.note_shown();
   }
   engine_->finish_group_update(group);
 }
 
-double ShardedModel::gradient_factor() const { return state_->clip; }
+double ShardedModel::gradient_factor() const { return state_->clip / state_->loss_scale; }
 
 int ShardedModel::num_groups() const {
   return static_cast<int>(engine_->trainable_groups().size());

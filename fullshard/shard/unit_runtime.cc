@@ -41,7 +41,11 @@ void UnitRuntime::hook_gradients() {
       set_gradient_hook(parameter, [this, group, slot](const at::Tensor& tensor) {
         receive_gradient(*group, slot, tensor);
       });
-      set_gradient_sink(parameter, [this, group, slot] { return open_sink(*group, slot); });
+      set_gradient_sink(
+          parameter, [this, group, slot] { return open_sink(*group, slot); },
+          [this, group, slot](const at::Tensor& gradient) {
+            return take_gradient(*group, slot, gradient);
+          });
       ++slot;
     }
   }
@@ -245,6 +249,11 @@ GradientSink UnitRuntime::open_sink(ParamGroup& group, int slot) {
   at::NoGradGuard no_grad;
   engine_.ensure_backward();
   return group.gradients().open_slot(slot);
+}
+
+bool UnitRuntime::take_gradient(ParamGroup& group, int slot, const at::Tensor& gradient) {
+  engine_.ensure_backward();
+  return group.gradients().take_whole(slot, gradient);
 }
 
 void UnitRuntime::finish_trainable() {

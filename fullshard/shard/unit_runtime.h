@@ -55,6 +55,7 @@ class UnitRuntime : public ForwardHooks {
   void before_backward(const at::Tensor& output_gradient);
   void receive_gradient(ParamGroup& group, int slot, const at::Tensor& parameter);
   GradientSink open_sink(ParamGroup& group, int slot);
+  bool take_gradient(ParamGroup& group, int slot, const at::Tensor& gradient);
   void input_has_gradient();
 
   void begin_unshard();  // ahead of its use

@@ -29,12 +29,13 @@ c10::StorageImpl& storage_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-at::Tensor empty_storage_tensor(int64_t numel, at::ScalarType dtype, const std::string& why) {
+at::Tensor empty_storage_tensor(int64_t numel, at::ScalarType dtype, const std::string& why,
+                                at::Device device) {
   const auto bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       at::DataPtr(nullptr, at::kCPU),
+                                                       at::DataPtr(nullptr, device),
                                                        /*allocator=*/nullptr, /*resizable=*/false);
-  auto tensor = at::empty({0}, at::TensorOptions().dtype(dtype));
+  auto tensor = at::empty({0}, at::TensorOptions().dtype(dtype).device(device));
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(at::Storage(std::move(storage)));
   impl->set_sizes_contiguous({numel});
@@ -59,9 +60,10 @@ bool is_released(const at::Tensor& tensor) {
   return storage.nbytes() > 0 && storage._mutable_data_ptr_no_checks().get() == nullptr;
 }
 
-at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const std::string& why) {
+at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const std::string& why,
+                           at::Device device) {
   const std::vector<int64_t> zero_strides(shape.size(), 0);
-  return empty_storage_tensor(1, dtype, why).as_strided(shape, zero_strides);
+  return empty_storage_tensor(1, dtype, why, device).as_strided(shape, zero_strides);
 }
 
 }  // namespace fullshard

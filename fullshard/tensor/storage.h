@@ -10,7 +10,8 @@
 namespace fullshard {
 
 // A 1-D tensor over a storage without memory: any access throws `why` until refill().
-at::Tensor empty_storage_tensor(int64_t numel, at::ScalarType dtype, const std::string& why);
+at::Tensor empty_storage_tensor(int64_t numel, at::ScalarType dtype, const std::string& why,
+                                at::Device device = at::kCPU);
 
 // Takes the memory away. Views keep their shapes and can still be made; their data cannot be read.
 // The memory itself belongs to whoever gave it to refill().
@@ -23,6 +24,7 @@ void refill(const at::Tensor& tensor, void* data);
 bool is_released(const at::Tensor& tensor);
 
 // A tensor of this shape that takes no memory and throws `why` when anything reads or writes it.
-at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const std::string& why);
+at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const std::string& why,
+                           at::Device device = at::kCPU);
 
 }  // namespace fullshard

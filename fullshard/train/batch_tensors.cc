@@ -5,19 +5,19 @@
 namespace fullshard {
 namespace {
 
-at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, int64_t columns, at::Device device) {
   if (values.empty()) return {};
-  return at::from_blob(values.data(), {rows, columns}, at::kLong);
+  return at::from_blob(values.data(), {rows, columns}, at::kLong).to(device);
 }
 
 }  // namespace
 
-ModelInputs tensors_of(TokenBatch& batch) {
+ModelInputs tensors_of(TokenBatch& batch, at::Device device) {
   ModelInputs inputs;
-  inputs.input_ids = rows_of(batch.input_ids, batch.rows, batch.columns);
-  inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns);
+  inputs.input_ids = rows_of(batch.input_ids, batch.rows, batch.columns, device);
+  inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns, device);
   const int64_t label_columns = batch.decoder_columns > 0 ? batch.decoder_columns : batch.columns;
-  inputs.labels = rows_of(batch.labels, batch.rows, label_columns);
+  inputs.labels = rows_of(batch.labels, batch.rows, label_columns, device);
   inputs.labels_are_next = batch.labels_are_next;
   return inputs;
 }

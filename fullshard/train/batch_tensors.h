@@ -6,8 +6,8 @@
 
 namespace fullshard {
 
-// The tensors look at the batch's own memory: it outlives them.
-ModelInputs tensors_of(TokenBatch& batch);
+// On the CPU the tensors look at the batch's own memory: it outlives them.
+ModelInputs tensors_of(TokenBatch& batch, at::Device device);
 
 // The labels that the model's mean loss is over: a decoder that moves labels by one itself never
 // sees the first of each row.

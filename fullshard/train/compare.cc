@@ -14,11 +14,11 @@ at::Tensor find_tensor(const TensorSource& reference, const char* name) {
   return reference.find(name) != nullptr ? reference.read_whole(name) : at::Tensor();
 }
 
-ModelInputs inputs_of(const TensorSource& reference) {
+ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
   ModelInputs inputs;
   const auto ids = [&](const char* name) {
     const at::Tensor found = find_tensor(reference, name);
-    return found.defined() ? found.to(at::kLong) : found;
+    return found.defined() ? found.to(device, at::kLong) : found;
   };
   inputs.input_ids = ids("input_ids");
   if (!inputs.input_ids.defined()) {
@@ -34,7 +34,7 @@ ModelInputs inputs_of(const TensorSource& reference) {
 }
 
 Comparison compared(const std::string& name, const at::Tensor& ours, const at::Tensor& theirs) {
-  const at::Tensor a = ours.detach().to(at::kDouble).reshape(-1);
+  const at::Tensor a = ours.detach().to(at::kCPU, at::kDouble).reshape(-1);
   const at::Tensor b = theirs.to(at::kDouble).reshape(-1);
   if (a.numel() != b.numel()) {
     fail_as(ErrorKind::input, "reference: {} has {} elements, the model's has {}", name, b.numel(),
@@ -51,7 +51,7 @@ Comparison compared(const std::string& name, const at::Tensor& ours, const at::T
 // Rows of real tokens; what a model gives for padding means nothing.
 at::Tensor real_rows(const at::Tensor& values, const at::Tensor& mask) {
   if (!mask.defined() || mask.sizes() != values.sizes().slice(0, 2)) return values;
-  return values.index({mask.to(at::kBool)});
+  return values.index({mask.to(values.device(), at::kBool)});
 }
 
 class GradientComparison {
@@ -106,8 +106,8 @@ class GradientComparison {
       for (const PieceView& piece : own->second) {
         if (piece.numel() == 0) continue;
         const at::Tensor part = theirs.slice(0, piece.begin, piece.end);
-        const at::Tensor ours =
-            piece.gradient.defined() ? piece.gradient.to(at::kDouble) : at::zeros_like(part);
+        const at::Tensor ours = piece.gradient.defined() ? piece.gradient.to(at::kCPU, at::kDouble)
+                                                         : at::zeros_like(part);
         differs = std::max(differs, (ours - part).abs().max().item<double>());
       }
     }
@@ -129,7 +129,7 @@ class GradientComparison {
 std::vector<Comparison> compare_model(LanguageModel& model, ShardedModel& sharded,
                                       const TensorSource& reference) {
   model.eval();
-  const ModelInputs inputs = inputs_of(reference);
+  const ModelInputs inputs = inputs_of(reference, sharded.mesh().world().device());
   const ModelOutputs outputs = model.forward(inputs);
   std::vector<Comparison> results;
   const auto add = [&](const char* name, const at::Tensor& ours, bool has_rows) {

@@ -26,8 +26,9 @@ TokenBatch batch_of(const Dataset& data, int64_t first, int64_t count, uint64_t 
 
 double EvaluateResult::perplexity() const { return std::exp(loss); }
 
-EvaluateResult evaluate(LanguageModel& model, const Dataset& data, const Communicator& communicator,
+EvaluateResult evaluate(LanguageModel& model, const Dataset& data, const World& world,
                         const EvaluateOptions& options) {
+  const Communicator& communicator = world.communicator();
   const EvaluationScope scope(model, options.dtype);
   const int64_t global = options.micro_batch * communicator.size();
   int64_t num_batches = (data.size() + global - 1) / global;
@@ -38,7 +39,7 @@ EvaluateResult evaluate(LanguageModel& model, const Dataset& data, const Communi
     const int64_t first = batch * global + communicator.rank() * options.micro_batch;
     const int64_t count = std::clamp<int64_t>(data.size() - first, 0, options.micro_batch);
     TokenBatch tokens = batch_of(data, first, count, options.seed);
-    const ModelOutputs outputs = model.forward(tensors_of(tokens));
+    const ModelOutputs outputs = model.forward(tensors_of(tokens, world.device()));
     const int64_t own = counted_labels(tokens, model);
     if (own > 0) sum += outputs.loss.item<double>() * static_cast<double>(own);
     labels += own;

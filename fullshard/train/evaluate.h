@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "fullshard/comm/communicator.h"
+#include "fullshard/comm/world.h"
 #include "fullshard/data/dataset.h"
 #include "fullshard/models/common/language_model.h"
 
@@ -29,7 +29,7 @@ struct EvaluateResult {
 
 // Collective. Every example counts once, whatever the number of ranks; the model is left in the
 // mode it was in.
-EvaluateResult evaluate(LanguageModel& model, const Dataset& data, const Communicator& communicator,
+EvaluateResult evaluate(LanguageModel& model, const Dataset& data, const World& world,
                         const EvaluateOptions& options);
 
 }  // namespace fullshard

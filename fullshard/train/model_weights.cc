@@ -1,6 +1,7 @@
 #include "fullshard/train/model_weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,22 +85,39 @@ void put_in_place(const std::string& made, const std::string& folder) {
 
 }  // namespace
 
+LoadOptions load_options_of(const LanguageModel& model) {
+  return {.names = names_of(model), .is_ignored = [&model](const std::string& name) {
+            return model.is_ignored_in_files(name);
+          }};
+}
+
+ModelRecord record_of(const LanguageModel& model) {
+  ModelRecord record{.config = model.config_json(), .names = {}};
+  const auto add = [&](const std::string& own) {
+    const auto in_file = model.file_name(own);
+    const bool differs = in_file.name != own || in_file.transposed;
+    if (differs) record.names[own] = {in_file.name, in_file.transposed, {}};
+  };
+  for (const auto& item : model.named_parameters()) add(item.key());
+  for (const auto& item : model.named_buffers()) add(item.key());
+  return record;
+}
+
 void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded) {
   std::unique_ptr<TensorSource> source;
   const auto problem = error_of([&] { source = open_weights(folder); });
   throw_alike(sharded.mesh().world().communicator(), problem, "loading");
-  load_weights(*source, sharded,
-               {.names = names_of(model), .is_ignored = [&model](const std::string& name) {
-                  return model.is_ignored_in_files(name);
-                }});
+  load_weights(*source, sharded, load_options_of(model));
 }
 
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed) {
-  initialise_weights(sharded, seed,
-                     [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
-                       model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
-                     });
+  initialise_weights(
+      sharded, seed,
+      [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
+        model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
+      },
+      at::get_num_threads());
 }
 
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,

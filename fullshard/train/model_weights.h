@@ -6,10 +6,17 @@
 #include <cstdint>
 #include <string>
 
+#include "fullshard/checkpoint/model_io.h"
+#include "fullshard/checkpoint/model_record.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
+
+// How files name the model's tensors.
+LoadOptions load_options_of(const LanguageModel& model);
+// The same for a checkpoint, with the model's configuration.
+ModelRecord record_of(const LanguageModel& model);
 
 // Collective, all of them.
 void load_model_weights(const std::string& folder, const LanguageModel& model,

@@ -6,7 +6,7 @@
 
 namespace fullshard {
 
-// Times a few products of square matrices on this thread's device; some hundredths of a second.
-double measure_product_roof(at::ScalarType dtype);
+// Times a few products of square matrices on the device; some hundredths of a second.
+double measure_product_roof(at::ScalarType dtype, at::Device device);
 
 }  // namespace fullshard

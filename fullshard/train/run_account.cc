@@ -110,7 +110,7 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   const Mesh& mesh = sharded.mesh();
   record_.versions = {{"fullshard", FULLSHARD_VERSION}, {"libtorch", TORCH_VERSION}};
   record_.command = command;
-  record_.device = "cpu";
+  record_.device = mesh.world().device().str();
   record_.mesh = {.world = mesh.world().size(),
                   .replicas = mesh.num_replicas(),
                   .shards = mesh.num_shards(),

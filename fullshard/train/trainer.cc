@@ -4,10 +4,15 @@
 
 #include <algorithm>
 
+#include "fullshard/checkpoint/model_record.h"
+#include "fullshard/checkpoint/save_request.h"
+#include "fullshard/memory/device_memory.h"
+#include "fullshard/shard/agreement.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/loss_weight.h"
-#include "fullshard/train/step_clock.h"
+#include "fullshard/train/model_weights.h"
+#include "fullshard/train/resume.h"
 
 namespace fullshard {
 namespace {
@@ -35,6 +40,7 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       sharded_(std::move(sharded)),
       plan_(plan),
       data_(data),
+      device_(sharded_.mesh().world().device()),
       evaluation_(evaluation),
       options_(options),
       optimizer_(make_optimizer(sharded_, plan)),
@@ -61,6 +67,11 @@ std::vector<double> Trainer::weights_of(const std::vector<TokenBatch>& batches) 
   return loss_weights(everyone, labels);
 }
 
+void Trainer::mark(StepClock& clock, double PhaseTimes::*phase) const {
+  if (options_.records_phases) synchronise(device_);
+  clock.mark(phase);
+}
+
 StepRecord Trainer::train_step(int64_t step) {
   StepClock clock(sharded_.recorder());
   std::vector<TokenBatch> batches;
@@ -68,22 +79,26 @@ StepRecord Trainer::train_step(int64_t step) {
   const std::vector<double> weights = weights_of(batches);
   clock.mark(&PhaseTimes::data_s);
 
+  std::vector<at::Tensor> losses;
   double loss = 0;
   int64_t tokens = 0;
   for (size_t part = 0; part < batches.size(); ++part) {
     tokens += batches[part].num_tokens();
-    ModelInputs inputs = tensors_of(batches[part]);
+    ModelInputs inputs = tensors_of(batches[part], device_);
     inputs.label_smoothing = options_.label_smoothing;
     const at::Tensor mean = model_.forward(inputs).loss;
-    clock.mark(&PhaseTimes::forward_s);
+    mark(clock, &PhaseTimes::forward_s);
     const at::Tensor weighed = weights[part] == 1.0 ? mean : mean * weights[part];
     stepper_->backward(weighed);
-    loss += weighed.item<double>();
-    clock.mark(&PhaseTimes::backward_s);
+    losses.push_back(weighed.detach());
+    mark(clock, &PhaseTimes::backward_s);
   }
+  saver_.settle();
   const StepReport report = stepper_->step();
   optimizer_->zero_grad();
-  clock.mark(&PhaseTimes::optimizer_s);
+  // An accelerator is waited for once, when all work of the step is issued.
+  for (const at::Tensor& weighed : losses) loss += weighed.item<double>();
+  mark(clock, &PhaseTimes::optimizer_s);
 
   StepRecord record;
   record.step = step + 1;
@@ -108,28 +123,34 @@ StepRecord Trainer::train_step(int64_t step) {
 // told to end.
 void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens) {
   const Communicator& everyone = sharded_.mesh().world().communicator();
-  const auto totals = everyone.allocate(3, at::kDouble);
+  const auto totals = everyone.allocate(4, at::kDouble);
   double* values = totals.mutable_data_ptr<double>();
   values[0] = own_loss;
   values[1] = static_cast<double>(own_tokens);
   values[2] = is_interrupted_ && is_interrupted_() ? 1 : 0;
+  // A checkpoint under a name: rank 0 looks, all of them save.
+  requested_ = everyone.rank() == 0 ? take_save_request(options_.checkpoint_folder) : std::nullopt;
+  values[3] = requested_ ? 1 : 0;
   everyone.all_reduce(totals, ReduceOp::sum, "step totals").wait();
+  if (values[3] > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
   was_interrupted_ = values[2] > 0;
   if (record.step % options_.log_every != 0) return;
-  const auto peaks = everyone.allocate(1, at::kLong);
-  peaks.fill_(peak_resident_bytes());
+  const auto peaks = everyone.allocate(2, at::kLong);
+  int64_t* most = peaks.mutable_data_ptr<int64_t>();
+  most[0] = peak_resident_bytes();
+  most[1] = device_memory(device_).peak_bytes;
   everyone.all_reduce(peaks, ReduceOp::max, "peak memory").wait();
-  record.host_peak_bytes = peaks.item<int64_t>();
+  record.host_peak_bytes = most[0];
+  record.device_peak_bytes = most[1];
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {
   const bool is_last = step + 1 == options_.steps || was_interrupted_;
   const bool is_due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
   if (evaluation_ == nullptr || !(is_last || is_due)) return;
-  const auto result =
-      evaluate(model_, *evaluation_, sharded_.mesh().world().communicator(), options_.evaluation);
+  const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
   record.eval_loss = result.loss;
   if (best_evaluation_ && !(result.loss < best_evaluation_->loss)) return;
@@ -138,28 +159,36 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
 }
 
 int64_t Trainer::resume(const std::string& checkpoint) {
-  const LoadedCheckpoint loaded = load_checkpoint(checkpoint, sharded_, *optimizer_);
-  restore_progress(loaded.progress, *stepper_, scheduler_.get());
-  best_evaluation_ = loaded.progress.best;
-  first_step_ = loaded.progress.step;
+  const Progress progress = load_training_state(checkpoint, model_, sharded_, *optimizer_);
+  restore_progress(progress, *stepper_, scheduler_.get());
+  best_evaluation_ = progress.best;
+  first_step_ = progress.step;
   loader_->seek(first_step_);
   return first_step_;
 }
 
 void Trainer::save_if_due(int64_t steps_done) {
-  if (options_.save_every == 0) return;
   saver_.poll();
+  if (requested_) save_as(*requested_, steps_done);
+  if (options_.save_every == 0) return;
   const bool is_due =
       steps_done % options_.save_every == 0 || was_interrupted_ || steps_done == options_.steps;
-  if (!is_due) return;
+  if (is_due) save_as(checkpoint_name(steps_done), steps_done);
+}
+
+void Trainer::save_as(const std::string& name, int64_t steps_done) {
   Progress progress = progress_of(*stepper_, scheduler_.get());
   progress.data = DataPosition{.step = steps_done};
   progress.best = best_evaluation_;
-  const std::string folder = options_.checkpoint_folder + "/" + checkpoint_name(steps_done);
+  progress.extra = with_record(progress.extra, record_of(model_));
+  CheckpointOptions how = options_.checkpoints;
+  if (options_.keeps_best && best_evaluation_)
+    how.kept_names.push_back(checkpoint_name(best_evaluation_->step));
+  const std::string folder = options_.checkpoint_folder + "/" + name;
   if (options_.saves_aside) {
-    saver_.save(folder, sharded_, *optimizer_, progress, options_.checkpoints);
+    saver_.start(folder, sharded_, *optimizer_, progress, how);
   } else {
-    save_checkpoint(folder, sharded_, *optimizer_, progress, options_.checkpoints);
+    save_checkpoint(folder, sharded_, *optimizer_, progress, how);
   }
 }
 

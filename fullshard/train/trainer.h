@@ -20,6 +20,7 @@
 #include "fullshard/report/step_record.h"
 #include "fullshard/shard/sharded_model.h"
 #include "fullshard/train/evaluate.h"
+#include "fullshard/train/step_clock.h"
 
 namespace fullshard {
 
@@ -37,6 +38,7 @@ struct TrainerOptions {
   int64_t save_every = 0;              // steps; 0: none
   bool saves_aside = false;            // written while training goes on
   CheckpointOptions checkpoints = {};
+  bool keeps_best = false;      // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;  // wall_clock_breakdown
   double product_roof = 0;      // operations per second of all ranks; 0: MFU is not known
   EvaluateOptions evaluation = {};
@@ -69,18 +71,22 @@ class Trainer {
 
  private:
   StepRecord train_step(int64_t step);
+  // A breakdown by phase waits for the accelerator at each mark.
+  void mark(StepClock& clock, double PhaseTimes::*phase) const;
   // The mean over the labels of the step is the average over ranks and micro-batches of the weighed
   // means.
   std::vector<double> weights_of(const std::vector<TokenBatch>& batches) const;
   void add_totals(StepRecord& record, double own_loss, int64_t own_tokens);
   // Also when the run was interrupted: what was done is not lost.
   void save_if_due(int64_t steps_done);
+  void save_as(const std::string& name, int64_t steps_done);
   void evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best);
 
   LanguageModel& model_;
   ShardedModel sharded_;
   const Plan& plan_;
   const Dataset& data_;
+  at::Device device_;
   const Dataset* evaluation_;
   TrainerOptions options_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -91,6 +97,7 @@ class Trainer {
   bool was_interrupted_ = false;
   int64_t first_step_ = 0;
   AsyncSaver saver_;
+  std::optional<std::string> requested_;  // a checkpoint under this name, after the step
   std::optional<double> last_evaluation_;
   std::optional<BestEvaluation> best_evaluation_;
 };

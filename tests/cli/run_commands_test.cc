@@ -238,6 +238,26 @@ TEST_F(Runs, LeaveNoHalfAModelWhenThereIsNoRoom) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model.part"));
 }
 
+TEST_F(Runs, OfDataAndReportLeaveNothingWhenThereIsNoRoom) {
+  folder_.write("big.txt", std::string(200'000, 'a'));
+  std::filesystem::create_directories(folder_ / "run");
+  folder_.write("run/run.json", "{\"status\": \"finished\"}");
+  folder_.write("run/metrics.jsonl", "");
+  for (const std::string words :
+       {"data tokenize --tokenizer bytes big.txt --output out",
+        "data make --kind sums --samples 3000 --output out", "report run --output out"}) {
+    const Ended ended = shell("cd " + folder_.path() + "; ulimit -f 8; fullshard " + words);
+    EXPECT_EQ(ended.status, 4) << words << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("error: out: cannot be written")) << words;
+    EXPECT_THAT(ended.output, HasSubstr("make room, or name another place")) << words;
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      files += entry.path().filename().string().starts_with("out");
+    }
+    EXPECT_EQ(files, 0u) << words;
+  }
+}
+
 TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
   write_tokens("t.bin", 400);
   folder_.write("ds.json", R"({"train_batch_size": 8, "zero_optimization": {"stage": 3}})");
@@ -273,7 +293,8 @@ TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
             kModels +
             "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
             "--no-save-model > out 2>&1 & launcher=$!; "
-            "until [ -s fullshard-run/metrics.jsonl ]; do sleep 0.05; done; kill -INT $launcher; "
+            "until [ -s fullshard-run/metrics.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; "
+            "kill -INT $launcher; "
             "wait $launcher; echo status $?");
   EXPECT_THAT(ended.output, HasSubstr("status 130"));
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));

@@ -245,7 +245,8 @@ TEST(Gloo, NamesARankThatFailedAndItsReason) {
 
 TEST(Gloo, NamesARankThatDoesNotCome) {
   ThreadRanks options{.ranks = 3, .backend = "gloo"};
-  options.timeouts.step = 300ms;
+  options.timeouts.step = 1s;
+  std::latch running(2);  // the other two begin to wait together
   std::latch gave_up(2);  // rank 2 comes only after the others have given it up
   const auto errors = errors_of(options, [&](const World& world) {
     if (world.rank() == 2) {
@@ -253,6 +254,7 @@ TEST(Gloo, NamesARankThatDoesNotCome) {
       world.communicator().barrier("late");
       return;
     }
+    running.arrive_and_wait();
     try {
       world.communicator().barrier("block 1");
     } catch (...) {

@@ -16,6 +16,8 @@
 namespace fullshard {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 struct Ended {
@@ -109,9 +111,11 @@ TEST_F(TwoHosts, NameTheRankThatDied) {
       shell(fmt::format("{} --hostfile {}/hosts --ssh {}/enter --num_gpus 1 "
                         "--master-addr 10.213.77.1 -- {} 'rank 1 dies' auto",
                         kLauncher, folder_, folder_, kProgram));
-  EXPECT_EQ(ended.status, 137) << ended.output;
+  // Rank 0 ends because of it: whose host is heard of first is a matter of milliseconds.
+  EXPECT_THAT(ended.status, AnyOf(137, 1)) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("error: rank 1: killed by signal 9 (Killed)\n"));
-  EXPECT_THAT(ended.output, HasSubstr("error: host " + second_ + ": exited with status 137\n"));
+  EXPECT_THAT(ended.output, ContainsRegex("error: host (" + second_ + ": exited with status 137|" +
+                                          first_ + ": exited with status 1)\n"));
 }
 
 }  // namespace

@@ -45,8 +45,12 @@ void expect_two_ranks(const std::string& name, const std::string& arguments) {
   EXPECT_THAT(output, HasSubstr("rank 1 of 2 on shm: "));
 }
 
+// Below those that the system hands out, and another in each process of a test.
+int own_port() { return 20'000 + ::getpid() % 10'000; }
+
 TEST(Launcher, TorchrunStartsRanks) {
-  expect_two_ranks("torchrun", "--no-python --nproc-per-node 2 --master-port 29521");
+  expect_two_ranks("torchrun",
+                   fmt::format("--no-python --nproc-per-node 2 --master-port {}", own_port()));
 }
 
 TEST(Launcher, TorchrunWithAStoreOfItsOwnStartsRanks) {
@@ -55,7 +59,8 @@ TEST(Launcher, TorchrunWithAStoreOfItsOwnStartsRanks) {
 
 // It adds --local_rank=N to the arguments.
 TEST(Launcher, DeepspeedStartsRanks) {
-  expect_two_ranks("deepspeed", "--num_gpus 2 --no_python --master_port 29522");
+  expect_two_ranks("deepspeed",
+                   fmt::format("--num_gpus 2 --no_python --master_port {}", own_port()));
 }
 
 TEST(Launcher, MpirunStartsRanks) {

@@ -1,25 +1,27 @@
 // What the others are told when a rank of the shm backend is not where it should be. Ranks are
 // threads here; shm_process_test.cc kills processes.
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <future>
+#include <latch>
 
 #include "shm_ranks.h"
 
 namespace fullshard {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-Timeouts step_timeout(milliseconds step) {
+// Long enough for threads that run already to come to the same call on a busy machine.
+Timeouts short_timeout() {
   Timeouts timeouts;
-  timeouts.step = step;
+  timeouts.step = std::chrono::seconds(1);
   return timeouts;
 }
 
@@ -101,9 +103,11 @@ TEST(ShmFailure, WorkThatIsDoneIsNotLostWhenItsRankLeaves) {
 
 TEST(ShmFailure, ALateRankIsNamedAfterTheStepTimeout) {
   std::promise<void> told;
+  std::latch running(2);
   const auto errors = errors_of_ranks(
       2,
       [&](const ShmTestRank& self) {
+        running.arrive_and_wait();
         self.world.barrier();
         if (self.rank == 1) return told.get_future().wait();
         try {
@@ -113,9 +117,9 @@ TEST(ShmFailure, ALateRankIsNamedAfterTheStepTimeout) {
           throw;
         }
       },
-      step_timeout(milliseconds(150)));
+      short_timeout());
   EXPECT_THAT(errors[0], StartsWith("rank 0: broadcast of unit 'head' (group world, sequence 2) "
-                                    "waits for rank 1, which has not come for 0."));
+                                    "waits for rank 1, which has not come for 1"));
   EXPECT_THAT(errors[0],
               EndsWith(" s (step timeout); its last act: barrier (sequence 1), finished; "
                        "raise timeouts.step if it is only slow"));
@@ -125,25 +129,28 @@ TEST(ShmFailure, TheRankAtTheEndOfAChainOfWaitingIsLate) {
   std::promise<void> told;
   const auto late = told.get_future().share();
   std::atomic<int> failed = 0;
+  std::latch running(2);
   const auto errors = errors_of_ranks(
       4,
       [&](const ShmTestRank& self) {
         const auto rows = self.split({{0, 1}, {2, 3}}, "rows");
         const auto columns = self.split({{0, 2}, {1, 3}}, "columns");
         if (self.rank >= 2) return late.wait();
+        running.arrive_and_wait();
         try {
           // Rank 0 waits for rank 1, which waits for rank 3.
           (self.rank == 0 ? rows : columns).barrier();
         } catch (const Error&) {
           if (++failed == 2) told.set_value();
+          late.wait();  // who left would be blamed by the other
           throw;
         }
       },
-      step_timeout(milliseconds(300)));
+      short_timeout());
   EXPECT_THAT(errors[0], StartsWith("rank 0: barrier (group rows, sequence 1) waits for rank 3, "
-                                    "which has not come for 0."));
+                                    "which has not come for 1"));
   EXPECT_THAT(errors[1], StartsWith("rank 1: barrier (group columns, sequence 1) waits for rank 3, "
-                                    "which has not come for 0."));
+                                    "which has not come for 1"));
   EXPECT_THAT(errors[0], HasSubstr("it has made no call yet"));
 }
 
@@ -161,9 +168,9 @@ TEST(ShmFailure, ALateRankThatComesIsToldThatItWasGivenUp) {
         }
         self.world.barrier();
       },
-      step_timeout(milliseconds(150)));
+      short_timeout());
   EXPECT_THAT(errors[1], StartsWith("rank 1: barrier (group world, sequence 2) comes too late: the "
-                                    "other ranks have given this one up after 0."));
+                                    "other ranks have given this one up after 1"));
 }
 
 TEST(ShmCounters, CarryWhatWasWrittenBeforeAndNeverFall) {

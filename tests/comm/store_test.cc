@@ -28,7 +28,7 @@ constexpr const char* kToken = "a token";
 class StoreOfRanks : public ::testing::Test {
  protected:
   StorePlace place(const std::string& token = kToken) const {
-    return {"127.0.0.1", server_->port(), token, 5s};
+    return {"127.0.0.1", server_->port(), token, 60s};
   }
   std::shared_ptr<StoreServer> server_ = StoreServer::open(0, /*loopback=*/true, kToken);
 };
@@ -36,7 +36,7 @@ class StoreOfRanks : public ::testing::Test {
 // Speaks bytes of its own choice.
 class Stranger {
  public:
-  explicit Stranger(int port) : socket_(connect_tcp("127.0.0.1", port, 5s)) {}
+  explicit Stranger(int port) : socket_(connect_tcp("127.0.0.1", port, 60s)) {}
   ~Stranger() { ::close(socket_); }
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
@@ -181,7 +181,7 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
   ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
   ASSERT_EQ(::listen(listener, 4), 0);
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  const StorePlace place{"127.0.0.1", ntohs(address.sin_port), kToken, 5s};
+  const StorePlace place{"127.0.0.1", ntohs(address.sin_port), kToken, 60s};
   for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshrd0123456789abcdef"}) {
     std::thread liar([&] {
       const int guest = ::accept(listener, nullptr, nullptr);
@@ -207,14 +207,14 @@ TEST(Store, ListensOnlyToThisHostWhereAllRanksAre) {
   EXPECT_THAT(error_of([&] { connect_tcp(outside, closed->port(), 50ms); }),
               HasSubstr("nobody answers at " + outside));
   const auto open = StoreServer::open(0, /*loopback=*/false, kToken);
-  StoreClient rank({outside, open->port(), kToken, 5s});
+  StoreClient rank({outside, open->port(), kToken, 60s});
   rank.set("key", "value");
   EXPECT_EQ(rank.find("key"), "value");
 }
 
 TEST(Store, SharesKeysUnderAPrefix) {
   const auto holder =
-      connect_store({.host = "127.0.0.1", .token = kToken, .serve = true, .loopback = true}, 5s);
+      connect_store({.host = "127.0.0.1", .token = kToken, .serve = true, .loopback = true}, 60s);
   const auto under = holder->under("group");
   under->set("key", "value");
   EXPECT_EQ(holder->find("group/key"), "value");

@@ -75,7 +75,7 @@ TEST(World, RefusesAnUnknownBackend) {
   EXPECT_EQ(error_of([] { run_ranks({.backend = "smoke"}, [](const World&) {}); }),
             "run_ranks: backend is 'smoke', expected shm or gloo");
   EXPECT_EQ(error_of([] { World::from_environment({.backend = "smoke"}); }),
-            "world: backend is 'smoke', expected auto, shm or gloo");
+            "world: backend is 'smoke', expected auto, shm, gloo or nccl");
 }
 
 TEST(World, RefusesGroupsThatLeaveARankOut) {
@@ -95,7 +95,7 @@ struct Ended {
 
 Ended play(const std::string& scene, const std::string& backend, int ranks = 2) {
   const std::string command =
-      fmt::format("{}/fullshard launch --ranks {} -- {}/comm_world_rank '{}' {} 2>&1",
+      fmt::format("{}/fullshard launch --ranks {} --notice 60 -- {}/comm_world_rank '{}' {} 2>&1",
                   FULLSHARD_BINARIES, ranks, FULLSHARD_TEST_PROGRAMS, scene, backend);
   const auto start = std::chrono::steady_clock::now();
   std::FILE* pipe = ::popen(command.c_str(), "r");

@@ -94,5 +94,22 @@ TEST(GradientHook, RefusesWhatIsNotAParameter) {
   EXPECT_THROW(set_gradient_sink(at::ones({1}), [] { return GradientSink(); }), Error);
 }
 
+TEST(GradientSink, MayTakeAWholeGradient) {
+  const at::Tensor weight = parameter();
+  const at::Tensor gradient = at::ones({2, 3});
+  EXPECT_FALSE(give_gradient(weight, gradient));
+  at::Tensor taken;
+  set_gradient_sink(
+      weight, [] { return GradientSink(); },
+      [&](const at::Tensor& whole) {
+        taken = whole;
+        return true;
+      });
+  EXPECT_TRUE(give_gradient(weight, gradient));
+  EXPECT_TRUE(taken.is_same(gradient));
+  set_gradient_sink(weight, {});
+  EXPECT_FALSE(give_gradient(weight, gradient));
+}
+
 }  // namespace
 }  // namespace fullshard

@@ -90,6 +90,25 @@ TEST(Lamb, ReadsNormsInOneSmallGather) {
   });
 }
 
+// A power of two scales gradients exactly, so that nothing may differ.
+TEST(Lamb, DoesNotSeeTheLossScale) {
+  const auto masters_after = [](double scale) {
+    auto model = make_fixed();
+    auto sharded = shard(model, World::single());
+    sharded.set_loss_scale(scale);
+    Lamb lamb(sharded, kOptions);
+    for (int step = 0; step < kSteps; ++step) {
+      (model(fixed_gradients(step, 0)) * scale).backward();
+      lamb.step();
+      lamb.zero_grad();
+    }
+    Values masters;
+    for (const auto& piece : sharded.pieces()) masters[piece.name] = piece.master.clone();
+    return masters;
+  };
+  expect_same_bits(masters_after(1024), masters_after(1), "loss scale 1024");
+}
+
 TEST(Lamb, DoesNotScaleATensorOfZeros) {
   auto model = make_fixed();
   {

@@ -24,7 +24,7 @@ class FileRendezvous final : public Rendezvous {
   explicit FileRendezvous(std::string folder) : folder_(std::move(folder)) {}
 
   void set(const std::string& key, const std::string& value) override {
-    const std::string draft = folder_ + "/draft";
+    const std::string draft = path_of("draft of " + key);
     std::ofstream(draft) << value;
     check(std::rename(draft.c_str(), path_of(key).c_str()) == 0, "{} cannot be written", key);
   }
@@ -84,10 +84,20 @@ void die_as_rank_one(const Communicator& world) {
   world.reduce_scatter(shard, full, {}, "blocks.3").wait();
 }
 
+// Ranks 0 and 2 begin to wait for the others together: starting a process may take longer than
+// that.
+void meet_rank_zero_or_two(FileRendezvous& rendezvous, int rank) {
+  rendezvous.set("started-" + std::to_string(rank), "");
+  rendezvous.get("started-" + std::to_string(2 - rank), std::chrono::minutes(2), "the other rank");
+}
+
 int run(const std::string& folder, int rank, int size, const std::string& scenario) {
   Timeouts timeouts;
-  if (scenario == "missing") timeouts.init = std::chrono::milliseconds(300);
   FileRendezvous rendezvous(folder);
+  if (scenario == "missing") {
+    timeouts.init = std::chrono::seconds(1);
+    meet_rank_zero_or_two(rendezvous, rank);
+  }
   const auto domain = ShmDomain::join(rendezvous, rank, size, timeouts);
   std::vector<int> all(size);
   std::iota(all.begin(), all.end(), 0);

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,13 @@ void play_a_death(const World& world, int victim) {
 
 int play(const std::string& scene, const std::string& backend) {
   WorldOptions options{.backend = backend};
-  if (scene == "lonely") options.timeouts.init = std::chrono::milliseconds(1500);
-  if (scene == "lonely") options.size = 3;  // of whom only two are started
+  std::optional<World> both;
+  if (scene == "lonely") {
+    // Both are there before either begins to count the time that a third one does not come.
+    both = World::from_environment(options);
+    options.timeouts.init = std::chrono::milliseconds(1500);
+    options.size = 3;
+  }
   const World world = World::from_environment(options);
   if (scene == "operations") play_all_operations(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);

@@ -1,6 +1,7 @@
 // One rank of a training run, for tests that need processes: trains the tiny transformer and, when
 // told to, dies, sleeps, throws or disagrees at a given place.
-//   training_rank [--backend B] [--stage N | --strategy S] [--steps N] [--timeout-ms N]
+//   training_rank [--backend B] [--device D] [--stage N | --strategy S] [--steps N] [--timeout-ms
+//   N]
 //                 [--fault KIND --at PLACE --rank R]
 // Rank 0 prints "digest <hash of the final parameters' bits>".
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ using namespace fullshard::testing;
 
 struct Arguments {
   std::string backend = "auto";
+  std::string device = "cpu";
   std::optional<int> stage;
   std::string strategy = "FULL_SHARD";
   int steps = 5;
@@ -54,6 +56,7 @@ class Fault {
 void train(const Arguments& arguments) {
   WorldOptions world_options;
   world_options.backend = arguments.backend;
+  world_options.device = arguments.device;
   world_options.timeouts.step = std::chrono::milliseconds(arguments.timeout_ms);
   const auto world = World::from_environment(world_options);
   const Fault fault(arguments, world);
@@ -68,7 +71,7 @@ void train(const Arguments& arguments) {
   AdamW optimizer(sharded, {.lr = 1e-2, .weight_decay = 0.1});
   for (int step = 0; step < arguments.steps; ++step) {
     fault.reach("forward", step);
-    auto loss = model(make_batch(training, step, 0, world.rank()));
+    auto loss = model(make_batch(training, step, 0, world.rank()).to(world.device()));
     loss.register_hook([&](const at::Tensor&) { fault.reach("start of backward", step); });
     fault.reach("backward", step);
     loss.backward();
@@ -83,7 +86,7 @@ void train(const Arguments& arguments) {
   auto full = sharded.gather_full();
   uint64_t digest = 0;
   for (const auto& parameter : model->parameters()) {
-    const auto bits = parameter.detach().contiguous().view(at::kInt);
+    const auto bits = parameter.detach().cpu().contiguous().view(at::kInt);
     for (const int value : std::span(bits.const_data_ptr<int>(), bits.numel())) {
       digest = digest * 1'000'003 + static_cast<uint32_t>(value);
     }
@@ -97,6 +100,7 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("one rank of a test");
   app.add_option("--backend", arguments.backend);
+  app.add_option("--device", arguments.device);
   app.add_option("--stage", arguments.stage);
   app.add_option("--strategy", arguments.strategy);
   app.add_option("--steps", arguments.steps);

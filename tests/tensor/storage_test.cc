@@ -1,5 +1,7 @@
 #include "fullshard/tensor/storage.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>

@@ -41,8 +41,7 @@ EvaluateResult evaluate_on(int ranks, int64_t examples, int64_t micro_batch) {
     ShardedModel sharded(model, world, ShardOptions{});
     load_model_weights(source.folder, *model, sharded);
     model->train();
-    const auto own =
-        evaluate(*model, SmallData(examples), world.communicator(), {.micro_batch = micro_batch});
+    const auto own = evaluate(*model, SmallData(examples), world, {.micro_batch = micro_batch});
     EXPECT_TRUE(model->is_training());
     if (world.rank() == 0) result = own;
   });

@@ -16,6 +16,6 @@ struct RankResult {
 // Kills what is left after `limit_s`, and the `expendable` rank once all others have ended; such a
 // rank has exit status 128 + 9.
 std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
-                                           double limit_s = 60, int expendable = -1);
+                                           double limit_s = 200, int expendable = -1);
 
 }  // namespace fullshard::testing

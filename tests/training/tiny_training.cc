@@ -40,7 +40,7 @@ AdamWStep constants_of_step(int step, double clip) {
 
 void collect(torch::nn::Module& module, Outcome& outcome) {
   for (const auto& item : module.named_parameters()) {
-    outcome.parameters[item.key()] = item.value().detach().clone();
+    outcome.parameters[item.key()] = item.value().detach().cpu().clone();
   }
 }
 
@@ -103,7 +103,7 @@ Outcome train_sharded(const World& world, const ShardOptions& shard_options,
     for (int micro = 0; micro < options.micro_batches; ++micro) {
       std::optional<NoSync> no_sync;
       if (options.no_sync && micro + 1 < options.micro_batches) no_sync.emplace(sharded.no_sync());
-      auto loss = model(make_batch(options, step, micro, world.rank()));
+      auto loss = model(make_batch(options, step, micro, world.rank()).to(world.device()));
       if (micro == 0) outcome.losses.push_back(loss.item<double>());
       loss.backward();
     }

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/activated_projection.h"
+#include "fullshard/ops/norm_projection.h"
+#include "fullshard/ops/self_attention.h"
 
 namespace fullshard {
 namespace {
@@ -13,6 +15,10 @@ double score_scale(const Gpt2Config& config, int64_t layer) {
   const auto head_width = static_cast<double>(config.width / config.num_heads);
   const double scale = config.scales_scores ? 1 / std::sqrt(head_width) : 1;
   return config.scales_scores_by_layer ? scale / static_cast<double>(layer + 1) : scale;
+}
+
+bool drops(double dropout, const torch::nn::Module& module) {
+  return dropout > 0 && module.is_training();
 }
 
 }  // namespace
@@ -25,15 +31,19 @@ Gpt2AttentionImpl::Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer)
       c_attn_(register_module("c_attn", Linear(config.width, 3 * config.width))),
       c_proj_(register_module("c_proj", Linear(config.width, config.width))) {}
 
-at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask) {
-  const auto parts = c_attn_(hidden).unflatten(-1, {3, num_heads_, -1}).unbind(2);
+at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
+                                      const at::Tensor& padding_mask) {
+  const auto rows = norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
   AttentionOptions options;
   options.causal = true;
   options.scale = scale_;
   options.dropout = is_training() ? attention_dropout_ : 0;
   options.padding_mask = padding_mask;
-  const auto mixed = attention(parts[0], parts[1], parts[2], options).flatten(2);
-  return at::dropout(c_proj_(mixed), residual_dropout_, is_training());
+  const auto mixed = self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
+  if (drops(residual_dropout_, *this)) {
+    return rows.residual + at::dropout(c_proj_(mixed), residual_dropout_, /*train=*/true);
+  }
+  return linear(mixed, c_proj_->weight, c_proj_->bias, rows.residual);
 }
 
 Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
@@ -42,8 +52,14 @@ Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
       c_fc_(register_module("c_fc", Linear(config.width, config.inner_width))),
       c_proj_(register_module("c_proj", Linear(config.inner_width, config.width))) {}
 
-at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden) {
-  return at::dropout(c_proj_(activate(c_fc_(hidden), activation_)), dropout_, is_training());
+at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
+  const auto rows = norm_projection(hidden, norm, {c_fc_->weight}, {c_fc_->bias});
+  const auto& weight = c_proj_->weight;
+  if (drops(dropout_, *this)) {
+    const auto branch = activated_projection(rows.projected, activation_, weight, c_proj_->bias);
+    return rows.residual + at::dropout(branch, dropout_, /*train=*/true);
+  }
+  return activated_projection(rows.projected, activation_, weight, c_proj_->bias, rows.residual);
 }
 
 GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
@@ -53,8 +69,7 @@ GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
       mlp_(register_module("mlp", Gpt2FeedForward(config))) {}
 
 at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask) {
-  const auto attended = hidden + attn_(ln_1_(hidden), padding_mask);
-  return attended + mlp_(ln_2_(attended));
+  return mlp_(attn_(hidden, ln_1_->terms(), padding_mask), ln_2_->terms());
 }
 
 }  // namespace fullshard

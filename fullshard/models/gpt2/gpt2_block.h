@@ -17,7 +17,9 @@ namespace fullshard {
 class Gpt2AttentionImpl : public torch::nn::Module {
  public:
   Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer);
-  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask);
+  // hidden and what attention to norm(hidden) adds to it.
+  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm,
+                     const at::Tensor& padding_mask);
 
  private:
   int64_t num_heads_;
@@ -32,7 +34,7 @@ TORCH_MODULE(Gpt2Attention);
 class Gpt2FeedForwardImpl : public torch::nn::Module {
  public:
   explicit Gpt2FeedForwardImpl(const Gpt2Config& config);
-  at::Tensor forward(const at::Tensor& hidden);
+  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm);  // likewise
 
  private:
   Activation activation_;

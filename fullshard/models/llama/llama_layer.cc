@@ -1,6 +1,8 @@
 #include "fullshard/models/llama/llama_layer.h"
 
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/activated_projection.h"
+#include "fullshard/ops/norm_projection.h"
+#include "fullshard/ops/self_attention.h"
 
 namespace fullshard {
 namespace {
@@ -12,7 +14,8 @@ Linear linear_layer(int64_t from, int64_t to, bool bias) {
 }  // namespace
 
 LlamaAttentionImpl::LlamaAttentionImpl(const LlamaConfig& config, int64_t layer)
-    : head_width_(config.head_width),
+    : num_heads_(config.num_heads),
+      num_kv_heads_(config.num_kv_heads),
       window_(config.windows.at(layer)),
       dropout_(config.attention_dropout) {
   const int64_t query_width = config.num_heads * config.head_width;
@@ -24,19 +27,18 @@ LlamaAttentionImpl::LlamaAttentionImpl(const LlamaConfig& config, int64_t layer)
   o_proj_ = register_module("o_proj", linear_layer(query_width, config.width, config.output_bias));
 }
 
-at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const RotaryTable& rotary,
-                                       const at::Tensor& padding_mask) {
-  const auto heads = [this](const at::Tensor& projected) {
-    return projected.unflatten(-1, {-1, head_width_});
-  };
-  const auto query = apply_rotary(heads(q_proj_(hidden)), rotary);
-  const auto key = apply_rotary(heads(k_proj_(hidden)), rotary);
+at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
+                                       const RotaryTable& rotary, const at::Tensor& padding_mask) {
+  const auto rows =
+      norm_projection(hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
+                      {q_proj_->bias, k_proj_->bias, v_proj_->bias});
   AttentionOptions options;
   options.causal = true;
   options.window = window_;
   options.dropout = is_training() ? dropout_ : 0;
   options.padding_mask = padding_mask;
-  return o_proj_(attention(query, key, heads(v_proj_(hidden)), options).flatten(2));
+  const auto mixed = self_attention(rows.projected, {num_heads_, num_kv_heads_}, &rotary, options);
+  return linear(mixed, o_proj_->weight, o_proj_->bias, rows.residual);
 }
 
 LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
@@ -48,8 +50,11 @@ LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
       down_proj_(register_module(
           "down_proj", linear_layer(config.inner_width, config.width, config.mlp_bias))) {}
 
-at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden) {
-  return down_proj_(gated(gate_proj_(hidden), up_proj_(hidden), activation_));
+at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
+  const auto rows = norm_projection(hidden, norm, {gate_proj_->weight, up_proj_->weight},
+                                    {gate_proj_->bias, up_proj_->bias});
+  return activated_projection(rows.projected, activation_, down_proj_->weight, down_proj_->bias,
+                              rows.residual);
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
@@ -62,8 +67,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
 
 at::Tensor LlamaLayer::forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
                                const at::Tensor& padding_mask) {
-  const auto attended = hidden + self_attn_(input_layernorm_(hidden), *rotary, padding_mask);
-  return attended + mlp_(post_attention_layernorm_(attended));
+  const auto attended = self_attn_(hidden, input_layernorm_->terms(), *rotary, padding_mask);
+  return mlp_(attended, post_attention_layernorm_->terms());
 }
 
 std::shared_ptr<LlamaLayer> make_llama_layer(const LlamaConfig& config, int64_t layer) {

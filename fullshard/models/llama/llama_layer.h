@@ -23,13 +23,16 @@ using SharedRotaryTable = std::shared_ptr<const RotaryTable>;
 class LlamaAttentionImpl : public torch::nn::Module {
  public:
   LlamaAttentionImpl(const LlamaConfig& config, int64_t layer);
-  at::Tensor forward(const at::Tensor& hidden, const RotaryTable& rotary,
+  // hidden and what attention to norm(hidden) adds to it.
+  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, const RotaryTable& rotary,
                      const at::Tensor& padding_mask);
 
  private:
-  int64_t head_width_;
+  int64_t num_heads_;
+  int64_t num_kv_heads_;
   int64_t window_;
   double dropout_;
+  // Registered side by side: in a flat buffer they are one matrix.
   Linear q_proj_ = nullptr;
   Linear k_proj_ = nullptr;
   Linear v_proj_ = nullptr;
@@ -40,7 +43,7 @@ TORCH_MODULE(LlamaAttention);
 class LlamaFeedForwardImpl : public torch::nn::Module {
  public:
   explicit LlamaFeedForwardImpl(const LlamaConfig& config);
-  at::Tensor forward(const at::Tensor& hidden);
+  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm);  // likewise
 
  private:
   Activation activation_;

@@ -1,0 +1,8 @@
+// Whether this build runs on GPUs; known without asking libtorch, which takes its time to load.
+#pragma once
+
+namespace fullshard {
+
+bool is_cuda_build();
+
+}  // namespace fullshard

@@ -1,0 +1,7 @@
+#include "fullshard/cli/cuda_build.h"
+
+namespace fullshard {
+
+bool is_cuda_build() { return false; }
+
+}  // namespace fullshard

@@ -1,0 +1,13 @@
+#include "fullshard/base/error.h"
+#include "fullshard/comm/nccl_backend.h"
+
+namespace fullshard {
+
+bool is_built_with_nccl() { return false; }
+
+std::shared_ptr<Backend> make_nccl_backend(Backend&, at::Device, const std::string& group,
+                                           std::chrono::milliseconds) {
+  fail("group {}: this build of Fullshard has no CUDA; build with the preset cuda", group);
+}
+
+}  // namespace fullshard

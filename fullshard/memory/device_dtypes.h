@@ -1,0 +1,13 @@
+// Which dtypes a device computes in.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace fullshard {
+
+// Empty: it does. Else what to tell a user who asked for bfloat16 there.
+std::string why_no_bfloat16(at::Device device);
+
+}  // namespace fullshard

@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "fullshard/ops/cuda/activation_rows.h"
+#include "fullshard/ops/cuda/device_rows.cuh"
+
+namespace fullshard {
+namespace {
+
+// The fast exponential is within 2^-20 or so: nothing beside the rounding to bf16.
+template <class T>
+__device__ __forceinline__ float logistic(float x) {
+  if constexpr (sizeof(T) == 4) {
+    return 1.0f / (1.0f + expf(-x));
+  } else {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+  }
+}
+
+struct ValueAndSlope {
+  float value, slope;
+};
+
+template <class T, RowActivation kKind>
+__device__ __forceinline__ ValueAndSlope activated(float x) {
+  if constexpr (kKind == RowActivation::relu) {
+    return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
+  } else if constexpr (kKind == RowActivation::silu) {
+    const float share = logistic<T>(x);
+    return {x * share, share * (1.0f + x * (1.0f - share))};
+  } else if constexpr (kKind == RowActivation::gelu) {
+    const float share = 0.5f * (1.0f + erff(x * 0.70710678f));
+    return {x * share, share + x * 0.39894228f * expf(-0.5f * x * x)};
+  } else {
+    // (1 + tanh(u)) / 2 is the logistic function of 2u.
+    constexpr float kFactor = 2.0f * 0.79788456f, kCubic = 0.044715f;
+    const float square = x * x;
+    const float share = logistic<T>(kFactor * x * (1.0f + kCubic * square));
+    const float inner = kFactor * (1.0f + 3.0f * kCubic * square);
+    return {x * share, share + x * share * (1.0f - share) * inner};
+  }
+}
+
+constexpr int kThreads = 128;
+
+// A thread owns kCount columns and takes every gridDim.y-th row.
+template <class T, int kCount, RowActivation kKind>
+__global__ void __launch_bounds__(kThreads) forward_rows(T* output, ActivationRows rows) {
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
+  if (column >= rows.width) return;
+  const T* inputs = static_cast<const T*>(rows.input) + column;
+  const T* ups = static_cast<const T*>(rows.up) + column;
+  for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
+    float values[kCount], factors[kCount];
+    load<kCount>(values, inputs + row * rows.stride);
+    if (rows.up != nullptr) load<kCount>(factors, ups + row * rows.stride);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = activated<T, kKind>(values[i]).value * (rows.up != nullptr ? factors[i] : 1.0f);
+    }
+    store<kCount>(output + row * rows.width + column, values);
+  }
+}
+
+template <class T, int kCount, RowActivation kKind>
+__global__ void __launch_bounds__(kThreads)
+    backward_rows(ActivationGradientRows gradients, ActivationRows rows) {
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
+  if (column >= rows.width) return;
+  const bool is_gated = rows.up != nullptr;
+  const T* inputs = static_cast<const T*>(rows.input) + column;
+  const T* ups = static_cast<const T*>(rows.up) + column;
+  for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
+    const int64_t dense = row * rows.width + column;
+    const int64_t spread = row * gradients.gradient_stride + column;
+    float x[kCount], factors[kCount], to[kCount], results[kCount], to_factors[kCount];
+    load<kCount>(x, inputs + row * rows.stride);
+    load<kCount>(to, static_cast<const T*>(gradients.output_gradient) + dense);
+    if (is_gated) load<kCount>(factors, ups + row * rows.stride);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const auto [value, slope] = activated<T, kKind>(x[i]);
+      const float factor = is_gated ? factors[i] : 1.0f;
+      results[i] = value * factor;
+      to_factors[i] = to[i] * value;
+      to[i] *= slope * factor;
+    }
+    store<kCount>(static_cast<T*>(gradients.input_gradient) + spread, to);
+    if (is_gated) store<kCount>(static_cast<T*>(gradients.up_gradient) + spread, to_factors);
+    if (gradients.output != nullptr) {
+      store<kCount>(static_cast<T*>(gradients.output) + dense, results);
+    }
+  }
+}
+
+template <class Use>
+void with_kind(RowActivation kind, const Use& use) {
+  switch (kind) {
+    case RowActivation::gelu:
+      return use.template operator()<RowActivation::gelu>();
+    case RowActivation::gelu_tanh:
+      return use.template operator()<RowActivation::gelu_tanh>();
+    case RowActivation::relu:
+      return use.template operator()<RowActivation::relu>();
+    case RowActivation::silu:
+      return use.template operator()<RowActivation::silu>();
+  }
+}
+
+// Few enough blocks that each takes some rows, enough to fill every multiprocessor.
+dim3 grid_for(const ActivationRows& rows, int count) {
+  const int64_t across = blocks_for(rows.width, kThreads * count);
+  const int64_t down =
+      std::clamp<int64_t>(8448 / across, 1, std::min<int64_t>(rows.num_rows, 65535));
+  return dim3(static_cast<unsigned>(across), static_cast<unsigned>(down));
+}
+
+template <class T>
+bool is_packable_row(const ActivationRows& rows) {
+  return rows.width % kPack<T> == 0 && is_packable<T>(rows.input, rows.stride) &&
+         is_packable<T>(rows.up, rows.stride);
+}
+
+template <class T>
+bool is_packable_gradient(const ActivationGradientRows& gradients) {
+  return is_packable<T>(gradients.output_gradient, 0) &&
+         is_packable<T>(gradients.input_gradient, gradients.gradient_stride) &&
+         is_packable<T>(gradients.up_gradient, 0) && is_packable<T>(gradients.output, 0);
+}
+
+}  // namespace
+
+void activate_rows(void* output, const ActivationRows& rows, cudaStream_t stream) {
+  if (rows.num_rows == 0 || rows.width == 0) return;
+  with_element(rows.dtype, [&]<class T>(T*) {
+    with_kind(rows.kind, [&]<RowActivation kKind>() {
+      auto* to = static_cast<T*>(output);
+      if (is_packable_row<T>(rows) && is_packable<T>(output, 0)) {
+        forward_rows<T, kPack<T>, kKind>
+            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(to, rows);
+      } else {
+        forward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(to, rows);
+      }
+    });
+  });
+}
+
+void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,
+                            cudaStream_t stream) {
+  if (rows.num_rows == 0 || rows.width == 0) return;
+  with_element(rows.dtype, [&]<class T>(T*) {
+    with_kind(rows.kind, [&]<RowActivation kKind>() {
+      if (is_packable_row<T>(rows) && is_packable_gradient<T>(gradients)) {
+        backward_rows<T, kPack<T>, kKind>
+            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(gradients, rows);
+      } else {
+        backward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(gradients, rows);
+      }
+    });
+  });
+}
+
+}  // namespace fullshard

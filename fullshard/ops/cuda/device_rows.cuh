@@ -1,0 +1,108 @@
+// What the kernels over rows share: accesses of 16 bytes, and sums in a fixed order, so that the
+// same input gives the same bits on every run.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "fullshard/ops/cuda/kernel_dtype.h"
+
+namespace fullshard {
+
+using Bf16 = __nv_bfloat16;
+
+inline constexpr int kWarp = 32;
+
+// Elements of one access of 16 bytes.
+template <class T>
+inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+
+__device__ __forceinline__ float widened(float value) { return value; }
+__device__ __forceinline__ float widened(Bf16 value) { return __bfloat162float(value); }
+
+template <class T>
+__device__ __forceinline__ T narrowed(float value) {
+  if constexpr (sizeof(T) == 4) {
+    return value;
+  } else {
+    return __float2bfloat16_rn(value);
+  }
+}
+
+// kCount is one element, or all of a pack from an address that is a multiple of 16.
+template <int kCount, class T>
+__device__ __forceinline__ void load(float (&to)[kCount], const T* from) {
+  if constexpr (kCount == 1) {
+    to[0] = widened(*from);
+  } else {
+    static_assert(kCount == kPack<T>);
+    const uint4 raw = *reinterpret_cast<const uint4*>(from);
+    const T* values = reinterpret_cast<const T*>(&raw);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = widened(values[i]);
+  }
+}
+
+template <int kCount, class T>
+__device__ __forceinline__ void store(T* to, const float (&from)[kCount]) {
+  if constexpr (kCount == 1) {
+    *to = narrowed<T>(from[0]);
+  } else {
+    static_assert(kCount == kPack<T>);
+    uint4 raw;
+    T* values = reinterpret_cast<T*>(&raw);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = narrowed<T>(from[i]);
+    *reinterpret_cast<uint4*>(to) = raw;
+  }
+}
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  return value;
+}
+
+// The sum over the kThreads threads of a row: one warp, or the whole block. All of them get it.
+template <int kThreads>
+__device__ __forceinline__ float row_sum(float value) {
+  value = warp_sum(value);
+  if constexpr (kThreads == kWarp) {
+    return value;
+  } else {
+    constexpr int kWarps = kThreads / kWarp;
+    __shared__ float parts[kWarps];
+    __syncthreads();  // an earlier sum may still be read
+    if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) sum += parts[i];
+    return sum;
+  }
+}
+
+inline int64_t blocks_for(int64_t count, int64_t per_block) {
+  return (count + per_block - 1) / per_block;
+}
+
+// Whether rows that begin here, `stride` elements apart, may be read 16 bytes at a time.
+template <class T>
+bool is_packable(const void* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kPack<T> == 0;
+}
+
+// Calls `use` with a null pointer of the type that holds the elements.
+template <class Use>
+void with_element(KernelDtype dtype, const Use& use) {
+  if (dtype == KernelDtype::fp32) {
+    use(static_cast<float*>(nullptr));
+  } else {
+    use(static_cast<Bf16*>(nullptr));
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,252 @@
+#include <algorithm>
+
+#include "fullshard/ops/cuda/device_rows.cuh"
+#include "fullshard/ops/cuda/norm_rows.h"
+
+namespace fullshard {
+namespace {
+
+// With n the normalised row and h = weight * gradient, the gradient of the input is
+// inverse * (h - mean(h) - n * mean(h * n)); RMS norm has no mean(h). The gradients of weight and
+// bias are the sums over rows of gradient * n and of gradient: every block adds its rows in its
+// threads' registers and leaves one row of partial sums. How many blocks there are depends on the
+// shape only, and so do the bits.
+constexpr int kNarrowThreads = 256;
+constexpr int kNarrowRows = kNarrowThreads / kWarp;
+constexpr int64_t kNarrowBlocks = 264, kWideBlocks = 528, kPlainBlocks = 264;
+
+template <class T, int kThreads, int kPacks, bool kCentred>
+struct ColumnTotals {
+  static constexpr int kCount = kPack<T>;
+  float weight[kPacks][kCount] = {};
+  float bias[kCentred ? kPacks : 1][kCount] = {};
+};
+
+// Warps of a block have added different rows of the same columns: one after the other adds its
+// totals to the first one's.
+template <int kCount, int kPacks>
+__device__ __forceinline__ void leave_totals(float* partials, const float (&totals)[kPacks][kCount],
+                                             float* shared, int lane, int num_packs) {
+  const int warp = threadIdx.x / kWarp;
+  for (int turn = 0; turn < kNarrowRows; ++turn) {
+    if (warp == turn) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        const int pack = p * kWarp + lane;
+        if (pack >= num_packs) continue;
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          float* place = shared + pack * kCount + i;
+          *place = turn == 0 ? totals[p][i] : *place + totals[p][i];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  const int width = num_packs * kCount;
+  for (int i = threadIdx.x; i < width; i += kNarrowThreads) {
+    partials[static_cast<int64_t>(blockIdx.x) * width + i] = shared[i];
+  }
+  __syncthreads();
+}
+
+template <class T, int kThreads, int kPacks, bool kCentred>
+__global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
+    backward_rows(NormGradientRows gradients, NormRows rows) {
+  constexpr int kCount = kPack<T>;
+  constexpr int kRows = kThreads == kWarp ? kNarrowRows : 1;
+  const int lane = threadIdx.x % kThreads;
+  const int num_packs = static_cast<int>(rows.width) / kCount;
+  const float width = static_cast<float>(rows.width);
+  const T* weights = static_cast<const T*>(rows.weight);
+  ColumnTotals<T, kThreads, kPacks, kCentred> totals;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kThreads;
+       row < rows.num_rows; row += step) {
+    const int64_t begin = row * rows.width;
+    const float mean = kCentred ? rows.mean[row] : 0, inverse = rows.inverse[row];
+    float n[kPacks][kCount], h[kPacks][kCount];
+    float along = 0, level = 0;
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int pack = p * kThreads + lane;
+      if (pack >= num_packs) continue;
+      load<kCount>(n[p], static_cast<const T*>(rows.input) + begin + pack * kCount);
+      load<kCount>(h[p], static_cast<const T*>(gradients.output_gradient) + begin + pack * kCount);
+    }
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int pack = p * kThreads + lane;
+      if (pack >= num_packs) continue;
+      float weight[kCount];
+      load<kCount>(weight, weights + pack * kCount);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const float gradient = h[p][i];
+        n[p][i] = (n[p][i] - mean) * inverse;
+        totals.weight[p][i] += gradient * (kCentred ? n[p][i] : widened(narrowed<T>(n[p][i])));
+        if constexpr (kCentred) totals.bias[p][i] += gradient;
+        h[p][i] = gradient * weight[i];
+        along += h[p][i] * n[p][i];
+        if constexpr (kCentred) level += h[p][i];
+      }
+    }
+    along = row_sum<kThreads>(along) / width;
+    if constexpr (kCentred) level = row_sum<kThreads>(level) / width;
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int pack = p * kThreads + lane;
+      if (pack >= num_packs) continue;
+      float result[kCount] = {};
+      if (gradients.added != nullptr) {
+        load<kCount>(result, static_cast<const T*>(gradients.added) + begin + pack * kCount);
+      }
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        result[i] += inverse * (h[p][i] - level - n[p][i] * along);
+      }
+      store<kCount>(static_cast<T*>(gradients.input_gradient) + begin + pack * kCount, result);
+    }
+  }
+  if constexpr (kThreads == kWarp) {
+    extern __shared__ float shared[];
+    if (gradients.weight_partials != nullptr) {
+      leave_totals<kCount>(gradients.weight_partials, totals.weight, shared, lane, num_packs);
+    }
+    if constexpr (kCentred) {
+      if (gradients.bias_partials != nullptr) {
+        leave_totals<kCount>(gradients.bias_partials, totals.bias, shared, lane, num_packs);
+      }
+    }
+  } else {
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * rows.width;
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int pack = p * kThreads + lane;
+      if (pack >= num_packs) continue;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const int64_t place = first + pack * kCount + i;
+        if (gradients.weight_partials != nullptr) {
+          gradients.weight_partials[place] = totals.weight[p][i];
+        }
+        if constexpr (kCentred) {
+          if (gradients.bias_partials != nullptr) {
+            gradients.bias_partials[place] = totals.bias[p][i];
+          }
+        }
+      }
+    }
+  }
+}
+
+// Any width: a thread owns every 256th column, in memory too.
+template <class T, bool kCentred>
+__global__ void __launch_bounds__(kNarrowThreads)
+    backward_any_rows(NormGradientRows gradients, NormRows rows) {
+  const float width = static_cast<float>(rows.width);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * rows.width;
+  const T* weights = static_cast<const T*>(rows.weight);
+  for (int64_t i = threadIdx.x; i < rows.width; i += kNarrowThreads) {
+    if (gradients.weight_partials != nullptr) gradients.weight_partials[first + i] = 0;
+    if (gradients.bias_partials != nullptr) gradients.bias_partials[first + i] = 0;
+  }
+  for (int64_t row = blockIdx.x; row < rows.num_rows; row += gridDim.x) {
+    const T* x = static_cast<const T*>(rows.input) + row * rows.width;
+    const T* g = static_cast<const T*>(gradients.output_gradient) + row * rows.width;
+    const float mean = kCentred ? rows.mean[row] : 0, inverse = rows.inverse[row];
+    float along = 0, level = 0;
+    for (int64_t i = threadIdx.x; i < rows.width; i += kNarrowThreads) {
+      const float h = widened(g[i]) * widened(weights[i]);
+      along += h * (widened(x[i]) - mean) * inverse;
+      level += h;
+    }
+    along = row_sum<kNarrowThreads>(along) / width;
+    level = kCentred ? row_sum<kNarrowThreads>(level) / width : 0;
+    for (int64_t i = threadIdx.x; i < rows.width; i += kNarrowThreads) {
+      const float gradient = widened(g[i]);
+      const float n = (widened(x[i]) - mean) * inverse;
+      float result = inverse * (gradient * widened(weights[i]) - level - n * along);
+      if (gradients.added != nullptr) {
+        result += widened(static_cast<const T*>(gradients.added)[row * rows.width + i]);
+      }
+      static_cast<T*>(gradients.input_gradient)[row * rows.width + i] = narrowed<T>(result);
+      if (gradients.weight_partials != nullptr) {
+        gradients.weight_partials[first + i] += gradient * (kCentred ? n : widened(narrowed<T>(n)));
+      }
+      if (gradients.bias_partials != nullptr) gradients.bias_partials[first + i] += gradient;
+    }
+  }
+}
+
+enum class Form { narrow, wide, widest, any };
+
+// By the width alone: the number of partial rows must be known before the pointers are.
+template <class T>
+Form form_for(int64_t width) {
+  if (width % kPack<T> != 0 || width / kPack < T >> 1024 * 2) return Form::any;
+  if (width / kPack<T> <= kWarp * 4) return Form::narrow;
+  return width / kPack<T> <= 256 * 4 ? Form::wide : Form::widest;
+}
+
+int64_t num_blocks(Form form, int64_t num_rows) {
+  switch (form) {
+    case Form::narrow:
+      return std::clamp<int64_t>(blocks_for(num_rows, kNarrowRows), 1, kNarrowBlocks);
+    case Form::any:
+      return std::clamp<int64_t>(num_rows, 1, kPlainBlocks);
+    default:
+      return std::clamp<int64_t>(num_rows, 1, kWideBlocks);
+  }
+}
+
+template <class T>
+bool are_packable(const NormGradientRows& gradients, const NormRows& rows) {
+  return is_packable<T>(rows.input, 0) && is_packable<T>(rows.weight, 0) &&
+         is_packable<T>(gradients.input_gradient, 0) &&
+         is_packable<T>(gradients.output_gradient, 0) && is_packable<T>(gradients.added, 0);
+}
+
+template <class T, bool kCentred>
+void launch_backward(const NormGradientRows& gradients, const NormRows& rows, cudaStream_t stream) {
+  const Form form = form_for<T>(rows.width);
+  const auto blocks = static_cast<unsigned>(num_blocks(form, rows.num_rows));
+  const int64_t num_packs = rows.width / kPack<T>;
+  if (form == Form::any || !are_packable<T>(gradients, rows)) {
+    backward_any_rows<T, kCentred><<<blocks, kNarrowThreads, 0, stream>>>(gradients, rows);
+  } else if (form == Form::narrow) {
+    const auto shared = static_cast<size_t>(rows.width) * sizeof(float);
+    const auto kernel = num_packs <= kWarp * 3 ? backward_rows<T, kWarp, 3, kCentred>
+                                               : backward_rows<T, kWarp, 4, kCentred>;
+    kernel<<<blocks, kNarrowThreads, shared, stream>>>(gradients, rows);
+  } else if (form == Form::wide && num_packs <= 256) {
+    backward_rows<T, 256, 1, kCentred><<<blocks, 256, 0, stream>>>(gradients, rows);
+  } else if (form == Form::wide) {
+    backward_rows<T, 256, 4, kCentred><<<blocks, 256, 0, stream>>>(gradients, rows);
+  } else {
+    backward_rows<T, 1024, 2, kCentred><<<blocks, 1024, 0, stream>>>(gradients, rows);
+  }
+}
+
+}  // namespace
+
+int64_t num_norm_partials(const NormRows& rows) {
+  int64_t count = 0;
+  with_element(rows.dtype,
+               [&]<class T>(T*) { count = num_blocks(form_for<T>(rows.width), rows.num_rows); });
+  return count;
+}
+
+void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
+                        cudaStream_t stream) {
+  if (rows.width == 0) return;
+  with_element(rows.dtype, [&]<class T>(T*) {
+    if (rows.centred) {
+      launch_backward<T, true>(gradients, rows, stream);
+    } else {
+      launch_backward<T, false>(gradients, rows, stream);
+    }
+  });
+}
+
+}  // namespace fullshard

@@ -1,0 +1,44 @@
+// RMS norm and layer norm over the rows of a matrix.
+#pragma once
+
+#include <cstdint>
+
+#include "fullshard/ops/cuda/kernel_dtype.h"
+
+namespace fullshard {
+
+// Rows of `width` elements side by side; all of one dtype, statistics in fp32.
+struct NormRows {
+  KernelDtype dtype;
+  int64_t num_rows;
+  int64_t width;
+  const void* input;
+  const void* weight;
+  const void* bias;  // layer norm only; may be null
+  bool centred;      // layer norm; else RMS norm
+  float* mean;       // of every row; layer norm only
+  float* inverse;    // 1 / sqrt(variance or mean square + epsilon) of every row
+};
+
+// output = weight * normalised + bias, where RMS norm rounds the normalised values to the dtype
+// before the product. Leaves the statistics.
+void normalise_rows(void* output, const NormRows& rows, float epsilon, cudaStream_t stream);
+
+// The same values from statistics that an earlier call left.
+void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t stream);
+
+struct NormGradientRows {
+  void* input_gradient;         // may be output_gradient itself
+  const void* output_gradient;  // of the normalised rows
+  const void* added;            // added to the input's gradient; may be null
+  float* weight_partials;       // num_norm_partials x width; null when not wanted
+  float* bias_partials;         // as that
+};
+
+// Rows of partial sums of the gradients of weight and bias; sum_partials ends them.
+int64_t num_norm_partials(const NormRows& rows);
+
+void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
+                        cudaStream_t stream);
+
+}  // namespace fullshard

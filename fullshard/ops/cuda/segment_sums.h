@@ -1,0 +1,26 @@
+// Adds rows into the rows of a table that their indices name, in a fixed order.
+#pragma once
+
+#include <cstdint>
+
+#include "fullshard/ops/cuda/kernel_dtype.h"
+
+namespace fullshard {
+
+struct SegmentRows {
+  KernelDtype dtype;
+  float* table;           // [.., width]
+  const void* rows;       // [num_rows, width]
+  const int64_t* sorted;  // the indices into the table, ascending
+  const int64_t* order;   // sorted[i] is the index of row order[i]; equal ones in ascending order
+  int64_t num_rows;
+  int64_t width;
+  int64_t skipped;  // an index whose rows are passed over; -1: none
+  float* partials;  // 2 x num_segment_chunks x width
+};
+
+int64_t num_segment_chunks(int64_t num_rows);
+
+void add_segments(const SegmentRows& rows, cudaStream_t stream);
+
+}  // namespace fullshard

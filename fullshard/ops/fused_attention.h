@@ -1,0 +1,40 @@
+// libtorch's fused attention kernels of the GPU, called by name: its general function would choose
+// flash attention, which on Hopper takes almost twice cuDNN's time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace fullshard {
+
+enum class FusedKernel { cudnn, flash };
+
+// 16-bit tensors [batch, sequence, heads, D] of any strides but the last; key and value may have
+// fewer heads.
+struct FusedAttentionInputs {
+  at::Tensor query, key, value;
+  bool causal;
+  double scale;
+};
+
+struct FusedAttention {
+  FusedKernel kernel;
+  at::Tensor output;    // of the query's shape, contiguous
+  at::Tensor log_sums;  // of every row, in the kernel's own layout
+  at::Tensor seed, offset;
+};
+
+struct FusedAttentionGradients {
+  at::Tensor query, key, value;  // contiguous
+};
+
+bool can_fuse_attention(int64_t head_width);
+
+FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gradient);
+
+FusedAttentionGradients fused_attention_backward(const FusedAttentionInputs& inputs,
+                                                 const FusedAttention& kept,
+                                                 const at::Tensor& output_gradient);
+
+}  // namespace fullshard

@@ -1,0 +1,223 @@
+// Whole steps of a sharded model on the GPU beside the same steps on the CPU.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "fullshard/base/error.h"
+#include "fullshard/nn/unit.h"
+#include "fullshard/optim/adagrad.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/lamb.h"
+#include "fullshard/optim/lion.h"
+#include "fullshard/optim/one_bit_adam.h"
+#include "fullshard/optim/sgd.h"
+#include "fullshard/optim/stepper.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The loss is Σ w·x: x is the gradient of w, whatever the device adds up.
+struct PartImpl : Unit {
+  explicit PartImpl(int64_t width) {
+    weight = register_parameter("weight", at::zeros({3, width}));
+    bias = register_parameter("bias", at::zeros({width}));
+  }
+  at::Tensor forward(at::Tensor x) {
+    const int64_t width = bias.numel();
+    return (weight * x.narrow(0, 0, 3 * width).view({3, width})).sum() +
+           (bias * x.narrow(0, 3 * width, width)).sum();
+  }
+  at::Tensor weight, bias;
+};
+FULLSHARD_UNIT(Part);
+
+constexpr int64_t kWidths[] = {5, 1000, 33};
+constexpr int64_t kNumel = 4 * (5 + 1000 + 33);
+
+struct ModelImpl : Unit {
+  ModelImpl() {
+    for (size_t i = 0; i < std::size(kWidths); ++i) {
+      modules_in_turn.push_back(register_module("part" + std::to_string(i), Part(kWidths[i])));
+    }
+  }
+  at::Tensor forward(at::Tensor x) {
+    auto sum = at::zeros({}, x.options());
+    int64_t first = 0;
+    for (auto& part : modules_in_turn) {
+      const int64_t numel = 4 * part->bias.numel();
+      sum = sum + part(x.narrow(0, first, numel));
+      first += numel;
+    }
+    return sum;
+  }
+  std::vector<Part> modules_in_turn;
+};
+FULLSHARD_UNIT(Model);
+
+Model make_model() {
+  Model model;
+  at::NoGradGuard no_grad;
+  auto generator = at::detail::createCPUGenerator(5);
+  for (auto& parameter : model->parameters()) {
+    parameter.copy_(at::randn(parameter.sizes(), generator) * 0.5);
+  }
+  return model;
+}
+
+at::Tensor inputs(int step, at::Device device) {
+  auto generator = at::detail::createCPUGenerator(100 + static_cast<uint64_t>(step));
+  return (at::randint(-127, 128, {kNumel}, generator, at::kFloat) / 64).to(device);
+}
+
+using Make = std::function<std::unique_ptr<Optimizer>(ShardedModel&)>;
+
+struct Outcome {
+  std::map<std::string, at::Tensor> masters;
+  std::vector<double> norms;
+};
+
+std::map<std::string, at::Tensor> masters_of(const ShardedModel& sharded) {
+  std::map<std::string, at::Tensor> masters;
+  for (const auto& piece : sharded.pieces()) masters[piece.name] = piece.master.cpu().clone();
+  return masters;
+}
+
+Outcome train(at::Device device, const Make& make, const ShardOptions& options = {}) {
+  auto model = make_model();
+  auto sharded = shard(model, World::single(device), options);
+  auto optimizer = make(sharded);
+  Stepper stepper(sharded, *optimizer, {.max_grad_norm = 1.0});
+  const auto dtype = options.param_dtype.value_or(at::kFloat);
+  Outcome outcome;
+  for (int step = 0; step < 4; ++step) {
+    stepper.backward(model(inputs(step, device).to(dtype)));
+    outcome.norms.push_back(stepper.step().grad_norm);
+  }
+  outcome.masters = masters_of(sharded);
+  return outcome;
+}
+
+void expect_same(const Outcome& cuda, const Outcome& cpu, const std::string& what) {
+  EXPECT_EQ(cuda.norms, cpu.norms) << what;
+  for (const auto& [name, master] : cpu.masters) {
+    const auto& found = cuda.masters.at(name);
+    EXPECT_TRUE(at::equal(found, master)) << what << ", " << name << ": largest difference "
+                                          << (found - master).abs().max().item<double>();
+  }
+}
+
+template <class Kind, class Options>
+Make maker(Options options) {
+  options.rules = {{.pattern = "bias", .weight_decay = 0.0, .lr_scale = 0.5}};
+  return [options](ShardedModel& model) { return std::make_unique<Kind>(model, options); };
+}
+
+std::map<std::string, Make> makers() {
+  return {{"AdamW", maker<AdamW>(AdamWOptions{.lr = 1e-2})},
+          {"Adam", maker<AdamW>(AdamWOptions{.lr = 1e-2, .adam_w_mode = false})},
+          {"SGD", maker<Sgd>(SgdOptions{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1})},
+          {"plain SGD", maker<Sgd>(SgdOptions{.lr = 1e-2})},
+          {"Adagrad", maker<Adagrad>(AdagradOptions{.initial_accumulator_value = 0.1})},
+          {"Lion", maker<Lion>(LionOptions{.lr = 1e-3, .weight_decay = 0.1})},
+          {"LAMB", maker<Lamb>(LambOptions{.lr = 1e-2, .weight_decay = 0.1})}};
+}
+
+TEST(CudaEngine, StepsAsOnTheCpu) {
+  for (const auto& [name, make] : makers()) {
+    expect_same(train(at::Device(at::kCUDA, 0), make), train(at::kCPU, make), name);
+  }
+}
+
+TEST(CudaEngine, StepsBf16ModelsAsOnTheCpu) {
+  const ShardOptions options{.param_dtype = at::kBFloat16};
+  for (const auto& [name, make] : makers()) {
+    expect_same(train(at::Device(at::kCUDA, 0), make, options), train(at::kCPU, make, options),
+                name + " in bf16");
+  }
+}
+
+TEST(CudaEngine, CutsStepsIntoSubGroups) {
+  const ShardOptions options{.sub_group_size = 1001};
+  const auto make = makers().at("AdamW");
+  expect_same(train(at::Device(at::kCUDA, 0), make, options), train(at::kCPU, make), "sub groups");
+}
+
+struct OnCuda {
+  OnCuda()
+      : sharded(shard(model, World::single(at::Device(at::kCUDA, 0)))),
+        optimizer(sharded, {.lr = 1e-2}),
+        stepper(sharded, optimizer, {.max_grad_norm = 1.0, .on_breakdown = OnBreakdown::go_on}) {}
+
+  void backward(int step, bool with_nan = false) {
+    auto x = inputs(step, at::Device(at::kCUDA, 0));
+    if (with_nan) x[4 * 5 + 10] = std::numeric_limits<float>::quiet_NaN();  // part1.weight's
+    stepper.backward(model(x));
+  }
+
+  Model model = make_model();
+  ShardedModel sharded;
+  AdamW optimizer;
+  Stepper stepper;
+};
+
+TEST(CudaEngine, LeavesOutAStepThatOverflowedAndNamesTheParameter) {
+  OnCuda run;
+  const auto before = masters_of(run.sharded);
+  run.backward(0, true);
+  const auto report = run.stepper.step();
+  EXPECT_TRUE(report.skipped);
+  EXPECT_THAT(report.reason, HasSubstr("part1.weight"));
+  EXPECT_EQ(run.optimizer.num_steps(), 0);
+  for (const auto& [name, master] : masters_of(run.sharded)) {
+    EXPECT_TRUE(at::equal(master, before.at(name))) << name;
+  }
+}
+
+TEST(CudaEngine, StepsWithoutTheNormAsWithIt) {
+  OnCuda with, without;
+  for (int step = 0; step < 3; ++step) {
+    with.backward(step);
+    (void)with.stepper.step();
+    without.backward(step);
+    EXPECT_TRUE(std::isnan(without.stepper.step_without_norm().grad_norm));
+  }
+  const auto expected = masters_of(with.sharded);
+  for (const auto& [name, master] : masters_of(without.sharded)) {
+    EXPECT_TRUE(at::equal(master, expected.at(name)))
+        << name << ": largest difference "
+        << (master - expected.at(name)).abs().max().item<double>();
+  }
+}
+
+TEST(CudaEngine, LeavesOutAStepOnTheDevice) {
+  OnCuda run;
+  const auto before = masters_of(run.sharded);
+  run.backward(0, true);
+  (void)run.stepper.step_without_norm();
+  for (const auto& [name, master] : masters_of(run.sharded)) {
+    EXPECT_TRUE(at::equal(master, before.at(name))) << name;
+  }
+}
+
+TEST(CudaEngine, RefusesOneBitAdamByName) {
+  auto model = make_model();
+  auto sharded = shard(model, World::single(at::Device(at::kCUDA, 0)));
+  try {
+    OneBitAdam optimizer(sharded, {});
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("OneBitAdam: the model is on cuda:0"));
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing

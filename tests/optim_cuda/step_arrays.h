@@ -1,0 +1,49 @@
+// The same arrays on the CPU and on the GPU, stepped by both and compared bit by bit.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "fullshard/optim/device_step.h"
+#include "fullshard/optim/piece_elements.h"
+
+namespace fullshard::testing {
+
+struct StepDtypes {
+  at::ScalarType master = at::kFloat;
+  at::ScalarType gradient = at::kFloat;
+  at::ScalarType state = at::kFloat;
+  at::ScalarType shown = at::kBFloat16;  // Undefined: none
+  int num_states = 2;
+  bool first_is_square = false;  // the second one always is: roots are taken of them
+};
+
+// One tensor's arrays.
+struct StepArrays {
+  at::Tensor master, gradient, shown;
+  std::vector<at::Tensor> states;
+  int setting = 0;
+  int tensor = 0;
+  int64_t first = 0;  // of the tensor's elements
+
+  // Every array begins `shift` elements after an aligned address.
+  static StepArrays random(int64_t numel, const StepDtypes& dtypes, uint64_t seed, int shift = 0);
+  StepArrays on_cuda(int shift = 0) const;
+  uint64_t name_hash() const;
+  PieceElements elements(uint64_t rounding) const;  // for the CPU
+  DevicePiece piece() const;                        // for the GPU
+};
+
+// Sizes from 1 to 10 million, around the borders of vectors and chunks.
+std::vector<int64_t> awkward_sizes();
+
+std::vector<DevicePiece> pieces_of(const std::vector<StepArrays>& arrays);
+std::vector<StepArrays> copies_on_cuda(const std::vector<StepArrays>& arrays, int shift = 0);
+
+// All bits, also those of NaN; says how many differ and shows the first.
+void expect_same_bits(const std::vector<StepArrays>& cuda, const std::vector<StepArrays>& cpu,
+                      const std::string& what);
+
+}  // namespace fullshard::testing

@@ -1,0 +1,156 @@
+// The engine on a GPU trains as the CPU does.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "fullshard/memory/device_memory.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/stepper.h"
+#include "tests/training/expectations.h"
+#include "tests/training/rank_processes.h"
+
+namespace fullshard::testing {
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+constexpr double kTolerance = 2e-4;  // of fp32 after five steps of AdamW, another order of sums
+
+std::vector<std::pair<std::string, ShardOptions>> shardings() {
+  std::vector<std::pair<std::string, ShardOptions>> list;
+  for (int i = 1; i <= 5; ++i) {
+    ShardOptions options;
+    options.sharding.strategy = static_cast<Strategy>(i);
+    list.emplace_back(std::string(name_of(options.sharding.strategy)), options);
+  }
+  for (int stage = 0; stage <= 3; ++stage) {
+    ShardOptions options;
+    options.sharding.zero_stage = stage;
+    list.emplace_back("stage " + std::to_string(stage), options);
+  }
+  return list;
+}
+
+class NoTf32 : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    at::globalContext().setAllowTF32CuBLAS(false);
+    at::globalContext().setAllowTF32CuDNN(false);
+  }
+};
+const auto* const kNoTf32 = ::testing::AddGlobalTestEnvironment(new NoTf32);
+
+TEST(CudaTraining, EveryStrategyOfOneRankEqualsTheCpu) {
+  const TrainingOptions training;
+  const auto expected = train_unsharded(training, 1);
+  for (const auto& [what, options] : shardings()) {
+    SCOPED_TRACE(what);
+    expect_close(train_sharded(World::single(kGpu), options, training), expected, kTolerance);
+  }
+}
+
+TEST(CudaTraining, GivesTheSameBitsOnEveryRun) {
+  const TrainingOptions training;
+  const auto first = train_sharded(World::single(kGpu), {}, training);
+  for (int run = 0; run < 3; ++run) {
+    expect_same_bits(train_sharded(World::single(kGpu), {}, training), first, "another run");
+  }
+}
+
+TEST(CudaTraining, AccumulatesMicroBatches) {
+  TrainingOptions training{.steps = 3, .micro_batches = 3};
+  const auto expected = train_unsharded(training, 1);
+  for (const bool no_sync : {false, true}) {
+    training.no_sync = no_sync;
+    expect_close(train_sharded(World::single(kGpu), {}, training), expected, kTolerance);
+  }
+}
+
+TEST(CudaTraining, RecomputesToTheSameBits) {
+  TrainingOptions training;
+  const auto kept = train_sharded(World::single(kGpu), {}, training);
+  training.recompute = true;
+  expect_same_bits(train_sharded(World::single(kGpu), {}, training), kept, "recomputed");
+}
+
+TEST(CudaTraining, OffloadsActivationsToTheSameBits) {
+  ShardOptions options;
+  const auto kept = train_sharded(World::single(kGpu), options, {});
+  options.offload_activations = true;
+  options.offload_activations_min_bytes = 0;
+  expect_same_bits(train_sharded(World::single(kGpu), options, {}), kept, "offloaded");
+}
+
+TEST(CudaTraining, ComputesInBfloat16WithAnFp32Master) {
+  const TrainingOptions training;
+  const auto expected = train_unsharded(training, 1);
+  ShardOptions options;
+  options.param_dtype = at::kBFloat16;
+  const auto outcome = train_sharded(World::single(kGpu), options, training);
+  for (size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], expected.losses[i], 0.03 * expected.losses[i]);
+  }
+}
+
+// Two processes share the GPU: every sharding gives one digest, that of every other.
+TEST(CudaTraining, TwoRanksOnOneGpuGiveTheSameBitsInEveryStrategy) {
+  std::string first;
+  for (const std::string strategy :
+       {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"}) {
+    SCOPED_TRACE(strategy);
+    const auto results = run_rank_processes(2, {"--device", "cuda:0", "--strategy", strategy}, 120);
+    ASSERT_EQ(results[0].exit_status, 0) << results[0].errors;
+    ASSERT_EQ(results[1].exit_status, 0) << results[1].errors;
+    if (first.empty()) first = results[0].output;
+    EXPECT_EQ(results[0].output, first);
+  }
+  EXPECT_EQ(first.substr(0, 7), "digest ");
+}
+
+struct Wide {
+  TrainingOptions training{.model = {.vocabulary = 512, .width = 512, .heads = 8, .layers = 4}};
+};
+
+TEST(CudaMemory, NothingIsAllocatedFromTheDriverAfterTheSecondStep) {
+  const TrainingOptions training = Wide().training;
+  auto model = make_model(training);
+  auto sharded = shard(model, World::single(kGpu), {.param_dtype = at::kBFloat16});
+  AdamW optimizer(sharded, {});
+  int64_t after_second = 0;
+  for (int step = 0; step < 6; ++step) {
+    model(make_batch(training, step, 0, 0).to(kGpu)).backward();
+    sharded.clip_grad_norm(1.0);
+    optimizer.step();
+    optimizer.zero_grad();
+    if (step == 1) after_second = device_memory(kGpu).num_driver_calls;
+  }
+  EXPECT_EQ(device_memory(kGpu).num_driver_calls, after_second);
+  EXPECT_EQ(device_memory(kGpu).num_retries, 0);
+}
+
+TEST(CudaMemory, TheLedgerAccountsForWhatTheAllocatorHoldsAtRest) {
+  const TrainingOptions training = Wide().training;
+  const int64_t before = device_memory(kGpu).allocated_bytes;
+  auto model = make_model(training);
+  auto sharded = shard(model, World::single(kGpu), {.param_dtype = at::kBFloat16});
+  AdamW optimizer(sharded, {});
+  model(make_batch(training, 0, 0, 0).to(kGpu)).backward();
+  optimizer.step();
+  optimizer.zero_grad();
+  const auto held = static_cast<double>(device_memory(kGpu).allocated_bytes - before);
+  const auto planned = static_cast<double>(sharded.ledger().held_total());
+  EXPECT_NEAR(held, planned, 0.02 * planned) << sharded.ledger().table();
+}
+
+TEST(CudaMisuse, NamesAReleasedParameter) {
+  auto model = make_model({});
+  { auto sharded = shard(model, World::single(kGpu)); }
+  try {
+    model->parameters()[0].sum().item<float>();
+    FAIL() << "nothing was thrown";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("the ShardedModel that held this parameter is gone"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,73 @@
+// A world on a GPU: how it is found, and its collectives.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "fullshard/comm/device_transport.h"
+#include "fullshard/comm/world.h"
+#include "tests/comm/expect_error.h"
+#include "tests/training/rank_processes.h"
+
+namespace fullshard::testing {
+namespace {
+
+const auto kGpu = at::TensorOptions().device(at::Device(at::kCUDA, 0));
+
+TEST(CudaWorld, RefusesAGpuThatIsNotThere) {
+  const auto text = error_of([] { choose_device("cuda:99", 0); });
+  EXPECT_NE(text.find("device 'cuda:99': "), std::string::npos) << text;
+  EXPECT_NE(text.find("visible here, counted from 0"), std::string::npos) << text;
+}
+
+TEST(CudaWorld, CountsRoundWhenRanksShareGpus) {
+  EXPECT_EQ(choose_device("cuda", num_cuda_devices()), at::Device(at::kCUDA, 0));
+}
+
+// NCCL at a world of one: what one GPU can show of it.
+TEST(CudaWorld, NcclMovesSumsAndBroadcasts) {
+  const World world = World::from_environment({.size = 1, .backend = "nccl", .device = "cuda"});
+  EXPECT_EQ(world.backend(), "nccl");
+  const auto& everyone = world.communicator();
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
+    const auto values = at::arange(1000, kGpu.dtype(dtype));
+    const auto full = at::zeros({1000}, kGpu.dtype(dtype));
+    everyone.all_gather(full, values).wait();
+    EXPECT_TRUE(full.equal(values));
+    const auto sum = values.clone();
+    everyone.all_reduce(sum).wait();
+    EXPECT_TRUE(sum.equal(values));
+    auto shard = at::ones({1000}, kGpu.dtype(dtype));
+    everyone.reduce_scatter(shard, values, {.op = ReduceOp::sum, .accumulate = true}).wait();
+    EXPECT_TRUE(shard.equal(values + 1));
+    everyone.broadcast(shard, 0).wait();
+    EXPECT_TRUE(shard.equal(values + 1));
+  }
+  const auto wide = at::zeros({10}, kGpu);
+  everyone.reduce_scatter(wide, at::ones({10}, kGpu.dtype(at::kBFloat16))).wait();
+  EXPECT_TRUE(wide.equal(at::ones({10}, kGpu)));
+}
+
+TEST(CudaWorld, NcclCallsAreInOrderWithTheCallersStream) {
+  const World world = World::from_environment({.size = 1, .backend = "nccl", .device = "cuda"});
+  for (int round = 0; round < 20; ++round) {
+    const auto values = at::zeros({1 << 24}, kGpu);
+    for (int i = 0; i < 10; ++i) values.add_(1);
+    const auto full = at::empty({1 << 24}, kGpu);
+    auto work = world.communicator().all_gather(full, values);
+    work.wait();
+    full.mul_(2);
+    EXPECT_EQ(full.sum().item<double>(), 20.0 * (1 << 24));
+  }
+}
+
+TEST(CudaWorld, NcclRefusesRanksThatShareAGpuInWords) {
+  const auto results =
+      run_rank_processes(num_cuda_devices() + 1, {"--backend", "nccl", "--device", "cuda"});
+  for (const auto& result : results) {
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_NE(result.errors.find("nccl takes one rank per GPU"), std::string::npos)
+        << result.errors;
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::testing
