@@ -22,6 +22,11 @@ PEERS = {"PyTorch plain": ["plain"], "PyTorch plain, compiled": ["plain", "--com
 OURS = {"fullshard train, FULL_SHARD": "FULL_SHARD", "fullshard train, NO_SHARD": "NO_SHARD"}
 
 
+def gpu_name():
+    import torch
+    return torch.cuda.get_device_name()
+
+
 def random_tokens(folder):
     import numpy
     path = os.path.join(folder, "tokens.bin")
@@ -64,9 +69,8 @@ def measure(arguments, model, tokens, folder):
     for _ in range(arguments.rounds):
         for name, strategy in OURS.items():
             runs[name].append(ours(arguments.binaries, model, strategy, tokens, arguments.steps, folder))
-        for name, words in PEERS.items():
-            if not arguments.no_peers:
-                runs[name].append(peer(model, words, arguments.steps))
+        for name in arguments.peers:
+            runs[name].append(peer(model, PEERS[name], arguments.steps))
     return {name: [run for run in found if run] for name, found in runs.items() if any(found)}
 
 
@@ -85,10 +89,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     arguments = parser.parse_args()
-    words = " ".join(sys.argv[1:])
-    text = machine.head("One GPU", f"bench/h200.sh {words}".strip())
+    words = " ".join(f"'{word}'" if " " in word else word for word in sys.argv[1:])
+    text = machine.head("One GPU", f"bench/h200.sh {words}".strip()).rstrip() + "\n"
+    text += f"- GPU: {gpu_name()}\n\n"
     text += ("bf16, fp32 master weights, AdamW, clipping at 1, random tokens; medians of the steps after "
              f"{WARM_UP}; memory is the peak of what the allocator handed out.\n\n")
     with tempfile.TemporaryDirectory() as folder:

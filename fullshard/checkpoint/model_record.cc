@@ -1,4 +1,3 @@
-#include "fullshard/formats/element_type.h"
 #include "fullshard/checkpoint/model_record.h"
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "fullshard/checkpoint/transposed_read.h"
+#include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/read_elements.h"
 

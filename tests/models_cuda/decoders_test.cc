@@ -67,6 +67,9 @@ TEST_P(DeviceDecoders, TakeTheStepOfTheCpuUnderAMask) {
   auto inputs = some_inputs(2, 12);
   inputs.attention_mask = at::ones_like(inputs.input_ids);
   inputs.attention_mask.narrow(1, 0, 3).zero_();
+  // What a hidden position computes means nothing, so nothing may be asked of it.
+  inputs.labels = inputs.labels.clone();
+  inputs.labels.narrow(1, 0, 4).fill_(-100);
   expect_same_step(GetParam(), inputs, at::kFloat, 1e-4);
   expect_same_step(GetParam(), inputs, at::kBFloat16, 0.15);
 }
