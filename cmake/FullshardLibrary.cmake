@@ -1,15 +1,16 @@
-# fullshard_library(<folder> [NO_TORCH] [MAY_INCLUDE <folder>...] [LINK <target>...])
+# fullshard_library(<folder> [NO_TORCH] [MODULES] [MAY_INCLUDE <folder>...] [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
 # may include, and so links, the folders named. A folder without sources becomes an interface
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
-# "<folder> [torch_free]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch.
+# "<folder> [torch_free]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch. In
+# MODULES folders most sources need torch::nn::Module, see PrecompiledHeader.cmake.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH" "" "MAY_INCLUDE;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;MODULES" "" "MAY_INCLUDE;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -33,8 +34,10 @@ function(fullshard_library folder)
     set(scope PUBLIC)
     add_library(${target} STATIC ${sources})
     fullshard_optimise_kernels(${sources})
-    if(NOT arg_NO_TORCH)
-      fullshard_use_precompiled_header(${target})
+    if(arg_MODULES)
+      fullshard_use_precompiled_header(${target} module)
+    elseif(NOT arg_NO_TORCH)
+      fullshard_use_precompiled_header(${target} tensor)
     endif()
   else()
     set(scope INTERFACE)

@@ -6,7 +6,7 @@ function(fullshard_program target source)
   add_executable(${target} "${source}")
   target_link_libraries(${target} PRIVATE ${arg_LINK})
   if(NOT arg_NO_TORCH)
-    fullshard_use_precompiled_header(${target})
+    fullshard_use_precompiled_header(${target} module)
   endif()
 endfunction()
 

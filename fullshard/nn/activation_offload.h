@@ -13,7 +13,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
@@ -21,6 +20,10 @@
 
 #include "fullshard/nn/activation_store.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

@@ -1,11 +1,13 @@
 // The name of a module's class as a person writes it: "Block" for ns::BlockImpl.
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <string>
 #include <string_view>
 #include <typeinfo>
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

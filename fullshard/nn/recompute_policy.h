@@ -4,11 +4,13 @@
 //   recompute_units(*model, RecomputePolicy::classes({"Block"}));
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <functional>
 #include <string>
 #include <vector>
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

@@ -48,7 +48,7 @@ void Stepper::backward(const at::Tensor& loss) {
         loss.defined() ? loss.numel() : 0);
   losses_.push_back(loss.detach());
   const double factor = scaler_.scale() / options_.accumulation_steps;
-  (factor == 1 ? loss : loss * factor).backward();
+  (factor == 1 ? loss : loss.mul(factor)).backward();
 }
 
 StepReport Stepper::new_report() {

@@ -1,13 +1,15 @@
 // Offloaded activations of a sharded model, entered in its ledger.
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "fullshard/memory/ledger.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

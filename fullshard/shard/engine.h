@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +18,10 @@
 #include "fullshard/shard/options.h"
 #include "fullshard/shard/reduce_queue.h"
 #include "fullshard/shard/unit_runtime.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

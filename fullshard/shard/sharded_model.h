@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>
@@ -17,6 +16,10 @@
 #include "fullshard/shard/gather_scope.h"
 #include "fullshard/shard/non_finite_watch.h"
 #include "fullshard/shard/options.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

@@ -1,8 +1,6 @@
 // Which modules become units, and which parameters each of them holds.
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,6 +9,10 @@
 #include "fullshard/nn/module_walk.h"
 #include "fullshard/nn/unit_state.h"
 #include "fullshard/shard/param_group.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 

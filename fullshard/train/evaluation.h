@@ -3,13 +3,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/nn/module.h>
 
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "fullshard/nn/replay_state.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace fullshard {
 
