@@ -119,8 +119,17 @@ TEST_P(Curves, AreTheSameForEveryStrategyAndWorld) {
   const std::vector<double> alone = losses_of(GetParam(), {1, fsdp("NO_SHARD")}, 1);
   EXPECT_NE(alone.back(), alone.front());
   const std::vector<Case> cases = {
-      {2, fsdp("FULL_SHARD")},    {2, fsdp("NO_SHARD")},   {2, zero(1)}, {2, zero(2)},
-      {3, fsdp("SHARD_GRAD_OP")}, {3, fsdp("FULL_SHARD")}, {3, zero(3)},
+      {2, fsdp("FULL_SHARD")},
+      {2, fsdp("NO_SHARD")},
+      {2, zero(1)},
+      {2, zero(2)},
+      {2, fsdp("HYBRID_SHARD")},
+      {2, fsdp("SHARD_GRAD_OP")},
+      {3, fsdp("SHARD_GRAD_OP")},
+      {3, fsdp("FULL_SHARD")},
+      {3, zero(3)},
+      {3, fsdp("NO_SHARD")},
+      {3, fsdp("HYBRID_SHARD_ZERO2")},
   };
   for (const Case& how : cases) {
     const std::string what = fmt::format("{} ranks, {}", how.ranks, how.configuration);
