@@ -1,4 +1,5 @@
-// A rank that meets the others and says so: seconds since BENCH_START, when its launcher was started.
+// A rank that meets the others and says so: seconds since BENCH_START, when its launcher was
+// started.
 #include <fmt/format.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What this machine gives a run, each fact with what it means. What libtorch can do here is asked of
-// fullshard-core, which links it.
+// What this machine gives a run, each fact with what it means. What libtorch can do here is asked
+// of fullshard-core, which links it.
 #pragma once
 
 #include <string>

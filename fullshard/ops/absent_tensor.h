@@ -1,5 +1,5 @@
-// Tensors that may be missing, as arguments of an autograd Function: libtorch 2.11 refuses undefined
-// ones there, so an empty one stands for "none".
+// Tensors that may be missing, as arguments of an autograd Function: libtorch 2.11 refuses
+// undefined ones there, so an empty one stands for "none".
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,8 +8,8 @@ bool is_last_backward() { return !torch::autograd::get_current_graph_task_keep_g
 
 bool is_last_use(const at::Tensor& saved) {
   constexpr size_t kOwnHandles = 2;  // autograd's and the caller's
-  return saved.use_count() <= kOwnHandles && saved.storage().use_count() == 1 &&
-         !saved.is_leaf() && is_last_backward();
+  return saved.use_count() <= kOwnHandles && saved.storage().use_count() == 1 && !saved.is_leaf() &&
+         is_last_backward();
 }
 
 }  // namespace fullshard
