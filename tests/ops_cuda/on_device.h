@@ -19,7 +19,7 @@ namespace fullshard {
 class OnDevice : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!at::globalContext().hasCUDA()) GTEST_SKIP() << "no GPU";
+    ASSERT_TRUE(at::globalContext().hasCUDA()) << "no GPU is visible; this program needs one";
   }
 };
 
