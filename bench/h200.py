@@ -6,6 +6,7 @@ the rounds. Peers' lines are bench/peers/train_step.py at the same shapes.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,7 @@ SHAPES = {"gpt2-124m": (1024, 32), "llama-1.1b": (2048, 8), "llama-3b": (2048, 4
 REQUIRED = {"gpt2-124m": (430e3, 22), "llama-1.1b": (75e3, 32), "llama-3b": (25e3, 58)}  # tokens/s, GiB of FULL_SHARD
 VOCABULARY = 32000  # the smallest of the models
 WARM_UP = 4
+PEER = os.path.join(machine.ROOT, "bench", "peers", "train_step.py")
 PEERS = {"PyTorch plain": ["plain"], "PyTorch plain, compiled": ["plain", "--compile"], "PyTorch FSDP2": ["fsdp2"],
          "PyTorch FSDP2, compiled": ["fsdp2", "--compile"]}
 OURS = {"fullshard train, FULL_SHARD": "FULL_SHARD", "fullshard train, NO_SHARD": "NO_SHARD"}
@@ -34,12 +36,12 @@ def random_tokens(folder):
     return path
 
 
-def ours(binaries, model, strategy, tokens, steps, folder):
+def ours(binaries, model, strategy, tokens, weights, steps, folder):
     length, batch = SHAPES[model]
     output = os.path.join(folder, "run")
-    command = [os.path.join(binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--model", model, "--data",
+    command = [os.path.join(binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--model", weights, "--data",
                tokens, "--sequence-length", str(length), "--micro-batch", str(batch), "--steps", str(steps + WARM_UP),
-               "--lr", "1e-4", "--clip", "1", "--strategy", strategy, "--precision", "bf16", "--order", "sequential",
+               "--lr", "1e-4", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1", "--strategy", strategy, "--precision", "bf16", "--order", "sequential",
                "--output", output, "--overwrite", "--no-save-model", "--quiet", "--json"]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -52,10 +54,19 @@ def ours(binaries, model, strategy, tokens, steps, folder):
             "first": records[0]["loss"], "last": records[-1]["loss"]}
 
 
-def peer(model, words, steps):
+def export(model, folder):
+    """The folder with the weights that all lines start from."""
+    weights = os.path.join(folder, "weights")
+    shutil.rmtree(weights, ignore_errors=True)
+    length, _ = SHAPES[model]
+    subprocess.run([sys.executable, PEER, "--model", model, "--mode", "plain", "--seq", str(length), "--export", weights],
+                   check=True)
+    return weights
+
+
+def peer(model, words, tokens, steps):
     length, batch = SHAPES[model]
-    command = [sys.executable, os.path.join(machine.ROOT, "bench", "peers", "train_step.py"), "--model", model, "--mode",
-               *words, "--seq", str(length), "--batch", str(batch), "--steps", str(steps + WARM_UP)]
+    command = [sys.executable, PEER, "--model", model, "--mode", *words, "--tokens", tokens, "--seq", str(length), "--batch", str(batch), "--steps", str(steps + WARM_UP)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
@@ -65,12 +76,13 @@ def peer(model, words, steps):
 
 
 def measure(arguments, model, tokens, folder):
+    weights = export(model, folder)
     runs = {name: [] for name in [*OURS, *PEERS]}
     for _ in range(arguments.rounds):
         for name, strategy in OURS.items():
-            runs[name].append(ours(arguments.binaries, model, strategy, tokens, arguments.steps, folder))
+            runs[name].append(ours(arguments.binaries, model, strategy, tokens, weights, arguments.steps, folder))
         for name in arguments.peers:
-            runs[name].append(peer(model, PEERS[name], arguments.steps))
+            runs[name].append(peer(model, PEERS[name], tokens, arguments.steps))
     return {name: [run for run in found if run] for name, found in runs.items() if any(found)}
 
 
@@ -95,7 +107,8 @@ def main():
     text = machine.head("One GPU", f"bench/h200.sh {words}".strip()).rstrip() + "\n"
     text += f"- GPU: {gpu_name()}\n\n"
     text += ("bf16, fp32 master weights, AdamW, clipping at 1, random tokens; medians of the steps after "
-             f"{WARM_UP}; memory is the peak of what the allocator handed out.\n\n")
+             f"{WARM_UP}; memory is the peak of what the allocator handed out. "
+             "All lines start from the same weights and read the same tokens.\n\n")
     with tempfile.TemporaryDirectory() as folder:
         tokens = random_tokens(folder)
         for model in arguments.models:

@@ -6,8 +6,10 @@ its proportional set size during one more step that is not timed), MFU, loss of 
 Modes: plain (no sharding), fsdp2 (fully_shard per block and root), fsdp1, ddp; each with --compile and --offload.
 fsdp1 needs a GPU: since torch 2.13 it refuses the CPU ("FSDP needs a non-CPU accelerator device").
 Several ranks: start it with `python3 -m torch.distributed.run --nproc_per_node N`. On CPU the backend is gloo.
-Every mode starts from the same weights (normal, std 0.02; norms at 1; biases at 0; one seed per parameter), and rank 0 always reads
-the same data. So rank 0's first loss is the same in every mode, and its last loss in every mode with the same number of ranks.
+Every mode starts from the same weights (normal, std 0.02, rounded to bf16; norms at 1; biases at 0; one seed per parameter), and rank
+0 always reads the same data. So rank 0's first loss is the same in every mode, and its last loss in every mode with the same number of
+ranks. --tokens FILE reads uint16 tokens as one long row, cut as `fullshard train --order sequential` cuts it, and --export FOLDER
+writes the first weights as Hugging Face does: with both, `fullshard train --model FOLDER` has the same losses.
 """
 import argparse, json, os, statistics, threading, time
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -48,11 +50,14 @@ def rotate(x, rope):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
 
+def make_norm(d, gated):
+    return nn.RMSNorm(d, eps=1e-6) if gated else nn.LayerNorm(d, eps=1e-5)
+
+
 class Block(nn.Module):
     def __init__(self, d, h, kv, f, gated):
         super().__init__()
-        norm = nn.RMSNorm if gated else nn.LayerNorm
-        self.n1, self.n2, self.att, self.gated = norm(d), norm(d), Attention(d, h, kv, not gated), gated
+        self.n1, self.n2, self.att, self.gated = make_norm(d, gated), make_norm(d, gated), Attention(d, h, kv, not gated), gated
         self.up = nn.Linear(d, f, bias=not gated); self.down = nn.Linear(f, d, bias=not gated)
         if gated: self.gate = nn.Linear(d, f, bias=False)
 
@@ -70,7 +75,7 @@ class Model(nn.Module):
         self.emb = nn.Embedding(v, d)
         self.pos = None if gated else nn.Embedding(seq, d)
         self.blocks = nn.ModuleList(Block(d, h, kv, f, gated) for _ in range(L))
-        self.norm = (nn.RMSNorm if gated else nn.LayerNorm)(d)
+        self.norm = make_norm(d, gated)
         self.head = nn.Linear(d, v, bias=False)
         if tied: self.head.weight = self.emb.weight
 
@@ -94,11 +99,68 @@ def initialise(model, device):
         full = torch.empty(q.shape, device=device)
         if name.endswith("bias"): full.zero_()
         elif q.dim() == 1: full.fill_(1)
-        else: full.normal_(std=0.02, generator=torch.Generator(device).manual_seed(1000 + i))
+        else: full.copy_(full.normal_(std=0.02, generator=torch.Generator(device).manual_seed(1000 + i)).bfloat16())
         if hasattr(q, "placements"):
             from torch.distributed.tensor import distribute_tensor
             q.to_local().copy_(distribute_tensor(full, q.device_mesh, q.placements, src_data_rank=None).to_local())
         else: q.copy_(full)
+
+
+def hugging_face(name, model):
+    """config.json and the tensors by the names of transformers."""
+    L, d, h, kv, f, v, tied, gated = CONFIGS[name]
+    own = dict(model.named_parameters()); out = {}
+    if gated:
+        config = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu", hidden_size=d, intermediate_size=f,
+                      max_position_embeddings=model.seq, num_attention_heads=h, num_hidden_layers=L, num_key_value_heads=kv, head_dim=d // h,
+                      rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=tied, vocab_size=v, bos_token_id=1, eos_token_id=2)
+        names = {"n1": "input_layernorm", "n2": "post_attention_layernorm", "att.q": "self_attn.q_proj", "att.k": "self_attn.k_proj",
+                 "att.v": "self_attn.v_proj", "att.o": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
+        for i in range(L):
+            for ours, theirs in names.items(): out[f"model.layers.{i}.{theirs}.weight"] = own[f"blocks.{i}.{ours}.weight"]
+        out["model.embed_tokens.weight"], out["model.norm.weight"] = own["emb.weight"], own["norm.weight"]
+        if not tied: out["lm_head.weight"] = own["head.weight"]
+        return config, out
+    config = dict(architectures=["GPT2LMHeadModel"], model_type="gpt2", activation_function="gelu_new", n_embd=d, n_head=h, n_layer=L,
+                  n_positions=model.seq, layer_norm_epsilon=1e-5, vocab_size=v, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
+                  tie_word_embeddings=True, bos_token_id=50256, eos_token_id=50256)
+    for i in range(L):
+        block = f"transformer.h.{i}."
+        for part in ("weight", "bias"):
+            turn = lambda t: t.t() if part == "weight" else t  # transformers keeps these products the other way round
+            joined = torch.cat([own[f"blocks.{i}.att.{x}.{part}"] for x in "qkv"])
+            out[block + "attn.c_attn." + part] = turn(joined)
+            for ours, theirs in {"att.o": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}.items():
+                out[block + theirs + "." + part] = turn(own[f"blocks.{i}.{ours}.{part}"])
+            for ours, theirs in {"n1": "ln_1", "n2": "ln_2"}.items(): out[block + theirs + "." + part] = own[f"blocks.{i}.{ours}.{part}"]
+    out["transformer.wte.weight"], out["transformer.wpe.weight"] = own["emb.weight"], own["pos.weight"]
+    for part in ("weight", "bias"): out["transformer.ln_f." + part] = own["norm." + part]
+    return config, out
+
+
+@torch.no_grad()
+def export(name, model, folder):
+    """A folder of transformers with one safetensors file in bf16, which holds the first weights exactly."""
+    config, tensors = hugging_face(name, model)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w") as file: json.dump(config, file)
+    header, end = {}, 0
+    for key, tensor in tensors.items():
+        header[key] = dict(dtype="BF16", shape=list(tensor.shape), data_offsets=[end, end + 2 * tensor.numel()]); end += 2 * tensor.numel()
+    text = json.dumps(header).encode(); text += b" " * (-len(text) % 8)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values(): file.write(tensor.bfloat16().contiguous().view(torch.uint8).cpu().numpy().data)
+
+
+def cut_tokens(path, batch, seq, device):
+    """The batches of fullshard's --order sequential: sequence k reads tokens kS to kS+S and is asked for the next ones."""
+    row = torch.from_numpy(__import__("numpy").fromfile(path, "<u2").astype("int64"))
+    def cut(step):
+        begin = step * batch * seq
+        if begin + batch * seq + 1 > len(row): raise SystemExit(f"{path}: too few tokens for step {step}")
+        return torch.stack([row[begin + k * seq:begin + (k + 1) * seq + 1] for k in range(batch)]).to(device)
+    return cut
 
 
 class PeakSampler:
@@ -124,6 +186,7 @@ def main():
     p.add_argument("--seq", type=int, default=2048); p.add_argument("--batch", type=int, default=8); p.add_argument("--accumulate", type=int, default=1)
     p.add_argument("--steps", type=int, default=12); p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--dtype", default="bf16", choices=["bf16", "fp32"]); p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--tokens", help="uint16 tokens to read"); p.add_argument("--export", help="write the first weights to this folder and end")
     a = p.parse_args()
     if a.threads: torch.set_num_threads(a.threads)
     cuda = a.device == "cuda"
@@ -134,6 +197,7 @@ def main():
     torch.manual_seed(0); torch.set_float32_matmul_precision("high")
     with torch.device("meta" if a.mode == "fsdp2" else a.device): model = Model(a.model, a.seq)
     if a.mode != "fsdp2": initialise(model, a.device)
+    if a.export: return export(a.model, model, a.export)
     mp = torch.bfloat16 if a.dtype == "bf16" else torch.float32
     if a.recompute:
         from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -158,17 +222,18 @@ def main():
     fused = True
     opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
     vocab = CONFIGS[a.model][5]; g = torch.Generator().manual_seed(1 + rank)
-    data = [torch.randint(0, vocab, (a.batch, a.seq + 1), generator=g).to(a.device) for _ in range(4)]
+    data = [] if a.tokens else [torch.randint(0, vocab, (a.batch, a.seq + 1), generator=g).to(a.device) for _ in range(4)]
+    cut = cut_tokens(a.tokens, a.batch, a.seq, a.device) if a.tokens else lambda k: data[k % 4]
     cast = lambda: torch.autocast(a.device, mp, enabled=a.mode in ("plain", "ddp") and mp != torch.float32)
     n = sum(q.numel() for q in model.parameters()); L, d = CONFIGS[a.model][:2]
     if cuda: torch.cuda.reset_peak_memory_stats()
     times = []; losses = []
 
     def one_step(s):
+        batches = [cut(s * a.accumulate + k if a.tokens else s + k) for k in range(a.accumulate)]
         if cuda: torch.cuda.synchronize()
         t = time.perf_counter()
-        for k in range(a.accumulate):
-            x = data[(s + k) % 4]
+        for x in batches:
             with cast(): loss = model(x[:, :-1], x[:, 1:])
             losses.append(loss.detach())
             (loss / a.accumulate).backward()

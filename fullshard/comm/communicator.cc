@@ -29,8 +29,9 @@ class RecordedWork : public Work::Pending {
 
   void wait() override {
     if (!work_.is_pending()) return;
+    auto times = work_.times();
     timed([this] { work_.wait(); });
-    recorder_->finish(ticket_, waited_);
+    recorder_->finish(ticket_, waited_, std::move(times));
   }
   void wait_for_result() override {
     timed([this] { work_.wait_for_result(); });
@@ -39,6 +40,7 @@ class RecordedWork : public Work::Pending {
     const c10::NoGradGuard no_grad;
     work_.advance();
   }
+  std::shared_ptr<const CallTimes> times() const override { return work_.times(); }
 
  private:
   template <class Act>

@@ -19,6 +19,7 @@ namespace fullshard {
 
 class Backend;
 class SharedCounters;
+struct CallTimes;
 
 enum class ReduceOp { sum, average, max, min };
 
@@ -33,6 +34,8 @@ class Work {
     // May be called before wait(), any number of times.
     virtual void wait_for_result() { wait(); }
     virtual void advance() {}
+    // Of a call that an accelerator carries out; the host only issues it.
+    virtual std::shared_ptr<const CallTimes> times() const { return nullptr; }
   };
 
   Work() = default;  // already done
@@ -47,6 +50,7 @@ class Work {
   void wait_for_result() {
     if (pending_) pending_->wait_for_result();
   }
+  std::shared_ptr<const CallTimes> times() const { return pending_ ? pending_->times() : nullptr; }
   void wait() {
     if (auto pending = std::move(pending_)) pending->wait();
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/ipc_backend.h"
 #include "fullshard/comm/nccl_backend.h"
 #include "fullshard/comm/self_backend.h"
 #include "fullshard/comm/staged_backend.h"
@@ -68,6 +69,9 @@ class DeviceTransport : public Transport {
                                      const std::string& name) {
     if (link_ == DeviceLink::nccl) return make_nccl_backend(*host, device_, name, limit_);
     if (host->size() == 1) return std::make_shared<SelfBackend>();
+    if (link_ == DeviceLink::shared) {
+      if (auto link = make_ipc_backend(host, device_, limit_)) return link;
+    }
     return std::make_shared<StagedBackend>(host);
   }
 

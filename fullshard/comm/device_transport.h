@@ -1,5 +1,5 @@
 // Ranks whose models lie on accelerators. Collectives over host tensors go where they always went,
-// with its ways of naming who is late; those over device tensors take one of three links.
+// with its ways of naming who is late; those over device tensors take a link of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,9 @@ namespace fullshard {
 
 enum class DeviceLink {
   self,    // one rank
-  staged,  // through host memory: ranks that share a GPU, or hosts without nccl
+  shared,  // through each other's device memory: ranks of one host that share a GPU; staged
+           // where the system forbids that
+  staged,  // through host memory: hosts without nccl
   nccl     // a GPU for every rank
 };
 

@@ -32,7 +32,10 @@ std::string host_identity() {
   ::gethostname(name.data(), name.size() - 1);
   struct stat network = {};
   ::stat("/proc/self/ns/net", &network);
-  return fmt::format("{} {} {}", boot, name.data(), network.st_ino);
+  // NCCL's own way to say that processes of one machine are to be taken as hosts of their own.
+  const char* host_of_nccl = std::getenv("NCCL_HOSTID");
+  return fmt::format("{} {} {} {}", boot, name.data(), network.st_ino,
+                     host_of_nccl ? host_of_nccl : "");
 }
 
 std::shared_ptr<Store> connect(const Environment& environment, milliseconds timeout) {
@@ -187,7 +190,8 @@ DeviceLink choose_link(const WorldOptions& options, const std::vector<int>& host
             num_devices == 1 ? "" : "s");
   }
   const bool by_host = shares || options.backend == "shm" || options.backend == "gloo";
-  return by_host && options.backend != "nccl" ? DeviceLink::staged : DeviceLink::nccl;
+  if (!by_host || options.backend == "nccl") return DeviceLink::nccl;
+  return options.backend == "gloo" ? DeviceLink::staged : DeviceLink::shared;
 }
 
 World alone(const WorldOptions& options) {

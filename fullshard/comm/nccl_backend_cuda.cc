@@ -1,16 +1,18 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/nccl_backend.h"
-#include "fullshard/comm/nccl_watch.h"
 #include "fullshard/comm/stream_order.h"
+#include "fullshard/comm/stream_watch.h"
 
 namespace fullshard {
 namespace {
@@ -64,10 +66,12 @@ class NcclBackend : public Backend {
         rank_(rank),
         size_(size),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
-        watch_(std::make_unique<NcclWatch>(communicator, limit)) {}
+        watch_(std::make_unique<StreamWatch>(own_link(), limit)) {}
   ~NcclBackend() override {
     watch_.reset();
-    ncclCommDestroy(communicator_);
+    if (is_aborted_) return;
+    // Peers that a failure has stopped would be waited for.
+    std::uncaught_exceptions() > 0 ? ncclCommAbort(communicator_) : ncclCommDestroy(communicator_);
   }
   NcclBackend(const NcclBackend&) = delete;
   NcclBackend& operator=(const NcclBackend&) = delete;
@@ -116,10 +120,24 @@ class NcclBackend : public Backend {
   }
 
  private:
+  StreamWatch::Link own_link() {
+    const auto find_fault = [this]() -> std::string {
+      ncclResult_t state = ncclSuccess;
+      ncclCommGetAsyncError(communicator_, &state);
+      if (state == ncclSuccess || state == ncclInProgress) return "";
+      return fmt::format("failed: {}", ncclGetErrorString(state));
+    };
+    const auto let_go = [this] {
+      is_aborted_ = true;
+      ncclCommAbort(communicator_);
+    };
+    return {"nccl", find_fault, let_go};
+  }
+
   Work watched(const Call& call, const StreamOrder& order, std::vector<at::Tensor> used) {
-    auto done = order.end();
-    watch_->add(call, done);
-    return StreamOrder::behind(std::move(done), std::move(used));
+    auto times = order.end();
+    watch_->add(call, {times, &times->ended});
+    return StreamOrder::behind(std::move(times), std::move(used));
   }
 
   template <class Gather>
@@ -157,7 +175,8 @@ class NcclBackend : public Backend {
   ncclComm_t communicator_;
   int rank_, size_;
   c10::cuda::CUDAStream stream_;
-  std::unique_ptr<NcclWatch> watch_;
+  std::atomic<bool> is_aborted_ = false;
+  std::unique_ptr<StreamWatch> watch_;
 };
 
 // Rank 0 makes the identifier, the host's backend carries it.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+
+#include "fullshard/comm/call_times.h"
 
 namespace fullshard {
 namespace {
@@ -13,6 +16,16 @@ constexpr size_t kUsualName = 48;  // bytes of a unit's name
 double steady_seconds() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(since).count();
+}
+
+// `mark` was passed at `seconds`.
+void place(Record& record, const CallTimes& times, const c10::Event& mark, double seconds) {
+  const auto time_of = [&](const c10::Event& event) {
+    return seconds - event.elapsedTime(mark) / 1000;
+  };
+  record.began = time_of(times.began);
+  record.ended = time_of(times.ended);
+  record.needed = time_of(times.needed);
 }
 
 }  // namespace
@@ -49,10 +62,11 @@ uint64_t Recorder::issue(const Record& record) {
   kept.rank = rank_;
   kept.issued = time;
   kept.finished = 0;
+  kept.began = kept.ended = kept.needed = 0;
   return next_ticket_++;
 }
 
-void Recorder::finish(uint64_t ticket, double waited) {
+void Recorder::finish(uint64_t ticket, double waited, std::shared_ptr<const CallTimes> times) {
   const double time = now();
   const std::lock_guard lock(mutex_);
   --in_flight_;
@@ -60,7 +74,32 @@ void Recorder::finish(uint64_t ticket, double waited) {
   if (ticket < first_ticket()) return;
   Record& record = ring_[(ticket - 1) % ring_.size()];
   record.finished = time;
-  totals_[static_cast<size_t>(record.operation)].waited += waited;
+  if (times) {
+    unsettled_.push_back({ticket, std::move(times)});
+    if (unsettled_.size() > ring_.size()) unsettled_.erase(unsettled_.begin());
+  } else {
+    totals_[static_cast<size_t>(record.operation)].waited += waited;
+  }
+}
+
+// The streams have a clock of their own, which is read off against a mark of now.
+void Recorder::settle() {
+  const std::lock_guard lock(mutex_);
+  if (unsettled_.empty()) return;
+  const c10::Device device = unsettled_.front().times->ended.device();
+  c10::Event mark(device.type(), CallTimes::kTimed);
+  mark.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  mark.synchronize();
+  const double time = now();
+  std::erase_if(unsettled_, [&](const Unsettled& call) {
+    if (!call.times->have_passed()) return false;
+    if (call.ticket < first_ticket()) return true;
+    Record& record = ring_[(call.ticket - 1) % ring_.size()];
+    place(record, *call.times, mark, time);
+    totals_[static_cast<size_t>(record.operation)].waited +=
+        std::max(0.0, record.ended - record.needed);
+    return true;
+  });
 }
 
 OperationTotals Recorder::totals(Operation operation) const {
@@ -97,8 +136,10 @@ double Recorder::in_flight_since(double start) const {
   double sum = 0, end = start;  // records lie in the order of their issue
   for (uint64_t ticket = first; ticket < next_ticket_; ++ticket) {
     const Record& record = ring_[(ticket - 1) % ring_.size()];
-    sum += std::max(0.0, record.finished - std::max(record.issued, end));
-    end = std::max(end, record.finished);
+    const double from = record.is_on_device() ? record.began : record.issued;
+    const double to = record.is_on_device() ? record.ended : record.finished;
+    sum += std::max(0.0, to - std::max(from, end));
+    end = std::max(end, to);
   }
   return sum;
 }

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace fullshard {
+
+struct CallTimes;
 
 enum class Operation { all_gather, reduce_scatter, all_reduce, broadcast, barrier, share };
 inline constexpr int kNumOperations = 6;  // `share`: a gather that only waits (one copy per host)
@@ -26,7 +29,11 @@ struct Record {
   int64_t moved = 0;    // what a ring would carry per rank: (N-1)/N of bytes, twice that to
                         // all-reduce; 0 for share
   double issued = 0;    // seconds since the recorder was made
-  double finished = 0;  // 0 while in flight
+  double finished = 0;  // 0 while in flight; on an accelerator, when the host had issued the wait
+  // On an accelerator, once settle() knows: where the call lay on its stream, and when the caller's
+  // stream came to need it. What it did between two needs is computation.
+  double began = 0, ended = 0, needed = 0;
+  bool is_on_device() const { return ended > 0; }
 };
 
 struct OperationTotals {
@@ -34,7 +41,7 @@ struct OperationTotals {
   int64_t bytes = 0;
   int64_t moved = 0;
   int64_t largest = 0;  // bytes of the largest single call
-  double waited = 0;    // seconds the caller spent inside wait()
+  double waited = 0;    // seconds the caller spent inside wait(), or his stream behind the call
 };
 
 // Thread-safe. One per rank; shared by all communicators of its World.
@@ -44,7 +51,10 @@ class Recorder {
 
   // Returns the ticket that finish() takes.
   uint64_t issue(const Record& record);
-  void finish(uint64_t ticket, double waited);
+  void finish(uint64_t ticket, double waited, std::shared_ptr<const CallTimes> times = nullptr);
+  // Brings in the times of calls that an accelerator has carried out. For a caller whose stream
+  // stands still anyway, at the end of a step.
+  void settle();
 
   OperationTotals totals(Operation operation) const;
   int64_t moved() const;  // of all operations
@@ -70,6 +80,11 @@ class Recorder {
   // heap between the tensors of a step. Ticket t lies at (t - 1) % keep.
   std::vector<Record> ring_;
   std::array<OperationTotals, kNumOperations> totals_{};
+  struct Unsettled {
+    uint64_t ticket;
+    std::shared_ptr<const CallTimes> times;
+  };
+  std::vector<Unsettled> unsettled_;
 };
 
 }  // namespace fullshard

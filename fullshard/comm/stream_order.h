@@ -3,13 +3,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "fullshard/comm/call_times.h"
 #include "fullshard/comm/communicator.h"
 
 namespace fullshard {
@@ -17,33 +17,48 @@ namespace fullshard {
 class StreamOrder {
  public:
   // Until destroyed, new work goes to `stream`.
-  explicit StreamOrder(c10::Stream stream) : guard_(wait_for_caller(stream)), stream_(stream) {}
-
-  // Happens when everything issued so far is done.
-  std::shared_ptr<c10::Event> end() const {
-    auto done = std::make_shared<c10::Event>(stream_.device_type());
-    done->record(stream_);
-    return done;
+  explicit StreamOrder(c10::Stream stream)
+      : guard_(wait_for_caller(stream)),
+        stream_(stream),
+        times_(std::make_shared<CallTimes>(stream.device_type())) {
+    times_->began.record(stream_);
   }
-  // `used`: everything that the call reads or writes; lives until the caller waits for `done`.
-  static Work behind(std::shared_ptr<c10::Event> done, std::vector<at::Tensor> used) {
-    return Work(std::make_unique<Behind>(std::move(done), std::move(used)));
+
+  // Everything that belongs to the call has been issued.
+  std::shared_ptr<CallTimes> end() const {
+    times_->ended.record(stream_);
+    return times_;
+  }
+  // `used`: everything that the call reads or writes; lives until the caller waits. `drained`, if
+  // any: peers have read what he lent them.
+  static Work behind(std::shared_ptr<CallTimes> times, std::vector<at::Tensor> used,
+                     std::shared_ptr<c10::Event> drained = nullptr) {
+    return Work(std::make_unique<Behind>(std::move(times), std::move(used), std::move(drained)));
   }
 
  private:
   class Behind : public Work::Pending {
    public:
-    Behind(std::shared_ptr<c10::Event> done, std::vector<at::Tensor> used)
-        : done_(std::move(done)), used_(std::move(used)) {}
+    Behind(std::shared_ptr<CallTimes> times, std::vector<at::Tensor> used,
+           std::shared_ptr<c10::Event> drained)
+        : times_(std::move(times)), used_(std::move(used)), drained_(std::move(drained)) {}
+
     void wait() override {
       wait_for_result();
+      if (drained_) drained_->block(current_stream(drained_->device()));
       used_.clear();
     }
-    void wait_for_result() override { done_->block(current_stream(done_->device())); }
+    void wait_for_result() override {
+      const auto caller = current_stream(times_->ended.device());
+      times_->needed.recordOnce(caller);
+      times_->ended.block(caller);
+    }
+    std::shared_ptr<const CallTimes> times() const override { return times_; }
 
    private:
-    std::shared_ptr<c10::Event> done_;
+    std::shared_ptr<CallTimes> times_;
     std::vector<at::Tensor> used_;
+    std::shared_ptr<c10::Event> drained_;
   };
 
   static c10::Stream current_stream(c10::Device device) {
@@ -58,6 +73,7 @@ class StreamOrder {
 
   c10::StreamGuard guard_;
   c10::Stream stream_;
+  std::shared_ptr<CallTimes> times_;
 };
 
 }  // namespace fullshard

@@ -13,7 +13,7 @@ namespace fullshard {
 
 // Elements that one thread block updates. Fewer leave less to wait for at the end of a pass, more
 // spare reading the table.
-constexpr int64_t kDeviceChunk = 4096;
+constexpr int64_t kDeviceChunk = 1024;
 
 enum class StoredAs : uint8_t { nothing, fp32, bf16, fp16, fp64 };
 

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kStepThreads)
   const DeviceBlock block = launch.blocks[blockIdx.x];
   const DevicePiece piece = launch.pieces[block.piece];
   Rule rule = settings.rules[piece.setting - launch.first_setting];
-  if (!prepare(rule, launch, piece)) return;
+  if (!prepare(rule, launch, piece, factor_of(launch))) return;
 
   LambSquares sums{0, 0};
   const auto update = [&](Real& master, Real gradient, Real& first, Real& second) {

@@ -1,6 +1,6 @@
 // The kernel that every update rule shares: a thread block takes one chunk of one piece, a thread
-// four elements at a time, with kStepUnroll of them in flight. All arrays are marked as streams for
-// the caches: nothing is used again before the step is over.
+// four elements at a time, with kStepUnroll of them in flight. Blocks run from the last to the
+// first: the norm, which came before, has left the last gradients in the cache.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,8 +13,11 @@
 
 namespace fullshard {
 
-constexpr int kStepThreads = 256;
+constexpr int kStepThreads = 128;
 constexpr int kStepUnroll = 2;
+// So few on an SM that registers hold everything in flight: more of them would begin to compute
+// sooner and ask the memory for less at a time.
+constexpr int kStepBlocks = 4;
 
 template <class Rule>
 struct LaunchSettings {
@@ -34,7 +37,8 @@ using Bf16GradientTypes = StepTypes<float, float, Bf16, float>;
 using AnyTypes = StepTypes<float, AnyStored, AnyStored, AnyStored>;
 using Fp64Types = StepTypes<double, AnyStored, AnyStored, AnyStored>;
 
-template <class Rule, class Types>
+// `Shown` is AnyStored where nothing is shown, too.
+template <class Rule, class Types, class Shown = AnyStored>
 struct StepElements {
   using Real = typename Types::Real;
 
@@ -99,7 +103,9 @@ struct StepElements {
       }
     }
     StoredVector<typename Types::Master, N>::store(piece.master, i, master);
-    if (piece.shown.data != nullptr) StoredVector<AnyStored, N>::store(piece.shown, i, master);
+    if (!std::is_same_v<Shown, AnyStored> || piece.shown.data != nullptr) {
+      StoredVector<Shown, N>::store(piece.shown, i, master);
+    }
   }
 };
 
@@ -134,31 +140,26 @@ __device__ void over_chunk(const DevicePiece& piece, int64_t begin, const Whole&
   for (int64_t i = rest + threadIdx.x; i < end; i += kStepThreads) single(i);
 }
 
+// The clip that only the device knows; not finite: the step is to be left out.
+__device__ inline double factor_of(const DeviceLaunch& launch) {
+  return launch.factor != nullptr ? *launch.factor : 1;
+}
+
 // The rule of the block's piece; false when the step is to be left out.
 template <class Rule>
-__device__ bool prepare(Rule& rule, const DeviceLaunch& launch, const DevicePiece& piece) {
-  if (launch.factor != nullptr) {
-    const double factor = *launch.factor;
-    if (!isfinite(factor)) return false;
-    rule.clip = static_cast<typename Rule::Real>(factor);
-  }
+__device__ bool prepare(Rule& rule, const DeviceLaunch& launch, const DevicePiece& piece,
+                        double factor) {
+  if (launch.factor != nullptr) rule.clip = static_cast<typename Rule::Real>(factor);
   if constexpr (requires { rule.set_trust_ratio(1.0f); }) {
     if (launch.ratios != nullptr) rule.set_trust_ratio(launch.ratios[piece.tensor]);
   }
-  return true;
+  return isfinite(factor);
 }
 
-template <class Rule, class Types>
-__global__ void __launch_bounds__(kStepThreads)
-    step_kernel(const __grid_constant__ DeviceLaunch launch,
-                const __grid_constant__ LaunchSettings<Rule> settings) {
-  using Real = typename Types::Real;
-  using Elements = StepElements<Rule, Types>;
-  const DeviceBlock block = launch.blocks[blockIdx.x];
-  const DevicePiece piece = launch.pieces[block.piece];
-  Rule rule = settings.rules[piece.setting - launch.first_setting];
-  if (!prepare(rule, launch, piece)) return;
-
+template <class Elements, class Rule>
+__device__ void step_chunk(const DevicePiece& piece, int64_t begin, const Rule& rule,
+                           uint64_t rounding, bool is_wanted) {
+  using Real = typename Elements::Real;
   const auto update = [&](Real& master, Real gradient, Real& first, Real& second) {
     call_rule(rule, master, gradient, first, second);
   };
@@ -166,18 +167,41 @@ __global__ void __launch_bounds__(kStepThreads)
     Real master[N], first[N], second[N];
     Elements::template apply<N>(piece, raw, master, first, second, update);
     if constexpr (Rule::kReadsGradient) Elements::template store_states<N>(piece, i, first, second);
-    Elements::template store_master<N>(piece, i, master, launch.rounding);
+    Elements::template store_master<N>(piece, i, master, rounding);
   };
   over_chunk(
-      piece, block.chunk * kDeviceChunk,
+      piece, begin,
       [&]<int Unroll>(int64_t i, int64_t stride) {
         typename Elements::template Loaded<4> raw[Unroll];
 #pragma unroll
         for (int u = 0; u < Unroll; ++u) raw[u] = Elements::template load<4>(piece, i + u * stride);
+        if (!is_wanted) return;  // known later than the loads are issued
 #pragma unroll
         for (int u = 0; u < Unroll; ++u) finish.template operator()<4>(i + u * stride, raw[u]);
       },
-      [&](int64_t i) { finish.template operator()<1>(i, Elements::template load<1>(piece, i)); });
+      [&](int64_t i) {
+        if (is_wanted) finish.template operator()<1>(i, Elements::template load<1>(piece, i));
+      });
+}
+
+template <class Rule, class Types>
+__global__ void __launch_bounds__(kStepThreads, kStepBlocks)
+    step_kernel(const __grid_constant__ DeviceLaunch launch,
+                const __grid_constant__ LaunchSettings<Rule> settings) {
+  const double factor = factor_of(launch);
+  const DeviceBlock block = launch.blocks[gridDim.x - 1 - blockIdx.x];
+  const DevicePiece piece = launch.pieces[block.piece];
+  Rule rule = settings.rules[piece.setting - launch.first_setting];
+  const bool is_wanted = prepare(rule, launch, piece, factor);
+  const int64_t begin = block.chunk * kDeviceChunk;
+  if constexpr (std::is_same_v<typename Types::Master, float>) {
+    // The usual case has no branches between its loads and stores.
+    if (piece.shown.stored == StoredAs::bf16) {
+      return step_chunk<StepElements<Rule, Types, Bf16>>(piece, begin, rule, launch.rounding,
+                                                         is_wanted);
+    }
+  }
+  step_chunk<StepElements<Rule, Types>>(piece, begin, rule, launch.rounding, is_wanted);
 }
 
 // Calls `use` with the StepTypes and the Real of the launch's storage.

@@ -43,6 +43,16 @@ struct alignas(N * sizeof(Stored) < 16 ? N * sizeof(Stored) : 16) StoredElements
   Stored values[N];
 };
 
+// Every array is read once and written once in a step: marked for the caches as the first to go.
+template <class Word>
+__device__ Word read_once(const Word* from) {
+  return __ldcs(from);
+}
+template <class Word>
+__device__ void write_once(Word* to, const Word& word) {
+  __stcs(to, word);
+}
+
 template <class Stored, int N>
 __device__ StoredElements<Stored, N> read_elements(const void* data, int64_t i) {
   StoredElements<Stored, N> elements;
@@ -51,10 +61,10 @@ __device__ StoredElements<Stored, N> read_elements(const void* data, int64_t i) 
     elements.values[0] = *from;
   } else if constexpr (std::is_same_v<Stored, double>) {
     const auto* words = reinterpret_cast<const double2*>(from);
-    const double2 low = __ldcs(words), high = __ldcs(words + 1);
+    const double2 low = read_once(words), high = read_once(words + 1);
     elements = {{low.x, low.y, high.x, high.y}};
   } else {
-    const auto word = __ldcs(reinterpret_cast<const typename WordOf<Stored>::Type*>(from));
+    const auto word = read_once(reinterpret_cast<const typename WordOf<Stored>::Type*>(from));
     elements = __builtin_bit_cast(StoredElements<Stored, N>, word);
   }
   return elements;
@@ -67,11 +77,11 @@ __device__ void write_elements(void* data, int64_t i, const StoredElements<Store
     *to = elements.values[0];
   } else if constexpr (std::is_same_v<Stored, double>) {
     auto* words = reinterpret_cast<double2*>(to);
-    __stcs(words, make_double2(elements.values[0], elements.values[1]));
-    __stcs(words + 1, make_double2(elements.values[2], elements.values[3]));
+    write_once(words, make_double2(elements.values[0], elements.values[1]));
+    write_once(words + 1, make_double2(elements.values[2], elements.values[3]));
   } else {
     using Word = typename WordOf<Stored>::Type;
-    __stcs(reinterpret_cast<Word*>(to), __builtin_bit_cast(Word, elements));
+    write_once(reinterpret_cast<Word*>(to), __builtin_bit_cast(Word, elements));
   }
 }
 

@@ -2,30 +2,29 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "fullshard/shard/device_norm_kernels.h"
 
 namespace fullshard {
 namespace {
 
 constexpr int kThreads = 256;
+// Loads of 16 bytes that a thread has under way before it adds any.
+constexpr int kInFlight = 8;
 
 struct SumOfSquares {
-  // The square of an fp32 value is exact in fp64.
-  __device__ static double of(double value) { return value * value; }
+  // The square of an fp32 value is exact in fp64: fused or not, the bits are the same.
+  __device__ static double with(double sum, double value) { return __fma_rn(value, value, sum); }
   __device__ static double joined(double one, double other) { return one + other; }
 };
 
 struct Largest {
-  __device__ static double of(double value) { return fabs(value); }
+  __device__ static double with(double most, double value) { return joined(most, fabs(value)); }
   // NaN stays.
   __device__ static double joined(double one, double other) {
     return isnan(other) || other > one ? other : one;
   }
-};
-
-template <class Stored>
-struct alignas(4 * sizeof(Stored) < 16 ? 4 * sizeof(Stored) : 16) Four {
-  Stored values[4];
 };
 
 __device__ double wide(float value) { return value; }
@@ -47,67 +46,94 @@ __device__ double joined_over_block(double own) {
   return total;
 }
 
-// A thread reads kInFlight groups of four before it adds any.
+// A thread's part of a block's numbers, in four chains of additions.
+template <class Kind, class Stored>
+struct ThreadSums {
+  static constexpr int kPerWord = 16 / sizeof(Stored);
+
+  __device__ void add(Stored value, int chain = 0) {
+    chains[chain] = Kind::with(chains[chain], wide(value));
+  }
+  __device__ void add(uint4 word) {
+    struct alignas(16) Elements {
+      Stored values[kPerWord];
+    };
+    const auto elements = __builtin_bit_cast(Elements, word);
+#pragma unroll
+    for (int k = 0; k < kPerWord; ++k) add(elements.values[k], k % 4);
+  }
+  __device__ double total() const {
+    return Kind::joined(Kind::joined(chains[0], chains[1]), Kind::joined(chains[2], chains[3]));
+  }
+
+  double chains[4] = {};
+};
+
+// Elements before the first address that is a multiple of 16.
+template <class Stored>
+__device__ int elements_to_word(const Stored* values) {
+  return static_cast<int>((16 - reinterpret_cast<uintptr_t>(values) % 16) % 16 / sizeof(Stored));
+}
+
+// Words of 16 bytes, marked as read once for the caches; single elements before and after them.
 template <class Kind, class Stored>
 __device__ double over_chunk(const NormPiece& piece, int64_t begin) {
-  constexpr int kInFlight = 8;
-  constexpr int64_t kStride = 4 * kThreads;
-  const auto* values = static_cast<const Stored*>(piece.values);
-  const int64_t end = min(begin + kNormChunk, piece.numel);
-  int64_t rest = begin;
-  double sums[4] = {};
-  if (piece.is_aligned) {
-    rest = begin + (end - begin) / 4 * 4;
-    int64_t i = begin + 4 * threadIdx.x;
-    for (; i + kStride * (kInFlight - 1) + 4 <= rest; i += kStride * kInFlight) {
-      Four<Stored> raw[kInFlight];
+  using Sums = ThreadSums<Kind, Stored>;
+  const auto* values = static_cast<const Stored*>(piece.values) + begin;
+  const int numel = static_cast<int>(min(kNormChunk, piece.numel - begin));
+  const int before = min(elements_to_word(values), numel);
+  const int num_words = (numel - before) / Sums::kPerWord;
+  const auto* words = reinterpret_cast<const uint4*>(values + before);
+  const int thread = static_cast<int>(threadIdx.x);
+  Sums sums;
+  int i = thread;
+  for (; i + (kInFlight - 1) * kThreads < num_words; i += kInFlight * kThreads) {
+    uint4 raw[kInFlight];
 #pragma unroll
-      for (int u = 0; u < kInFlight; ++u) {
-        raw[u] = *reinterpret_cast<const Four<Stored>*>(values + i + u * kStride);
-      }
+    for (int u = 0; u < kInFlight; ++u) raw[u] = __ldcs(words + i + u * kThreads);
 #pragma unroll
-      for (int u = 0; u < kInFlight; ++u) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          sums[k] = Kind::joined(sums[k], Kind::of(wide(raw[u].values[k])));
-        }
-      }
-    }
-    for (; i + 4 <= rest; i += kStride) {
-      const auto raw = *reinterpret_cast<const Four<Stored>*>(values + i);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) sums[k] = Kind::joined(sums[k], Kind::of(wide(raw.values[k])));
-    }
+    for (int u = 0; u < kInFlight; ++u) sums.add(raw[u]);
   }
-  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) {
-    sums[0] = Kind::joined(sums[0], Kind::of(wide(values[i])));
+  for (; i < num_words; i += kThreads) sums.add(__ldcs(words + i));
+  if (thread < before) sums.add(values[thread]);
+  const int after = before + num_words * Sums::kPerWord;
+  if (after + thread < numel) sums.add(values[after + thread]);
+  return sums.total();
+}
+
+// The last piece that starts at or before the block.
+__device__ const NormPiece& piece_of_block(const NormPiece* pieces, int num_pieces, int block) {
+  int low = 0, high = num_pieces;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (pieces[middle].first_block <= block ? low : high) = middle;
   }
-  return Kind::joined(Kind::joined(sums[0], sums[1]), Kind::joined(sums[2], sums[3]));
+  return pieces[low];
+}
+
+template <class Kind>
+__device__ double over_chunk(const NormPiece& piece, int64_t begin) {
+  switch (piece.dtype) {
+    case NormDtype::fp32:
+      return over_chunk<Kind, float>(piece, begin);
+    case NormDtype::bf16:
+      return over_chunk<Kind, __nv_bfloat16>(piece, begin);
+    case NormDtype::fp16:
+      return over_chunk<Kind, __half>(piece, begin);
+    case NormDtype::fp64:
+      return over_chunk<Kind, double>(piece, begin);
+  }
+  return 0;
 }
 
 template <class Kind>
 __global__ void __launch_bounds__(kThreads)
-    partials_kernel(const NormPiece* pieces, const NormBlock* blocks, double* partials) {
-  const NormBlock block = blocks[blockIdx.x];
-  const NormPiece piece = pieces[block.piece];
-  const int64_t begin = block.chunk * kNormChunk;
-  double own = 0;
-  switch (piece.dtype) {
-    case NormDtype::fp32:
-      own = over_chunk<Kind, float>(piece, begin);
-      break;
-    case NormDtype::bf16:
-      own = over_chunk<Kind, __nv_bfloat16>(piece, begin);
-      break;
-    case NormDtype::fp16:
-      own = over_chunk<Kind, __half>(piece, begin);
-      break;
-    case NormDtype::fp64:
-      own = over_chunk<Kind, double>(piece, begin);
-      break;
-  }
+    partials_kernel(const NormPiece* pieces, int num_pieces, double* partials) {
+  const int block = static_cast<int>(blockIdx.x);
+  const NormPiece piece = piece_of_block(pieces, num_pieces, block);
+  const double own = over_chunk<Kind>(piece, (block - piece.first_block) * kNormChunk);
   const double total = joined_over_block<Kind>(own);
-  if (threadIdx.x == 0) partials[blockIdx.x] = total;
+  if (threadIdx.x == 0) partials[block] = total;
 }
 
 template <class Kind>
@@ -143,23 +169,23 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Kind>
-void launch_kind(const NormPiece* pieces, int num_pieces, const NormBlock* blocks, int num_blocks,
-                 double* partials, double* results, cudaStream_t stream) {
+void launch_kind(const NormPiece* pieces, int num_pieces, int num_blocks, double* partials,
+                 double* results, cudaStream_t stream) {
   partials_kernel<Kind>
-      <<<static_cast<unsigned>(num_blocks), kThreads, 0, stream>>>(pieces, blocks, partials);
+      <<<static_cast<unsigned>(num_blocks), kThreads, 0, stream>>>(pieces, num_pieces, partials);
   pieces_kernel<Kind>
       <<<static_cast<unsigned>(num_pieces), kThreads, 0, stream>>>(pieces, partials, results);
 }
 
 }  // namespace
 
-void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, const NormBlock* blocks,
-                  int num_blocks, double* partials, double* results, CUstream_st* stream) {
+void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, int num_blocks,
+                  double* partials, double* results, CUstream_st* stream) {
   if (num_blocks == 0) return;
   if (kind == NormKind::largest) {
-    launch_kind<Largest>(pieces, num_pieces, blocks, num_blocks, partials, results, stream);
+    launch_kind<Largest>(pieces, num_pieces, num_blocks, partials, results, stream);
   } else {
-    launch_kind<SumOfSquares>(pieces, num_pieces, blocks, num_blocks, partials, results, stream);
+    launch_kind<SumOfSquares>(pieces, num_pieces, num_blocks, partials, results, stream);
   }
 }
 

@@ -10,8 +10,9 @@ namespace fullshard {
 enum class NormKind : uint8_t { sum_of_squares, largest };
 enum class NormDtype : uint8_t { fp32, bf16, fp16, fp64 };
 
-// Elements that one thread block sums.
-constexpr int64_t kNormChunk = 65536;
+// Elements that one thread block sums. Fewer leave less to wait for at the end, more spare the
+// blocks' own sums.
+constexpr int64_t kNormChunk = 16384;
 
 struct NormPiece {
   const void* values = nullptr;
@@ -20,18 +21,13 @@ struct NormPiece {
   int32_t first_block = 0;
   int32_t num_blocks = 0;
   NormDtype dtype = NormDtype::fp32;
-  bool is_aligned = false;  // four elements can be read at once
 };
 
-struct NormBlock {
-  int32_t piece = 0;
-  int32_t chunk = 0;
-};
-
-// results[piece.result] = Σ x² or max |x| of the piece, NaN where it holds one. `partials` has room
-// for a number per block. Both passes add in a fixed order: the same bits in every run.
-void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, const NormBlock* blocks,
-                  int num_blocks, double* partials, double* results, CUstream_st* stream);
+// results[piece.result] = Σ x² or max |x| of the piece, NaN where it holds one. Pieces have
+// elements and stand in the order of their blocks, num_blocks in all; `partials` has room for a
+// number per block. Both passes add in a fixed order: the same bits in every run.
+void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, int num_blocks,
+                  double* partials, double* results, CUstream_st* stream);
 
 struct ClipSettings {
   float max_norm = 0;  // 0: no clipping

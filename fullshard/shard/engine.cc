@@ -240,7 +240,7 @@ int Engine::gathers_in_flight() const {
 }
 
 void Engine::prefetch_forward(const UnitRuntime& unit) {
-  if (!schedule_.options().forward_prefetch) return;
+  if (!schedule_.options().forward_prefetch.value_or(!mesh_.world().device().is_cpu())) return;
   for (const int index : schedule_.next_in_forward(unit.index())) {
     auto& next = *units_[index];
     if (next.numel() == 0 || next.is_live() || next.is_arriving()) continue;

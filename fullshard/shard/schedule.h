@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace fullshard {
@@ -12,7 +13,8 @@ enum class BackwardPrefetch { none, pre, post };
 struct ScheduleOptions {
   bool reshard_after_forward = true;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
-  bool forward_prefetch = false;
+  // Not said: on where a gather runs beside computation by itself, on an accelerator.
+  std::optional<bool> forward_prefetch = {};
   int max_gathers_in_flight = 2;
   bool overlap_comm = true;  // off: every collective is waited for before computation goes on
 

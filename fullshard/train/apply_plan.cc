@@ -54,7 +54,8 @@ ShardingOptions sharding_of(const ShardingPlan& plan) {
 ScheduleOptions schedule_of(const ShardingPlan& plan) {
   ScheduleOptions schedule;
   schedule.backward_prefetch = prefetch_of(*plan.backward_prefetch);
-  schedule.forward_prefetch = *plan.forward_prefetch;
+  if (plan.forward_prefetch.origin.is_explicit())
+    schedule.forward_prefetch = *plan.forward_prefetch;
   if (!*plan.limit_all_gathers) schedule.max_gathers_in_flight = std::numeric_limits<int>::max();
   schedule.overlap_comm = *plan.overlap_comm;
   schedule.prefetch_bucket_size = *plan.prefetch_bucket_size;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "fullshard/checkpoint/model_record.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/stored/model_record.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/loss_weight.h"
@@ -68,7 +68,10 @@ std::vector<double> Trainer::weights_of(const std::vector<TokenBatch>& batches) 
 }
 
 void Trainer::mark(StepClock& clock, double PhaseTimes::*phase) const {
-  if (options_.records_phases) synchronise(device_);
+  if (options_.records_phases) {
+    synchronise(device_);
+    sharded_.recorder().settle();
+  }
   clock.mark(phase);
 }
 
@@ -98,6 +101,7 @@ StepRecord Trainer::train_step(int64_t step) {
   optimizer_->zero_grad();
   // An accelerator is waited for once, when all work of the step is issued.
   for (const at::Tensor& weighed : losses) loss += weighed.item<double>();
+  sharded_.recorder().settle();
   mark(clock, &PhaseTimes::optimizer_s);
 
   StepRecord record;
@@ -159,7 +163,8 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
 }
 
 int64_t Trainer::resume(const std::string& checkpoint) {
-  const Progress progress = load_training_state(checkpoint, model_, sharded_, *optimizer_);
+  const Progress progress =
+      load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler());
   restore_progress(progress, *stepper_, scheduler_.get());
   best_evaluation_ = progress.best;
   first_step_ = progress.step;

@@ -117,6 +117,17 @@ std::string digest_of(const Ended& ended, int rank, const std::string& backend) 
   return begin == std::string::npos ? "" : ended.output.substr(begin + head.size(), 16);
 }
 
+TEST(World, OfProcessesReducesGathersAndBroadcastsExactly) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    const Ended ended = play("exact operations", backend, 4);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto line = fmt::format("rank {} of 4 on {}: exact\n", rank, backend);
+      EXPECT_NE(ended.output.find(line), std::string::npos) << ended.output;
+    }
+  }
+}
+
 TEST(World, OfProcessesGivesTheSameBitsOverShmAndGloo) {
   const Ended shm = play("operations", "auto", 4), gloo = play("operations", "gloo", 4);
   EXPECT_EQ(shm.status, 0) << shm.output;

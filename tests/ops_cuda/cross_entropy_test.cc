@@ -1,5 +1,6 @@
 #include "fullshard/ops/cross_entropy.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>

@@ -42,13 +42,14 @@ at::Tensor norms(NormKind kind, const Gradients& gradients) {
 
 TEST(CudaNorm, SumsSquaresOfEveryPiece) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
-    for (const int shift : {0, 1}) {
+    for (const int shift : {0, 1, 3}) {
       const auto gradients = random_gradients(dtype, shift);
       const auto found = norms(NormKind::sum_of_squares, gradients);
       for (size_t i = 0; i < gradients.cpu.size(); ++i) {
         const double expected = gradients.cpu[i].to(at::kDouble).square().sum().item<double>();
         EXPECT_NEAR(found[static_cast<int64_t>(i)].item<double>() / expected, 1, 1e-12)
-            << c10::toString(dtype) << ", " << gradients.cpu[i].numel() << " elements";
+            << c10::toString(dtype) << ", " << gradients.cpu[i].numel() << " elements from "
+            << shift;
       }
       EXPECT_EQ(found[-1].item<double>(), 0);
     }

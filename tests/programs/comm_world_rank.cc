@@ -14,13 +14,13 @@
 namespace fullshard {
 namespace {
 
-at::Tensor values(int rank, int64_t numel) {
+at::Tensor some_values(int rank, int64_t numel) {
   return (at::arange(numel, at::kDouble) * 0.37 + rank * 1.7).sin().to(at::kFloat);
 }
 
 // All bits of what the rank received, as one number.
 uint64_t digest(const at::Tensor& tensor, uint64_t hash) {
-  const at::Tensor bytes = tensor.contiguous().view(at::kByte);
+  const at::Tensor bytes = tensor.cpu().contiguous().view(at::kByte);
   for (int64_t place = 0; place < bytes.numel(); ++place) {
     hash = (hash ^ bytes.const_data_ptr<uint8_t>()[place]) * 1099511628211U;
   }
@@ -30,7 +30,10 @@ uint64_t digest(const at::Tensor& tensor, uint64_t hash) {
 void play_all_operations(const World& world) {
   const Mesh mesh(world, world.size() / 2);
   uint64_t hash = 14695981039346656037U;
-  const at::Tensor full = at::empty({world.size() * 1000});
+  const auto values = [&](int rank, int64_t numel) {
+    return some_values(rank, numel).to(world.device());
+  };
+  const at::Tensor full = at::empty({world.size() * 1000}, values(0, 1).options());
   world.communicator().all_gather(full, values(world.rank(), 1000)).wait();
   hash = digest(full, hash);
   const at::Tensor shard = values(7, 1000);
@@ -49,14 +52,112 @@ void play_all_operations(const World& world) {
   fmt::print("rank {} of {} on {}: {:016x}\n", world.rank(), world.size(), world.backend(), hash);
 }
 
+// Small integers, which every dtype and every order of sums holds exactly.
+class ExactOperations {
+ public:
+  ExactOperations(const World& world, at::ScalarType dtype)
+      : world_(world), everyone_(world.communicator()), dtype_(dtype) {}
+
+  void play() const {
+    gather();
+    for (const auto op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) reduce(op);
+    if (dtype_ != at::kLong) reduce(ReduceOp::average);
+    const auto told = own(kNumel);
+    everyone_.broadcast(told, world_.size() - 1).wait();
+    expect(told, of(world_.size() - 1, kNumel), "broadcast");
+  }
+
+ private:
+  static constexpr int64_t kNumel = 1003;
+
+  // Divisible by the number of ranks, so that averages are whole too.
+  at::Tensor of(int rank, int64_t numel) const {
+    const auto counts = at::arange(numel, at::kDouble).remainder(7);
+    return (counts + rank) * world_.size();
+  }
+  at::Tensor own(int64_t numel) const { return on_device(of(world_.rank(), numel), dtype_); }
+  at::Tensor on_device(const at::Tensor& values, at::ScalarType dtype) const {
+    return values.to(dtype).to(world_.device());
+  }
+
+  void gather() const {
+    const int size = world_.size();
+    std::vector<at::Tensor> expected;
+    for (int rank = 0; rank < size; ++rank) expected.push_back(of(rank, kNumel));
+    const auto whole = on_device(at::zeros({size, kNumel}), dtype_);
+    everyone_.all_gather(whole, own(kNumel)).wait();
+    expect(whole, at::stack(expected), "all_gather");
+    const auto wide = on_device(at::zeros({size, kNumel + 8}), dtype_);
+    const auto window = wide.narrow(1, 4, kNumel);
+    window[world_.rank()].copy_(own(kNumel));
+    everyone_.all_gather(window, window[world_.rank()]).wait();
+    expect(wide, at::constant_pad_nd(at::stack(expected), {4, 4}), "all_gather of a window");
+  }
+
+  at::Tensor folded(ReduceOp op, int64_t numel) const {
+    auto result = of(0, numel);
+    for (int rank = 1; rank < world_.size(); ++rank) {
+      const auto row = of(rank, numel);
+      if (op == ReduceOp::max) {
+        result = at::maximum(result, row);
+      } else {
+        result = op == ReduceOp::min ? at::minimum(result, row) : result + row;
+      }
+    }
+    return op == ReduceOp::average ? result / world_.size() : result;
+  }
+
+  void reduce(ReduceOp op) const {
+    for (int slices = 1; slices <= world_.size(); ++slices) {
+      if (world_.size() % slices != 0) continue;
+      const auto sums = folded(op, slices * kNumel).view({slices, kNumel});
+      const auto expected = sums[world_.rank() % slices];
+      const auto what = fmt::format("reduce_scatter into {}", slices);
+      const auto shard = on_device(at::full({kNumel}, 3), dtype_);
+      const auto input = own(slices * kNumel);
+      everyone_.reduce_scatter(shard, input, {.op = op, .slices = slices}).wait();
+      expect(shard, expected, what);
+      everyone_.reduce_scatter(shard, input, {.op = op, .slices = slices, .accumulate = true})
+          .wait();
+      expect(shard, expected * 2, what + ", added");
+      const auto in_place = input.view({slices, kNumel})[world_.rank() % slices];
+      everyone_.reduce_scatter(in_place, input, {.op = op, .slices = slices}).wait();
+      expect(in_place, expected, what + " in place");
+      if (dtype_ == at::kLong) continue;
+      const auto wide = at::zeros({kNumel}, at::kFloat).to(world_.device());
+      everyone_.reduce_scatter(wide, own(slices * kNumel), {.op = op, .slices = slices}).wait();
+      expect(wide, expected, what + " of fp32");
+    }
+    const auto all = own(kNumel);
+    everyone_.all_reduce(all, op).wait();
+    expect(all, folded(op, kNumel), "all_reduce");
+  }
+
+  void expect(const at::Tensor& found, const at::Tensor& expected, const std::string& what) const {
+    check(found.cpu().to(at::kDouble).equal(expected), "{} of {} on rank {}: another result", what,
+          c10::toString(dtype_), world_.rank());
+  }
+
+  const World& world_;
+  const Communicator& everyone_;
+  at::ScalarType dtype_;
+};
+
+void play_exact_operations(const World& world) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
+    ExactOperations(world, dtype).play();
+  }
+  fmt::print("rank {} of {} on {}: exact\n", world.rank(), world.size(), world.backend());
+}
+
 void play_a_death(const World& world, int victim) {
   world.communicator().all_reduce(at::zeros({8}), ReduceOp::sum, "blocks.2").wait();
   if (world.rank() == victim) std::raise(SIGKILL);
   world.communicator().all_reduce(at::zeros({8}), ReduceOp::sum, "blocks.3").wait();
 }
 
-int play(const std::string& scene, const std::string& backend) {
-  WorldOptions options{.backend = backend};
+int play(const std::string& scene, const std::string& backend, const std::string& device) {
+  WorldOptions options{.backend = backend, .device = device};
   std::optional<World> both;
   if (scene == "lonely") {
     // Both are there before either begins to count the time that a third one does not come.
@@ -66,6 +167,7 @@ int play(const std::string& scene, const std::string& backend) {
   }
   const World world = World::from_environment(options);
   if (scene == "operations") play_all_operations(world);
+  if (scene == "exact operations") play_exact_operations(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);
   if (scene == "rank 1 dies") play_a_death(world, 1);
   if (scene == "worlds") play_all_operations(World::from_environment(options));
@@ -84,7 +186,7 @@ int main(int count, char** arguments) {
     }
   }
   try {
-    return fullshard::play(words.at(0), words.at(1));
+    return fullshard::play(words.at(0), words.at(1), words.size() > 2 ? words[2] : "cpu");
   } catch (const fullshard::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return error.exit_status();

@@ -2,8 +2,9 @@
 // told to, dies, sleeps, throws or disagrees at a given place.
 //   training_rank [--backend B] [--device D] [--stage N | --strategy S] [--steps N] [--timeout-ms
 //   N]
-//                 [--fault KIND --at PLACE --rank R]
-// Rank 0 prints "digest <hash of the final parameters' bits>".
+//                 [--fault KIND --at PLACE --rank R] [--width N] [--timeline]
+// Rank 0 prints "digest <hash of the final parameters' bits>", and with --timeline for each gather
+// of the last step "gather <began> <ended> <needed> <unit>", in seconds, as a GPU passed them.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -32,6 +33,8 @@ struct Arguments {
   std::string at;
   int rank = 1;
   bool private_copies = false;
+  int64_t width = 0;
+  bool timeline = false;
 };
 
 // The place in the second step where the fault happens.
@@ -53,6 +56,15 @@ class Fault {
   const World& world_;
 };
 
+void print_gathers(Recorder& recorder, double since) {
+  recorder.settle();
+  for (const Record& record : recorder.records()) {
+    if (record.operation != Operation::all_gather || record.issued < since) continue;
+    fmt::print("gather {:.6f} {:.6f} {:.6f} {}\n", record.began - since, record.ended - since,
+               record.needed - since, record.unit);
+  }
+}
+
 void train(const Arguments& arguments) {
   WorldOptions world_options;
   world_options.backend = arguments.backend;
@@ -61,7 +73,9 @@ void train(const Arguments& arguments) {
   const auto world = World::from_environment(world_options);
   const Fault fault(arguments, world);
 
-  const TrainingOptions training{.steps = arguments.steps};
+  TrainingOptions training{.steps = arguments.steps};
+  if (arguments.width > 0) training.model.width = arguments.width;
+  double last_began = 0;
   auto model = make_model(training);
   ShardOptions options;
   options.sharding.zero_stage = arguments.stage;
@@ -70,6 +84,7 @@ void train(const Arguments& arguments) {
   auto sharded = shard(model, world, options);
   AdamW optimizer(sharded, {.lr = 1e-2, .weight_decay = 0.1});
   for (int step = 0; step < arguments.steps; ++step) {
+    last_began = world.recorder().now();
     fault.reach("forward", step);
     auto loss = model(make_batch(training, step, 0, world.rank()).to(world.device()));
     loss.register_hook([&](const at::Tensor&) { fault.reach("start of backward", step); });
@@ -81,6 +96,10 @@ void train(const Arguments& arguments) {
     optimizer.step();
     optimizer.zero_grad();
     fault.reach("gather", step);
+    if (arguments.timeline) loss.item<float>();  // the stream has come to the end of the step
+    if (arguments.timeline && step + 1 == arguments.steps && world.rank() == 0) {
+      print_gathers(world.recorder(), last_began);
+    }
     auto full = sharded.gather_full();
   }
   auto full = sharded.gather_full();
@@ -109,6 +128,8 @@ int main(int argc, char** argv) {
   app.add_option("--at", arguments.at);
   app.add_option("--rank", arguments.rank);
   app.add_flag("--private-copies", arguments.private_copies);
+  app.add_option("--width", arguments.width);
+  app.add_flag("--timeline", arguments.timeline);
   CLI11_PARSE(app, argc, argv);
   try {
     train(arguments);

@@ -39,8 +39,10 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command,
+pid_t start_rank(int rank, int ranks, int port, const RankProgram& program,
                  const TemporaryFolder& folder) {
+  std::vector<std::string> command = {FULLSHARD_TEST_PROGRAMS "/" + program.name};
+  command.insert(command.end(), program.arguments.begin(), program.arguments.end());
   std::vector<std::string> variables = {"RANK=" + std::to_string(rank),
                                         "WORLD_SIZE=" + std::to_string(ranks),
                                         "LOCAL_RANK=" + std::to_string(rank),
@@ -48,6 +50,7 @@ pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command
                                         "MASTER_ADDR=127.0.0.1",
                                         "MASTER_PORT=" + std::to_string(port),
                                         "OMP_NUM_THREADS=1"};
+  if (program.separate_hosts) variables.push_back("NCCL_HOSTID=" + std::to_string(rank));
   for (const char* name : {"PATH", "TSAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) variables.push_back(std::string(name) + "=" + value);
   }
@@ -71,19 +74,14 @@ pid_t start_rank(int rank, int ranks, int port, std::vector<std::string> command
 
 }  // namespace
 
-std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
-                                           double limit_s, int expendable) {
+std::vector<RankResult> run_rank_program(int ranks, const RankProgram& program) {
   const TemporaryFolder folder;
-  std::vector<std::string> command;
-  command.emplace_back(FULLSHARD_TEST_PROGRAMS "/training_rank");
-  command.insert(command.end(), arguments.begin(), arguments.end());
-
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const int port = free_port();
   std::vector<pid_t> pids;
   for (int rank = 0; rank < ranks; ++rank) {
-    pids.push_back(start_rank(rank, ranks, port, command, folder));
+    pids.push_back(start_rank(rank, ranks, port, program, folder));
   }
   std::vector<RankResult> results(ranks);
   for (int left = ranks; left > 0;) {
@@ -95,9 +93,10 @@ std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::str
       pids[rank] = 0;
       --left;
     }
-    const bool only_expendable = left == 1 && expendable >= 0 && pids[expendable] != 0;
+    const bool only_expendable =
+        left == 1 && program.expendable >= 0 && pids[program.expendable] != 0;
     for (const pid_t pid : pids) {
-      if (pid != 0 && (only_expendable || seconds() > limit_s)) kill(pid, SIGKILL);
+      if (pid != 0 && (only_expendable || seconds() > program.limit_s)) kill(pid, SIGKILL);
     }
     usleep(2000);
   }
@@ -106,6 +105,12 @@ std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::str
     results[rank].errors = read_file(folder.file("err" + std::to_string(rank)));
   }
   return results;
+}
+
+std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
+                                           double limit_s, int expendable) {
+  return run_rank_program(ranks,
+                          {.arguments = arguments, .limit_s = limit_s, .expendable = expendable});
 }
 
 }  // namespace fullshard::testing

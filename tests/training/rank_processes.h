@@ -1,4 +1,4 @@
-// Runs tests/programs/training_rank as several processes, as a launcher would.
+// Runs a program of tests/programs as several processes, as a launcher would.
 #pragma once
 
 #include <string>
@@ -13,8 +13,18 @@ struct RankResult {
   double ended = 0;  // seconds after the start
 };
 
-// Kills what is left after `limit_s`, and the `expendable` rank once all others have ended; such a
-// rank has exit status 128 + 9.
+struct RankProgram {
+  std::string name = "training_rank";
+  std::vector<std::string> arguments = {};
+  bool separate_hosts = false;  // each rank takes itself for a host of its own
+  double limit_s = 200;         // what is left then is killed
+  int expendable = -1;          // this rank is killed once all others have ended
+};
+
+// A killed rank has exit status 128 + 9.
+std::vector<RankResult> run_rank_program(int ranks, const RankProgram& program);
+
+// training_rank with these arguments.
 std::vector<RankResult> run_rank_processes(int ranks, const std::vector<std::string>& arguments,
                                            double limit_s = 200, int expendable = -1);
 

@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
@@ -103,6 +105,57 @@ TEST(CudaTraining, TwoRanksOnOneGpuGiveTheSameBitsInEveryStrategy) {
     EXPECT_EQ(results[0].output, first);
   }
   EXPECT_EQ(first.substr(0, 7), "digest ");
+}
+
+// The recorder's timeline of a step, as the GPU passed it: the gather of a unit runs while its
+// stream still computes the unit before.
+TEST(CudaOverlap, GathersOfTheNextUnitLieUnderTheComputationOfThis) {
+  const auto results = run_rank_processes(
+      2, {"--device", "cuda:0", "--width", "2048", "--steps", "4", "--timeline"}, 120);
+  ASSERT_EQ(results[0].exit_status, 0) << results[0].errors;
+  std::istringstream lines(results[0].output);
+  int gathers = 0, early = 0;
+  std::string word, unit;
+  double began = 0, ended = 0, needed = 0;
+  while (lines >> word && word == "gather" && lines >> began >> ended >> needed &&
+         std::getline(lines, unit)) {
+    if (unit == " the gradient norm") continue;
+    EXPECT_LE(began, ended);
+    ++gathers;
+    if (began < needed) ++early;
+  }
+  EXPECT_GE(gathers, 4) << results[0].output;
+  // The first of forward and the first of backward have nothing to lie under.
+  EXPECT_GE(early, gathers - 2) << results[0].output;
+}
+
+// Each rank takes itself for a host, so NCCL lets them share a GPU and goes over the loopback: the
+// only way to see several of its ranks where there is one GPU.
+TEST(CudaTraining, RanksOfNcclGiveTheBitsOfSharedOnes) {
+  const RankProgram shared{.arguments = {"--device", "cuda:0"}, .limit_s = 120};
+  const auto expected = run_rank_program(2, shared);
+  ASSERT_EQ(expected[0].exit_status, 0) << expected[0].errors;
+  for (const std::string strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"}) {
+    SCOPED_TRACE(strategy);
+    const auto results = run_rank_program(
+        2, {.arguments = {"--device", "cuda", "--backend", "nccl", "--strategy", strategy},
+            .separate_hosts = true,
+            .limit_s = 120});
+    ASSERT_EQ(results[0].exit_status, 0) << results[0].errors;
+    ASSERT_EQ(results[1].exit_status, 0) << results[1].errors;
+    EXPECT_EQ(results[0].output, expected[0].output);
+  }
+}
+
+TEST(CudaTraining, ADeadRankOfASharedGpuIsNamed) {
+  const RankProgram program{
+      .arguments = {"--device", "cuda:0", "--fault", "kill", "--at", "start of backward"},
+      .limit_s = 120};
+  const auto results = run_rank_program(2, program);
+  EXPECT_EQ(results[1].exit_status, 128 + 9);
+  EXPECT_EQ(results[0].exit_status, 1);
+  EXPECT_NE(results[0].errors.find("rank 1"), std::string::npos) << results[0].errors;
+  EXPECT_LT(results[0].ended, 60);
 }
 
 struct Wide {

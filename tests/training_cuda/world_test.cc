@@ -59,6 +59,41 @@ TEST(CudaWorld, NcclCallsAreInOrderWithTheCallersStream) {
   }
 }
 
+std::vector<RankResult> play(int ranks, const std::string& scene, const std::string& backend,
+                             const std::string& device, bool separate_hosts = false) {
+  return run_rank_program(ranks, {.name = "comm_world_rank",
+                                  .arguments = {scene, backend, device},
+                                  .separate_hosts = separate_hosts,
+                                  .limit_s = 120});
+}
+
+TEST(CudaWorld, RanksThatShareAGpuReduceGatherAndBroadcastExactly) {
+  for (const int ranks : {2, 3, 4}) {
+    for (const auto& result : play(ranks, "exact operations", "auto", "cuda:0")) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_NE(result.output.find(" on shm: exact"), std::string::npos) << result.output;
+    }
+  }
+}
+
+TEST(CudaWorld, RanksThatShareAGpuHaveTheBitsOfTheCpu) {
+  const auto expected = play(4, "operations", "shm", "cpu");
+  const auto found = play(4, "operations", "auto", "cuda:0");
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_EQ(found[rank].output, expected[rank].output) << found[rank].errors;
+    EXPECT_FALSE(found[rank].output.empty());
+  }
+}
+
+TEST(CudaWorld, SeveralRanksOfNcclReduceGatherAndBroadcastExactly) {
+  for (const int ranks : {2, 4}) {
+    for (const auto& result : play(ranks, "exact operations", "nccl", "cuda", true)) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_NE(result.output.find(" on nccl: exact"), std::string::npos) << result.output;
+    }
+  }
+}
+
 TEST(CudaWorld, NcclRefusesRanksThatShareAGpuInWords) {
   const auto results =
       run_rank_processes(num_cuda_devices() + 1, {"--backend", "nccl", "--device", "cuda"});

@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/nccl_watch.h"
+#include "fullshard/comm/stream_watch.h"
 
 namespace fullshard {
 namespace {
@@ -12,10 +13,10 @@ constexpr std::chrono::milliseconds kPause{100};
 
 }  // namespace
 
-NcclWatch::NcclWatch(ncclComm_t communicator, std::chrono::milliseconds limit)
-    : communicator_(communicator), limit_(limit), thread_([this] { watch(); }) {}
+StreamWatch::StreamWatch(Link link, std::chrono::milliseconds limit)
+    : link_(std::move(link)), limit_(limit), thread_([this] { watch(); }) {}
 
-NcclWatch::~NcclWatch() {
+StreamWatch::~StreamWatch() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -24,7 +25,7 @@ NcclWatch::~NcclWatch() {
   thread_.join();
 }
 
-void NcclWatch::add(const Call& call, std::shared_ptr<c10::Event> done) {
+void StreamWatch::add(const Call& call, std::shared_ptr<const c10::Event> done) {
   check_sound();
   const std::lock_guard lock(mutex_);
   calls_.push_back(
@@ -33,12 +34,12 @@ void NcclWatch::add(const Call& call, std::shared_ptr<c10::Event> done) {
        std::move(done), Clock::now()});
 }
 
-void NcclWatch::check_sound() const {
+void StreamWatch::check_sound() const {
   const std::lock_guard lock(mutex_);
   if (!failure_.empty()) throw Error(failure_);
 }
 
-void NcclWatch::watch() {
+void StreamWatch::watch() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     look();
@@ -46,13 +47,12 @@ void NcclWatch::watch() {
   }
 }
 
-void NcclWatch::look() {
+void StreamWatch::look() {
   while (!calls_.empty() && calls_.front().done->query()) calls_.pop_front();
   if (!failure_.empty() || calls_.empty()) return;
-  ncclResult_t state = ncclSuccess;
-  ncclCommGetAsyncError(communicator_, &state);
-  if (state != ncclSuccess && state != ncclInProgress) {
-    give_up(fmt::format("failed: {}", ncclGetErrorString(state)));
+  const std::string fault = link_.find_fault();
+  if (!fault.empty()) {
+    give_up(fault);
   } else if (Clock::now() - calls_.front().issued > limit_) {
     give_up(
         fmt::format("has not ended after {} s: a rank did not come to it, or is gone; see the "
@@ -61,10 +61,11 @@ void NcclWatch::look() {
   }
 }
 
-void NcclWatch::give_up(const std::string& why) {
-  failure_ = fmt::format("nccl: {} {}", calls_.front().what, why);
+void StreamWatch::give_up(const std::string& why) {
+  failure_ = fmt::format("{}: {} {}", link_.name, calls_.front().what, why);
   fmt::print(stderr, "error: {}\n", failure_);
-  ncclCommAbort(communicator_);  // lets go of a host that waits for the stream
+  std::fflush(stderr);
+  link_.let_go();
 }
 
 }  // namespace fullshard

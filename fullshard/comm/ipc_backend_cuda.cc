@@ -1,0 +1,213 @@
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/device_sum.h"
+#include "fullshard/comm/ipc_backend.h"
+#include "fullshard/comm/ipc_meeting.h"
+#include "fullshard/comm/ipc_peers.h"
+#include "fullshard/comm/stream_order.h"
+#include "fullshard/comm/stream_watch.h"
+
+namespace fullshard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kGoneFor{2};  // a process that ends well leaves nothing undone
+
+// Finds a process that is no more, once it has been so for a while.
+class GoneProcesses {
+ public:
+  GoneProcesses(std::vector<pid_t> processes, int own_rank)
+      : processes_(std::move(processes)), own_rank_(own_rank) {}
+
+  std::string find() {
+    for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
+      const pid_t process = processes_[static_cast<size_t>(rank)];
+      if (rank == own_rank_ || ::kill(process, 0) == 0 || errno != ESRCH) continue;
+      if (!since_) since_ = Clock::now();
+      if (Clock::now() - *since_ < kGoneFor) return "";
+      return fmt::format("cannot end: rank {} of its group, process {}, is gone", rank, process);
+    }
+    return "";
+  }
+
+ private:
+  std::vector<pid_t> processes_;
+  int own_rank_;
+  std::optional<Clock::time_point> since_;
+};
+
+class IpcBackend : public Backend {
+ public:
+  IpcBackend(std::shared_ptr<Backend> host, std::unique_ptr<IpcPeers> peers, at::Device device,
+             std::chrono::milliseconds limit)
+      : host_(std::move(host)),
+        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
+        drain_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
+        gone_(peers->processes, host_->rank()),
+        watch_({.name = "CUDA IPC",
+                .find_fault = [this] { return gone_.find(); },
+                .let_go = [] { std::_Exit(EXIT_FAILURE); }},
+               limit),
+        peers_(std::move(peers)),
+        meeting_(*host_) {}
+  // Peers may still read what this rank lent them.
+  ~IpcBackend() override {
+    const auto end = Clock::now() + kGoneFor;
+    while (cudaStreamQuery(drain_) == cudaErrorNotReady &&
+           (std::uncaught_exceptions() == 0 || Clock::now() < end)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  IpcBackend(const IpcBackend&) = delete;
+  IpcBackend& operator=(const IpcBackend&) = delete;
+
+  std::string_view name() const override { return host_->name(); }
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+
+  Work all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) override {
+    if (shard.numel() == 0) return Work();
+    const StreamOrder order(stream_);
+    const auto lent = meet(call, shard, 0);
+    for (int other = 0; other < size(); ++other) {
+      copy(rows.select(0, other).data_ptr(), lent[static_cast<size_t>(other)], shard.nbytes());
+    }
+    auto drained = part(call);
+    return watched(call, order, {rows, shard}, std::move(drained));
+  }
+
+  Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
+                      const ReduceOptions& options) override {
+    if (shard.numel() == 0) return Work();
+    const StreamOrder order(stream_);
+    const auto row_bytes = rows.stride(0) * static_cast<int64_t>(rows.element_size());
+    auto lent = meet(call, rows, row_bytes);
+    // Others read the row that the result may overwrite, unless each rank reads a row of its own.
+    const bool is_read_alone = options.slices == size();
+    const auto result = is_read_alone ? shard : at::empty_like(shard);
+    const DeviceSum sum{.op = options.op,
+                        .addend = options.accumulate ? shard.const_data_ptr() : nullptr};
+    const bool is_known = device_sum(result.mutable_data_ptr(), result.scalar_type(),
+                                     rows_at(lent, rank() % options.slices), rows.scalar_type(),
+                                     shard.numel(), sum, stream_.stream());
+    check(is_known && !(rows.scalar_type() == at::kLong && options.op == ReduceOp::average),
+          "reduce_scatter: {} of {} into {} is not there", static_cast<int>(options.op),
+          c10::toString(rows.scalar_type()), c10::toString(shard.scalar_type()));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    auto drained = part(call);
+    if (!is_read_alone) {
+      drained->block(stream_);
+      copy(shard.mutable_data_ptr(), result.const_data_ptr(), shard.nbytes());
+    }
+    return watched(call, order, {rows, shard, result}, std::move(drained));
+  }
+
+  Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
+    if (tensor.numel() == 0) return Work();
+    const StreamOrder order(stream_);
+    const auto lent = meet(call, tensor, 0);
+    if (rank() != root) {
+      copy(tensor.mutable_data_ptr(), lent[static_cast<size_t>(root)], tensor.nbytes());
+    }
+    auto drained = part(call);
+    return watched(call, order, {tensor}, std::move(drained));
+  }
+
+  // Never called: barriers belong to the host.
+  void barrier(const Call& call) override { host_->barrier(call); }
+  at::Tensor allocate(int64_t numel, at::ScalarType dtype) override {
+    return host_->allocate(numel, dtype);
+  }
+
+ private:
+  // Where everyone's tensor can be read, from now on in the order of the stream.
+  std::vector<const void*> meet(const Call& call, const at::Tensor& own, int64_t row_bytes) {
+    ++count_;
+    check_cuda(cudaEventRecord(own_of(peers_->ready).of(count_), stream_), "marking a stream");
+    const auto offers = meeting_.meet(call, {.operation = call.operation,
+                                             .bytes = call.bytes,
+                                             .row_bytes = row_bytes,
+                                             .place = ipc_place_of(own)});
+    row_bytes_.clear();
+    std::vector<const void*> lent;
+    for (int other = 0; other < size(); ++other) {
+      const auto index = static_cast<size_t>(other);
+      row_bytes_.push_back(offers[index].row_bytes);
+      if (other == rank()) {
+        lent.push_back(own.const_data_ptr());
+        continue;
+      }
+      lent.push_back(memory_.open(offers[index].place));
+      check_cuda(cudaStreamWaitEvent(stream_, peers_->ready[index].of(count_)),
+                 "waiting for a peer");
+    }
+    return lent;
+  }
+
+  std::vector<const void*>& rows_at(std::vector<const void*>& lent, int64_t row) const {
+    for (size_t i = 0; i < lent.size(); ++i) {
+      lent[i] = static_cast<const char*>(lent[i]) + row * row_bytes_[i];
+    }
+    return lent;
+  }
+
+  void copy(void* to, const void* from, size_t bytes) {
+    if (to == from) return;
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copying");
+  }
+
+  // Happens when everyone has read what was lent.
+  std::shared_ptr<c10::Event> part(const Call& call) {
+    check_cuda(cudaEventRecord(own_of(peers_->done).of(count_), stream_), "marking a stream");
+    meeting_.part(call);
+    for (const IpcEvents& done : peers_->done) {
+      check_cuda(cudaStreamWaitEvent(drain_, done.of(count_)), "waiting for a peer");
+    }
+    auto drained = std::make_shared<c10::Event>(at::kCUDA);
+    drained->record(drain_);
+    return drained;
+  }
+
+  Work watched(const Call& call, const StreamOrder& order, std::vector<at::Tensor> used,
+               std::shared_ptr<c10::Event> drained) {
+    watch_.add(call, drained);
+    return StreamOrder::behind(order.end(), std::move(used), std::move(drained));
+  }
+
+  IpcEvents& own_of(std::vector<IpcEvents>& all) { return all[static_cast<size_t>(rank())]; }
+
+  std::shared_ptr<Backend> host_;
+  c10::cuda::CUDAStream stream_, drain_;
+  GoneProcesses gone_;
+  // Ends last: what follows may stand still when it is given up after a peer has died.
+  StreamWatch watch_;
+  std::unique_ptr<IpcPeers> peers_;
+  IpcMeeting meeting_;
+  IpcMemory memory_;
+  uint64_t count_ = 0;
+  std::vector<int64_t> row_bytes_;  // of the offers of this call
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_ipc_backend(std::shared_ptr<Backend> host, at::Device device,
+                                          std::chrono::milliseconds limit) {
+  if (!host->shares_memory() || host->size() == 1 || host->size() > kMaxDeviceRows) return nullptr;
+  const c10::cuda::CUDAGuard guard(device);
+  auto peers = meet_ipc_peers(*host, device);
+  if (!peers) return nullptr;
+  return std::make_shared<IpcBackend>(std::move(host), std::move(peers), device, limit);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,26 @@
+// The ranks that share a GPU as each other's processes: their numbers, and their marks on streams.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/backend.h"
+#include "fullshard/comm/ipc_memory.h"
+
+namespace fullshard {
+
+// By rank; the own ones are at the own rank.
+struct IpcPeers {
+  std::vector<pid_t> processes;
+  std::vector<IpcEvents> ready;  // what a rank lends may be read
+  std::vector<IpcEvents> done;   // a rank has read what the others lent
+};
+
+// Null for all ranks alike where one of them cannot share or open. Collective.
+std::unique_ptr<IpcPeers> meet_ipc_peers(Backend& host, at::Device device);
+
+}  // namespace fullshard
