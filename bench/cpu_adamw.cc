@@ -1,16 +1,18 @@
-// The CPU step of AdamW beside the bandwidth of a copy with as many threads.
+// The CPU step of AdamW beside the bandwidth of a copy with as many threads, and beside loops that
+// only touch the same bytes: how long any update must take that reads its arrays from memory.
 //
 //   bench_cpu_adamw --threads 1   prints one JSON line for each measurement
 //
+// Arrays lie in the memory that the engine would give them (Communicator::allocate).
 // Repetitions go round all lines, so that a slow second of the machine hits every line alike.
 // bench/cpu_adamw.sh runs it with one and two threads, and the peers in between.
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -18,6 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/base/lines.h"
+#include "fullshard/base/vectorised.h"
+#include "fullshard/comm/world.h"
 #include "fullshard/optim/adamw_kernels.h"
 #include "fullshard/shard/grad_norm_kernels.h"
 
@@ -28,12 +33,12 @@ constexpr double kBytesPerParameter = 28;  // 16 read, 12 written
 constexpr int64_t kCopyBytes = int64_t{1} << 28;
 
 struct Arrays {
-  explicit Arrays(int64_t numel)
-      : master(at::full({numel}, 0.5f)),
-        gradient(at::full({numel}, 1e-3f)),
-        moment(at::full({numel}, 1e-3f)),
-        variance(at::full({numel}, 1e-6f)),
-        shown(at::empty({numel}, at::kBFloat16).zero_()) {}
+  Arrays(const Communicator& ranks, int64_t numel)
+      : master(ranks.allocate(numel, at::kFloat).fill_(0.5f)),
+        gradient(ranks.allocate(numel, at::kFloat).fill_(1e-3f)),
+        moment(ranks.allocate(numel, at::kFloat).fill_(1e-3f)),
+        variance(ranks.allocate(numel, at::kFloat).fill_(1e-6f)),
+        shown(ranks.allocate(numel, at::kBFloat16).zero_()) {}
 
   PieceElements elements(bool is_shown) const {
     PieceElements piece;
@@ -52,8 +57,57 @@ struct Arrays {
 struct Line {
   std::string what;
   std::function<void()> run;
+  double bytes = kBytesPerParameter;
   std::vector<double> seconds = {};
 };
+
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+FULLSHARD_VECTORISED uint32_t read_four(const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                                        const uint32_t* d, int64_t numel) {
+  uint32_t bits[kLineElements] = {}, all = 0;
+  for (int64_t i = 0; i + kLineElements <= numel; i += kLineElements) {
+    ask_for(i, a, b, c, d);
+    for (int64_t lane = 0; lane < kLineElements; ++lane) {
+      bits[lane] |= (a[i + lane] | b[i + lane]) | (c[i + lane] | d[i + lane]);
+    }
+  }
+  for (const uint32_t lane : bits) all |= lane;
+  return all;
+}
+
+FULLSHARD_VECTORISED void add_to_three(float* __restrict a, float* __restrict b,
+                                       float* __restrict c, const float* __restrict from,
+                                       int64_t numel) {
+  for (int64_t i = 0; i < numel; ++i) {
+    a[i] += from[i];
+    b[i] += from[i];
+    c[i] += from[i];
+  }
+}
+#pragma GCC pop_options
+
+uint32_t read_all(const Arrays& arrays) {
+  std::atomic<uint32_t> bits = 0;
+  const auto begin_of = [](const at::Tensor& array) {
+    return static_cast<const uint32_t*>(array.const_data_ptr());
+  };
+  at::parallel_for(0, arrays.master.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    bits |=
+        read_four(begin_of(arrays.master) + begin, begin_of(arrays.gradient) + begin,
+                  begin_of(arrays.moment) + begin, begin_of(arrays.variance) + begin, end - begin);
+  });
+  return bits;
+}
+
+// Values are spoilt: `scratch` is not what the other lines update.
+void add_all(const Arrays& scratch) {
+  at::parallel_for(0, scratch.master.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    add_to_three(scratch.master.data_ptr<float>() + begin, scratch.moment.data_ptr<float>() + begin,
+                 scratch.variance.data_ptr<float>() + begin,
+                 scratch.gradient.const_data_ptr<float>() + begin, end - begin);
+  });
+}
 
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
@@ -75,7 +129,10 @@ AdamWStep constants(double clip) {
 
 double clip_of(double squares) { return std::min(1.0, 1.0 / (std::sqrt(squares) + 1e-6)); }
 
-std::vector<Line> make_lines(const Arrays& arrays) {
+// A result that nobody looks at would not be computed.
+void keep(double value) { asm volatile("" : : "m"(value)); }
+
+std::vector<Line> make_lines(const Arrays& arrays, const Arrays& scratch) {
   const auto plain = arrays.elements(false), shown = arrays.elements(true);
   const auto norm_of = [&arrays] {
     return sum_of_squares(arrays.gradient.const_data_ptr<float>(), arrays.gradient.numel());
@@ -85,13 +142,17 @@ std::vector<Line> make_lines(const Arrays& arrays) {
           {"unscale, clip, update, cast; norm known",
            [=] { adamw_step(constants(0.7 / 1024), shown); }},
           {"norm of stored gradients, unscale, clip, update, cast",
-           [=] { adamw_step(constants(clip_of(norm_of())), shown); }}};
+           [=] { adamw_step(constants(clip_of(norm_of())), shown); }},
+          {"norm of stored gradients alone", [=] { keep(norm_of()); }, 4},
+          {"roof: the four arrays are read", [&arrays] { keep(read_all(arrays)); }, 16},
+          {"roof: three are read and written, one is read", [&scratch] { add_all(scratch); }}};
 }
 
 void run(int64_t numel, int threads, int repetitions) {
   at::set_num_threads(threads);
-  const Arrays arrays(numel);
-  auto lines = make_lines(arrays);
+  const auto world = World::from_environment();
+  const Arrays arrays(world.communicator(), numel), scratch(world.communicator(), numel);
+  auto lines = make_lines(arrays, scratch);
   const auto from = at::full({threads, kCopyBytes}, 1, at::kByte);
   const auto to = at::full({threads, kCopyBytes}, 2, at::kByte);
   lines.push_back({"copy", [&] {
@@ -116,14 +177,15 @@ void run(int64_t numel, int threads, int repetitions) {
              threads, copy / 1e9);
   for (const auto& line : lines) {
     const double seconds = median(line.seconds);
-    const double bandwidth = kBytesPerParameter * static_cast<double>(numel) / seconds;
-    fmt::print(R"({{"what": "{}", "threads": {}, "parameters": {}, "s_per_1e9": {:.4f}, )"
-               R"("least_s_per_1e9": {:.4f}, "of_copy": {:.3f}, "of_update": {:.3f}}})"
-               "\n",
-               line.what, threads, numel, seconds * 1e9 / static_cast<double>(numel),
-               *std::min_element(line.seconds.begin(), line.seconds.end()) * 1e9 /
-                   static_cast<double>(numel),
-               bandwidth / copy, seconds / update);
+    const double bandwidth = line.bytes * static_cast<double>(numel) / seconds;
+    fmt::print(
+        R"({{"what": "{}", "threads": {}, "parameters": {}, "bytes": {}, "s_per_1e9": {:.4f}, )"
+        R"("least_s_per_1e9": {:.4f}, "of_copy": {:.3f}, "of_update": {:.3f}}})"
+        "\n",
+        line.what, threads, numel, line.bytes, seconds * 1e9 / static_cast<double>(numel),
+        *std::min_element(line.seconds.begin(), line.seconds.end()) * 1e9 /
+            static_cast<double>(numel),
+        bandwidth / copy, seconds / update);
   }
 }
 

@@ -3,6 +3,7 @@
 //
 //   bench_step_tax --mode plain     the module alone, with the same kernels for norm and update
 //   bench_step_tax --mode sharded   the engine, on the ranks of the environment (one: backend self)
+//   bench_step_tax --mode paired    both in one process, step by step in turn: seconds only
 //
 // Ranks of a plain run only meet before the first step and share nothing: started with two ranks,
 // it is the floor that contention for memory sets. Rank 0 prints one JSON line; bench/step_tax.sh
@@ -11,6 +12,7 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -18,6 +20,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -235,9 +238,71 @@ void print(const World& world, const Arguments& arguments, const Measurement& re
       fmt::join(resident, ", "), more);
 }
 
+// A model with its own way to step.
+struct Side {
+  Llama model;
+  std::unique_ptr<Trainer> trainer;
+  std::vector<double> seconds = {};      // the slowest rank's
+  std::vector<double> cpu_seconds = {};  // of all ranks together
+  std::vector<double> faults = {};       // page faults of this rank
+};
+
+int64_t num_page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+void timed_step(Side& side, const World& world, const at::Tensor& tokens) {
+  world.communicator().barrier();
+  const int64_t faults = num_page_faults();
+  const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_now();
+  loss_of_step(side.model, tokens);
+  side.trainer->clip_and_step();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const auto cpu = of_all_ranks(world, cpu_now() - cpu_start);
+  side.cpu_seconds.push_back(std::accumulate(cpu.begin(), cpu.end(), 0.0));
+  side.faults.push_back(static_cast<double>(num_page_faults() - faults));
+  const auto of_ranks = of_all_ranks(world, taken.count());
+  side.seconds.push_back(*std::max_element(of_ranks.begin(), of_ranks.end()));
+}
+
+std::vector<double> timed_ones(const std::vector<double>& values, const Arguments& arguments) {
+  return {values.begin() + arguments.warm_up, values.end()};
+}
+
+// The machine's slow seconds hit both sides of a pair; each side begins every second pair.
+void run_paired(const Arguments& arguments, const World& world) {
+  const auto config = LlamaConfig::named(arguments.model);
+  const auto batches =
+      random_batches(config.vocabulary, arguments.batch, arguments.sequence_length, world.rank());
+  const AdamWOptions options{.lr = 1e-4};
+  Side plain{Llama(config), nullptr}, sharded{Llama(config), nullptr};
+  for (auto* side : {&plain, &sharded}) initialise(*side->model);
+  plain.trainer = std::make_unique<PlainTrainer>(*plain.model, options);
+  sharded.trainer = std::make_unique<ShardedTrainer>(sharded.model, world, arguments, options);
+  for (int step = 0; step < arguments.warm_up + arguments.steps; ++step) {
+    const auto& tokens = batches[step % batches.size()];
+    timed_step(step % 2 == 0 ? plain : sharded, world, tokens);
+    timed_step(step % 2 == 0 ? sharded : plain, world, tokens);
+  }
+  if (world.rank() != 0) return;
+  fmt::print(
+      R"({{"model": "{}", "mode": "paired", "world": {}, "plain_s": [{:.5f}], "sharded_s": [{:.5f}], )"
+      R"("plain_cpu_s": [{:.5f}], "sharded_cpu_s": [{:.5f}], "plain_faults": {:.0f}, "sharded_faults": {:.0f}}})"
+      "\n",
+      arguments.model, world.size(), fmt::join(timed_ones(plain.seconds, arguments), ", "),
+      fmt::join(timed_ones(sharded.seconds, arguments), ", "),
+      fmt::join(timed_ones(plain.cpu_seconds, arguments), ", "),
+      fmt::join(timed_ones(sharded.cpu_seconds, arguments), ", "),
+      median(timed_ones(plain.faults, arguments)), median(timed_ones(sharded.faults, arguments)));
+}
+
 void run(const Arguments& arguments) {
   at::set_num_threads(1);
   const auto world = World::from_environment();
+  if (arguments.mode == "paired") return run_paired(arguments, world);
   const int64_t at_start = bytes_of_the_program(world);
   const auto config = LlamaConfig::named(arguments.model);
   Llama model(config);
@@ -265,7 +330,7 @@ int main(int argc, char** argv) {
   fullshard::bench::Arguments arguments;
   CLI::App app("Time and memory of training steps, with and without the engine");
   app.add_option("--model", arguments.model, "llama-15m or llama-110m")->capture_default_str();
-  app.add_option("--mode", arguments.mode)->check(CLI::IsMember({"plain", "sharded"}));
+  app.add_option("--mode", arguments.mode)->check(CLI::IsMember({"plain", "sharded", "paired"}));
   app.add_option("--strategy", arguments.strategy)->capture_default_str();
   app.add_option("--sequence-length", arguments.sequence_length)->capture_default_str();
   app.add_option("--batch", arguments.batch)->capture_default_str();

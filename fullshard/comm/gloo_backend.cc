@@ -15,6 +15,7 @@
 #include "fullshard/comm/broken_pipe.h"
 #include "fullshard/comm/call_terms.h"
 #include "fullshard/comm/gloo_reduce.h"
+#include "fullshard/comm/late_notice.h"
 
 namespace fullshard {
 namespace {
@@ -84,8 +85,17 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   }
 
   void wait_for(const Job& job) {
+    const auto start = Clock::now();
+    bool has_named_late = false;
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, 100ms, [&] { return job.done; })) {
+      if (!has_named_late && Clock::now() - start >= kLateAfter) {
+        has_named_late = true;
+        lock.unlock();
+        name_late(job.call, Clock::now() - start);
+        lock.lock();
+        continue;
+      }
       check(!stop_, "rank {}: {} (group {}, sequence {}) was still in flight when the world ended",
             watch_->rank(), describe_call(job.call.operation, job.call.unit), job.call.group,
             job.call.sequence);
@@ -98,6 +108,21 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   }
 
  private:
+  void name_late(const Call& call, Clock::duration waited) {
+    try {
+      const auto absent = watch_->find_absent(members_.ranks, progress_name(), call.sequence);
+      if (!absent) return;
+      const auto subject =
+          fmt::format("rank {}: {} (group {}, sequence {})", watch_->rank(),
+                      describe_call(call.operation, call.unit), call.group, call.sequence);
+      late_.say(subject, absent->rank,
+                std::chrono::duration_cast<std::chrono::milliseconds>(waited), absent->last,
+                timeouts_.step);
+    } catch (const Error&) {
+      // The store is gone, which whoever needs it will say.
+    }
+  }
+
   // Groups with the same name but other ranks are told apart by their first rank.
   std::string progress_name() const {
     return fmt::format("{} of rank {}", members_.group, members_.ranks.front());
@@ -192,6 +217,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   const std::unique_ptr<GlooGroup> group_;
   const std::shared_ptr<GlooWatch> watch_;
   const Timeouts timeouts_;
+  LateNotice late_;
   LastMeeting met_;     // these two belong to the thread
   std::string broken_;  // why no call can succeed any more
 

@@ -226,21 +226,29 @@ std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const st
   try {
     std::this_thread::sleep_for(kBeat + kBeat / 2);  // every rank's beat is fresh then
     if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
-    for (const int rank : ranks) {
-      const auto beat = beat_of(rank);
-      if (rank == rank_) continue;
-      const auto progress = beat ? beat->progress.find(group) : decltype(beat->progress.end()){};
-      if (beat && progress != beat->progress.end() && progress->second >= sequence) continue;
-      return settle({rank,
-                     fmt::format("has not come for {:.3g} s (step timeout)",
-                                 std::chrono::duration<double>(waited).count()),
-                     last_act_of(beat, met), "raise timeouts.step if it is only slow"});
-    }
-    return std::nullopt;
+    const auto absent = find_absent(ranks, group, sequence);
+    if (!absent) return std::nullopt;
+    return settle({absent->rank,
+                   fmt::format("has not come for {:.3g} s (step timeout)",
+                               std::chrono::duration<double>(waited).count()),
+                   last_act_of(beat_of(absent->rank), met),
+                   "raise timeouts.step if it is only slow"});
   } catch (const Error&) {
     if (store_->holder() < 0) throw;
     return settle(holder_gone(met));
   }
+}
+
+std::optional<Missing> GlooWatch::find_absent(std::span<const int> ranks, const std::string& group,
+                                              uint64_t sequence) {
+  for (const int rank : ranks) {
+    if (rank == rank_) continue;
+    const auto beat = beat_of(rank);
+    const auto progress = beat ? beat->progress.find(group) : decltype(beat->progress.end()){};
+    if (beat && progress != beat->progress.end() && progress->second >= sequence) continue;
+    return Missing{rank, "", last_act_of(beat, {}), ""};
+  }
+  return std::nullopt;
 }
 
 void GlooWatch::leave(const std::string& reason) noexcept {

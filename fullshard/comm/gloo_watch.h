@@ -63,6 +63,10 @@ class GlooWatch {
                                    uint64_t sequence, std::chrono::milliseconds waited,
                                    const LastMeeting& met);
 
+  // The first of `ranks` that is not known to have come to `sequence`; its last act with it.
+  std::optional<Missing> find_absent(std::span<const int> ranks, const std::string& group,
+                                     uint64_t sequence);
+
   // An empty reason: this rank ended well; then waits a moment for the others to end too, because
   // what was sent to them is lost with the connections, and the store with its holder.
   void leave(const std::string& reason) noexcept;

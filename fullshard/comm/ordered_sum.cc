@@ -9,6 +9,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/comm/ordered_sum_kernels.h"
+#include "fullshard/comm/streamed_kernels.h"
 
 namespace fullshard {
 namespace {
@@ -23,6 +24,7 @@ struct Job {
   ReduceOp op;
   bool accumulate;
   std::span<const int> rows_per_host;
+  bool is_large;  // the result would push everything else out of the caches
   Sum scale;
 };
 
@@ -74,6 +76,10 @@ void reduce_range(Output* output, const Job<Sum>& job, int64_t begin, int64_t en
                        (job.op == ReduceOp::sum || job.op == ReduceOp::average);
     const auto row = [&](size_t i) { return static_cast<const float*>(job.rows[i]) + begin; };
     if (plain && job.rows.size() == 2) {
+      const bool is_in_place = output == job.rows[0] || output == job.rows[1];
+      if (job.is_large && !is_in_place) {
+        return kernels::streamed_sum_of_two(output + begin, row(0), row(1), job.scale, end - begin);
+      }
       return kernels::sum_of_two(output + begin, row(0), row(1), job.scale, end - begin);
     }
     if (plain && job.rows.size() == 4) {
@@ -96,7 +102,8 @@ void reduce_range(Output* output, const Job<Sum>& job, int64_t begin, int64_t en
 template <class Output, class Sum, class Row>
 void reduce(void* output, std::span<const void* const> rows, int64_t numel,
             const OrderedSum& options) {
-  Job<Sum> job{rows, options.op, options.accumulate, options.rows_per_host, Sum{1}};
+  const bool is_large = numel * static_cast<int64_t>(sizeof(Output)) >= kernels::kStreamedBytes;
+  Job<Sum> job{rows, options.op, options.accumulate, options.rows_per_host, is_large, Sum{1}};
   // Multiplying by one changes no bits, so a sum is an average with another factor.
   if constexpr (!std::is_integral_v<Sum>) {
     if (options.op == ReduceOp::average) job.scale = Sum(1.0 / static_cast<double>(rows.size()));

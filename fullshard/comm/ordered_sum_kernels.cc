@@ -48,14 +48,16 @@ FULLSHARD_VECTORISED void write_added(Output* __restrict output, const Sum* __re
   }
 }
 
-// Rows and output may be the same memory, but never shifted against each other: ivdep is true.
+// Rows and output may be the same memory. A line is summed aside and then stored: otherwise g++ 12,
+// which unrolls so short a loop first, would not dare to make vectors of it.
 FULLSHARD_VECTORISED void sum_of_two(float* output, const float* a, const float* b, float scale,
                                      int64_t numel) {
   int64_t begin = 0;
   for (; begin + kLineElements <= numel; begin += kLineElements) {
     ask_for(begin, output, a, b);
-#pragma GCC ivdep
-    for (int64_t i = begin; i < begin + kLineElements; ++i) output[i] = (a[i] + b[i]) * scale;
+    float line[kLineElements];
+    for (int64_t i = 0; i < kLineElements; ++i) line[i] = (a[begin + i] + b[begin + i]) * scale;
+    for (int64_t i = 0; i < kLineElements; ++i) output[begin + i] = line[i];
   }
   for (int64_t i = begin; i < numel; ++i) output[i] = (a[i] + b[i]) * scale;
 }
@@ -66,10 +68,12 @@ FULLSHARD_VECTORISED void sum_of_four(float* output, const float* const* rows, f
   int64_t begin = 0;
   for (; begin + kLineElements <= numel; begin += kLineElements) {
     ask_for(begin, output, a, b, c, d);
-#pragma GCC ivdep
-    for (int64_t i = begin; i < begin + kLineElements; ++i) {
-      output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
+    float line[kLineElements];
+    for (int64_t i = 0; i < kLineElements; ++i) {
+      const int64_t element = begin + i;
+      line[i] = (((a[element] + b[element]) + c[element]) + d[element]) * scale;
     }
+    for (int64_t i = 0; i < kLineElements; ++i) output[begin + i] = line[i];
   }
   for (int64_t i = begin; i < numel; ++i) output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fullshard/comm/huge_pages.h"
+
 namespace fullshard {
 
 Work SelfBackend::all_gather(const Call&, const at::Tensor& rows, const at::Tensor& shard) {
@@ -26,7 +28,10 @@ Work SelfBackend::broadcast(const Call&, const at::Tensor&, int) { return {}; }
 void SelfBackend::barrier(const Call&) {}
 
 at::Tensor SelfBackend::allocate(int64_t numel, at::ScalarType dtype) {
-  return at::empty({numel}, at::TensorOptions().dtype(dtype));
+  auto memory = at::empty({numel}, at::TensorOptions().dtype(dtype));
+  wish_for_huge_pages(static_cast<std::byte*>(memory.data_ptr()),
+                      static_cast<int64_t>(memory.nbytes()));
+  return memory;
 }
 
 }  // namespace fullshard

@@ -6,6 +6,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/comm/huge_pages.h"
 #include "fullshard/comm/shm_mapping.h"
 
 namespace fullshard {
@@ -15,7 +16,12 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kLarge = 64 * kKiB;
 constexpr int64_t kLargeAlignment = 4 * kKiB;
 
-int64_t alignment_of(int64_t bytes) { return bytes >= kLarge ? kLargeAlignment : kAlignment; }
+constexpr int64_t kHuge = 2 * kHugePageBytes;
+
+int64_t alignment_of(int64_t bytes) {
+  if (bytes >= kHuge) return kHugePageBytes;
+  return bytes >= kLarge ? kLargeAlignment : kAlignment;
+}
 
 }  // namespace
 
@@ -24,13 +30,14 @@ ShmArena::ShmArena(std::shared_ptr<ShmMapping> mapping, std::string owner)
 
 ShmArena::Block ShmArena::allocate(const std::shared_ptr<ShmArena>& arena, int64_t bytes) {
   const int64_t offset = arena->take(bytes);
+  if (bytes >= kHuge) arena->use_huge_pages(offset, bytes);
   return Block(arena->mapping_->base() + offset,
                [arena, offset](std::byte*) { arena->give(offset); });
 }
 
 int64_t ShmArena::take(int64_t asked) {
   const int64_t alignment = alignment_of(asked);
-  const int64_t bytes = round_up(std::max<int64_t>(asked, 1), alignment);
+  const int64_t bytes = round_up(std::max<int64_t>(asked, 1), std::min(alignment, kLargeAlignment));
   const std::lock_guard lock(mutex_);
   // The tightest hole, so that large ones stay whole; there are few of them.
   auto best = free_.end();
@@ -58,6 +65,16 @@ int64_t ShmArena::take(int64_t asked) {
   used_[offset] = bytes;
   in_use_ += bytes;
   return offset;
+}
+
+void ShmArena::use_huge_pages(int64_t offset, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const int64_t first = offset / kHugePageBytes, end = (offset + bytes) / kHugePageBytes;
+  if (static_cast<int64_t>(has_huge_page_.size()) < end) has_huge_page_.resize(end);
+  const auto begin = has_huge_page_.begin();
+  if (std::find(begin + first, begin + end, false) == begin + end) return;
+  mapping_->use_huge_pages(offset, bytes);
+  std::fill(begin + first, begin + end, true);
 }
 
 void ShmArena::give(int64_t offset) {

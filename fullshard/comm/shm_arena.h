@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace fullshard {
 
@@ -21,7 +22,8 @@ class ShmArena {
 
   ShmArena(std::shared_ptr<ShmMapping> mapping, std::string owner);
 
-  // Aligned to 64 bytes, large blocks to a page. Uninitialised.
+  // Aligned to 64 bytes, large blocks to a page, those of two huge pages and more to a huge page.
+  // Uninitialised.
   static Block allocate(const std::shared_ptr<ShmArena>& arena, int64_t bytes);
 
   int64_t bytes_in_use() const;
@@ -30,6 +32,8 @@ class ShmArena {
 
  private:
   int64_t take(int64_t bytes);
+  // Once for each page: asking again would cost time whenever a block is used again.
+  void use_huge_pages(int64_t offset, int64_t bytes);
   void give(int64_t offset);
 
   std::shared_ptr<ShmMapping> mapping_;
@@ -37,6 +41,7 @@ class ShmArena {
   mutable std::mutex mutex_;
   std::map<int64_t, int64_t> used_;  // offset to bytes
   std::map<int64_t, int64_t> free_;  // the same, all below end_, no two adjacent
+  std::vector<bool> has_huge_page_;  // or was refused it; by number of the huge page
   int64_t end_ = 0;
   int64_t in_use_ = 0;
 };

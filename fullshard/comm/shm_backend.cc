@@ -70,7 +70,10 @@ at::Tensor ShmBackend::allocate_common(int64_t numel, at::ScalarType dtype) {
   const auto bytes = std::max<int64_t>(1, numel * static_cast<int64_t>(c10::elementSize(dtype)));
   Claim& claim = group_->claim(next_claim_++);
   const auto& memory = rank_->memory();
-  std::byte* begin = memory->common().base() + memory->take(claim, bytes, group_->name().c_str());
+  const int64_t offset = memory->take(claim, bytes, group_->name().c_str());
+  // One rank is enough: the pages are the same for all.
+  if (rank_->rank() == 0) memory->common().use_huge_pages(offset, bytes);
+  std::byte* begin = memory->common().base() + offset;
   const auto release = [memory, &claim, ranks = size()](void*) { memory->release(claim, ranks); };
   return at::from_blob(begin, {numel}, release, at::TensorOptions().dtype(dtype));
 }

@@ -8,6 +8,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/comm/ordered_sum.h"
+#include "fullshard/comm/streamed_kernels.h"
 
 namespace fullshard {
 namespace {
@@ -15,7 +16,11 @@ namespace {
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   if (to == from || bytes == 0) return;
   at::parallel_for(0, bytes, 256 * kKiB, [&](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, end - begin);
+    if (bytes >= kernels::kStreamedBytes) {
+      kernels::streamed_copy(to + begin, from + begin, end - begin);
+    } else {
+      std::memcpy(to + begin, from + begin, end - begin);
+    }
   });
 }
 

@@ -93,8 +93,8 @@ std::shared_ptr<ShmDomain> ShmDomain::join(Rendezvous& rendezvous, int rank, int
   check_size(size);
   const int64_t bytes = shm_arena_bytes(size);
   const auto owner = [](int of) { return fmt::format("rank {}", of); };
-  auto arena = ShmMapping::create(bytes, PageSize::huge, owner(rank));
-  auto common = rank == 0 ? ShmMapping::create(2 * bytes, PageSize::normal, "all ranks") : nullptr;
+  auto arena = ShmMapping::create(bytes, owner(rank));
+  auto common = rank == 0 ? ShmMapping::create(2 * bytes, "all ranks") : nullptr;
   Lifeline lifeline = Lifeline::of_this_process();
   const ShmOffer own{arena->descriptor(), lifeline.watched.get(),
                      common ? common->descriptor() : -1};

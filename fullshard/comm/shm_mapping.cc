@@ -10,6 +10,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/comm/huge_pages.h"
 
 namespace fullshard {
 namespace {
@@ -21,13 +22,29 @@ std::byte* map(int64_t bytes, int flags, int descriptor) {
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
-void wish_for(PageSize pages, std::byte* base, int64_t bytes) {
-  // Fails where the kernel has no huge pages for this memory: then the pages are normal.
-  if (pages == PageSize::huge) ::madvise(base, bytes, MADV_HUGEPAGE);
+// At a multiple of the huge page, without which a file cannot have huge pages in its mapping.
+std::byte* map_aligned(int64_t bytes, int descriptor) {
+  const int64_t reserved = bytes + kHugePageBytes;
+  void* addresses = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (addresses == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<std::byte*>(addresses);
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin));
+  std::byte* base = begin + (round_up(address, kHugePageBytes) - address);
+  const int flags = MAP_SHARED | MAP_FIXED | kNotReserved;
+  if (::mmap(base, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0) == MAP_FAILED) {
+    const int reason = errno;
+    ::munmap(begin, reserved);
+    errno = reason;
+    return nullptr;
+  }
+  std::byte* end = base + round_up(bytes, shm_page_bytes());
+  if (base > begin) ::munmap(begin, base - begin);
+  if (end < begin + reserved) ::munmap(end, begin + reserved - end);
+  return base;
 }
 
 std::byte* map_shared(int descriptor, int64_t bytes, const std::string& owner) {
-  std::byte* base = map(bytes, MAP_SHARED | kNotReserved, descriptor);
+  std::byte* base = map_aligned(bytes, descriptor);
   check(base != nullptr,
         "shm: cannot map {} of addresses for the shared memory of {}: {}; raise the limit on "
         "virtual memory (ulimit -v) or use backend gloo",
@@ -47,12 +64,11 @@ std::shared_ptr<ShmMapping> ShmMapping::for_threads(int64_t bytes, PageSize page
   }
   check(base != nullptr, "shm: cannot map {} of addresses for ranks as threads: {}",
         format_bytes(bytes), std::strerror(errno));
-  wish_for(pages, base, bytes);
+  if (pages == PageSize::huge) wish_for_huge_pages(base, bytes);
   return std::make_shared<ShmMapping>(base, bytes, ShmDescriptor());
 }
 
-std::shared_ptr<ShmMapping> ShmMapping::create(int64_t bytes, PageSize pages,
-                                               const std::string& owner) {
+std::shared_ptr<ShmMapping> ShmMapping::create(int64_t bytes, const std::string& owner) {
   ShmDescriptor descriptor(::memfd_create("fullshard", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   check(descriptor.is_open(), "shm: cannot make shared memory for {}: memfd_create: {}", owner,
         std::strerror(errno));
@@ -66,7 +82,6 @@ std::shared_ptr<ShmMapping> ShmMapping::create(int64_t bytes, PageSize pages,
   // A rank that shrank its file would end the others with SIGBUS.
   ::fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   std::byte* base = map_shared(descriptor.get(), bytes, owner);
-  wish_for(pages, base, bytes);
   return std::make_shared<ShmMapping>(base, bytes, std::move(descriptor));
 }
 
@@ -90,6 +105,10 @@ ShmMapping::~ShmMapping() { ::munmap(base_, bytes_); }
 bool ShmMapping::contains(const void* begin, int64_t bytes) const {
   const auto* first = static_cast<const std::byte*>(begin);
   return first >= base_ && first <= base_ + bytes_ && base_ + bytes_ - first >= bytes;
+}
+
+void ShmMapping::use_huge_pages(int64_t offset, int64_t bytes) {
+  if (is_memfd_) join_huge_pages(base_ + offset, bytes);
 }
 
 void ShmMapping::give_back(int64_t offset, int64_t bytes) {

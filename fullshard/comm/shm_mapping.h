@@ -12,15 +12,14 @@
 
 namespace fullshard {
 
-enum class PageSize { normal, huge };  // huge is a wish: the kernel may not grant it
+enum class PageSize { normal, huge };  // huge is a wish: see huge_pages.h
 
 class ShmMapping {
  public:
   // Anonymous memory; asks for less when the machine refuses `bytes`.
   static std::shared_ptr<ShmMapping> for_threads(int64_t bytes, PageSize pages);
   // A new memfd, readable and writable by this user only; `owner` stands in its error messages.
-  static std::shared_ptr<ShmMapping> create(int64_t bytes, PageSize pages,
-                                            const std::string& owner);
+  static std::shared_ptr<ShmMapping> create(int64_t bytes, const std::string& owner);
   // The memfd of another rank, in the size that it has.
   static std::shared_ptr<ShmMapping> adopt(ShmDescriptor descriptor, const std::string& owner);
 
@@ -36,6 +35,8 @@ class ShmMapping {
   void close_descriptor() { descriptor_ = ShmDescriptor(); }
 
   bool contains(const void* begin, int64_t bytes) const;
+  // Of a memfd, whose pages are normal else: huge ones for a range that will be used as a whole.
+  void use_huge_pages(int64_t offset, int64_t bytes);
   // Gives whole pages back to the machine; they read as zeros afterwards.
   void give_back(int64_t offset, int64_t bytes);
 

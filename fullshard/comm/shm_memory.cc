@@ -4,8 +4,14 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/comm/huge_pages.h"
 
 namespace fullshard {
+namespace {
+
+constexpr int64_t kHuge = 2 * kHugePageBytes;  // claims of this size begin at a huge page
+
+}  // namespace
 
 ShmMemory::ShmMemory(std::vector<std::shared_ptr<ShmMapping>> arenas,
                      std::shared_ptr<ShmMapping> common)
@@ -31,7 +37,10 @@ int64_t ShmMemory::take(Claim& claim, int64_t bytes, const char* what) const {
     // and cost no memory.
     const int64_t page = shm_page_bytes();
     const int64_t room = round_up(sizeof(DomainBlock), page);
-    const uint64_t mine = room + block().end.fetch_add(round_up(bytes, page));
+    const int64_t alignment = bytes >= kHuge ? kHugePageBytes : page;
+    const int64_t addresses = round_up(bytes, page) + (alignment - page);
+    const uint64_t mine =
+        round_up(room + static_cast<int64_t>(block().end.fetch_add(addresses)), alignment);
     check(static_cast<int64_t>(mine) + bytes <= common_->bytes(),
           "shm: {} asks for {} of common memory, {} of its {} are taken; use smaller buffers", what,
           format_bytes(bytes), format_bytes(static_cast<int64_t>(mine)),

@@ -149,6 +149,10 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   }
   if (missing.empty()) return stop_waiting();
   if (waited >= timeouts_.step) conclude({Cause::late, root_of(missing), waited.count(), {}}, act);
+  if (waited >= kLateAfter) {
+    const int late = root_of(missing);
+    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), timeouts_.step);
+  }
   note(act, CallProgress::issued);
   notes(rank_).waits_for = missing.front() + 1;
   look_for_circle(missing.front());
@@ -167,11 +171,14 @@ std::string ShmWatch::last_act_of(int rank, std::string_view group) {
                      progress == CallProgress::finished ? "finished" : "under way");
 }
 
+std::string ShmWatch::subject_of(const Act& act) const {
+  const std::string counted = act.sequence == 0 ? "" : fmt::format(", sequence {}", act.sequence);
+  return fmt::format("rank {}: {} (group {}{})", rank_, describe(act), act.group, counted);
+}
+
 void ShmWatch::report(const Finding& finding, const Act& act) {
   if (finding.cause == Cause::disagreement) throw Error(finding.text);
-  const std::string counted = act.sequence == 0 ? "" : fmt::format(", sequence {}", act.sequence);
-  const std::string subject =
-      fmt::format("rank {}: {} (group {}{})", rank_, describe(act), act.group, counted);
+  const std::string subject = subject_of(act);
   const double seconds = static_cast<double>(finding.milliseconds) / 1000;
   if (finding.rank == rank_) {
     fail("{} comes too late: the other ranks have given this one up{}", subject,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullshard/comm/late_notice.h"
 #include "fullshard/comm/shm_control.h"
 #include "fullshard/comm/shm_descriptor.h"
 #include "fullshard/comm/world.h"
@@ -72,12 +73,14 @@ class ShmWatch {
   [[noreturn]] void report(const Finding& finding, const Act& act);
   Finding verdict() const;
   std::string last_act_of(int rank, std::string_view group);
+  std::string subject_of(const Act& act) const;
 
   DomainBlock& block_;
   int rank_;
   int size_;
   Timeouts timeouts_;
   std::vector<ShmDescriptor> lifelines_;
+  LateNotice late_;
   std::string circle_;  // seen at the last look, and since when it has not changed
   std::chrono::steady_clock::time_point circle_since_;
 };

@@ -28,20 +28,25 @@ void add_squares(double* sums, const float* values, int64_t numel) {
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] = lanes[lane];
 }
 
-// One pass over several blocks side by side: a core reads four streams twice as fast as one. The
-// sums are those of add_squares.
-constexpr int64_t kStreams = 4;
+// One pass over several blocks side by side: a core that reads eight streams has as many lines
+// under way as it can have, with one stream half of them (bench/results/cpu_adamw.md). The sums are
+// those of add_squares.
 constexpr int64_t kElementsAhead = 512;
 
-FULLSHARD_VECTORISED
-void add_squares_of_streams(std::array<double, kLanes>* sums, const float* values) {
+template <int kStreams>
+FULLSHARD_VECTORISED void add_squares_of_streams(std::array<double, kLanes>* sums,
+                                                 const float* values) {
   double lanes[kStreams][kLanes] = {};
   for (int64_t i = 0; i < kBlock; i += kLanes) {
+#pragma GCC unroll 8
     for (int64_t stream = 0; stream < kStreams; ++stream) {
-      const float* own = values + stream * kBlock + i;
-      __builtin_prefetch(own + kElementsAhead);
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const double value = own[lane];
+      __builtin_prefetch(values + stream * kBlock + i + kElementsAhead);
+    }
+    // The lanes outside: g++ 12 makes vectors of them only like this.
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+#pragma GCC unroll 8
+      for (int64_t stream = 0; stream < kStreams; ++stream) {
+        const double value = values[stream * kBlock + i + lane];
         lanes[stream][lane] += value * value;
       }
     }
@@ -55,6 +60,18 @@ double sum_of(const std::array<double, kLanes>& lanes) {
   double total = 0;
   for (const double lane : lanes) total += lane;
   return total;
+}
+
+// Writes the sums of as many whole blocks as make full turns of kStreams; returns their number.
+template <int kStreams>
+int64_t sum_whole_blocks(double* sums, const float* values, int64_t num_blocks) {
+  int64_t block = 0;
+  for (; block + kStreams <= num_blocks; block += kStreams) {
+    std::array<double, kLanes> lanes[kStreams];
+    add_squares_of_streams<kStreams>(lanes, values + block * kBlock);
+    for (int64_t i = 0; i < kStreams; ++i) sums[block + i] = sum_of(lanes[i]);
+  }
+  return block;
 }
 
 }  // namespace
@@ -90,13 +107,11 @@ double SquareSum::total() const { return filled_ == 0 ? closed_ : closed_ + sum_
 double sum_of_squares(const float* values, int64_t numel) {
   const int64_t num_blocks = (numel + kBlock - 1) / kBlock;
   std::vector<double> sums(num_blocks);
-  at::parallel_for(0, num_blocks, 4, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, num_blocks, 8, [&](int64_t begin, int64_t end) {
+    const int64_t whole = std::min(end, numel / kBlock);
     int64_t block = begin;
-    for (; block + kStreams <= std::min(end, numel / kBlock); block += kStreams) {
-      std::array<double, kLanes> lanes[kStreams];
-      add_squares_of_streams(lanes, values + block * kBlock);
-      for (int64_t i = 0; i < kStreams; ++i) sums[block + i] = sum_of(lanes[i]);
-    }
+    block += sum_whole_blocks<8>(sums.data() + block, values + block * kBlock, whole - block);
+    block += sum_whole_blocks<4>(sums.data() + block, values + block * kBlock, whole - block);
     for (; block < end; ++block) {
       const int64_t first = block * kBlock;
       SquareSum sum;

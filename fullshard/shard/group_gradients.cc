@@ -47,8 +47,7 @@ GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout
       parked_(layout.slots().size()),
       kept_(layout.slots().size()),
       received_(layout.slots().size(), false) {
-  const bool on_accelerator = !context.mesh->world().device().is_cpu();
-  if (alone_ && context.contiguous_gradients && on_accelerator) {
+  if (alone_ && context.contiguous_gradients) {
     slots_.emplace(context.pool, layout_, dtypes_.shard);
   }
 }

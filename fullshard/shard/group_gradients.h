@@ -101,8 +101,8 @@ class GroupGradients {
   std::string unit_;
   std::vector<Piece> pieces_;  // of this rank
   bool in_place_;              // the shard is the own slice of the full buffer, which then stays
-  bool alone_;                 // one rank: gradients stay where autograd left them, or
-  std::optional<SlotGradients> slots_;  // on an accelerator, where operators write them
+  bool alone_;                 // one rank: gradients stay where operators write them, or
+  std::optional<SlotGradients> slots_;  // absent: where autograd left them
 
   Block full_;
   Block wide_;  // in its place while backwards add up in fp32 what is sent in 16 bits

@@ -1,5 +1,5 @@
-// The gradients of a group on one rank with an accelerator: nothing is sent, so they stay in fp32
-// slots that operators write, add to, or hand over whole.
+// The gradients of a group on one rank alone: nothing is sent, so they stay in fp32 slots that
+// operators write, add to, or hand over whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>

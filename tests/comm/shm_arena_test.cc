@@ -1,6 +1,8 @@
 #include "fullshard/comm/shm_arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -60,9 +62,40 @@ TEST(ShmArena, SaysHowMuchWasAskedForWhenThereIsNoMore) {
             "buffers");
 }
 
+TEST(ShmArena, BeginsBlocksOfHugePagesAtOneAndUsesTheRoomBefore) {
+  const auto arena = std::make_shared<ShmArena>(ShmMapping::create(64 * kMiB, "rank 3"), "rank 3");
+  const auto small = ShmArena::allocate(arena, 1);
+  const auto huge = ShmArena::allocate(arena, 4 * kMiB + 1);
+  const auto large = ShmArena::allocate(arena, kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(huge.get()) % (2 * kMiB), 0);
+  EXPECT_EQ(huge.get() - small.get(), 2 * kMiB);
+  EXPECT_EQ(large.get() - small.get(), 4 * kKiB);
+  EXPECT_EQ(arena->bytes_in_use(), 64 + (4 * kMiB + 4 * kKiB) + kMiB);
+}
+
+int64_t bytes_of_file(const ShmMapping& mapping) {
+  struct stat status = {};
+  ::fstat(mapping.descriptor(), &status);
+  return status.st_blocks * 512;
+}
+
+TEST(ShmMapping, HugePagesKeepValuesAndCostNoMoreThanTheRange) {
+  const auto mapping = ShmMapping::create(16 * kMiB, "rank 0");
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(mapping->base()) % (2 * kMiB), 0);
+  mapping->base()[4 * kMiB + 5] = std::byte{42};
+  // Two whole huge pages lie in it, at 2 and at 4 MiB; both may be refused.
+  mapping->use_huge_pages(64 * kKiB, 7 * kMiB);
+  EXPECT_LE(bytes_of_file(*mapping), 4 * kMiB);
+  EXPECT_GE(bytes_of_file(*mapping), 2 * shm_page_bytes());
+  EXPECT_EQ(mapping->base()[4 * kMiB + 5], std::byte{42});
+  EXPECT_EQ(mapping->base()[2 * kMiB + 5], std::byte{0});
+  const auto other = ShmMapping::adopt(ShmDescriptor(::dup(mapping->descriptor())), "rank 0");
+  EXPECT_EQ(other->base()[4 * kMiB + 5], std::byte{42});
+}
+
 TEST(ShmMapping, GivesPagesBackAsZeros) {
   for (const bool process : {false, true}) {
-    const auto mapping = process ? ShmMapping::create(kMiB, PageSize::normal, "rank 0")
+    const auto mapping = process ? ShmMapping::create(kMiB, "rank 0")
                                  : ShmMapping::for_threads(kMiB, PageSize::normal);
     std::memset(mapping->base(), 7, 64 * kKiB);
     mapping->give_back(4 * kKiB, 8 * kKiB);
@@ -73,7 +106,7 @@ TEST(ShmMapping, GivesPagesBackAsZeros) {
 }
 
 TEST(ShmMapping, IsSeenThroughItsDescriptorAndSealedAgainstShrinking) {
-  const auto mapping = ShmMapping::create(kMiB, PageSize::normal, "rank 0");
+  const auto mapping = ShmMapping::create(kMiB, "rank 0");
   const auto other = ShmMapping::adopt(ShmDescriptor(::dup(mapping->descriptor())), "rank 0");
   EXPECT_EQ(other->bytes(), kMiB);
   mapping->base()[5] = std::byte{42};

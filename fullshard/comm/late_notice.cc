@@ -1,0 +1,29 @@
+#include "fullshard/comm/late_notice.h"
+
+#include <spdlog/spdlog.h>
+
+namespace fullshard {
+namespace {
+
+constexpr std::chrono::minutes kSayAgain{1};
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+void LateNotice::say(const std::string& subject, int late_rank, std::chrono::milliseconds waited,
+                     const std::string& last_act, std::chrono::milliseconds limit) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (rank_ == late_rank && said_ && now - *said_ < kSayAgain) return;
+    rank_ = late_rank;
+    said_ = now;
+  }
+  spdlog::warn("{} has waited {:.3g} s for rank {}; {}; it is given up after {:.3g} s", subject,
+               seconds(waited), late_rank, last_act, seconds(limit));
+}
+
+}  // namespace fullshard

@@ -1,0 +1,101 @@
+#include "fullshard/comm/streamed_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fullshard/base/lines.h"
+#include "fullshard/comm/ordered_sum_kernels.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+namespace fullshard::kernels {
+
+#ifdef __SSE2__
+namespace {
+
+constexpr int64_t kStreams = 4;
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kStreamBytes = 64 << 10;
+constexpr int64_t kTurnBytes = kStreams * kStreamBytes;
+constexpr int64_t kStreamNumel = kStreamBytes / static_cast<int64_t>(sizeof(float));
+constexpr int64_t kTurnNumel = kStreams * kStreamNumel;
+
+int64_t bytes_to_line(const void* address) {
+  return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(address) % kLineBytes);
+}
+
+[[gnu::always_inline]] inline void copy_line(std::byte* to, const std::byte* from) {
+  const auto* read = reinterpret_cast<const __m128i*>(from);
+  auto* written = reinterpret_cast<__m128i*>(to);
+  const __m128i a = _mm_loadu_si128(read), b = _mm_loadu_si128(read + 1);
+  const __m128i c = _mm_loadu_si128(read + 2), d = _mm_loadu_si128(read + 3);
+  _mm_stream_si128(written, a);
+  _mm_stream_si128(written + 1, b);
+  _mm_stream_si128(written + 2, c);
+  _mm_stream_si128(written + 3, d);
+}
+
+void copy_turn(std::byte* to, const std::byte* from) {
+  for (int64_t i = 0; i < kStreamBytes; i += kLineBytes) {
+    for (int64_t begin = i; begin < kTurnBytes; begin += kStreamBytes) {
+      copy_line(to + begin, from + begin);
+    }
+  }
+}
+
+[[gnu::always_inline]] inline void sum_line(float* output, const float* a, const float* b,
+                                            __m128 scale) {
+  for (int64_t i = 0; i < kLineElements; i += 4) {
+    const __m128 sum = _mm_add_ps(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i));
+    _mm_stream_ps(output + i, _mm_mul_ps(sum, scale));
+  }
+}
+
+void sum_turn(float* output, const float* a, const float* b, __m128 scale) {
+  for (int64_t i = 0; i < kStreamNumel; i += kLineElements) {
+    for (int64_t begin = i; begin < kTurnNumel; begin += kStreamNumel) {
+      ask_for(begin, a, b);
+      sum_line(output + begin, a + begin, b + begin, scale);
+    }
+  }
+}
+
+}  // namespace
+
+void streamed_copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  int64_t begin = std::min(bytes, bytes_to_line(to));
+  std::memcpy(to, from, static_cast<size_t>(begin));
+  for (; begin + kTurnBytes <= bytes; begin += kTurnBytes) copy_turn(to + begin, from + begin);
+  std::memcpy(to + begin, from + begin, static_cast<size_t>(bytes - begin));
+  _mm_sfence();  // such stores are in no order with the flags that are set after them
+}
+
+void streamed_sum_of_two(float* output, const float* a, const float* b, float scale,
+                         int64_t numel) {
+  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+  int64_t begin = std::min(numel, bytes_to_line(output) / kElement);
+  sum_of_two(output, a, b, scale, begin);
+  const __m128 scales = _mm_set1_ps(scale);
+  for (; begin + kTurnNumel <= numel; begin += kTurnNumel) {
+    sum_turn(output + begin, a + begin, b + begin, scales);
+  }
+  sum_of_two(output + begin, a + begin, b + begin, scale, numel - begin);
+  _mm_sfence();
+}
+
+#else
+
+void streamed_copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void streamed_sum_of_two(float* output, const float* a, const float* b, float scale,
+                         int64_t numel) {
+  sum_of_two(output, a, b, scale, numel);
+}
+
+#endif
+
+}  // namespace fullshard::kernels
