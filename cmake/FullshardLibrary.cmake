@@ -1,16 +1,16 @@
-# fullshard_library(<folder> [NO_TORCH] [MODULES] [MAY_INCLUDE <folder>...] [LINK <target>...])
+# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES] [MAY_INCLUDE <folder>...] [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
 # may include, and so links, the folders named. A folder without sources becomes an interface
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
-# "<folder> [torch_free]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch. In
-# MODULES folders most sources need torch::nn::Module, see PrecompiledHeader.cmake.
+# "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
+# DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES folders most sources need torch::nn::Module, see PrecompiledHeader.cmake.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;MODULES" "" "MAY_INCLUDE;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES" "" "MAY_INCLUDE;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -23,7 +23,7 @@ function(fullshard_library folder)
   foreach(other IN LISTS arg_MAY_INCLUDE)
     list(APPEND libraries fullshard_${other})
   endforeach()
-  if(NOT arg_NO_TORCH)
+  if(NOT arg_NO_TORCH AND NOT arg_DTYPES)
     list(APPEND libraries torch)
     if(FULLSHARD_CUDA)
       list(APPEND libraries fullshard_cuda)
@@ -36,7 +36,7 @@ function(fullshard_library folder)
     fullshard_optimise_kernels(${sources})
     if(arg_MODULES)
       fullshard_use_precompiled_header(${target} module)
-    elseif(NOT arg_NO_TORCH)
+    elseif(NOT arg_NO_TORCH AND NOT arg_DTYPES)
       fullshard_use_precompiled_header(${target} tensor)
     endif()
   else()
@@ -45,6 +45,10 @@ function(fullshard_library folder)
   endif()
   target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                              $<INSTALL_INTERFACE:include>)
+  if(arg_DTYPES)
+    target_include_directories(${target} SYSTEM ${scope}
+                               $<TARGET_PROPERTY:torch,INTERFACE_INCLUDE_DIRECTORIES>)
+  endif()
   target_compile_features(${target} ${scope} cxx_std_20)
   target_link_libraries(${target} ${scope} ${libraries})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
@@ -54,6 +58,8 @@ function(fullshard_library folder)
   if(arg_NO_TORCH)
     set_property(GLOBAL APPEND PROPERTY FULLSHARD_TORCH_FREE ${folder})
     set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder} torch_free: ${allowed}")
+  elseif(arg_DTYPES)
+    set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder} dtypes: ${allowed}")
   else()
     set_property(GLOBAL APPEND PROPERTY FULLSHARD_LAYERS "${folder}: ${allowed}")
   endif()

@@ -1,7 +1,7 @@
 #include "fullshard/checkpoint/async_saver.h"
 
-#include "fullshard/checkpoint/buffer_pool.h"
 #include "fullshard/checkpoint/running_save.h"
+#include "fullshard/stored/buffer_pool.h"
 
 namespace fullshard {
 

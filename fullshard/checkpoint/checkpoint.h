@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/checkpoint_folder.h"
-#include "fullshard/checkpoint/last_checkpoint.h"
 #include "fullshard/checkpoint/progress.h"
 #include "fullshard/optim/optimizer.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/stored/checkpoint_folder.h"
+#include "fullshard/stored/last_checkpoint.h"
 
 namespace fullshard {
 

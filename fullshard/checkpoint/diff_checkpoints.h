@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
+#include "fullshard/stored/any_checkpoint.h"
 
 namespace fullshard {
 

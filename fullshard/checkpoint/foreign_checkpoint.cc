@@ -5,26 +5,25 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
+#include <ranges>
+#include <set>
+#include <utility>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/checkpoint/name_match.h"
-#include "fullshard/checkpoint/transposed_read.h"
+#include "fullshard/checkpoint/numbered_parameters.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/stored/any_checkpoint.h"
+#include "fullshard/stored/transposed_read.h"
 
 namespace fullshard {
 namespace {
 
 constexpr const char* kWhat = "load_foreign_checkpoint";
-
-const TensorSource* find_state(const AnyCheckpoint& checkpoint, const std::string& name) {
-  for (const auto& state : checkpoint.states) {
-    if (state.name == name) return state.tensors.get();
-  }
-  return nullptr;
-}
 
 // Parameters that the optimizer has states of.
 std::vector<ModelTensor> trained_tensors(const Engine& engine) {
@@ -33,6 +32,26 @@ std::vector<ModelTensor> trained_tensors(const Engine& engine) {
     return tensor.group == nullptr || !tensor.group->trainable();
   });
   return tensors;
+}
+
+// As files hold them, in the order of the module's tree; empty: that is not known.
+std::vector<OrderedParameter> parameters_in_order(const std::vector<ModelTensor>& tensors,
+                                                  const LoadOptions& options) {
+  std::map<std::string, const ModelTensor*> by_name;
+  for (const auto& tensor : tensors) {
+    for (const auto& name : tensor.names) by_name.emplace(name, &tensor);
+  }
+  std::set<const ModelTensor*> done;  // a tied one counts under its first name
+  std::vector<OrderedParameter> parameters;
+  for (const auto& name : options.order) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end() || !done.insert(found->second).second) continue;
+    const auto in_file = name_in_file(*found->second, name, options.names);
+    auto shape = found->second->shape;
+    if (in_file.transposed) std::ranges::reverse(shape);
+    parameters.push_back({in_file.name, std::move(shape)});
+  }
+  return parameters;
 }
 
 class StateLoader {
@@ -52,17 +71,20 @@ class StateLoader {
 
   // Why the states cannot be taken over; empty: they can.
   std::string find() {
-    if (checkpoint_.states.empty()) return "it has no optimizer states that can be read by name";
+    if (checkpoint_.numbered != nullptr) {
+      if (auto problem = name_numbered(); !problem.empty()) return problem;
+    } else {
+      for (const auto& state : checkpoint_.states) sources_[state.name] = state.tensors.get();
+    }
+    if (sources_.empty()) return "it has no optimizer states";
     for (const auto& name : optimizer_.state_names()) {
-      const auto* source = find_state(checkpoint_, name);
-      if (source == nullptr) {
-        std::vector<std::string> there;
-        for (const auto& state : checkpoint_.states) there.push_back(state.name);
+      const auto source = sources_.find(name);
+      if (source == sources_.end()) {
         return fmt::format("its optimizer has the states [{}], and {} needs {}",
-                           fmt::join(there, ", "), optimizer_.name(), name);
+                           fmt::join(std::views::keys(sources_), ", "), optimizer_.name(), name);
       }
       try {
-        matches_.push_back(match_names(*source, tensors_, options_));
+        matches_.push_back(match_names(*source->second, tensors_, options_));
       } catch (const Error& error) {
         return fmt::format("the optimizer's {} do not fit: {}", name, error.what());
       }
@@ -73,12 +95,24 @@ class StateLoader {
   void read() const {
     const at::NoGradGuard no_grad;
     for (size_t k = 0; k < matches_.size(); ++k) {
-      const auto& source = *find_state(checkpoint_, optimizer_.state_names()[k]);
+      const auto& source = *sources_.at(optimizer_.state_names()[k]);
       for (const auto& match : matches_[k]) read_part(source, match, static_cast<int>(k));
     }
   }
 
  private:
+  std::string name_numbered() {
+    const OptimizerFile& file = *checkpoint_.numbered;
+    if (options_.order.empty()) return "it numbers its parameters, whose order is not known here";
+    const auto named = name_numbers(file, parameters_in_order(tensors_, options_));
+    if (!named.problem.empty()) return named.problem;
+    for (const auto& state : file.states()) {
+      named_.push_back(file.state(state, named.names));
+      sources_[state] = named_.back().get();
+    }
+    return "";
+  }
+
   void read_part(const TensorSource& source, const TensorMatch& match, int k) const {
     const auto& tensor = *match.tensor;
     for (const auto& piece : tensor.group->pieces()) {
@@ -101,7 +135,9 @@ class StateLoader {
   LoadOptions options_;
   std::vector<ModelTensor> tensors_;
   std::map<const ParamGroup*, int> group_index_;
-  std::vector<std::vector<TensorMatch>> matches_;  // of each state
+  std::map<std::string, const TensorSource*> sources_;  // by the state's name
+  std::vector<std::unique_ptr<TensorSource>> named_;    // those of numbered parameters
+  std::vector<std::vector<TensorMatch>> matches_;       // of each state
 };
 
 Progress progress_in(const AnyCheckpoint& checkpoint, bool has_states) {
@@ -109,9 +145,30 @@ Progress progress_in(const AnyCheckpoint& checkpoint, bool has_states) {
   const int64_t of_optimizer = has_states ? checkpoint.optimizer_steps.value_or(0) : 0;
   progress.step = checkpoint.num_steps.value_or(of_optimizer);
   progress.num_skipped = checkpoint.num_skipped;
-  progress.scheduler_steps = progress.step - progress.num_skipped;
+  progress.scheduler_steps =
+      checkpoint.scheduler_steps.value_or(progress.step - progress.num_skipped);
+  if (const auto& saved = checkpoint.loss_scale; saved && saved->is_dynamic) {
+    progress.loss_scale =
+        LossScaler::State{saved->scale, saved->iteration, saved->last_overflow, saved->hysteresis};
+  }
   progress.data = DataPosition{.step = progress.step};
   return progress;
+}
+
+// What of the loss scale has no place in ours.
+void add_scale_notes(const AnyCheckpoint& checkpoint, std::vector<std::string>& notes) {
+  if (!checkpoint.loss_scale) return;
+  const SavedLossScale& saved = *checkpoint.loss_scale;
+  if (!saved.is_dynamic && saved.scale != 1) {
+    notes.push_back(fmt::format("its loss scale was fixed at {}; that of this run is as configured",
+                                saved.scale));
+  }
+  if (saved.is_dynamic && saved.factor != 2) {
+    notes.push_back(
+        fmt::format("its loss scale {} is taken over; it changed by a factor of {} and "
+                    "changes by 2 from now on",
+                    saved.scale, saved.factor));
+  }
 }
 
 }  // namespace
@@ -141,6 +198,7 @@ ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedMode
     loaded.notes.push_back(fmt::format("the optimizer starts anew: {}", reason));
   }
   loaded.progress = progress_in(*checkpoint, loaded.has_states);
+  add_scale_notes(*checkpoint, loaded.notes);
   if (loaded.progress.step == 0) {
     loaded.notes.emplace_back("it does not say how many steps were done: counting starts at 0");
   }

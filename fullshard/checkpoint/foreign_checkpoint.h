@@ -14,15 +14,16 @@ namespace fullshard {
 
 struct ForeignCheckpoint {
   std::string kind;                  // "DeepSpeed ZeRO-2"
-  Progress progress;                 // steps and place in the data; the schedule's place as well
+  Progress progress;                 // steps, place in data and schedule, dynamic loss scale
   bool has_states = false;           // the optimizer goes on with what was saved
   std::vector<std::string> notes{};  // what starts anew, and why: for people
 };
 
 // Collective. Weights as load_weights() reads them, under the names that `options` give; then the
 // optimizer's states, where the checkpoint has one of each name for every parameter that is
-// trained, and its step count. Otherwise they stay as they are and a note says so. Learning rates
-// are the caller's; random numbers and loss scale start anew. Errors are as those of load_weights.
+// trained, and its step count. Numbered parameters are told by `options.order` where that fits.
+// Otherwise states stay as they are and a note says so. Learning rates are the caller's; random
+// numbers start anew. Errors are as those of load_weights.
 ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedModel& model,
                                           Optimizer& optimizer, const LoadOptions& options = {});
 

@@ -6,9 +6,10 @@
 #include <cstring>
 #include <optional>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/stored/any_checkpoint.h"
+#include "fullshard/tensor_io/read_tensor.h"
 
 namespace fullshard {
 
@@ -18,7 +19,7 @@ std::map<std::string, at::Tensor> fp32_state(const std::string& folder, const st
               folder);
   std::map<std::string, at::Tensor> state;
   for (const auto& tensor : checkpoint.distinct_weights()) {
-    at::Tensor values = checkpoint.weights->read_whole(tensor.name);
+    at::Tensor values = read_tensor(*checkpoint.weights, tensor.name);
     if (at::isFloatingType(values.scalar_type())) values = values.to(at::kFloat);
     state[tensor.name] = std::move(values);
   }

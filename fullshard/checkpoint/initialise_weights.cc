@@ -5,8 +5,8 @@
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/model_tensors.h"
-#include "fullshard/checkpoint/work_items.h"
 #include "fullshard/shard/new_values.h"
+#include "fullshard/stored/work_items.h"
 
 namespace fullshard {
 namespace {

@@ -1,5 +1,7 @@
 #include "fullshard/checkpoint/load_plan.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/ScalarType.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -25,6 +27,22 @@ const Piece* own_piece(const ModelTensor& tensor) {
     if (piece.slot == tensor.slot) return &piece;
   }
   return nullptr;
+}
+
+// What a tensor is filled by; one of a device block by block.
+WantedRange range_for(const at::Tensor& target) {
+  WantedRange range;
+  if (target.is_cpu()) {
+    range.target = target;
+    return range;
+  }
+  range.target = ElementSpan(nullptr, target.numel(), target.scalar_type());
+  range.put = [target](int64_t begin, const ElementSpan& values) {
+    const at::NoGradGuard no_grad;  // is the thread's own
+    target.narrow(0, begin, values.numel)
+        .copy_(at::from_blob(values.data, {values.numel}, values.dtype));
+  };
+  return range;
 }
 
 }  // namespace
@@ -75,9 +93,11 @@ void LoadPlan::want(const StoredValues& values, int64_t begin, const at::Tensor&
     const int64_t first = std::max(begin, interval->begin);
     const int64_t last = std::min(end, interval->end);
     if (first >= last) continue;
-    files_[static_cast<size_t>(interval->file)].ranges.push_back(
-        {interval->offset + (first - interval->begin) * size, values.dtype,
-         target.narrow(0, first - begin, last - first), what});
+    auto& ranges = files_[static_cast<size_t>(interval->file)].ranges;
+    ranges.push_back(range_for(target.narrow(0, first - begin, last - first)));
+    ranges.back().offset = interval->offset + (first - interval->begin) * size;
+    ranges.back().stored = values.dtype;
+    ranges.back().what = what;
   }
 }
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/block_reader.h"
-#include "fullshard/checkpoint/manifest.h"
 #include "fullshard/checkpoint/model_tensors.h"
 #include "fullshard/optim/optimizer.h"
+#include "fullshard/stored/block_reader.h"
+#include "fullshard/stored/manifest.h"
 
 namespace fullshard {
 

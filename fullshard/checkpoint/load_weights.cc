@@ -4,9 +4,9 @@
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/name_match.h"
-#include "fullshard/checkpoint/transposed_read.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/new_values.h"
+#include "fullshard/stored/transposed_read.h"
 
 namespace fullshard {
 namespace {

@@ -26,14 +26,13 @@ void show_window(const Layout& layout, int shard, int64_t first, const at::Tenso
 
 }  // namespace
 
-void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRange& show) {
+void stream_masters(const Engine& engine, const ParamGroup& group, PatientWork& work,
+                    const ShowRange& show) {
   const auto& mesh = engine.mesh();
-  if (mesh.replica() != 0) return;  // the first replica has everything
   const auto& layout = group.layout();
   const int num_shards = layout.num_shards();
   if (num_shards == 1) {
-    if (mesh.world().rank() == 0) show_window(layout, 0, 0, group.master(), show);
-    return;
+    return work.run(mesh.everyone(), [&] { show_window(layout, 0, 0, group.master(), show); });
   }
   const auto dtype = group.spec().master_dtype;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
@@ -43,11 +42,15 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
   for (int64_t first = 0; first < layout.shard_numel(); first += most) {
     const int64_t count = std::min(most, layout.shard_numel() - first);
     const auto windows = block.as(num_shards * count, dtype);
-    mesh.shards().all_gather(windows, group.master().narrow(0, first, count), group.owner()).wait();
-    if (mesh.world().rank() != 0) continue;
-    for (int shard = 0; shard < num_shards; ++shard) {
-      show_window(layout, shard, first, windows.narrow(0, shard * count, count), show);
+    if (mesh.replica() == 0) {  // the first replica has everything
+      const auto own = group.master().narrow(0, first, count);
+      mesh.shards().all_gather(windows, own, group.owner()).wait();
     }
+    work.run(mesh.everyone(), [&] {
+      for (int shard = 0; shard < num_shards; ++shard) {
+        show_window(layout, shard, first, windows.narrow(0, shard * count, count), show);
+      }
+    });
   }
 }
 

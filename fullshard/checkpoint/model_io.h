@@ -6,24 +6,21 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "fullshard/formats/tensor_source.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/stored/name_in_file.h"
 
 namespace fullshard {
 
-// How parameters and buffers of a module are called in files.
-struct NameInFile {
-  std::string name;                 // empty: files do not carry it
-  bool transposed = false;          // the file holds the transpose (2-D)
-  std::vector<std::string> others;  // tried in order when `name` is absent
-};
 using FileNames = std::function<NameInFile(const std::string& parameter)>;
 
 struct LoadOptions {
   FileNames names = {};                                     // empty: the parameter's own
   std::function<bool(const std::string&)> is_ignored = {};  // of the file's names
+  // The module's parameters in the order of its tree (named_parameters()), for optimizers that
+  // number them; empty: not known.
+  std::vector<std::string> order = {};
 };
 
 // Collective. Every rank reads the ranges it owns, straight into its shard, and nothing else;

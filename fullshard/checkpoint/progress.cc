@@ -23,7 +23,9 @@ void restore_progress(const Progress& progress, Stepper& stepper, LrScheduler* s
   stepper.restore(progress.step, progress.num_skipped);
   if (scheduler != nullptr) scheduler->restore(*progress.scheduler_steps);
   if (progress.loss_scale && stepper.scaler().is_dynamic()) {
-    stepper.scaler().restore(*progress.loss_scale);
+    LossScaler::State state = *progress.loss_scale;
+    if (state.hysteresis == 0) state.hysteresis = stepper.scaler().options().hysteresis;
+    stepper.scaler().restore(state);
   }
 }
 

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "fullshard/checkpoint/last_checkpoint.h"
-#include "fullshard/checkpoint/progress_json.h"
 #include "fullshard/checkpoint/rng_state.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/engine.h"
+#include "fullshard/stored/last_checkpoint.h"
+#include "fullshard/stored/progress_json.h"
 
 namespace fullshard {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
-#include "fullshard/checkpoint/block_writer.h"
 #include "fullshard/checkpoint/checkpoint.h"
-#include "fullshard/checkpoint/manifest.h"
 #include "fullshard/checkpoint/save_plan.h"
+#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/manifest.h"
 
 namespace fullshard {
 

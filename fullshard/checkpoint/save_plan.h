@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/block_writer.h"
-#include "fullshard/checkpoint/manifest.h"
 #include "fullshard/checkpoint/model_tensors.h"
 #include "fullshard/optim/optimizer.h"
+#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/manifest.h"
 
 namespace fullshard {
 

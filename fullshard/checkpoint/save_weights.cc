@@ -11,6 +11,7 @@
 #include "fullshard/checkpoint/master_stream.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/name_match.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/weights_folder.h"
 #include "fullshard/nn/module_walk.h"
 #include "fullshard/shard/agreement.h"
@@ -62,8 +63,8 @@ std::vector<SavedTensor> plan_tensors(const std::vector<ModelTensor>& tensors,
   return saved;
 }
 
-// One rank's part in a save. Rank 0 writes; after an error there it writes nothing more, and all
-// ranks leave at the same point.
+// One rank's part in a save. Rank 0 writes while the others wait patiently; after an error there
+// it writes nothing more, and all ranks leave at the same point.
 class Saver {
  public:
   Saver(Engine& engine, std::vector<SavedTensor> saved)
@@ -72,13 +73,13 @@ class Saver {
   }
 
   void run(const std::string& folder, int64_t max_file_bytes) {
-    attempt([&] { open(folder, max_file_bytes); });
+    patiently([&] { open(folder, max_file_bytes); });
     for (const auto* group : all_groups()) {
       if (!goes_on()) break;
       save_group(*group);
     }
-    attempt([&] { save_whole_tensors(); });
-    attempt([&] { folder_->finish(); });
+    patiently([&] { save_whole_tensors(); });
+    patiently([&] { folder_->finish(); });
     folder_.reset();
     throw_alike(engine_.mesh().everyone(), error_, "save_weights");
   }
@@ -94,6 +95,10 @@ class Saver {
   template <class Act>
   void attempt(const Act& act) {
     if (writes_ && !error_) error_ = error_of(act);
+  }
+  template <class Act>
+  void patiently(const Act& act) {
+    work_.run(engine_.mesh().everyone(), [&] { attempt(act); });
   }
 
   bool goes_on() const {
@@ -117,7 +122,7 @@ class Saver {
   }
 
   void save_group(const ParamGroup& group) {
-    stream_masters(engine_, group, [&](int slot, int64_t begin, const at::Tensor& values) {
+    stream_masters(engine_, group, work_, [&](int slot, int64_t begin, const at::Tensor& values) {
       const auto found = by_slot_.find({&group, slot});
       if (found == by_slot_.end()) return;
       attempt([&] { save_range(*found->second, begin, values); });
@@ -165,6 +170,7 @@ class Saver {
   std::map<const SavedTensor*, Assembly> assemblies_;
   std::optional<WeightsFolder> folder_;
   std::optional<Error> error_;
+  PatientWork work_;
 };
 
 }  // namespace

@@ -43,9 +43,15 @@ VerifyResult verify_checkpoint(const AnyCheckpoint& checkpoint) {
   const at::NoGradGuard no_grad;
   VerifyResult result;
   result.has_sums = checkpoint.has_sums;
+  result.without_sums = checkpoint.without_sums;
   checkpoint.check_sums();
   if (checkpoint.weights != nullptr) verify_part("weights", *checkpoint.weights, result);
   for (const auto& state : checkpoint.states) verify_part(state.name, *state.tensors, result);
+  if (checkpoint.numbered != nullptr) {
+    for (const auto& state : checkpoint.numbered->states()) {
+      verify_part(state, *checkpoint.numbered->state(state), result);
+    }
+  }
   return result;
 }
 

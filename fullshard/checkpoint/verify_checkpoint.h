@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
+#include "fullshard/stored/any_checkpoint.h"
 
 namespace fullshard {
 
@@ -16,9 +16,10 @@ struct NotFinite {
 };
 
 struct VerifyResult {
-  int64_t num_tensors = 0;  // of weights and states
-  int64_t bytes = 0;        // of their values
-  bool has_sums = false;    // the files carry checksums, and they are right
+  int64_t num_tensors = 0;                     // of weights and states
+  int64_t bytes = 0;                           // of their values
+  bool has_sums = false;                       // the files carry checksums, and they are right
+  std::vector<std::string> without_sums = {};  // files of them that carry none
   std::vector<NotFinite> not_finite;
 };
 

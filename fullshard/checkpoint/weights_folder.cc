@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/formats/file_handle.h"
+#include "fullshard/tensor_io/write_tensor.h"
 
 namespace fullshard {
 namespace {
@@ -58,7 +59,7 @@ WeightsFolder::WeightsFolder(std::string folder, const std::vector<TensorPlan>& 
 
 void WeightsFolder::write_range(const std::string& tensor, int64_t begin,
                                 const at::Tensor& values) {
-  writer_of_.at(tensor)->write_range(tensor, begin, values);
+  write_tensor_range(*writer_of_.at(tensor), tensor, begin, values);
 }
 
 void WeightsFolder::finish() {

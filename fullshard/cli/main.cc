@@ -9,12 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
 #include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/config_command.h"
 #include "fullshard/cli/data_command.h"
 #include "fullshard/cli/doctor_command.h"
+#include "fullshard/cli/fp32_command.h"
+#include "fullshard/cli/known_commands.h"
 #include "fullshard/cli/launch_command.h"
 #include "fullshard/cli/report_command.h"
 #include "fullshard/cli/run_command.h"
@@ -30,17 +31,6 @@ void describe(CLI::App& app) {
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("error: {}\n", error.what());
   });
-}
-
-// CLI11 would only say that an argument was not expected.
-void check_command(const CLI::App& app, const std::vector<std::string>& words) {
-  if (words.empty() || words[0].starts_with('-')) return;
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (std::find(names.begin(), names.end(), words[0]) != names.end()) return;
-  const auto near = closest(words[0], names);
-  fail_as(ErrorKind::usage, "fullshard: no command '{}'{}; see fullshard --help", words[0],
-          near ? fmt::format(", did you mean '{}'?", *near) : "");
 }
 
 int run(int count, char** arguments) {
@@ -60,7 +50,7 @@ int run(int count, char** arguments) {
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
   CheckpointArguments checkpoint(app);
-  check_command(app, words);
+  check_command(app, words, "fullshard");
   try {
     app.parse(words_for_parser(words));
   } catch (const CLI::ParseError& error) {
@@ -74,7 +64,8 @@ int run(int count, char** arguments) {
   if (report.was_chosen()) return report.run();
   if (doctor.was_chosen()) return doctor.run();
   if (checkpoint.was_chosen()) {
-    checkpoint.options();  // what is wrong with the words is said at once
+    const auto options = checkpoint.options();  // what is wrong with the words is said at once
+    if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
     become_core(words);
   }
   for (RunArguments* command : {&train, &eval, &compare}) {

@@ -1,6 +1,7 @@
 #include "fullshard/core/checkpoint_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <unistd.h>
 
@@ -12,17 +13,18 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/checkpoint/deepspeed_export.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
-#include "fullshard/checkpoint/flat_checkpoint.h"
-#include "fullshard/checkpoint/fp32_export.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
+#include "fullshard/cli/fp32_command.h"
 #include "fullshard/core/checkpoint_table.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/stored/any_checkpoint.h"
+#include "fullshard/stored/flat_checkpoint.h"
+#include "fullshard/stored/fp32_export.h"
 
 namespace fullshard {
 namespace {
@@ -44,6 +46,12 @@ int inspect(const CheckpointCommandOptions& options) {
   return 0;
 }
 
+std::string checksum_text(const VerifyResult& result) {
+  if (!result.has_sums) return "its files carry no checksums";
+  if (result.without_sums.empty()) return "all checksums right";
+  return fmt::format("all checksums right; {} carries none", fmt::join(result.without_sums, ", "));
+}
+
 int verify(const CheckpointCommandOptions& options) {
   const AnyCheckpoint checkpoint = open_any(options.path, {.tag = options.tag});
   const VerifyResult result = verify_checkpoint(checkpoint);
@@ -58,6 +66,7 @@ int verify(const CheckpointCommandOptions& options) {
                 {"tensors", result.num_tensors},
                 {"bytes", result.bytes},
                 {"checksums", result.has_sums},
+                {"without_checksums", result.without_sums},
                 {"not_finite", odd}});
     return 0;
   }
@@ -66,8 +75,7 @@ int verify(const CheckpointCommandOptions& options) {
                found.part, found.tensor, found.count);
   }
   fmt::print("{}: whole: {} tensors, {}, {}\n", checkpoint.path, result.num_tensors,
-             format_bytes(result.bytes),
-             result.has_sums ? "all checksums right" : "its files carry no checksums");
+             format_bytes(result.bytes), checksum_text(result));
   return 0;
 }
 
@@ -98,13 +106,6 @@ void print_files(const CheckpointCommandOptions& options, const AnyCheckpoint& c
   } else {
     for (const auto& file : files) fmt::print("{}\n", file);
   }
-}
-
-int write_weights(const CheckpointCommandOptions& options, const ExportOptions& how) {
-  const AnyCheckpoint checkpoint =
-      open_any(options.path, {.tag = options.tag, .with_frozen = options.with_frozen});
-  print_files(options, checkpoint, export_weights(checkpoint, options.output, how).files);
-  return 0;
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -166,11 +167,6 @@ int convert(const CheckpointCommandOptions& options) {
   return 0;
 }
 
-int to_fp32(const CheckpointCommandOptions& options) {
-  return write_weights(
-      options, {.max_file_bytes = options.max_file_bytes, .safetensors = options.safetensors});
-}
-
 // The run itself saves, after the step it is at.
 int save(const CheckpointCommandOptions& options) {
   check_input(is_file(options.path + "/run.json"), "{}: holds no run: it has no run.json",
@@ -193,7 +189,7 @@ int run(const CheckpointCommandOptions& options) {
     case CheckpointAction::verify:
       return verify(options);
     case CheckpointAction::to_fp32:
-      return to_fp32(options);
+      return run_to_fp32(options);
     case CheckpointAction::export_model:
       return export_model(options);
     case CheckpointAction::convert:

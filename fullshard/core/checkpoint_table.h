@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
+#include "fullshard/stored/any_checkpoint.h"
 
 namespace fullshard {
 

@@ -1,6 +1,5 @@
 #include "fullshard/formats/dcp_folder.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -101,9 +100,8 @@ std::optional<int64_t> DcpFolder::num_steps() const {
     return std::nullopt;
   }
   const DcpSource source(path_, metadata_, {{step_, step_}});
-  const at::Tensor number = at::empty({1}, at::TensorOptions().dtype(at::kDouble));
-  source.read(step_, 0, number);
-  const double count = *number.const_data_ptr<double>();
+  double count = 0;
+  source.read(step_, 0, ElementSpan(count));
   check_input(count >= 0 && count < 1e15, "{}: {}: is {}, expected a count", path_, step_, count);
   return static_cast<int64_t>(count);
 }

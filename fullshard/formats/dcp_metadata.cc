@@ -111,7 +111,7 @@ class MetadataReader {
       check_input(item != items_.end(), "{}: its box at {} lies in no file", where,
                   format_shape(box.offsets));
       box.item = item->second;
-      const auto size = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+      const auto size = element_bytes(tensor.dtype);
       check_input(checked_numel(box.sizes).value_or(INT64_MAX) <= box.item.length / size,
                   "{}: its box at {} of {} does not fit into the {} bytes that hold it", where,
                   format_shape(box.offsets), format_shape(box.sizes), box.item.length);

@@ -2,7 +2,7 @@
 // which boxes of them lie. A pickle, read as data.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <map>

@@ -1,14 +1,14 @@
 #include "fullshard/formats/dcp_source.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/formats/box_runs.h"
+#include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/read_elements.h"
@@ -39,7 +39,7 @@ class OpenItem {
     place_ = std::move(*found);
   }
 
-  void read(int64_t begin, const at::Tensor& out) const { file_.read(place_, begin, out, what_); }
+  void read(int64_t begin, const ElementSpan& out) const { file_.read(place_, begin, out, what_); }
 
  private:
   TorchFile file_;
@@ -48,19 +48,19 @@ class OpenItem {
 };
 
 // The part of `out`, which begins at element `begin` of the tensor, that lies in this box.
-void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const at::Tensor& out) {
-  const int64_t end = begin + out.numel();
+void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const ElementSpan& out) {
+  const int64_t end = begin + out.numel;
   const int64_t length = runs.length();
   // Short runs are read many at a time.
-  const auto size = static_cast<int64_t>(out.element_size());
+  const int64_t size = element_bytes(out.dtype);
   const int64_t most = std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, length * size));
-  at::Tensor block;
+  std::optional<ElementBuffer> block;
   for (int64_t run = runs.first_after(begin); run < runs.count() && runs.begin_of(run) < end;) {
     const int64_t at = runs.begin_of(run);
     const int64_t from = std::max(at, begin);
     const int64_t to = std::min(at + length, end);
     if (most == 1 || to - from < length) {
-      item.read(run * length + from - at, out.narrow(0, from - begin, to - from));
+      item.read(run * length + from - at, out.part(from - begin, to - from));
       ++run;
       continue;
     }
@@ -69,11 +69,11 @@ void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const at
            runs.begin_of(run + count) + length <= end) {
       ++count;
     }
-    if (!block.defined()) block = at::empty({most * length}, out.options());
-    item.read(run * length, block.narrow(0, 0, count * length));
+    if (!block) block.emplace(most * length, out.dtype);
+    item.read(run * length, block->all().part(0, count * length));
     for (int64_t i = 0; i < count; ++i) {
-      out.narrow(0, runs.begin_of(run + i) - begin, length)
-          .copy_(block.narrow(0, i * length, length));
+      convert_elements(block->all().part(i * length, length),
+                       out.part(runs.begin_of(run + i) - begin, length));
     }
     run += count;
   }
@@ -94,15 +94,14 @@ DcpSource::DcpSource(std::string folder, std::shared_ptr<const DcpMetadata> meta
   }
 }
 
-void DcpSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
+void DcpSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const StoredTensor& stored = find_or_fail(*this, name, metadata_->path);
   check_target(stored, begin, out);
-  const at::NoGradGuard no_grad;
   const DcpTensor& tensor = *places_[static_cast<size_t>(&stored - tensors_.data())];
   for (const auto& chunk : tensor.chunks) {
     const BoxRuns runs(tensor.shape, chunk.offsets, chunk.sizes);
     const int64_t first = runs.first_after(begin);
-    if (first == runs.count() || runs.begin_of(first) >= begin + out.numel()) continue;
+    if (first == runs.count() || runs.begin_of(first) >= begin + out.numel) continue;
     read_box(OpenItem(folder_, tensor, chunk, fmt::format("tensor '{}'", name)), runs, begin, out);
   }
 }

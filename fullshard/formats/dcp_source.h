@@ -19,7 +19,7 @@ class DcpSource : public TensorSource {
             const std::map<std::string, std::string>& flat_names);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override;
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
  private:
   std::string folder_;

@@ -189,6 +189,18 @@ int64_t DeepSpeedFolder::optimizer_steps() const {
   return found.value_or(num_steps_ - num_skipped_);
 }
 
+std::optional<SavedLossScale> DeepSpeedFolder::loss_scale() const {
+  const PickleValue* scaler = optimizer(0).find("loss_scaler");
+  if (scaler == nullptr) return std::nullopt;
+  return deepspeed_loss_scale(*scaler, where_optimizer(0) + ": loss_scaler");
+}
+
+std::optional<int64_t> DeepSpeedFolder::scheduler_steps() const {
+  const TorchFile& model = *files_.models[0];
+  const PickleValue* state = model.root().find("lr_scheduler");
+  return state == nullptr ? std::nullopt : schedule_steps(*state, model.path() + ": lr_scheduler");
+}
+
 // A state has values of every parameter: a flat tensor of every group on every rank.
 void DeepSpeedFolder::find_states() {
   std::map<std::string, size_t> found;

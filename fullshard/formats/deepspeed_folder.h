@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fullshard/formats/deepspeed_files.h"
 #include "fullshard/formats/interval_source.h"
+#include "fullshard/formats/saved_progress.h"
 
 namespace fullshard {
 
@@ -33,6 +35,8 @@ class DeepSpeedFolder {
   int64_t num_skipped() const { return num_skipped_; }     // of them
   int64_t optimizer_steps() const;                         // as the optimizer itself counts them
   const std::string& version() const { return version_; }  // of DeepSpeed; "" if not said
+  std::optional<SavedLossScale> loss_scale() const;        // of fp16; a fixed 1 otherwise
+  std::optional<int64_t> scheduler_steps() const;          // nothing: there was no schedule
 
   // Second names of tied parameters and what they are tied to. weights() has both.
   const std::map<std::string, std::string>& tied() const { return tied_; }

@@ -55,6 +55,19 @@ bool is_readable(at::ScalarType dtype) {
   return std::ranges::find(kReadable, dtype) != kReadable.end();
 }
 
+// Not c10::elementSize(), which needs libtorch for its complaint.
+int64_t element_bytes(at::ScalarType dtype) {
+  switch (dtype) {
+#define FULLSHARD_SIZE(type, name) \
+  case at::ScalarType::name:       \
+    return sizeof(type);
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(FULLSHARD_SIZE)
+#undef FULLSHARD_SIZE
+    default:
+      return 0;
+  }
+}
+
 std::optional<int64_t> checked_numel(std::span<const int64_t> shape) {
   int64_t numel = 1;
   bool fits = true;

@@ -1,7 +1,7 @@
 // The types of elements that tensor files name, and what they are in torch.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <optional>
@@ -25,6 +25,9 @@ const ElementType* find_element_type(at::ScalarType dtype);
 
 // The types whose values are read, converted and written: those of models. Others are only listed.
 bool is_readable(at::ScalarType dtype);
+
+// Bytes of one element; 0 for dtypes without elements.
+int64_t element_bytes(at::ScalarType dtype);
 
 // The product, or nothing when it does not fit or a size is negative.
 std::optional<int64_t> checked_numel(std::span<const int64_t> shape);

@@ -21,6 +21,7 @@ class FileHandle {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // when it was opened
+  int descriptor() const { return descriptor_; }
 
   // All bytes or an error that says `what` was being read.
   void read_at(int64_t offset, void* data, int64_t bytes, std::string_view what) const;

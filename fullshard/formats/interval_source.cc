@@ -51,7 +51,7 @@ void IntervalSource::insert(StoredTensor tensor, std::shared_ptr<const Pieces> p
   tensors_.insert(place, std::move(tensor));
 }
 
-void IntervalSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
+void IntervalSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const std::string place = tensors_.empty() ? "checkpoint" : tensors_.front().file;
   const StoredTensor& tensor = find_or_fail(*this, name, place);
   check_target(tensor, begin, out);
@@ -59,11 +59,11 @@ void IntervalSource::read(const std::string& name, int64_t begin, at::Tensor out
   auto piece = std::ranges::upper_bound(pieces, begin, {}, &Piece::begin);
   if (piece != pieces.begin()) --piece;
   const std::string what = fmt::format("tensor '{}'", name);
-  for (int64_t done = 0; done < out.numel(); ++piece) {
+  for (int64_t done = 0; done < out.numel; ++piece) {
     const int64_t inside = begin + done - piece->begin;
-    const int64_t count = std::min(out.numel() - done, piece->interval.numel - inside);
+    const int64_t count = std::min(out.numel - done, piece->interval.numel - inside);
     piece->interval.file->read(*piece->interval.tensor, piece->interval.first + inside,
-                               out.narrow(0, done, count), what);
+                               out.part(done, count), what);
     done += count;
   }
 }

@@ -30,7 +30,7 @@ class IntervalSource : public TensorSource {
   void add_name(const std::string& name, const std::string& same_as);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override;
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
  private:
   struct Piece {

@@ -41,9 +41,9 @@ void PartedSource::check_promises(const WeightIndex& index) const {
               fmt::join(lacking, ", "), count > kMostNamed ? ", ..." : "");
 }
 
-void PartedSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
+void PartedSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const StoredTensor& tensor = find_or_fail(*this, name, path_);
-  sources_[static_cast<size_t>(&tensor - tensors_.data())]->read(name, begin, std::move(out));
+  sources_[static_cast<size_t>(&tensor - tensors_.data())]->read(name, begin, out);
 }
 
 }  // namespace fullshard

@@ -20,7 +20,7 @@ class PartedSource : public TensorSource {
                std::map<std::string, std::unique_ptr<TensorSource>> parts);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override;
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
  private:
   void check_promises(const WeightIndex& index) const;

@@ -45,6 +45,12 @@ int64_t number_of(const PickleValue& value, const std::string& where) {
   return *number;
 }
 
+std::optional<double> real_in(const PickleValue& value) {
+  if (value.kind == PickleKind::real) return value.real;
+  const auto number = number_in(value);
+  return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
+}
+
 std::string text_of(const PickleValue& value, const std::string& where) {
   check_input(value.kind == PickleKind::text, "{}: is {}, expected a text", where,
               value.describe());

@@ -27,6 +27,7 @@ const PickleValue& attribute_of(const PickleValue& object, std::string_view name
 // A whole number; an enumeration's member is one too.
 std::optional<int64_t> number_in(const PickleValue& value);
 int64_t number_of(const PickleValue& value, const std::string& where);
+std::optional<double> real_in(const PickleValue& value);  // a whole number too
 std::string text_of(const PickleValue& value, const std::string& where);
 std::vector<int64_t> shape_of(const PickleValue& value, const std::string& where);
 

@@ -1,16 +1,13 @@
 #include "fullshard/formats/read_elements.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <bit>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/closest.h"
+#include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
 
@@ -29,7 +26,7 @@ void make_booleans(void* data, int64_t numel) {
 
 void read_raw(const FileHandle& file, int64_t offset, at::ScalarType stored, void* data,
               int64_t numel, std::string_view what) {
-  const auto size = static_cast<int64_t>(c10::elementSize(stored));
+  const auto size = element_bytes(stored);
   file.read_at(offset, data, numel * size, what);
   if (stored == at::kBool) make_booleans(data, numel);
 }
@@ -37,39 +34,34 @@ void read_raw(const FileHandle& file, int64_t offset, at::ScalarType stored, voi
 }  // namespace
 
 void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored,
-                   const at::Tensor& out, std::string_view what) {
-  const int64_t numel = out.numel();
-  if (numel == 0) return;
-  if (out.scalar_type() == stored) {
-    read_raw(file, offset, stored, out.mutable_data_ptr(), numel, what);
+                   const ElementSpan& out, std::string_view what) {
+  if (out.numel == 0) return;
+  if (out.dtype == stored) {
+    read_raw(file, offset, stored, out.data, out.numel, what);
     return;
   }
-  const at::NoGradGuard no_grad;
-  const auto size = static_cast<int64_t>(c10::elementSize(stored));
-  const int64_t most = std::min(numel, kBlockBytes / size);
-  const auto buffer = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(most * size));
-  for (int64_t done = 0; done < numel; done += most) {
-    const int64_t count = std::min(most, numel - done);
-    read_raw(file, offset + done * size, stored, buffer.get(), count, what);
-    out.narrow(0, done, count).copy_(at::from_blob(buffer.get(), {count}, stored));
+  const int64_t size = element_bytes(stored);
+  const int64_t most = std::min(out.numel, kBlockBytes / size);
+  const ElementBuffer buffer(most, stored);
+  for (int64_t done = 0; done < out.numel; done += most) {
+    const ElementSpan block = buffer.all().part(0, std::min(most, out.numel - done));
+    read_raw(file, offset + done * size, stored, block.data, block.numel, what);
+    convert_elements(block, out.part(done, block.numel));
   }
 }
 
-void check_target(const StoredTensor& tensor, int64_t begin, const at::Tensor& out) {
+void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& out) {
   check_input(is_readable(tensor.dtype),
               "{}: tensor '{}': its dtype {} is not one that is read here; convert the file",
               tensor.file, tensor.name, c10::toString(tensor.dtype));
-  check_input(out.dim() == 1 && out.is_contiguous() && out.is_cpu(),
-              "{}: tensor '{}': is read into a 1-D contiguous CPU tensor, not into one of shape {}",
-              tensor.file, tensor.name, format_shape(out.sizes()));
   const int64_t numel = tensor.numel();
-  check_input(begin >= 0 && begin <= numel && out.numel() <= numel - begin,
+  check_input(begin >= 0 && begin <= numel && out.numel <= numel - begin,
               "{}: tensor '{}': {} elements from {} on were asked for; it has {}", tensor.file,
-              tensor.name, out.numel(), begin, numel);
+              tensor.name, out.numel, begin, numel);
 }
 
 const StoredTensor& find_or_fail(const TensorSource& source, const std::string& name,
-                                 const std::string& where) {
+                                 std::string_view where) {
   if (const auto* tensor = source.find(name)) return *tensor;
   std::vector<std::string> names;
   for (const auto& tensor : source.tensors()) names.push_back(tensor.name);

@@ -1,26 +1,25 @@
 // Elements of a file into tensors, converted a block at a time.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string_view>
 
+#include "fullshard/formats/element_span.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/tensor_source.h"
 
 namespace fullshard {
 
-// The elements of dtype `stored` that lie one after the other from byte `offset` on fill `out`
-// (1-D, contiguous, CPU). Without conversion they go straight into it, otherwise through 1 MiB.
+// The elements of dtype `stored` that lie one after the other from byte `offset` on fill `out`.
+// Without conversion they go straight into it, otherwise through 1 MiB.
 void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored,
-                   const at::Tensor& out, std::string_view what);
+                   const ElementSpan& out, std::string_view what);
 
 // What TensorSource::read() asks of its arguments.
-void check_target(const StoredTensor& tensor, int64_t begin, const at::Tensor& out);
+void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& out);
 
 // The tensor of this name, or an error that names `where` and the closest name there is.
 const StoredTensor& find_or_fail(const TensorSource& source, const std::string& name,
-                                 const std::string& where);
+                                 std::string_view where);
 
 }  // namespace fullshard

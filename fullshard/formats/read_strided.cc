@@ -1,10 +1,10 @@
 #include "fullshard/formats/read_strided.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "fullshard/formats/read_elements.h"
@@ -21,7 +21,7 @@ class Window {
 
   const char* at(int64_t element) {
     if (element < begin_ || element >= end_) load(element);
-    return data_ + (element - begin_) * static_cast<int64_t>(c10::elementSize(dtype_));
+    return data_ + (element - begin_) * element_bytes(dtype_);
   }
 
  private:
@@ -29,10 +29,11 @@ class Window {
     constexpr int64_t kElements = int64_t{1} << 17;
     begin_ = element;
     end_ = std::min(element + kElements, tensor_.storage_numel);
-    values_ = at::empty({end_ - begin_}, at::TensorOptions().dtype(dtype_));
-    const auto size = static_cast<int64_t>(c10::elementSize(tensor_.dtype));
-    read_elements(file_, tensor_.storage_offset + begin_ * size, tensor_.dtype, values_, what_);
-    data_ = static_cast<const char*>(values_.const_data_ptr());
+    values_.emplace(end_ - begin_, dtype_);
+    const auto size = element_bytes(tensor_.dtype);
+    read_elements(file_, tensor_.storage_offset + begin_ * size, tensor_.dtype, values_->all(),
+                  what_);
+    data_ = static_cast<const char*>(values_->all().data);
   }
 
   const FileHandle& file_;
@@ -41,7 +42,7 @@ class Window {
   std::string_view what_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
-  at::Tensor values_;
+  std::optional<ElementBuffer> values_;
   const char* data_ = nullptr;
 };
 
@@ -68,14 +69,14 @@ std::vector<Dim> dims_by_stride(const TorchTensor& tensor) {
 }  // namespace
 
 void read_strided(const FileHandle& file, const TorchTensor& tensor, int64_t begin,
-                  const at::Tensor& out, std::string_view what) {
-  Window window(file, tensor, out.scalar_type(), what);
+                  const ElementSpan& out, std::string_view what) {
+  Window window(file, tensor, out.dtype, what);
   std::vector<Dim> dims = dims_by_stride(tensor);
-  const int64_t end = begin + out.numel();
+  const int64_t end = begin + out.numel;
   const int64_t numel =
       std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
-  const size_t size = out.element_size();
-  auto* target = static_cast<char*>(out.mutable_data_ptr());
+  const auto size = static_cast<size_t>(element_bytes(out.dtype));
+  auto* target = static_cast<char*>(out.data);
   int64_t place = 0;
   int64_t element = tensor.first;
   for (int64_t count = 0; count < numel; ++count) {

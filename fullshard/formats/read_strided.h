@@ -2,11 +2,10 @@
 // expanded.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string_view>
 
+#include "fullshard/formats/element_span.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/torch_file.h"
 
@@ -15,6 +14,6 @@ namespace fullshard {
 // As TorchFile::read(). The storage is walked in its own order, a window at a time, so that every
 // byte is read once or nearly so; at most 2 MiB are held.
 void read_strided(const FileHandle& file, const TorchTensor& tensor, int64_t begin,
-                  const at::Tensor& out, std::string_view what);
+                  const ElementSpan& out, std::string_view what);
 
 }  // namespace fullshard

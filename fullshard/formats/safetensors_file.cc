@@ -19,11 +19,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(FileHandle::op
   metadata_ = std::move(header.metadata);
 }
 
-void SafetensorsFile::read(const std::string& name, int64_t begin, at::Tensor out) const {
+void SafetensorsFile::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const StoredTensor& tensor = find_or_fail(*this, name, file_.path());
   check_target(tensor, begin, out);
   const int64_t offset = offsets_[static_cast<size_t>(&tensor - tensors_.data())];
-  const auto size = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+  const auto size = element_bytes(tensor.dtype);
   read_elements(file_, offset + begin * size, tensor.dtype, out, fmt::format("tensor '{}'", name));
 }
 

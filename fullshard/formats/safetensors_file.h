@@ -17,7 +17,7 @@ class SafetensorsFile : public TensorSource {
   explicit SafetensorsFile(const std::string& path);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override;
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 

@@ -1,6 +1,5 @@
 #include "fullshard/formats/safetensors_writer.h"
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -8,11 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/safetensors_header.h"
@@ -25,6 +24,7 @@ constexpr int64_t kBlockBytes = kMiB;
 
 struct Slot {
   SafetensorsEntry entry;
+  TensorPlan plan;
   WrittenRanges written;
 };
 
@@ -32,32 +32,6 @@ void check_room(const std::string& path, int64_t bytes) {
   const int64_t room = free_bytes_beside(path);
   check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
               format_bytes(bytes), format_bytes(room));
-}
-
-using Write = std::function<void(const void* data, int64_t bytes)>;
-
-// Row-major pieces of at most a block, in the given dtype, one after the other. Only the piece is
-// copied, so that a transposed or converted tensor does not exist twice.
-void write_blocks(const at::Tensor& values, at::ScalarType dtype, const Write& write) {
-  const auto size = static_cast<int64_t>(c10::elementSize(dtype));
-  if (values.is_contiguous() && values.scalar_type() == dtype) {
-    write(values.const_data_ptr(), values.numel() * size);
-    return;
-  }
-  if (values.numel() * size <= kBlockBytes || values.dim() == 0) {
-    const at::Tensor block = values.to(dtype).contiguous();
-    write(block.const_data_ptr(), block.numel() * size);
-    return;
-  }
-  const int64_t rows = values.size(0);
-  const int64_t most = kBlockBytes / (values.numel() / rows * size);
-  if (most == 0) {
-    for (int64_t row = 0; row < rows; ++row) write_blocks(values.select(0, row), dtype, write);
-    return;
-  }
-  for (int64_t row = 0; row < rows; row += most) {
-    write_blocks(values.narrow(0, row, std::min(most, rows - row)), dtype, write);
-  }
 }
 
 }  // namespace
@@ -91,8 +65,11 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorPlan> t
   State& state = *state_;
   const SafetensorsHeader header = lay_out_safetensors(tensors, path);
   for (const auto& entry : header.entries) {
-    check_input(state.slots.emplace(entry.name, Slot{entry, {}}).second,
-                "{}: tensor '{}' is planned twice", path, entry.name);
+    check_input(
+        state.slots
+            .emplace(entry.name, Slot{entry, {entry.name, entry.shape, entry.type->dtype}, {}})
+            .second,
+        "{}: tensor '{}' is planned twice", path, entry.name);
   }
   state.path = std::move(path);
   state.part = state.path + ".part";
@@ -112,35 +89,38 @@ SafetensorsWriter::~SafetensorsWriter() {
   if (state_->file) ::unlink(state_->part.c_str());
 }
 
-void SafetensorsWriter::write(const std::string& name, const at::Tensor& values) {
-  const auto& entry = state_->slot(name).entry;
-  check_input(values.sizes() == at::IntArrayRef(entry.shape),
-              "{}: tensor '{}' has shape {}, planned was {}", state_->path, name,
-              format_shape(values.sizes()), format_shape(entry.shape));
-  write_range(name, 0, values);
+const std::string& SafetensorsWriter::path() const { return state_->path; }
+
+const TensorPlan& SafetensorsWriter::planned(const std::string& name) const {
+  return state_->slot(name).plan;
 }
 
 void SafetensorsWriter::write_range(const std::string& name, int64_t begin,
-                                    const at::Tensor& values) {
+                                    const ElementSpan& values) {
   State& state = *state_;
   Slot& slot = state.slot(name);
-  const auto size = static_cast<int64_t>(c10::elementSize(slot.entry.type->dtype));
+  const at::ScalarType dtype = slot.plan.dtype;
+  const int64_t size = element_bytes(dtype);
   const int64_t numel = slot.entry.bytes() / size;
-  check_input(values.is_cpu(), "{}: tensor '{}' is not in the memory of the CPU", state.path, name);
-  check_input(begin >= 0 && begin <= numel && values.numel() <= numel - begin,
+  check_input(begin >= 0 && begin <= numel && values.numel <= numel - begin,
               "{}: tensor '{}' has {} elements, {} from {} on were given", state.path, name, numel,
-              values.numel(), begin);
-  check_input(!slot.written.overlaps(begin, begin + values.numel()),
+              values.numel, begin);
+  check_input(!slot.written.overlaps(begin, begin + values.numel),
               "{}: tensor '{}': elements {} to {} were written before", state.path, name, begin,
-              begin + values.numel());
-  if (values.numel() == 0) return;
-  const at::NoGradGuard no_grad;
-  int64_t offset = slot.entry.begin + begin * size;
-  write_blocks(values.detach(), slot.entry.type->dtype, [&](const void* data, int64_t bytes) {
-    state.write_at(offset, data, bytes);
-    offset += bytes;
-  });
-  slot.written.add(begin, begin + values.numel());
+              begin + values.numel);
+  const int64_t offset = slot.entry.begin + begin * size;
+  if (values.dtype == dtype) {
+    if (values.numel > 0) state.write_at(offset, values.data, values.bytes());
+  } else {
+    const int64_t most = std::min(values.numel, kBlockBytes / size);
+    const ElementBuffer buffer(most, dtype);
+    for (int64_t done = 0; done < values.numel; done += most) {
+      const ElementSpan block = buffer.all().part(0, std::min(most, values.numel - done));
+      convert_elements(values.part(done, block.numel), block);
+      state.write_at(offset + done * size, block.data, block.bytes());
+    }
+  }
+  slot.written.add(begin, begin + values.numel);
 }
 
 void SafetensorsWriter::finish() {

@@ -1,12 +1,12 @@
 // Writes safetensors files in one pass over the tensors, in bounded memory.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "fullshard/formats/element_span.h"
 
 namespace fullshard {
 
@@ -26,10 +26,11 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // CPU; cast to the planned dtype in blocks.
-  void write(const std::string& name, const at::Tensor& values);
-  // Part of a tensor: elements [begin, begin + values.numel()).
-  void write_range(const std::string& name, int64_t begin, const at::Tensor& values);
+  // Elements [begin, begin + values.numel) of a tensor, cast to the planned dtype in blocks. (Whole
+  // tensors and such as are not contiguous: tensor_io/write_tensor.h.)
+  void write_range(const std::string& name, int64_t begin, const ElementSpan& values);
+  const std::string& path() const;
+  const TensorPlan& planned(const std::string& name) const;
   void finish();
 
  private:

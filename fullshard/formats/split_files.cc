@@ -18,7 +18,7 @@ SplitFiles split_into_files(const std::vector<TensorPlan>& tensors, int64_t max_
     const auto numel = checked_numel(tensor.shape);
     check(numel.has_value(), "split: tensor '{}' has the impossible shape {}", tensor.name,
           format_shape(tensor.shape));
-    const int64_t bytes = *numel * static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    const int64_t bytes = *numel * element_bytes(tensor.dtype);
     split.total_numel += *numel;
     split.total_bytes += bytes;
     if (bytes > max_file_bytes) {

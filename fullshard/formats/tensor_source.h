@@ -2,11 +2,13 @@
 // read until asked for, and then only the range asked for.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "fullshard/formats/element_span.h"
 
 namespace fullshard {
 
@@ -27,10 +29,9 @@ class TensorSource {
   virtual const std::vector<StoredTensor>& tensors() const = 0;  // sorted by name
   const StoredTensor* find(const std::string& name) const;       // null: not there
 
-  // Elements [begin, begin + out.numel()) of a tensor, row-major, into `out` (1-D, contiguous,
-  // CPU), converted to its dtype. At most 4 MiB beside `out` is held.
-  virtual void read(const std::string& name, int64_t begin, at::Tensor out) const = 0;
-  at::Tensor read_whole(const std::string& name) const;  // in its own dtype and shape
+  // Elements [begin, begin + out.numel) of a tensor, row-major, into `out`, converted to its dtype.
+  // At most 4 MiB beside `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
+  virtual void read(const std::string& name, int64_t begin, ElementSpan out) const = 0;
 };
 
 }  // namespace fullshard

@@ -10,6 +10,7 @@
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/read_elements.h"
 #include "fullshard/formats/read_strided.h"
+#include "fullshard/formats/storage_owner.h"
 
 namespace fullshard {
 namespace {
@@ -198,7 +199,7 @@ TorchFile::Storage TorchFile::storage(const PickleValue& value, const std::strin
               "{}: its storage is of {}, which is unknown", where, id[1]->text);
   const ZipEntry* entry = archive_.find(root_ + "data/" + id[2]->text);
   check_input(entry != nullptr, "{}: its storage '{}' is not in the file", where, id[2]->text);
-  const auto size = dtype ? static_cast<int64_t>(c10::elementSize(*dtype)) : 1;
+  const auto size = dtype ? element_bytes(*dtype) : 1;
   int64_t bytes = 0;
   check_input(!__builtin_mul_overflow(id[4]->integer, size, &bytes) && bytes == entry->bytes,
               "{}: its storage '{}' has {} bytes, {} elements of {} were promised", where,
@@ -221,7 +222,7 @@ std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
   const Storage held = storage(*given[0], where);
   const auto dtype = is_typed ? held.dtype : torch_dtype(*given[6]);
   check_input(dtype.has_value(), "{}: its dtype is unknown", where);
-  const auto size = static_cast<int64_t>(c10::elementSize(*dtype));
+  const auto size = element_bytes(*dtype);
   TorchTensor tensor{.dtype = *dtype,
                      .shape = naturals(*given[2], "shape", where),
                      .strides = naturals(*given[3], "list of strides", where),
@@ -232,10 +233,10 @@ std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
   return tensor;
 }
 
-void TorchFile::read(const TorchTensor& tensor, int64_t begin, const at::Tensor& out,
+void TorchFile::read(const TorchTensor& tensor, int64_t begin, const ElementSpan& out,
                      std::string_view what) const {
   if (tensor.is_contiguous()) {
-    const auto size = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    const auto size = element_bytes(tensor.dtype);
     read_elements(file_, tensor.storage_offset + (tensor.first + begin) * size, tensor.dtype, out,
                   what);
   } else {
@@ -254,11 +255,20 @@ void TorchFile::check_sums(std::string_view what) const {
       file_.read_at(entry.offset + done, block.data(), bytes, name);
       sum = crc32(sum, block.data(), bytes);
     }
-    check_input(sum == entry.checksum,
-                "{}: {}: entry '{}' has the checksum {:08x}, written was {:08x}; the file is "
-                "damaged: copy it again",
-                path(), what, name, sum, entry.checksum);
+    if (sum == entry.checksum) continue;
+    fail_as(ErrorKind::input,
+            "{}: {}: entry '{}' has the checksum {:08x}, written was {:08x}; the file is damaged: "
+            "copy it again",
+            path(), owner_of(name, what), name, sum, entry.checksum);
   }
+}
+
+// The tensor whose values an entry of the archive holds; `otherwise` where that is none by name.
+std::string TorchFile::owner_of(const std::string& entry, std::string_view otherwise) const {
+  const std::string data = root_ + "data/";
+  const std::string owner =
+      entry.starts_with(data) ? storage_owner(root(), entry.substr(data.size())) : "";
+  return owner.empty() ? std::string(otherwise) : fmt::format("tensor '{}'", owner);
 }
 
 std::optional<at::ScalarType> torch_dtype(const PickleValue& value) {

@@ -2,7 +2,7 @@
 // (data/0, data/1, ...). The pickle is data; nothing in it is called.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullshard/formats/element_span.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/pickle_reader.h"
 #include "fullshard/formats/pickle_value.h"
@@ -43,17 +44,19 @@ class TorchFile {
   // begins the message. Parameters and tensors with attributes are tensors too.
   std::optional<TorchTensor> tensor(const PickleValue& value, const std::string& where) const;
 
-  // Elements [begin, begin + out.numel()), row-major, into `out` (1-D, contiguous, CPU), converted.
-  void read(const TorchTensor& tensor, int64_t begin, const at::Tensor& out,
+  // Elements [begin, begin + out.numel), row-major, into `out`, converted.
+  void read(const TorchTensor& tensor, int64_t begin, const ElementSpan& out,
             std::string_view what) const;
 
-  // Reads the whole file and compares its checksums. `what` is for the message.
+  // Reads the whole file and compares its checksums. A message names the tensor, or `what` where
+  // the file is but one or the damage is elsewhere.
   void check_sums(std::string_view what) const;
 
  private:
   struct Storage;
   Storage storage(const PickleValue& value, const std::string& where) const;
   std::string read_entry(const std::string& name, int64_t max_bytes) const;
+  std::string owner_of(const std::string& entry, std::string_view otherwise) const;
 
   FileHandle file_;
   ZipArchive archive_;

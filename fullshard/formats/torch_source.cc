@@ -51,7 +51,7 @@ TorchSource::TorchSource(const std::string& path) : file_(path) {
   }
 }
 
-void TorchSource::read(const std::string& name, int64_t begin, at::Tensor out) const {
+void TorchSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const StoredTensor& tensor = find_or_fail(*this, name, file_.path());
   check_target(tensor, begin, out);
   file_.read(places_[static_cast<size_t>(&tensor - tensors_.data())], begin, out,

@@ -17,7 +17,7 @@ class TorchSource : public TensorSource {
   explicit TorchSource(const std::string& path);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override;
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
  private:
   TorchFile file_;

@@ -2,13 +2,12 @@
 // are planned, then streamed in bounded memory.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fullshard/formats/element_span.h"
 #include "fullshard/formats/pickle_writer.h"
 
 namespace fullshard {
@@ -29,9 +28,9 @@ class TorchWriter {
   void put_tensor(size_t storage, const std::vector<int64_t>& shape, int64_t first = 0);
 
   void begin();
-  // The next elements of a storage (CPU, cast in blocks). Several threads may write, each storage
+  // The next elements of a storage, cast in blocks. Several threads may write, each storage
   // by one of them.
-  void write_next(size_t storage, const at::Tensor& values);
+  void write_next(size_t storage, const ElementSpan& values);
   void finish();
 
  private:

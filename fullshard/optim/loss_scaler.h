@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "fullshard/base/loss_scale_state.h"
+
 namespace fullshard {
 
 struct LossScaleOptions {
@@ -34,12 +36,7 @@ class LossScaler {
   [[nodiscard]] bool update(bool overflowed);
 
   // What a checkpoint keeps.
-  struct State {
-    double scale = 1;
-    int64_t iteration = 0;
-    int64_t last_overflow = -1;
-    int hysteresis = 0;
-  };
+  using State = LossScaleState;
   State state() const { return {scale_, iteration_, last_overflow_, hysteresis_}; }
   void restore(const State& state);
 

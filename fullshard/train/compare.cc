@@ -6,12 +6,13 @@
 #include <map>
 
 #include "fullshard/base/error.h"
+#include "fullshard/tensor_io/read_tensor.h"
 
 namespace fullshard {
 namespace {
 
 at::Tensor find_tensor(const TensorSource& reference, const char* name) {
-  return reference.find(name) != nullptr ? reference.read_whole(name) : at::Tensor();
+  return reference.find(name) != nullptr ? read_tensor(reference, name) : at::Tensor();
 }
 
 ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
@@ -97,7 +98,7 @@ class GradientComparison {
       fail_as(ErrorKind::input, "reference: {} is the gradient of no parameter of the model",
               stored.name);
     }
-    at::Tensor theirs = reference_.read_whole(stored.name).to(at::kDouble);
+    at::Tensor theirs = read_tensor(reference_, stored.name).to(at::kDouble);
     if (place->second.transposed) theirs = theirs.t().contiguous();
     theirs = theirs.reshape(-1);
     double differs = 0;

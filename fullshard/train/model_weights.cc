@@ -86,9 +86,11 @@ void put_in_place(const std::string& made, const std::string& folder) {
 }  // namespace
 
 LoadOptions load_options_of(const LanguageModel& model) {
-  return {.names = names_of(model), .is_ignored = [&model](const std::string& name) {
-            return model.is_ignored_in_files(name);
-          }};
+  LoadOptions options{.names = names_of(model), .is_ignored = [&model](const std::string& name) {
+                        return model.is_ignored_in_files(name);
+                      }};
+  for (const auto& item : model.named_parameters()) options.order.push_back(item.key());
+  return options;
 }
 
 ModelRecord record_of(const LanguageModel& model) {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/checkpoint/model_record.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/stored/model_record.h"
 
 namespace fullshard {
 

@@ -1,20 +1,42 @@
 #include "fullshard/train/resume.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/foreign_checkpoint.h"
+#include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/train/model_weights.h"
 
 namespace fullshard {
 
+namespace {
+
+// Empty: the loss scale goes on, or there was and is none.
+std::string note_of_scale(const Progress& progress, const LossScaler& scaler) {
+  if (progress.loss_scale && !scaler.is_dynamic()) {
+    return fmt::format("its loss scale {} is left: that of this run is fixed at {}",
+                       progress.loss_scale->scale, scaler.scale());
+  }
+  if (!progress.loss_scale && scaler.is_dynamic()) {
+    return fmt::format("the loss scale starts anew at {}: it has none that changes",
+                       scaler.scale());
+  }
+  return "";
+}
+
+}  // namespace
+
 Progress load_training_state(const std::string& path, const LanguageModel& model,
-                             ShardedModel& sharded, Optimizer& optimizer) {
+                             ShardedModel& sharded, Optimizer& optimizer,
+                             const LossScaler& scaler) {
   const std::string own = find_own_checkpoint(path);
   if (!own.empty()) return load_checkpoint(own, sharded, optimizer).progress;
-  const ForeignCheckpoint loaded =
+  ForeignCheckpoint loaded =
       load_foreign_checkpoint(path, sharded, optimizer, load_options_of(model));
+  if (const auto note = note_of_scale(loaded.progress, scaler); !note.empty()) {
+    loaded.notes.push_back(note);
+  }
   if (sharded.mesh().world().rank() == 0) {
     for (const auto& note : loaded.notes) spdlog::warn("{} ({}): {}", path, loaded.kind, note);
   }

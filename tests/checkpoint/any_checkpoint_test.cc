@@ -1,10 +1,11 @@
-#include "fullshard/checkpoint/any_checkpoint.h"
+#include "fullshard/stored/any_checkpoint.h"
 
 #include <gmock/gmock.h>
 
 #include "fullshard/checkpoint/diff_checkpoints.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
 #include "fullshard/formats/safetensors_writer.h"
+#include "fullshard/tensor_io/write_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
@@ -104,11 +105,52 @@ TEST(VerifyCheckpoint, NamesTheTensorOfADamagedItem) {
                          "checksum "));
 }
 
+// Values of one tensor are changed in a file of torch.save that holds several.
+std::string verify_after_flip(const std::string& folder, const std::string& name) {
+  FolderCopy copy(checkpoint_fixture(folder));
+  std::string bytes = copy.bytes(name);
+  // The bytes after the local header of the second storage.
+  const size_t header = bytes.find("/data/1FB");
+  EXPECT_NE(header, std::string::npos) << folder;
+  bytes[header + 80] = static_cast<char>(bytes[header + 80] ^ 4);
+  write_file(copy.file(name), bytes);
+  return verify_error(copy.path());
+}
+
+TEST(VerifyCheckpoint, NamesTheTensorOfEveryFileThatCarriesChecksums) {
+  const std::string part = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
+  EXPECT_THAT(
+      verify_after_flip("zero2/global_step2", part),
+      StartsWith(part + ": tensor 'optimizer_state_dict.base_optimizer_state.state.0.exp_avg"
+                        "': entry 'zero_pp_rank_1_mp_rank_00_optim_states/data/1' has the "
+                        "checksum "));
+  EXPECT_THAT(
+      verify_after_flip("zero3/global_step2", part),
+      StartsWith(part + ": tensor 'optimizer_state_dict.optimizer_state_dict.state.0.exp_avg"
+                        "': entry "));
+  EXPECT_THAT(
+      verify_after_flip("resumable/accelerate_full", "pytorch_model_fsdp.bin"),
+      StartsWith("pytorch_model_fsdp.bin: tensor 'model.layers.0.self_attn.q_proj.weight'"));
+  EXPECT_THAT(verify_after_flip("resumable/accelerate_full", "optimizer.bin"),
+              StartsWith("optimizer.bin: tensor 'state.model.embed_tokens.weight.exp_avg'"));
+  EXPECT_THAT(verify_after_flip("resumable/trainer", "optimizer.pt"),
+              StartsWith("optimizer.pt: tensor 'state.0.exp_avg'"));
+}
+
+TEST(VerifyCheckpoint, SaysWhichFilesCarryNoChecksums) {
+  const VerifyResult result =
+      verify_checkpoint(open_any(checkpoint_fixture("resumable/accelerate_state")));
+  EXPECT_TRUE(result.has_sums);
+  EXPECT_EQ(result.without_sums, (std::vector<std::string>{checkpoint_fixture(
+                                     "resumable/accelerate_state/model.safetensors")}));
+  EXPECT_EQ(result.num_tensors, 11 + 2 * 11);
+}
+
 TEST(VerifyCheckpoint, CountsValuesThatAreNotFinite) {
   FolderCopy copy(checkpoint_fixture("zero1/global_step2"));
   const TemporaryFolder folder;
   SafetensorsWriter writer(folder.file("a.safetensors"), {{"a", {4}, at::kFloat}});
-  writer.write("a", at::tensor({1.0F, INFINITY, NAN, -INFINITY}));
+  write_tensor(writer, "a", at::tensor({1.0F, INFINITY, NAN, -INFINITY}));
   writer.finish();
   const VerifyResult result = verify_checkpoint(open_any(folder.file("a.safetensors")));
   ASSERT_EQ(result.not_finite.size(), 1);
@@ -139,7 +181,7 @@ TEST(DiffCheckpoints, SaysInWhatTwoDiffer) {
       plans.push_back({key, values.sizes().vec(), values.scalar_type()});
     }
     SafetensorsWriter writer(folder.file(name), plans);
-    for (const auto& [key, values] : all) writer.write(key, values);
+    for (const auto& [key, values] : all) write_tensor(writer, key, values);
     writer.finish();
     return open_any(folder.file(name));
   };

@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "fullshard/base/error.h"
-#include "fullshard/checkpoint/block_reader.h"
-#include "fullshard/checkpoint/block_writer.h"
-#include "fullshard/checkpoint/buffer_pool.h"
-#include "fullshard/checkpoint/crc32c.h"
-#include "fullshard/checkpoint/work_items.h"
+#include "fullshard/stored/block_reader.h"
+#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/buffer_pool.h"
+#include "fullshard/stored/crc32c.h"
+#include "fullshard/stored/work_items.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
@@ -33,6 +33,14 @@ TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
       ASSERT_EQ(crc32c(bytes.data() + begin, length),
                 crc32c_by_tables(bytes.data() + begin, length));
     }
+  }
+}
+
+TEST(Crc32c, OfLongStretchesIsThatOfTheirBytes) {
+  std::string bytes(100'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + i / 97);
+  for (const int64_t length : {12'287, 12'288, 12'289, 24'576, 50'003, 99'000}) {
+    EXPECT_EQ(crc32c(bytes.data() + 3, length, 7), crc32c_by_tables(bytes.data() + 3, length, 7));
   }
 }
 

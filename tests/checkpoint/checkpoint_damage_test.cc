@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/checkpoint/manifest.h"
+#include "fullshard/stored/manifest.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/checkpoint/small_disk.h"
 #include "tests/files.h"

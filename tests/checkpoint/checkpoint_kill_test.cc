@@ -2,8 +2,9 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include <csignal>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "tests/checkpoint/saved_state.h"
 #include "tests/checkpoint/wide_model.h"
@@ -13,21 +14,18 @@ namespace fullshard::testing {
 namespace {
 
 constexpr int kInstants = 30;
-constexpr int kAtOnce = 3;  // processes
 
-pid_t start(const std::string& directory, const std::string& percent) {
-  std::string program = FULLSHARD_TEST_PROGRAMS "/checkpoint_rank";
-  std::string directory_argument = directory, percent_argument = percent;
-  char* arguments[] = {program.data(), directory_argument.data(), percent_argument.data(), nullptr};
+// Exit status of the program; -1: it did not end by itself.
+int run_program(std::vector<std::string> words) {
+  words.insert(words.begin(), FULLSHARD_TEST_PROGRAMS "/checkpoint_rank");
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   pid_t pid = 0;
-  return posix_spawn(&pid, arguments[0], nullptr, nullptr, arguments, environ) == 0 ? pid : -1;
-}
-
-// The signal that ended it.
-int signal_of(pid_t pid) {
+  if (posix_spawn(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return -1;
   int status = 0;
   ::waitpid(pid, &status, 0);
-  return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 void expect_whole_or_invisible(const CheckpointsFolder& folder) {
@@ -49,20 +47,16 @@ void expect_whole_or_invisible(const CheckpointsFolder& folder) {
 // The instants are given as parts of the time that the save before took.
 TEST(CheckpointKill, AKilledSaveIsWholeOrInvisible) {
   std::mt19937 random(1);
-  for (int first = 0; first < kInstants; first += kAtOnce) {
-    const CheckpointsFolder folders[kAtOnce];
-    pid_t pids[kAtOnce];
-    std::string percents[kAtOnce];
-    for (int i = 0; i < kAtOnce; ++i) {
-      percents[i] = std::to_string(random() % 130);
-      pids[i] = start(folders[i].path(), percents[i]);
-      ASSERT_GT(pids[i], 0);
-    }
-    for (int i = 0; i < kAtOnce; ++i) {
-      SCOPED_TRACE(percents[i]);
-      EXPECT_EQ(signal_of(pids[i]), SIGKILL);
-      expect_whole_or_invisible(folders[i]);
-    }
+  const CheckpointsFolder folders[kInstants];
+  std::vector<std::string> words;
+  for (const auto& folder : folders) {
+    words.push_back(folder.path());
+    words.push_back(std::to_string(random() % 130));
+  }
+  ASSERT_EQ(run_program(words), 0);
+  for (int i = 0; i < kInstants; ++i) {
+    SCOPED_TRACE("killed after " + words[static_cast<size_t>(2 * i + 1)] + " % of a save");
+    expect_whole_or_invisible(folders[i]);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/shard/engine.h"
+#include "tests/checkpoint/as_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
 
@@ -171,9 +172,9 @@ class CountingSource : public TensorSource {
     }
   }
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
-  void read(const std::string&, int64_t begin, at::Tensor out) const override {
-    out.copy_(at::arange(begin, begin + out.numel(), at::kLong).remainder(1000));
-    numel += out.numel();
+  void read(const std::string&, int64_t begin, ElementSpan out) const override {
+    as_tensor(out).copy_(at::arange(begin, begin + out.numel, at::kLong).remainder(1000));
+    numel += out.numel;
   }
   mutable int64_t numel = 0;
 

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fullshard/checkpoint/any_checkpoint.h"
 #include "fullshard/checkpoint/deepspeed_export.h"
-#include "fullshard/checkpoint/flat_checkpoint.h"
-#include "fullshard/checkpoint/fp32_export.h"
 #include "fullshard/formats/crc32.h"
+#include "fullshard/stored/any_checkpoint.h"
+#include "fullshard/stored/flat_checkpoint.h"
+#include "fullshard/stored/fp32_export.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/formats/checkpoint_fixture.h"
 

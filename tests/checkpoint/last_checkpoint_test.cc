@@ -1,4 +1,4 @@
-#include "fullshard/checkpoint/last_checkpoint.h"
+#include "fullshard/stored/last_checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

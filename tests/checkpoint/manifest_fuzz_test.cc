@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "fullshard/checkpoint/manifest.h"
+#include "fullshard/stored/manifest.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
 

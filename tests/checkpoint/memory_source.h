@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/formats/tensor_source.h"
 #include "fullshard/shard/layout.h"
+#include "tests/checkpoint/as_tensor.h"
 
 namespace fullshard::testing {
 
@@ -36,11 +37,11 @@ class MemorySource : public TensorSource {
 
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
 
-  void read(const std::string& name, int64_t begin, at::Tensor out) const override {
+  void read(const std::string& name, int64_t begin, ElementSpan out) const override {
     if (name == broken) fail_as(ErrorKind::input, "memory: tensor '{}' cannot be read", name);
     const std::lock_guard lock(mutex_);
-    ranges_[name].push_back({begin, begin + out.numel()});
-    out.copy_(values_.at(name).contiguous().view({-1}).narrow(0, begin, out.numel()));
+    ranges_[name].push_back({begin, begin + out.numel});
+    as_tensor(out).copy_(values_.at(name).contiguous().view({-1}).narrow(0, begin, out.numel));
   }
 
   std::map<std::string, std::vector<Interval>> ranges() const {

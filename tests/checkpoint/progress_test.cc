@@ -7,9 +7,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/checkpoint/progress_json.h"
+#include "fullshard/formats/saved_progress.h"
+#include "fullshard/formats/torch_file.h"
 #include "fullshard/optim/trainer_schedules.h"
+#include "fullshard/stored/progress_json.h"
 #include "tests/checkpoint/saved_state.h"
+#include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
 namespace {
@@ -51,6 +54,25 @@ TEST(Progress, OfALoopGoesIntoAnother) {
   EXPECT_EQ(other.run.optimizer.lr(), loop.run.optimizer.lr());
   EXPECT_EQ(other.stepper.scaler().scale(), loop.stepper.scaler().scale());
   EXPECT_EQ(other.stepper.scaler().state().iteration, loop.stepper.scaler().state().iteration);
+}
+
+// torch doubles after 5 good steps, of which 2 are done, and knows no hysteresis.
+TEST(Progress, OfTorchsGradScalerDoublesWhenThatWouldHave) {
+  const TorchFile file(checkpoint_fixture("resumable/accelerate_state/scaler.pt"));
+  const auto saved = grad_scaler_loss_scale(file.root(), file.path());
+  ASSERT_TRUE(saved.has_value());
+  Loop loop;
+  Progress progress;
+  progress.scheduler_steps = 2;
+  progress.loss_scale = {saved->scale, saved->iteration, saved->last_overflow, saved->hysteresis};
+  restore_progress(progress, loop.stepper, &loop.scheduler);
+  EXPECT_EQ(loop.stepper.scaler().state().hysteresis, LossScaleOptions{}.hysteresis);
+  LossScaler scaler({.loss_scale_window = 5});
+  scaler.restore(loop.stepper.scaler().state());
+  for (const double expected : {1024, 1024, 2048, 2048, 2048, 2048, 2048, 4096}) {
+    EXPECT_TRUE(scaler.update(false));
+    EXPECT_EQ(scaler.scale(), expected);
+  }
 }
 
 TEST(Progress, AScheduleIsThereOnBothSidesOrOnNone) {

@@ -12,6 +12,7 @@
 #include "fullshard/formats/open_weights.h"
 #include "fullshard/optim/sgd.h"
 #include "fullshard/shard/engine.h"
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
 #include "tests/files.h"
@@ -44,7 +45,7 @@ void expect_in_file(const std::string& path, const Values& expected) {
   const auto source = open_weights(path);
   ASSERT_EQ(source->tensors().size(), expected.size());
   for (const auto& [name, tensor] : expected) {
-    EXPECT_TRUE(at::equal(source->read_whole(name), tensor)) << name;
+    EXPECT_TRUE(at::equal(read_tensor(*source, name), tensor)) << name;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "fullshard/checkpoint/transposed_read.h"
+#include "fullshard/stored/transposed_read.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,62 +1,28 @@
-// `fullshard checkpoint` as a user types it, and `train --resume` from what other programs saved.
+// `fullshard checkpoint` as a user types it.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
-
-#include "tests/launch/shell.h"
+#include "tests/cli/checkpoint_runs.h"
 
 namespace fullshard {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
-const std::string kFixtures = FULLSHARD_SOURCE_DIR "/tests/fixtures/checkpoints/";
-const std::string kResumable = kFixtures + "resumable/";
-
-class CheckpointCommand : public ::testing::Test {
- protected:
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" +
-                 folder_.path() + " OMP_NUM_THREADS=1; fullshard " + words);
-  }
-  json run_json(const std::string& words, int status = 0) {
-    const Ended ended = run(words + " --json 2> /dev/null");
-    EXPECT_EQ(ended.status, status) << words << ended.output;
-    return json::parse(ended.output, nullptr, false);
-  }
-
-  // As make_resumable.py trains, so that losses can be compared.
-  std::string train_words(const std::string& output, int steps) const {
-    return "train --quiet --no-save-model --model " + kResumable + "model --data " + kResumable +
-           "tokens.bin --order sequential --sequence-length 8 --micro-batch 2 --lr 1e-2 "
-           "--adam-beta1 0.9 --adam-beta2 0.999 --adam-epsilon 1e-8 --weight-decay 0 --clip 0 "
-           "--schedule constant --output " +
-           output + " --steps " + std::to_string(steps) + " ";
-  }
-  std::vector<double> losses_of(const std::string& output) {
-    std::istringstream lines(folder_.read(output + "/metrics.jsonl"));
-    std::vector<double> losses;
-    for (std::string line; std::getline(lines, line);) {
-      losses.push_back(json::parse(line)["loss"].get<double>());
-    }
-    return losses;
-  }
-
-  TemporaryFolder folder_;
-};
+class CheckpointCommand : public CheckpointRuns {};
 
 TEST_F(CheckpointCommand, InspectsEveryKind) {
   const std::vector<std::pair<std::string, std::string>> kinds = {
-      {"zero1", "DeepSpeed ZeRO-1"},        {"zero2_bf16", "DeepSpeed ZeRO-2"},
-      {"zero3", "DeepSpeed ZeRO-3"},        {"dcp", "torch.distributed.checkpoint"},
-      {"accelerate", "Accelerate FSDP"},    {"resumable/accelerate_full", "Hugging Face"},
-      {"zero1.safetensors", "weights file"}};
+      {"zero1", "DeepSpeed ZeRO-1"},
+      {"zero2_bf16", "DeepSpeed ZeRO-2"},
+      {"zero3", "DeepSpeed ZeRO-3"},
+      {"dcp", "torch.distributed.checkpoint"},
+      {"accelerate", "Accelerate FSDP"},
+      {"resumable/accelerate_full", "Hugging Face"},
+      {"zero1.safetensors", "weights file"},
+      {"resumable/trainer", "Trainer"},
+      {"resumable/accelerate_state", "Accelerate"}};
   for (const auto& [name, kind] : kinds) {
     const json found = run_json("checkpoint inspect " + kFixtures + name);
     EXPECT_EQ(found["kind"], kind) << name;
@@ -84,6 +50,10 @@ TEST_F(CheckpointCommand, VerifiesAndNamesWhatIsDamaged) {
   EXPECT_THAT(damaged.output, StartsWith("error: "));
   EXPECT_THAT(damaged.output, HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"));
   EXPECT_EQ(run("checkpoint verify nowhere").status, 4);
+  // Nothing in safetensors could tell, and that is said.
+  EXPECT_EQ(run("checkpoint verify " + kResumable + "trainer").output,
+            kResumable + "trainer: whole: 33 tensors, 32.4 KiB, all checksums right; " +
+                kResumable + "trainer/model.safetensors carries none\n");
 }
 
 TEST_F(CheckpointCommand, FindsDifferences) {
@@ -110,45 +80,22 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
 }
 
 TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
-  EXPECT_EQ(run("checkpoint").status, 2);
-  EXPECT_EQ(run("checkpoint explode x").status, 2);
+  const std::string words = "there are inspect, verify, to-fp32, export, convert, diff, save\n";
+  const Ended nothing = run("checkpoint");
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_EQ(nothing.output,
+            "error: fullshard checkpoint: what is to be done is not said; " + words);
+  const Ended unknown = run("checkpoint explode x");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.output, "error: fullshard checkpoint: no command 'explode'; " + words);
+  EXPECT_EQ(run("checkpoint verfy x").output,
+            "error: fullshard checkpoint: no command 'verfy', did you mean 'verify'?; " + words);
+  EXPECT_EQ(run("checkpoint --help").status, 0);
   EXPECT_EQ(run("checkpoint convert a b --to rar").status, 2);
   EXPECT_EQ(run("checkpoint to-fp32 a b --max-shard-size lots").status, 2);
   const Ended tag = run("checkpoint inspect " + kFixtures + "zero2 -t global_step9");
   EXPECT_EQ(tag.status, 4);
   EXPECT_THAT(tag.output, HasSubstr("global_step9: is not there"));
-}
-
-// The real programs went on for two steps; we go on from their checkpoints instead.
-TEST_F(CheckpointCommand, TrainingGoesOnAsTheOtherProgramDid) {
-  const json expected = json::parse(std::ifstream(kResumable + "losses.json"));
-  const std::vector<std::tuple<std::string, std::string, std::string>> ways = {
-      {"zero1", "zero1", "--ranks 2"},
-      {"zero3", "zero3", "--ranks 2 --zero-stage 2"},
-      {"dcp", "fsdp", "--ranks 1 --accumulate 2"},
-      {"accelerate", "fsdp", "--ranks 2 --strategy SHARD_GRAD_OP"},
-      {"accelerate_full", "fsdp", "--ranks 2 --strategy NO_SHARD"}};
-  for (const auto& [folder, losses, how] : ways) {
-    const Ended ended = run(train_words(folder, 4) + how + " --resume " + kResumable + folder);
-    ASSERT_EQ(ended.status, 0) << folder << ended.output;
-    EXPECT_THAT(ended.output, Not(HasSubstr("anew"))) << folder;
-    const auto found = losses_of(folder);
-    ASSERT_EQ(found.size(), 2u) << folder;
-    EXPECT_NEAR(found[0], expected[losses][2].get<double>(), 1e-5) << folder;
-    EXPECT_NEAR(found[1], expected[losses][3].get<double>(), 1e-5) << folder;
-  }
-}
-
-TEST_F(CheckpointCommand, StatesWithoutNamesStartAnewAndThatIsSaid) {
-  const json expected = json::parse(std::ifstream(kResumable + "losses.json"));
-  const Ended ended =
-      run(train_words("trainer", 4) + "--ranks 2 --resume " + kResumable + "trainer");
-  ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("the optimizer starts anew: it has no optimizer states that "
-                                      "can be read by name"));
-  const auto found = losses_of("trainer");
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_NEAR(found[0], expected["fsdp"][2].get<double>(), 1e-5);
 }
 
 // What one's own run saved: on demand under a name, and turned into other programs' forms.
@@ -169,6 +116,27 @@ TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
   EXPECT_EQ(run("checkpoint diff run run/model").status, 0);
   EXPECT_EQ(run("checkpoint save run ../away").status, 2);
   EXPECT_EQ(run("checkpoint save nowhere name").status, 4);
+}
+
+TEST_F(CheckpointCommand, Stage3WritesAModelIn16BitOrSaysHowToGetOne) {
+  for (const std::string gathers : {"false", "true"}) {
+    folder_.write(gathers + ".json",
+                  R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+                      "zero_optimization": {"stage": 3,
+                      "stage3_gather_16bit_weights_on_model_save": )" +
+                      gathers + "}}");
+    const Ended ended = run("train --model " + kResumable + "model --data " + kResumable +
+                            "tokens.bin --sequence-length 8 --ranks 2 --steps 1 --config " +
+                            gathers + ".json --output " + gathers);
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    EXPECT_EQ(std::filesystem::exists(folder_ / gathers + "/model"), gathers == "true");
+    if (gathers == "true") continue;
+    EXPECT_THAT(ended.output, HasSubstr("fullshard checkpoint to-fp32 false/checkpoints OUT"));
+  }
+  EXPECT_EQ(run("checkpoint to-fp32 false/checkpoints OUT").output, "OUT/pytorch_model.bin\n");
+  for (const auto& tensor : run_json("checkpoint inspect true/model")["weights"]) {
+    EXPECT_EQ(tensor["dtype"], "BF16") << tensor;
+  }
 }
 
 // Room for a checkpoint or two.

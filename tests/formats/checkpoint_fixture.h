@@ -5,6 +5,7 @@
 
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/safetensors_file.h"
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 
 namespace fullshard::testing {
@@ -60,9 +61,9 @@ inline void expect_same_tensors(const TensorSource& found, const TensorSource& e
   for (const auto& tensor : expected.tensors()) {
     SCOPED_TRACE(tensor.name);
     ASSERT_NE(found.find(tensor.name), nullptr);
-    at::Tensor values = found.read_whole(tensor.name);
+    at::Tensor values = read_tensor(found, tensor.name);
     if (at::isFloatingType(values.scalar_type())) values = values.to(at::kFloat);
-    at::Tensor wanted = expected.read_whole(tensor.name);
+    at::Tensor wanted = read_tensor(expected, tensor.name);
     if (at::isFloatingType(wanted.scalar_type())) wanted = wanted.to(at::kFloat);
     expect_equal(values, wanted);
   }

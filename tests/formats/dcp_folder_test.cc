@@ -4,6 +4,7 @@
 
 #include "fullshard/formats/box_runs.h"
 #include "fullshard/formats/open_weights.h"
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 std::string error_of(const FolderCopy& copy) {
   return input_error(copy.path(), [&] {
     const auto weights = DcpFolder(copy.path()).weights();
-    for (const auto& tensor : weights->tensors()) weights->read_whole(tensor.name);
+    for (const auto& tensor : weights->tensors()) read_tensor(*weights, tensor.name);
   });
 }
 
@@ -25,8 +26,8 @@ void expect_trained(const TensorSource& weights) {
                            "last.weight", "scale", "count"}) {
     SCOPED_TRACE(name);
     ASSERT_NE(weights.find(name), nullptr);
-    const at::Tensor found = weights.read_whole(name);
-    const at::Tensor expected = plain.read_whole(std::string("weights.") + name);
+    const at::Tensor found = read_tensor(weights, name);
+    const at::Tensor expected = read_tensor(plain, std::string("weights.") + name);
     EXPECT_EQ(found.sizes(), expected.sizes());
     EXPECT_EQ(found.scalar_type(), expected.scalar_type());
     EXPECT_TRUE(found.allclose(expected, 1e-6, 1e-7));
@@ -66,8 +67,8 @@ TEST(DcpFolder, GivesTheStatesOfTheOptimizer) {
       EXPECT_EQ(source->tensors().size(), 4);
       for (const auto& tensor : source->tensors()) {
         SCOPED_TRACE(tensor.name);
-        const at::Tensor expected = plain.read_whole(state + "." + tensor.name);
-        EXPECT_TRUE(source->read_whole(tensor.name).allclose(expected, 1e-6, 1e-9));
+        const at::Tensor expected = read_tensor(plain, state + "." + tensor.name);
+        EXPECT_TRUE(read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "fullshard/formats/open_weights.h"
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
@@ -52,8 +53,8 @@ TEST_P(EveryStage, HasFrozenParametersAndBuffers) {
   const auto weights = folder.weights();
   for (const auto* name : {"frozen.weight", "scale", "count"}) {
     SCOPED_TRACE(name);
-    const at::Tensor expected = plain.read_whole(std::string("weights.") + name);
-    EXPECT_TRUE(weights->read_whole(name).to(expected.scalar_type()).equal(expected));
+    const at::Tensor expected = read_tensor(plain, std::string("weights.") + name);
+    EXPECT_TRUE(read_tensor(*weights, name).to(expected.scalar_type()).equal(expected));
   }
   EXPECT_EQ(folder.weights(false)->find("frozen.weight"), nullptr);
 }
@@ -67,8 +68,8 @@ TEST_P(EveryStage, GivesTheStatesOfTheOptimizer) {
     EXPECT_EQ(source->tensors().size(), 4);
     for (const auto& tensor : source->tensors()) {
       SCOPED_TRACE(tensor.name);
-      const at::Tensor expected = plain.read_whole(state + "." + tensor.name);
-      EXPECT_TRUE(source->read_whole(tensor.name).allclose(expected, 1e-6, 1e-9));
+      const at::Tensor expected = read_tensor(plain, state + "." + tensor.name);
+      EXPECT_TRUE(read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
     }
   }
 }
@@ -77,7 +78,7 @@ TEST_P(EveryStage, ReadsAnyRangeOfATiedParameter) {
   const DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
   const auto weights = folder.weights();
   EXPECT_THAT(folder.tied(), ElementsAre(std::pair("head.weight", "emb.weight")));
-  const at::Tensor whole = weights->read_whole("emb.weight").view(-1);
+  const at::Tensor whole = read_tensor(*weights, "emb.weight").view(-1);
   for (int64_t begin = 0; begin <= whole.numel(); ++begin) {
     for (int64_t end = begin; end <= whole.numel(); ++end) {
       const at::Tensor part = at::empty({end - begin});

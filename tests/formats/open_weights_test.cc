@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 
 namespace fullshard::testing {
@@ -21,8 +22,8 @@ void expect_parts(const TensorSource& source) {
   EXPECT_THAT(names_of(source),
               ElementsAre("head", "layer.0.bias", "layer.0.weight", "layer.1.bias",
                           "layer.1.weight", "layer.2.bias", "layer.2.weight"));
-  expect_equal(source.read_whole("head"), ramp({40}));
-  expect_equal(source.read_whole("layer.2.weight"), ramp({4, 5}));
+  expect_equal(read_tensor(source, "head"), ramp({40}));
+  expect_equal(read_tensor(source, "layer.2.weight"), ramp({4, 5}));
   const at::Tensor out = at::empty({3}, at::kDouble);
   source.read("layer.1.weight", 15, out);
   expect_equal(out, ramp({20}, at::kDouble).narrow(0, 15, 3));

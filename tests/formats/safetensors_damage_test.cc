@@ -3,6 +3,7 @@
 #include <random>
 
 #include "fullshard/formats/safetensors_file.h"
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 
 namespace fullshard::testing {
@@ -154,7 +155,7 @@ TEST_F(SafetensorsDamage, NamesFileAndTensorWhenTheFileShrinksLater) {
   write_file(folder_.file("f"), whole);
   const SafetensorsFile file(folder_.file("f"));
   ASSERT_EQ(::truncate(folder_.file("f").c_str(), static_cast<off_t>(whole.size() - 3)), 0);
-  EXPECT_EQ(input_error(folder_.path(), [&] { file.read_whole("bool"); }),
+  EXPECT_EQ(input_error(folder_.path(), [&] { read_tensor(file, "bool"); }),
             fmt::format("f: tensor 'bool': the file ends at byte {}, its bytes {} to {} were "
                         "expected; the file is truncated: copy it again",
                         whole.size() - 3, whole.size() - 5, whole.size()));

@@ -8,6 +8,8 @@
 
 #include "fullshard/formats/safetensors_file.h"
 #include "fullshard/formats/split_files.h"
+#include "fullshard/tensor_io/read_tensor.h"
+#include "fullshard/tensor_io/write_tensor.h"
 #include "tests/formats/fixture.h"
 
 namespace fullshard::testing {
@@ -25,7 +27,7 @@ TEST(SafetensorsWriter, WritesTheBytesOfThePackage) {
   const TemporaryFolder folder;
   const auto tensors = expected_tensors();
   SafetensorsWriter writer(folder.file("f"), plan_of(tensors));
-  for (const auto& [name, values] : tensors) writer.write(name, values);
+  for (const auto& [name, values] : tensors) write_tensor(writer, name, values);
   EXPECT_EQ(entries_of(folder.path()), std::vector<std::string>{"f.part"});
   writer.finish();
   EXPECT_EQ(entries_of(folder.path()), std::vector<std::string>{"f"});
@@ -41,17 +43,17 @@ TEST(SafetensorsWriter, CastsTransposesAndTakesRangesInAnyOrder) {
                                               {"ranges", {10}, at::kHalf},
                                               {"parameter", {2}, at::kFloat}});
   writer.write_range("ranges", 7, ramp({3}));
-  writer.write("wide", wide.t());
-  writer.write("deep", deep.transpose(0, 1));
+  write_tensor(writer, "wide", wide.t());
+  write_tensor(writer, "deep", deep.transpose(0, 1));
   writer.write_range("ranges", 0, ramp({7}));
   writer.write_range("ranges", 5, ramp({0}));
-  writer.write("parameter", at::ones({2}, at::TensorOptions().requires_grad(true)));
+  write_tensor(writer, "parameter", at::ones({2}, at::TensorOptions().requires_grad(true)));
   writer.finish();
   const SafetensorsFile file(folder.file("f"));
-  EXPECT_TRUE(file.read_whole("wide").equal(wide.t().to(at::kBFloat16)));
-  EXPECT_TRUE(file.read_whole("deep").equal(deep.transpose(0, 1).to(at::kInt)));
-  EXPECT_TRUE(file.read_whole("ranges").equal(at::cat({ramp({7}), ramp({3})}).to(at::kHalf)));
-  EXPECT_TRUE(file.read_whole("parameter").equal(at::ones({2})));
+  EXPECT_TRUE(read_tensor(file, "wide").equal(wide.t().to(at::kBFloat16)));
+  EXPECT_TRUE(read_tensor(file, "deep").equal(deep.transpose(0, 1).to(at::kInt)));
+  EXPECT_TRUE(read_tensor(file, "ranges").equal(at::cat({ramp({7}), ramp({3})}).to(at::kHalf)));
+  EXPECT_TRUE(read_tensor(file, "parameter").equal(at::ones({2})));
 }
 
 TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
@@ -60,9 +62,9 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   const auto error = [&](const std::function<void()>& action) {
     return input_error(folder.path(), action);
   };
-  EXPECT_EQ(error([&] { writer.write("c", ramp({1})); }), "f: tensor 'c' was not planned");
+  EXPECT_EQ(error([&] { write_tensor(writer, "c", ramp({1})); }), "f: tensor 'c' was not planned");
   EXPECT_EQ(error([&] {
-              writer.write("a", ramp({3, 2}));
+              write_tensor(writer, "a", ramp({3, 2}));
             }),
             "f: tensor 'a' has shape [3, 2], planned was [2, 3]");
   EXPECT_EQ(error([&] { writer.write_range("a", 5, ramp({2})); }),
@@ -73,12 +75,13 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   EXPECT_EQ(error([&] { writer.write_range("a", 0, ramp({2})); }),
             "f: tensor 'a': elements 0 to 2 were written before");
   EXPECT_EQ(error([&] { writer.finish(); }), "f: 2 tensors were not written whole: 'a', 'b'");
-  writer.write("b", ramp({4}));
+  write_tensor(writer, "b", ramp({4}));
   writer.write_range("a", 0, ramp({1}));
   writer.write_range("a", 5, ramp({1}));
   writer.finish();
   EXPECT_EQ(error([&] { writer.finish(); }), "f: is finished already");
-  EXPECT_EQ(error([&] { writer.write("b", ramp({4})); }), "f: tensor 'b' comes after finish()");
+  EXPECT_EQ(error([&] { write_tensor(writer, "b", ramp({4})); }),
+            "f: tensor 'b' comes after finish()");
 }
 
 TEST(SafetensorsWriter, RefusesPlansThatAreNoFile) {
@@ -133,7 +136,7 @@ TEST(SafetensorsWriter, LeavesNothingOnAFullDisk) {
     std::string text = "no error";
     try {
       SafetensorsWriter writer(folder.file("f"), {{"a", {3000}, at::kFloat}});
-      writer.write("a", ramp({3000}));
+      write_tensor(writer, "a", ramp({3000}));
     } catch (const Error& error) {
       text = std::string(error.what()).substr(folder.path().size() + 1);
     }
@@ -165,7 +168,7 @@ TEST(SplitFiles, SplitsAsHuggingfaceHubDoes) {
   ASSERT_EQ(split.files.size(), 4);
   for (const auto& file : split.files) {
     SafetensorsWriter writer(folder.file(file.name), file.tensors);
-    for (const auto& tensor : file.tensors) writer.write(tensor.name, ramp(tensor.shape));
+    for (const auto& tensor : file.tensors) write_tensor(writer, tensor.name, ramp(tensor.shape));
     writer.finish();
     EXPECT_EQ(read_file(folder.file(file.name)), read_file(fixture("split/" + file.name)));
   }

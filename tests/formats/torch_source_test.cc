@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 #include "tests/formats/zip_builder.h"
 
@@ -35,7 +36,7 @@ TEST(TorchSource, ReadsAStateDictAsTorchSavedIt) {
     for (const auto& [tensor, values] : expected_views()) {
       SCOPED_TRACE(tensor);
       ASSERT_NE(source.find(tensor), nullptr);
-      expect_equal(source.read_whole(tensor), values);
+      expect_equal(read_tensor(source, tensor), values);
     }
     EXPECT_EQ(source.tensors().size(), 23);
     EXPECT_EQ(source.find("note"), nullptr);
@@ -65,15 +66,15 @@ TEST(TorchSource, ConvertsAnyRangeOfAnyView) {
 TEST(TorchSource, FindsTheStateDictOfACheckpoint) {
   const TorchSource source(fixture("checkpoint.pt"));
   ASSERT_EQ(source.tensors().size(), 1);
-  expect_equal(source.read_whole("a"), ramp({3}));
+  expect_equal(read_tensor(source, "a"), ramp({3}));
   const TorchSource plain(fixture("plain_zip.bin"));
-  expect_equal(plain.read_whole("a"), ramp({3}));
+  expect_equal(read_tensor(plain, "a"), ramp({3}));
 }
 
 TEST(TorchSource, RunsNothing) {
   const TorchSource source(fixture("attack.bin"));
   ASSERT_EQ(source.tensors().size(), 1);
-  expect_equal(source.read_whole("w"), ramp({2}));
+  expect_equal(read_tensor(source, "w"), ramp({2}));
   const TorchFile file(fixture("attack.bin"));
   EXPECT_EQ(file.root().find("attack")->describe(), "an object of posix.system");
   EXPECT_FALSE(file_exists("fullshard-pickle-was-run"));
@@ -132,7 +133,7 @@ struct Crafted {
 std::string error_of(const Crafted& crafted) {
   const TemporaryFolder folder;
   write_file(folder.file("f"), crafted.bytes());
-  return input_error(folder.path(), [&] { TorchSource(folder.file("f")).read_whole("a"); });
+  return input_error(folder.path(), [&] { read_tensor(TorchSource(folder.file("f")), "a"); });
 }
 
 TEST(TorchSource, ChecksTensorsAgainstTheirStorage) {
@@ -179,7 +180,7 @@ TEST(TorchSource, ReadsOverlappingStridesRight) {
   const size_t at = bytes.find(std::string(24, '\0'));
   bytes.replace(at, 24, static_cast<const char*>(storage.const_data_ptr()), 24);
   write_file(folder.file("f"), bytes);
-  expect_equal(TorchSource(folder.file("f")).read_whole("a"), storage.as_strided({3, 3}, {1, 1}));
+  expect_equal(read_tensor(TorchSource(folder.file("f")), "a"), storage.as_strided({3, 3}, {1, 1}));
 }
 
 // Windows of the storage are 131072 elements: this one takes several, transposed and converted.
@@ -199,7 +200,7 @@ TEST(TorchSource, ReadsLargeTransposedTensorsInWindows) {
                                                 base.nbytes())}}));
   const TorchSource source(folder.file("f"));
   const at::Tensor expected = base.reshape({kRows, kColumns}).t();
-  expect_equal(source.read_whole("a"), expected);
+  expect_equal(read_tensor(source, "a"), expected);
   const at::Tensor part = at::empty({100'000}, at::kDouble);
   source.read("a", 200'000, part);
   EXPECT_TRUE(part.equal(expected.flatten().narrow(0, 200'000, 100'000).to(at::kDouble)));
@@ -212,7 +213,7 @@ TEST(TorchSource, MayBeReadByThreads) {
   std::atomic<int> right = 0;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      for (const auto& [name, values] : expected) right += source.read_whole(name).equal(values);
+      for (const auto& [name, values] : expected) right += read_tensor(source, name).equal(values);
     });
   }
   for (auto& thread : threads) thread.join();

@@ -1,6 +1,7 @@
 #include "tests/layers/include_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -73,6 +74,10 @@ constexpr std::string_view kLight[] = {"ATen/core/Tensor.h", "ATen/core/Generato
                                        "ATen/core/grad_mode.h",
                                        "torch/csrc/autograd/function_hook.h"};
 
+// What needs nothing of the library behind it.
+constexpr std::string_view kDtypes[] = {"c10/core/ScalarType.h", "c10/util/BFloat16.h",
+                                        "c10/util/Half.h"};
+
 bool is_light(std::string_view target, std::string_view text) {
   if (target.starts_with("c10/") || std::ranges::count(kLight, target) > 0) return true;
   return target.starts_with("torch/nn/") && text.find("torch::nn::") != std::string_view::npos;
@@ -83,6 +88,10 @@ std::string wrong_torch(const Layer& layer, bool is_header, std::string_view tex
   if (!is_torch(include.target)) return "";
   if (layer.torch_free)
     return fmt::format("includes {} in a folder without libtorch", include.target);
+  if (layer.dtypes_only && std::ranges::count(kDtypes, include.target) == 0) {
+    return fmt::format("includes {} in a folder that does not link libtorch; {} at most",
+                       include.target, fmt::join(kDtypes, ", "));
+  }
   if (is_header && !is_light(include.target, text)) {
     return fmt::format(
         "a header includes {}; <ATen/core/Tensor.h> at most, or <torch/nn/…> where "
@@ -105,7 +114,10 @@ Layers parse_layers(std::string_view text) {
     std::string folder, word;
     head >> folder;
     Layer layer;
-    while (head >> word) layer.torch_free |= word == "torch_free";
+    while (head >> word) {
+      layer.torch_free |= word == "torch_free";
+      layer.dtypes_only |= word == "dtypes";
+    }
     while (tail >> word) {
       const auto known = layers.find(word);
       if (known == layers.end()) {

@@ -12,12 +12,14 @@ namespace fullshard::layers {
 struct Layer {
   std::set<std::string> may_include;
   bool torch_free = false;
+  bool dtypes_only = false;  // sees the names of libtorch's dtypes, and links nothing of it
 };
 
 using Layers = std::map<std::string, Layer, std::less<>>;
 
 // Reads the lines that CMake writes from its fullshard_library() calls:
-//   "tensor: base", "launch torch_free: base". A folder must come after those it includes.
+//   "tensor: base", "launch torch_free: base", "formats dtypes: base". A folder must come after
+//   those it includes.
 Layers parse_layers(std::string_view text);
 
 // What is wrong with the includes of one file, one sentence each, as "path:line: …".

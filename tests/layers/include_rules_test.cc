@@ -89,6 +89,18 @@ TEST(IncludeRules, KeepTorchOutOfTorchFreeFolders) {
                                "folder without libtorch"});
 }
 
+TEST(IncludeRules, KeepAllButDtypesOutOfFoldersThatDoNotLinkTorch) {
+  const Layers layers = parse_layers("base torch_free:\nformats dtypes: base\n");
+  EXPECT_THAT(
+      violations(layers, "fullshard/formats/element_span.h", "#include <c10/core/ScalarType.h>\n"),
+      IsEmpty());
+  EXPECT_THAT(
+      violations(layers, "fullshard/formats/element_span.h", "#include <ATen/core/Tensor.h>\n"),
+      ElementsAre("fullshard/formats/element_span.h:1: includes ATen/core/Tensor.h in a folder "
+                  "that does not link libtorch; c10/core/ScalarType.h, c10/util/BFloat16.h, "
+                  "c10/util/Half.h at most"));
+}
+
 TEST(IncludeRules, KeepHeadersLight) {
   const auto count = [](std::string_view path, std::string_view text) {
     return violations(example(), path, text).size();

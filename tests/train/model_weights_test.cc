@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fullshard/checkpoint/numbered_parameters.h"
 #include "fullshard/comm/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
@@ -46,6 +50,27 @@ INSTANTIATE_TEST_SUITE_P(Models, Folders,
                          ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2",
                                            "bert", "bert_bare", "t5", "t5_v1_1"),
                          [](const auto& which) { return which.param; });
+
+// Optimizers of other programs number parameters: our trees have the order of theirs, and what
+// decays there is known (parameter_order.json, which transformers wrote).
+TEST(LoadOptions, OrderParametersAsTransformersDoes) {
+  const auto orders = nlohmann::json::parse(
+      read_file(FULLSHARD_SOURCE_DIR "/tests/fixtures/checkpoints/parameter_order.json"));
+  for (const auto& [name, expected] : orders.items()) {
+    SCOPED_TRACE(name);
+    const auto model = make_deferred_model(find_model(kModels + name));
+    const auto parameters = model->named_parameters();
+    std::set<const void*> seen;
+    auto found = nlohmann::json::array();
+    for (const auto& own : load_options_of(*model).order) {
+      const at::Tensor& values = parameters[own];
+      if (!seen.insert(values.unsafeGetTensorImpl()).second) continue;
+      const std::string in_file = model->file_name(own).name;
+      found.push_back({in_file, decays_in_trainer({in_file, values.sizes().vec()})});
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
 
 TEST(NewWeights, DependOnSeedAndNameOnly) {
   const testing::TemporaryFolder folder;

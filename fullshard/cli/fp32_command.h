@@ -1,0 +1,10 @@
+// `fullshard checkpoint to-fp32`: no libtorch is loaded for it.
+#pragma once
+
+#include "fullshard/cli/checkpoint_arguments.h"
+
+namespace fullshard {
+
+int run_to_fp32(const CheckpointCommandOptions& options);  // gives the exit status
+
+}  // namespace fullshard

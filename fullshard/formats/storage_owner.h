@@ -1,0 +1,15 @@
+// Which tensor of a pickle a storage of torch's belongs to, for messages about damaged values.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fullshard/formats/pickle_value.h"
+
+namespace fullshard {
+
+// The keys that lead to the first use of a storage: "optimizer_state_dict.state.0.exp_avg". Empty:
+// the pickle is that tensor itself, or does not use the storage.
+std::string storage_owner(const PickleValue& root, std::string_view storage);
+
+}  // namespace fullshard

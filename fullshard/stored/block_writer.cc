@@ -1,0 +1,153 @@
+#include "fullshard/stored/block_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/stored/buffer_pool.h"
+#include "fullshard/stored/crc32c.h"
+#include "fullshard/stored/direct_file.h"
+#include "fullshard/stored/transfer_items.h"
+#include "fullshard/stored/work_items.h"
+
+namespace fullshard {
+namespace {
+
+constexpr int kWorkers = 2;                 // that sum and copy
+constexpr int kDepth = 3;                   // writes under way for each of them
+constexpr int kCopyWorkers = 2;             // of settle()
+constexpr int64_t kCopyBytes = 256 * kKiB;  // summed while it is still in the cache
+
+}  // namespace
+
+// One file: where each span begins, and how much is left to do.
+struct BlockWriter::File {
+  explicit File(const BlockFile& file)
+      : content(file.content),
+        path(file.path),
+        bytes(file.bytes()),
+        left((bytes + kWriteBytes - 1) / kWriteBytes) {
+    int64_t offset = 0;
+    for (const auto& span : content) {
+      begins.push_back(offset);
+      offset += span.bytes;
+    }
+  }
+
+  // The bytes of the file from `begin` on.
+  void collect(int64_t begin, int64_t count, char* target) const {
+    auto span = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), begin) -
+                                    begins.begin() - 1);
+    for (int64_t done = 0; done < count; ++span) {
+      const int64_t from = begin + done - begins[span];
+      const int64_t part = std::min(content[span].bytes - from, count - done);
+      const auto* source = static_cast<const char*>(content[span].data);
+      if (part > 0 && source != nullptr) std::memcpy(target + done, source + from, part);
+      if (part > 0 && source == nullptr) std::memset(target + done, 0, part);
+      done += part;
+    }
+  }
+
+  const std::vector<ByteSpan>& content;
+  std::string path;
+  int64_t bytes;
+  std::vector<int64_t> begins;
+  std::optional<DirectOutput> output;
+  std::atomic<int64_t> left;  // items
+};
+
+struct BlockWriter::Item {
+  File* file = nullptr;
+  Checksums* checksums = nullptr;
+  int64_t begin = 0;
+  int64_t bytes = 0;
+  bool is_taken = false;                    // the content has been looked at
+  std::unique_ptr<DirectBuffer> copy = {};  // made by settle()
+};
+
+BlockWriter::BlockWriter(std::vector<BlockFile> files)
+    : files_(std::move(files)), checksums_(files_.size()) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    writing_.push_back(std::make_unique<File>(files_[i]));
+    auto* file = writing_.back().get();
+    checksums_[i].resize(static_cast<size_t>(num_blocks(file->bytes)));
+    for (int64_t begin = 0; begin < file->bytes; begin += kWriteBytes) {
+      items_.push_back({file, &checksums_[i], begin, std::min(kWriteBytes, file->bytes - begin)});
+    }
+  }
+}
+
+BlockWriter::~BlockWriter() = default;
+
+bool BlockWriter::run() {
+  for (const auto& file : writing_) {
+    file->output.emplace(file->path);
+    if (file->bytes == 0) file->output->sync();
+  }
+  BufferPool staging(kWriteBytes);
+  const auto item = [this](int64_t i) -> Item& { return items_[static_cast<size_t>(i)]; };
+  return do_transfers(
+      {.num_items = static_cast<int64_t>(items_.size()),
+       .num_workers = kWorkers,
+       .depth = kDepth,
+       .prepare = [&](int64_t i, DirectBuffer& buffer) { return prepare(item(i), buffer); },
+       .finish = [&](int64_t i, const Transfer& transfer,
+                     int64_t result) { finish(item(i), transfer, result); }},
+      staging, &stop_);
+}
+
+Transfer BlockWriter::prepare(Item& item, DirectBuffer& staging) {
+  std::unique_lock gate(gate_);
+  const std::shared_lock content(content_);
+  gate.unlock();
+  char* data = item.copy ? item.copy->data() : staging.data();
+  for (int64_t done = 0; done < item.bytes; done += kCopyBytes) {
+    const int64_t part = std::min(kCopyBytes, item.bytes - done);
+    if (!item.copy) item.file->collect(item.begin + done, part, data + done);
+    auto& checksum = (*item.checksums)[static_cast<size_t>((item.begin + done) / kBlockBytes)];
+    checksum = crc32c(data + done, part, checksum);
+  }
+  item.is_taken = true;
+  return item.file->output->transfer(item.begin, data, item.bytes);
+}
+
+void BlockWriter::finish(Item& item, const Transfer& transfer, int64_t result) {
+  item.file->output->complete(transfer, result);
+  // Whoever writes the last part flushes, while the others go on with the next file.
+  if (--item.file->left == 0) item.file->output->sync();
+  if (item.copy) pool_->give_back(std::move(*item.copy));
+}
+
+void BlockWriter::settle(BufferPool& pool) {
+  const std::lock_guard gate(gate_);
+  const std::lock_guard content(content_);
+  pool_ = &pool;
+  std::vector<Item*> rest;
+  for (auto& item : items_) {
+    if (!item.is_taken && !item.copy) rest.push_back(&item);
+  }
+  do_items(static_cast<int64_t>(rest.size()), kCopyWorkers, [&](int, int64_t i) {
+    auto& item = *rest[static_cast<size_t>(i)];
+    item.copy = std::make_unique<DirectBuffer>(pool.take());
+    item.file->collect(item.begin, item.bytes, item.copy->data());
+  });
+}
+
+int64_t BlockFile::bytes() const {
+  int64_t total = 0;
+  for (const auto& span : content) total += span.bytes;
+  return total;
+}
+
+int64_t num_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
+
+std::vector<Checksums> write_block_files(std::vector<BlockFile> files) {
+  BlockWriter writer(std::move(files));
+  writer.run();
+  return writer.checksums();
+}
+
+}  // namespace fullshard

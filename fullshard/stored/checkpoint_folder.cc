@@ -1,0 +1,140 @@
+#include "fullshard/stored/checkpoint_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/stored/manifest.h"
+
+namespace fullshard {
+namespace {
+
+constexpr const char* kPartSuffix = ".part";
+constexpr const char* kLatest = "latest";
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::pair<std::string, std::string> split(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+bool exists(const std::string& path) {
+  struct stat facts = {};
+  return ::lstat(path.c_str(), &facts) == 0;
+}
+
+void make_folder(const std::string& path) {
+  check_input(::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST, "{}: cannot be made: {}", path,
+              std::strerror(errno));
+}
+
+void make_folders(const std::string& path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    make_folder(path.substr(0, slash));
+  }
+  make_folder(path);
+}
+
+// Only files that lie in it: a checkpoint has no folders inside.
+void remove_folder(const std::string& path) noexcept {
+  for (const auto& name : entries_in(path)) ::unlink((path + "/" + name).c_str());
+  ::rmdir(path.c_str());
+}
+
+void write_flushed(const std::string& path, const std::string& text) {
+  auto file = FileHandle::create(path);
+  file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
+  file.sync();
+}
+
+void rename_to(const std::string& from, const std::string& to) {
+  check_input(std::rename(from.c_str(), to.c_str()) == 0, "{}: cannot be given the name {}: {}",
+              from, to, std::strerror(errno));
+}
+
+// Afterwards `part` is what `folder` was, if that existed.
+void exchange(const std::string& part, const std::string& folder) {
+  if (!exists(folder)) return rename_to(part, folder);
+  if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) return;
+  // Not every file system can; the old one then has no name for a moment.
+  const auto old = folder + ".old" + kPartSuffix;
+  remove_folder(old);
+  rename_to(folder, old);
+  rename_to(part, folder);
+  rename_to(old, part);
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("step-{:06}", step); }
+
+std::vector<std::string> entries_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* stream = ::opendir(folder.c_str());
+  if (stream == nullptr) return names;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  ::closedir(stream);
+  return names;
+}
+
+void remove_checkpoint(const std::string& folder) {
+  const auto part = without_slashes(folder) + kPartSuffix;
+  remove_folder(part);
+  if (std::rename(folder.c_str(), part.c_str()) == 0) remove_folder(part);
+}
+
+CheckpointFolder::CheckpointFolder(std::string folder)
+    : folder_(without_slashes(std::move(folder))), part_(folder_ + kPartSuffix) {}
+
+void CheckpointFolder::begin() const {
+  const auto [parent, name] = split(folder_);
+  check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
+              "{}: cannot be the folder of a checkpoint", folder_);
+  const auto there = entries_in(folder_);
+  bool is_checkpoint = there.empty();
+  for (const auto& entry : there) is_checkpoint = is_checkpoint || entry == kManifestName;
+  check_input(is_checkpoint,
+              "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
+              folder_);
+  make_folders(parent);
+  remove_folder(part_);  // of a run that was killed
+  check_input(!exists(part_), "{}: cannot be removed; remove it, or save to another folder", part_);
+  make_folder(part_);
+}
+
+void CheckpointFolder::commit(const std::string& manifest_text) const {
+  write_flushed(fmt::format("{}/{}", part_, kManifestName), manifest_text);
+  sync_folder_of(part_ + "/");
+  exchange(part_, folder_);
+  sync_folder_of(folder_);
+  remove_folder(part_);
+
+  const auto [parent, name] = split(folder_);
+  const auto latest = fmt::format("{}/{}", parent, kLatest);
+  ::unlink((latest + kPartSuffix).c_str());
+  write_flushed(latest + kPartSuffix, name + "\n");
+  rename_to(latest + kPartSuffix, latest);
+  sync_folder_of(latest);
+}
+
+void CheckpointFolder::abandon() const noexcept { remove_folder(part_); }
+
+}  // namespace fullshard

@@ -1,0 +1,186 @@
+#include "fullshard/stored/fp32_export.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/split_files.h"
+#include "fullshard/stored/direct_file.h"
+#include "fullshard/stored/streamed_file.h"
+#include "fullshard/stored/weights_layout.h"
+#include "fullshard/stored/work_items.h"
+
+namespace fullshard {
+namespace {
+
+constexpr std::string_view kSafetensors = ".safetensors";
+constexpr std::string_view kTorch = ".bin";
+
+std::vector<TensorPlan> plan_tensors(const AnyCheckpoint& checkpoint,
+                                     const ExportOptions& options) {
+  std::vector<TensorPlan> plans;
+  for (const auto& tensor : checkpoint.distinct_weights()) {
+    const bool is_cast = options.dtype.has_value() && at::isFloatingType(tensor.dtype);
+    plans.push_back({tensor.name, tensor.shape, is_cast ? *options.dtype : tensor.dtype});
+  }
+  return plans;
+}
+
+FurtherNames further_names(const AnyCheckpoint& checkpoint) {
+  FurtherNames others;
+  for (const auto& [name, same] : checkpoint.tied) {
+    if (checkpoint.weights->find(name) != nullptr) others[same].push_back(name);
+  }
+  return others;
+}
+
+// "model-00001-of-00002.safetensors" is "pytorch_model-00001-of-00002.bin" there.
+std::string torch_name(std::string name) {
+  name.resize(name.size() - kSafetensors.size());
+  return "pytorch_" + name + std::string(kTorch);
+}
+
+class Export {
+ public:
+  Export(const AnyCheckpoint& checkpoint, const std::string& out, const ExportOptions& options)
+      : checkpoint_(checkpoint), options_(options), others_(further_names(checkpoint)) {
+    const auto plans = plan_tensors(checkpoint, options);
+    check_input(!plans.empty(), "{}: holds no weights", checkpoint.path);
+    is_file_ = out.ends_with(kTorch) || out.ends_with(kSafetensors);
+    is_safetensors_ = is_file_ ? out.ends_with(kSafetensors) : options.safetensors;
+    folder_ = is_file_ ? folder_part(out) : out;
+    split_ = split_into_files(plans, is_file_ ? INT64_MAX : options.max_file_bytes);
+    if (is_file_) split_.files[0].name = name_part(out);
+    if (!is_file_ && !is_safetensors_) {
+      for (auto& file : split_.files) file.name = torch_name(file.name);
+    }
+  }
+
+  ExportResult run() {
+    make_folder();
+    for (const auto& file : split_.files) open(file);
+    stream();
+    for (const auto& file : files_) file->finish();
+    if (split_.needs_index()) write_index();
+    if (!is_file_) remove_stale();
+    result_.bytes = split_.total_bytes;
+    return std::move(result_);
+  }
+
+ private:
+  std::string path_of(const std::string& name) const { return fmt::format("{}/{}", folder_, name); }
+
+  void make_folder() const {
+    if (is_folder(folder_)) return;
+    check_input(::mkdir(folder_.c_str(), 0777) == 0, "{}: cannot be made: {}", folder_,
+                std::strerror(errno));
+  }
+
+  void open(const FilePlan& file) {
+    const std::string path = path_of(file.name);
+    check_input(!is_folder(path), "{}: is a folder", path);
+    ::unlink((path + ".part").c_str());  // of a run that was killed
+    files_.push_back(std::make_unique<StreamedFile>(
+        path, is_safetensors_ ? safetensors_layout(file.tensors, path)
+                              : torch_layout(file.tensors, others_)));
+    for (int64_t block = 0; block < files_.back()->num_blocks(); ++block) {
+      work_.push_back({files_.back().get(), block});
+    }
+    result_.num_tensors += static_cast<int64_t>(file.tensors.size());
+    result_.files.push_back(path);
+  }
+
+  // Reading and writing of several blocks go on at a time.
+  void stream() {
+    const int num_threads = static_cast<int>(
+        std::min(static_cast<int64_t>(options_.num_threads), static_cast<int64_t>(work_.size())));
+    std::vector<DirectBuffer> buffers(static_cast<size_t>(num_threads));
+    result_.block_bytes = num_threads * kStreamBytes;
+    do_items(static_cast<int64_t>(work_.size()), num_threads, [&](int worker, int64_t i) {
+      const Work& work = work_[static_cast<size_t>(i)];
+      work.file->write_block(work.block, *checkpoint_.weights,
+                             buffers[static_cast<size_t>(worker)]);
+    });
+  }
+
+  struct Work {
+    StreamedFile* file;
+    int64_t block;
+  };
+
+  std::string index_name() const {
+    return is_safetensors_ ? kSafetensorsIndex : "pytorch_model.bin.index.json";
+  }
+
+  void write_index() {
+    SplitFiles named = split_;
+    for (auto& file : named.files) {
+      for (size_t i = 0, count = file.tensors.size(); i < count && !is_safetensors_; ++i) {
+        const auto more = others_.find(file.tensors[i].name);
+        if (more == others_.end()) continue;
+        for (const auto& name : more->second) file.tensors.push_back({name, {}, at::kFloat});
+      }
+    }
+    const std::string text = named.index_json();
+    const std::string path = path_of(index_name());
+    ::unlink((path + ".part").c_str());
+    {
+      FileHandle file = FileHandle::create(path + ".part");
+      file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
+      file.sync();
+    }
+    check_input(std::rename((path + ".part").c_str(), path.c_str()) == 0,
+                "{}: cannot be given its name: {}", path, std::strerror(errno));
+    sync_folder_of(path);
+    result_.files.push_back(path);
+  }
+
+  // A reader would take the weights of an earlier export for ours: those of several files if ours
+  // is one, and the other way round.
+  void remove_stale() const {
+    std::set<std::string> ours;
+    for (const auto& file : result_.files) ours.emplace(name_part(file));
+    const std::string_view begin = is_safetensors_ ? "model" : "pytorch_model";
+    const std::string_view end = is_safetensors_ ? kSafetensors : kTorch;
+    for (const auto& name : names_in(folder_)) {
+      const bool is_part = name.starts_with(fmt::format("{}-", begin)) && name.ends_with(end) &&
+                           name.find("-of-") != std::string::npos;
+      const bool is_whole = name == fmt::format("{}{}", begin, end) || name == index_name();
+      if ((is_part || is_whole) && !ours.contains(name)) ::unlink(path_of(name).c_str());
+    }
+  }
+
+  const AnyCheckpoint& checkpoint_;
+  ExportOptions options_;
+  FurtherNames others_;
+  bool is_file_ = false;
+  bool is_safetensors_ = false;
+  std::string folder_;
+  SplitFiles split_;
+  std::vector<std::unique_ptr<StreamedFile>> files_;
+  std::vector<Work> work_;
+  ExportResult result_;
+};
+
+}  // namespace
+
+ExportResult export_weights(const AnyCheckpoint& checkpoint, const std::string& out,
+                            const ExportOptions& options) {
+  check_input(checkpoint.weights != nullptr, "{}: holds the states of an optimizer and no weights",
+              checkpoint.path);
+  return Export(checkpoint, out, options).run();
+}
+
+}  // namespace fullshard

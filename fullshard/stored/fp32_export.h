@@ -1,0 +1,39 @@
+// The weights of a checkpoint as files that need no training program: what zero_to_fp32.py makes,
+// from any kind of checkpoint.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/stored/any_checkpoint.h"
+
+namespace fullshard {
+
+struct ExportOptions {
+  // Of floating tensors; nothing: as they are stored. Others always keep theirs.
+  std::optional<at::ScalarType> dtype = at::kFloat;
+  int64_t max_file_bytes = 5'000'000'000;  // more: several files with an index
+  bool safetensors = false;                // otherwise files of torch.load
+  int num_threads = 4;
+};
+
+struct ExportResult {
+  std::vector<std::string> files;  // with their folder, the index last
+  int64_t num_tensors = 0;
+  int64_t bytes = 0;        // of the tensors
+  int64_t block_bytes = 0;  // most that was held of them at one time
+};
+
+// `out` is a folder, made when it is not there, or a file that ends in .bin or .safetensors, which
+// decides the form. Tensors are streamed in blocks of 4 MiB: one for each of `num_threads` is held,
+// and 4 MiB more where a source needs it. Tied names share their values in .bin and are written
+// once, under the name they are tied to, in .safetensors. Nothing has its name before it is
+// complete and flushed to the device.
+ExportResult export_weights(const AnyCheckpoint& checkpoint, const std::string& out,
+                            const ExportOptions& options = {});
+
+}  // namespace fullshard

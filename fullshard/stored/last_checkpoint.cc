@@ -1,0 +1,103 @@
+#include "fullshard/stored/last_checkpoint.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
+#include "fullshard/stored/checkpoint_folder.h"
+#include "fullshard/stored/manifest.h"
+
+namespace fullshard {
+namespace {
+
+bool is_file(const std::string& path) {
+  struct stat facts = {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+bool is_step_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+         name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+}
+
+struct Candidate {
+  std::string name;
+  int64_t saved_at = 0;
+  int64_t step = 0;
+  std::string problem = {};  // empty: complete
+};
+
+Candidate examine(const std::string& directory, const std::string& name) {
+  Candidate candidate{.name = name};
+  if (name.ends_with(".part")) {
+    candidate.problem = "was never finished";
+    return candidate;
+  }
+  const auto folder = fmt::format("{}/{}", directory, name);
+  try {
+    const auto manifest = read_manifest(folder);
+    candidate.saved_at = manifest.saved_at;
+    candidate.step = manifest.progress.step;
+    check_files(manifest, folder);
+  } catch (const Error& error) {
+    candidate.problem = error.what();
+  }
+  return candidate;
+}
+
+// Newest first; those of which nothing can be told come before them.
+std::vector<Candidate> candidates_in(const std::string& directory) {
+  std::vector<Candidate> candidates;
+  for (const auto& name : entries_in(directory)) {
+    const auto folder = fmt::format("{}/{}", directory, name);
+    const bool is_candidate = is_folder(folder) && (is_step_name(name) || name.ends_with(".part") ||
+                                                    is_file(folder + "/" + kManifestName));
+    if (is_candidate) candidates.push_back(examine(directory, name));
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    const auto rank = [](const Candidate& one) {
+      return std::tuple(one.saved_at == 0, one.saved_at, one.step, one.name);
+    };
+    return rank(a) > rank(b);
+  });
+  return candidates;
+}
+
+}  // namespace
+
+LastCheckpoint last_checkpoint(const std::string& directory) {
+  LastCheckpoint last;
+  for (const auto& candidate : candidates_in(directory)) {
+    if (candidate.problem.empty()) {
+      last.folder = fmt::format("{}/{}", directory, candidate.name);
+      last.step = candidate.step;
+      break;
+    }
+    last.skipped.push_back(fmt::format("{}: {}", candidate.name, candidate.problem));
+  }
+  return last;
+}
+
+void remove_old_checkpoints(const std::string& directory, int num_kept,
+                            const std::vector<std::string>& kept_names) {
+  int count = 0;
+  for (const auto& candidate : candidates_in(directory)) {
+    const auto folder = fmt::format("{}/{}", directory, candidate.name);
+    if (candidate.name.ends_with(".part")) {
+      remove_checkpoint(folder);
+      continue;
+    }
+    if (!candidate.problem.empty() || !is_step_name(candidate.name)) continue;
+    const bool is_kept =
+        std::find(kept_names.begin(), kept_names.end(), candidate.name) != kept_names.end();
+    if (++count > num_kept && !is_kept) remove_checkpoint(folder);
+  }
+}
+
+}  // namespace fullshard

@@ -1,0 +1,210 @@
+#include "fullshard/stored/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/formats/element_type.h"
+#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/strict_json.h"
+#include "fullshard/stored/json_fields.h"
+#include "fullshard/stored/progress_json.h"
+
+namespace fullshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "fullshard checkpoint";
+constexpr const char* kChecksum = "crc32c";
+constexpr int kDigits = 8;  // of one checksum
+
+int digit_of(char letter) {
+  if (letter >= '0' && letter <= '9') return letter - '0';
+  if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
+  return -1;
+}
+
+json values_json(const StoredValues& values) {
+  json intervals = json::array();
+  for (const auto& interval : values.intervals) {
+    intervals.push_back({interval.file, interval.begin, interval.end, interval.offset});
+  }
+  return {{"dtype", find_element_type(values.dtype)->name}, {"intervals", std::move(intervals)}};
+}
+
+StoredValues parse_values(const JsonFields& fields) {
+  StoredValues values;
+  const auto dtype = fields.at("dtype");
+  const auto* type = find_element_type(dtype.text());
+  if (type == nullptr || type->dtype == at::ScalarType::Undefined) {
+    dtype.reject("a type of elements, as F32");
+  }
+  values.dtype = type->dtype;
+  for (const auto& item : fields.at("intervals").items()) {
+    const auto numbers = item.integers();
+    if (numbers.size() != 4) item.reject("[file, begin, end, offset]");
+    values.intervals.push_back({static_cast<int>(std::min<int64_t>(numbers[0], INT32_MAX)),
+                                numbers[1], numbers[2], numbers[3]});
+  }
+  return values;
+}
+
+json tensor_json(const ManifestTensor& tensor) {
+  json result = {{"names", tensor.names},
+                 {"shape", tensor.shape},
+                 {"is_buffer", tensor.is_buffer},
+                 {"weights", values_json(tensor.weights)},
+                 {"states", json::object()}};
+  for (const auto& [name, values] : tensor.states) result["states"][name] = values_json(values);
+  return result;
+}
+
+ManifestTensor parse_tensor(const JsonFields& fields) {
+  ManifestTensor tensor;
+  tensor.names = fields.at("names").texts();
+  if (tensor.names.empty()) fields.at("names").reject("at least one name");
+  tensor.shape = fields.at("shape").integers();
+  tensor.is_buffer = fields.at("is_buffer").boolean();
+  tensor.weights = parse_values(fields.at("weights"));
+  const auto states = fields.at("states");
+  for (const auto& name : states.keys()) tensor.states[name] = parse_values(states.at(name));
+  return tensor;
+}
+
+StoredFile parse_file(const JsonFields& fields) {
+  StoredFile file;
+  file.name = fields.at("name").text();
+  // Names come from outside: none may lead out of the folder.
+  if (file.name.empty() || file.name.find('/') != std::string::npos || file.name[0] == '.') {
+    fields.at("name").reject("the name of a file in this folder");
+  }
+  file.rank = static_cast<int>(fields.at("rank").integer());
+  file.host = static_cast<int>(fields.at("host").integer());
+  file.bytes = fields.at("bytes").integer();
+  const auto checksums = fields.at("checksums");
+  auto parsed = parse_checksums(checksums.text());
+  if (!parsed) checksums.reject("eight hexadecimal digits per block");
+  file.checksums = std::move(*parsed);
+  return file;
+}
+
+json optimizer_json(const StoredOptimizer& optimizer) {
+  json result = {{"name", optimizer.name},
+                 {"num_steps", optimizer.num_steps},
+                 {"states", optimizer.states},
+                 {"lr", optimizer.lr}};
+  if (optimizer.momentum) result["momentum"] = *optimizer.momentum;
+  if (optimizer.beta2) result["beta2"] = *optimizer.beta2;
+  return result;
+}
+
+StoredOptimizer parse_optimizer(const JsonFields& fields) {
+  StoredOptimizer optimizer;
+  optimizer.name = fields.at("name").text();
+  optimizer.num_steps = fields.at("num_steps").integer();
+  optimizer.states = fields.at("states").texts();
+  optimizer.lr = fields.at("lr").number();
+  if (fields.has("momentum")) optimizer.momentum = fields.at("momentum").number();
+  if (fields.has("beta2")) optimizer.beta2 = fields.at("beta2").number();
+  return optimizer;
+}
+
+void check_kind(const JsonFields& fields, const std::string& where) {
+  check_input(fields.has("format") && fields.at("format").value() == kFormat,
+              "{}: is not a Fullshard checkpoint's; its field 'format' would say \"{}\"", where,
+              kFormat);
+  const auto version = fields.at("version").integer();
+  check_input(version == kManifestVersion,
+              "{}: is of version {}, and this program reads version {}; use the Fullshard that "
+              "wrote it, or a newer one",
+              where, version, kManifestVersion);
+  const auto checksum = fields.at("checksum");
+  if (checksum.at("kind").text() != kChecksum) checksum.at("kind").reject("\"crc32c\"");
+  if (checksum.at("block_bytes").integer() != kBlockBytes) {
+    checksum.at("block_bytes").reject(std::to_string(kBlockBytes));
+  }
+}
+
+}  // namespace
+
+std::string checksums_text(const Checksums& checksums) {
+  std::string text;
+  text.reserve(checksums.size() * kDigits);
+  for (const uint32_t checksum : checksums) text += fmt::format("{:08x}", checksum);
+  return text;
+}
+
+std::optional<Checksums> parse_checksums(const std::string& text) {
+  if (text.size() % kDigits != 0) return std::nullopt;
+  Checksums checksums(text.size() / kDigits);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int digit = digit_of(text[i]);
+    if (digit < 0) return std::nullopt;
+    checksums[i / kDigits] = checksums[i / kDigits] << 4 | static_cast<uint32_t>(digit);
+  }
+  return checksums;
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  json files = json::array();
+  for (const auto& file : manifest.files) {
+    files.push_back({{"name", file.name},
+                     {"rank", file.rank},
+                     {"host", file.host},
+                     {"bytes", file.bytes},
+                     {"checksums", checksums_text(file.checksums)}});
+  }
+  json tensors = json::array();
+  for (const auto& tensor : manifest.tensors) tensors.push_back(tensor_json(tensor));
+  json result = {{"format", kFormat},
+                 {"version", kManifestVersion},
+                 {"step", manifest.progress.step},
+                 {"saved_at", manifest.saved_at},
+                 {"num_ranks", manifest.num_ranks},
+                 {"num_shards", manifest.num_shards},
+                 {"strategy", manifest.strategy},
+                 {"is_node_local", manifest.is_node_local},
+                 {"checksum", {{"kind", kChecksum}, {"block_bytes", kBlockBytes}}},
+                 {"files", std::move(files)},
+                 {"tensors", std::move(tensors)},
+                 {"progress", progress_json(manifest.progress)},
+                 {"rng", manifest.rng}};
+  if (manifest.optimizer) result["optimizer"] = optimizer_json(*manifest.optimizer);
+  return result.dump() + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& where) {
+  const auto parsed = parse_strict_json(text, where);
+  const JsonFields fields(parsed, where);
+  check_kind(fields, where);
+  Manifest manifest;
+  manifest.saved_at = fields.at("saved_at").integer();
+  manifest.num_ranks = static_cast<int>(fields.at("num_ranks").integer(1));
+  manifest.num_shards = static_cast<int>(fields.at("num_shards").integer(1));
+  manifest.strategy = fields.at("strategy").text();
+  manifest.is_node_local = fields.at("is_node_local").boolean();
+  if (fields.has("optimizer")) manifest.optimizer = parse_optimizer(fields.at("optimizer"));
+  for (const auto& item : fields.at("files").items()) manifest.files.push_back(parse_file(item));
+  for (const auto& item : fields.at("tensors").items()) {
+    manifest.tensors.push_back(parse_tensor(item));
+  }
+  const auto progress = fields.at("progress");
+  manifest.progress = parse_progress(progress.value(), progress.where());
+  manifest.rng = fields.at("rng").texts();
+  check_manifest(manifest, where);
+  return manifest;
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const auto path = fmt::format("{}/{}", folder, kManifestName);
+  const auto file = FileHandle::open(path);
+  check_input(file.size() <= kGiB, "{}: has {}, expected less than 1 GiB", path,
+              format_bytes(file.size()));
+  return parse_manifest(file.read_text(0, file.size(), "the manifest"), path);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,87 @@
+// manifest.json: what lies where in the files of a checkpoint. Drawn in docs/checkpoint_format.md.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/progress.h"
+
+namespace fullshard {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr int kManifestVersion = 1;
+
+struct StoredFile {
+  std::string name;  // in the checkpoint's folder
+  int rank = 0;      // that wrote it
+  int host = 0;
+  int64_t bytes = 0;
+  Checksums checksums = {};  // CRC-32C per block of kBlockBytes
+};
+
+// Elements [begin, end) of a tensor, row-major, from byte `offset` of a file on.
+struct StoredInterval {
+  int file = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t offset = 0;
+};
+
+struct StoredValues {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<StoredInterval> intervals = {};  // ascending; each element once
+};
+
+struct ManifestTensor {
+  std::vector<std::string> names;  // tied ones have several
+  std::vector<int64_t> shape;
+  bool is_buffer = false;
+  StoredValues weights = {};                        // of the master's precision
+  std::map<std::string, StoredValues> states = {};  // of the optimizer; none for frozen ones
+};
+
+struct StoredOptimizer {
+  std::string name;
+  int64_t num_steps = 0;
+  std::vector<std::string> states;  // their names
+  double lr = 0;
+  std::optional<double> momentum = {};
+  std::optional<double> beta2 = {};
+};
+
+struct Manifest {
+  int64_t saved_at = 0;  // milliseconds since 1970
+  int num_ranks = 1;     // that saved it
+  int num_shards = 1;
+  std::string strategy = {};
+  bool is_node_local = false;  // files of other hosts may be out of sight
+  std::optional<StoredOptimizer> optimizer = {};
+  std::vector<StoredFile> files = {};
+  std::vector<ManifestTensor> tensors = {};
+  Progress progress = {};
+  std::vector<std::string> rng = {};  // of every rank's CPU generator, as hexadecimal digits
+};
+
+std::string manifest_text(const Manifest& manifest);
+std::string checksums_text(const Checksums& checksums);  // eight hexadecimal digits each
+std::optional<Checksums> parse_checksums(const std::string& text);
+
+// Checked as far as that is possible without the other files: every element of every tensor lies in
+// one place, inside a file, and no two share a byte. Errors begin with `where`.
+Manifest parse_manifest(const std::string& text, const std::string& where);
+void check_manifest(const Manifest& manifest, const std::string& where);
+
+// Of a checkpoint's folder.
+Manifest read_manifest(const std::string& folder);
+
+// That every file is there with its size; those of other hosts only where they can be seen.
+void check_files(const Manifest& manifest, const std::string& folder);
+void check_file(const StoredFile& file, const std::string& folder);
+
+}  // namespace fullshard

@@ -1,0 +1,32 @@
+// What a checkpoint says about its model beside the tensors, in the caller's own part of the
+// progress: its configuration, and how other programs' files call its tensors. With it a checkpoint
+// becomes a folder for Hugging Face without the program that saved it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "fullshard/formats/tensor_source.h"
+#include "fullshard/stored/name_in_file.h"
+
+namespace fullshard {
+
+struct ModelRecord {
+  std::string config = {};                       // config.json; empty: not known
+  std::map<std::string, NameInFile> names = {};  // by the model's own; only what differs
+};
+
+// For Progress::extra, and out of it; other keys of that are left alone. What is there under this
+// key and is no record is an error of the kind input that begins with `where`.
+std::string with_record(const std::string& extra, const ModelRecord& record);
+ModelRecord record_in(const std::string& extra, const std::string& where);
+
+// The tensors under the names of files, turned where files have them so; without those that files
+// do not carry.
+std::unique_ptr<TensorSource> under_file_names(std::unique_ptr<TensorSource> source,
+                                               const ModelRecord& record);
+// The same for one name; empty: files do not carry it.
+std::string file_name_of(const std::string& name, const ModelRecord& record);
+
+}  // namespace fullshard

@@ -1,0 +1,15 @@
+// How parameters and buffers of a module are called in files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct NameInFile {
+  std::string name;                 // empty: files do not carry it
+  bool transposed = false;          // the file holds the transpose (2-D)
+  std::vector<std::string> others;  // tried in order when `name` is absent
+};
+
+}  // namespace fullshard
