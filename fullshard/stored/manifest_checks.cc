@@ -113,6 +113,11 @@ class Checker {
 }  // namespace
 
 void check_manifest(const Manifest& manifest, const std::string& where) {
+  for (const StoredFile& file : manifest.files) {
+    check_input(file.rank >= 0 && file.rank < manifest.num_ranks,
+                "{}: rank {} wrote '{}', but {} rank{} saved the checkpoint", where, file.rank,
+                file.name, manifest.num_ranks, manifest.num_ranks == 1 ? "" : "s");
+  }
   Checker checker(manifest, where);
   checker.check_files();
   checker.check_tensors();

@@ -117,6 +117,13 @@ TEST(CheckpointDamage, AnotherVersionIsRefused) {
                                         "version 1"));
 }
 
+TEST(CheckpointDamage, AWrongNumberOfRanksIsFound) {
+  const Damaged damaged;
+  damaged.edit([](json& manifest) { manifest["num_ranks"] = 1; });
+  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: rank 1 wrote 'weights-00001.bin', but 1 "
+                                        "rank saved the checkpoint"));
+}
+
 TEST(CheckpointDamage, SomethingElseIsNotACheckpoint) {
   const Damaged damaged;
   write_text(damaged.file("manifest.json"), R"({"version": 1})");
