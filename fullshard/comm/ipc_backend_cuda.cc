@@ -89,6 +89,8 @@ class IpcBackend : public Backend {
 
   Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
                       const ReduceOptions& options) override {
+    check(rows.scalar_type() != at::kLong || options.op != ReduceOp::average,
+          "reduce_scatter: int64 has no average; ask for the sum and divide it");
     if (shard.numel() == 0) return Work();
     const StreamOrder order(stream_);
     const auto row_bytes = rows.stride(0) * static_cast<int64_t>(rows.element_size());
@@ -101,8 +103,7 @@ class IpcBackend : public Backend {
     const bool is_known = device_sum(result.mutable_data_ptr(), result.scalar_type(),
                                      rows_at(lent, rank() % options.slices), rows.scalar_type(),
                                      shard.numel(), sum, stream_.stream());
-    check(is_known && !(rows.scalar_type() == at::kLong && options.op == ReduceOp::average),
-          "reduce_scatter: {} of {} into {} is not there", static_cast<int>(options.op),
+    check(is_known, "reduce_scatter: {} cannot be summed into {}",
           c10::toString(rows.scalar_type()), c10::toString(shard.scalar_type()));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto drained = part(call);

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,12 +29,20 @@ std::string pattern(int64_t bytes) {
   return text;
 }
 
+// Asked without liburing.
+bool kernel_has_uring() {
+  io_uring_params parameters{};
+  const long ring = ::syscall(SYS_io_uring_setup, 2, &parameters);
+  if (ring >= 0) ::close(static_cast<int>(ring));
+  return ring >= 0;
+}
+
 class EitherWay : public ::testing::TestWithParam<TransferKind> {
  protected:
   void SetUp() override {
-    if (GetParam() == TransferKind::uring && !has_uring()) {
-      GTEST_SKIP() << "this kernel, or this build, refuses io_uring: threads do it all";
-    }
+    if (GetParam() != TransferKind::uring || has_uring()) return;
+    ASSERT_FALSE(FULLSHARD_HAS_URING && kernel_has_uring()) << "io_uring is there and not used";
+    GTEST_SKIP() << "this kernel refuses io_uring, or the build found no liburing";
   }
 };
 

@@ -102,9 +102,6 @@ TEST(CudaMemory, ThePeakIsTheOnePlanned) {
   const int64_t found = device_memory(kGpu).peak_bytes - before;
   const auto planned = static_cast<double>(plan.total());
   EXPECT_NEAR(static_cast<double>(found), planned, 0.02 * planned) << plan.text();
-  RecordProperty("found", std::to_string(found));
-  fmt::print("planned: {}\nfound: {} ({:.4f} of it)\n", plan.text(), found,
-             static_cast<double>(found) / planned);
 }
 
 }  // namespace
