@@ -47,5 +47,17 @@ TEST(StreamedKernels, SumWithTheBitsOfThePlainSum) {
   }
 }
 
+TEST(StreamedKernels, SumTwoRowsIntoTwoPlacesWithTheSameBits) {
+  for (const int64_t numel : {int64_t{0}, int64_t{15}, kTurn + 16, 2 * kTurn + 1001}) {
+    auto a = random_values(numel, 4), b = random_values(numel, 5);
+    std::vector<float> expected(numel), first(numel), second(numel);
+    sum_of_two(expected.data(), a.data(), b.data(), 0.5f, numel);
+    sum_of_two_into_two(first.data(), second.data(), a.data(), b.data(), 0.5f, numel);
+    EXPECT_TRUE(first == expected && second == expected) << numel;
+    sum_of_two_into_two(a.data(), b.data(), a.data(), b.data(), 0.5f, numel);
+    EXPECT_TRUE(a == expected && b == expected) << numel << " in place";
+  }
+}
+
 }  // namespace
 }  // namespace fullshard::kernels
