@@ -25,7 +25,7 @@ constexpr int64_t kBlockNumel = kMiB;
 constexpr const char* kVersion = "0.19.8";  // whose layout this is
 constexpr int64_t kStage = 2;
 
-void make_folder(const std::string& path) {
+void make_new_folder(const std::string& path) {
   check_input(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made: {}", path,
               std::strerror(errno));
 }
@@ -228,8 +228,8 @@ std::vector<std::string> export_deepspeed(const AnyCheckpoint& checkpoint, const
   check_input(is_plain_name(tag), "{}: '{}' is no tag", out, tag);
   const at::NoGradGuard no_grad;
   const std::string folder = fmt::format("{}/{}", out, tag);
-  if (!is_folder(out)) make_folder(out);
-  make_folder(folder);
+  if (!is_folder(out)) make_new_folder(out);
+  make_new_folder(folder);
   const DeepSpeedExport files(checkpoint, folder);
   std::vector<std::string> written = {files.write_model(), files.write_optimizer()};
   written.push_back(write_latest(out, tag));

@@ -14,7 +14,7 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kBlockNumel = int64_t{1} << 18;
+constexpr int64_t kComparedNumel = int64_t{1} << 18;
 constexpr const char* kOnlyFirst = "only in the first";
 constexpr const char* kOnlySecond = "only in the second";
 
@@ -27,7 +27,7 @@ Compared compare_values(const TensorSource& first, const TensorSource& second,
                         const StoredTensor& tensor, double tolerance) {
   Compared result;
   const int64_t numel = tensor.numel();
-  const int64_t most = std::min(numel, kBlockNumel);
+  const int64_t most = std::min(numel, kComparedNumel);
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const at::Tensor left = at::empty({most}, options);
   const at::Tensor right = at::empty({most}, options);

@@ -15,6 +15,7 @@
 
 #include "fullshard/checkpoint/name_match.h"
 #include "fullshard/checkpoint/numbered_parameters.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/any_checkpoint.h"
@@ -23,7 +24,7 @@
 namespace fullshard {
 namespace {
 
-constexpr const char* kWhat = "load_foreign_checkpoint";
+constexpr const char* kForeignLoad = "load_foreign_checkpoint";
 
 // Parameters that the optimizer has states of.
 std::vector<ModelTensor> trained_tensors(const Engine& engine) {
@@ -176,7 +177,7 @@ void add_scale_notes(const AnyCheckpoint& checkpoint, std::vector<std::string>& 
 ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedModel& model,
                                           Optimizer& optimizer, const LoadOptions& options) {
   auto& engine = model.engine();
-  const auto& everyone = engine.mesh().everyone();
+  const auto everyone = patient_ranks(engine.mesh());
   std::optional<AnyCheckpoint> checkpoint;
   std::optional<StateLoader> states;
   std::string reason;
@@ -187,11 +188,11 @@ ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedMode
                 states.emplace(*checkpoint, engine, optimizer, options);
                 reason = states->find();
               }),
-              kWhat);
+              kForeignLoad);
   load_weights(*checkpoint->weights, model, options);
   ForeignCheckpoint loaded{.kind = checkpoint->kind, .progress = {}, .has_states = reason.empty()};
   if (loaded.has_states) {
-    throw_alike(everyone, error_of([&] { states->read(); }), kWhat);
+    throw_alike(everyone, error_of([&] { states->read(); }), kForeignLoad);
     optimizer.restore_num_steps(
         checkpoint->optimizer_steps.value_or(checkpoint->num_steps.value_or(0)));
   } else {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/any_checkpoint.h"
@@ -32,7 +33,7 @@ std::map<std::string, at::Tensor> fp32_state(const std::string& folder, const st
 
 void load_fp32(ShardedModel& model, const std::string& folder, const LoadOptions& options) {
   std::optional<AnyCheckpoint> checkpoint;
-  throw_alike(model.mesh().everyone(), error_of([&] {
+  throw_alike(patient_ranks(model.mesh()), error_of([&] {
                 checkpoint = open_any(folder);
                 check_input(checkpoint->weights != nullptr,
                             "{}: holds the states of an optimizer and no weights", folder);
@@ -42,7 +43,7 @@ void load_fp32(ShardedModel& model, const std::string& folder, const LoadOptions
 }
 
 void save_model(const std::string& folder, ShardedModel& model, const SaveOptions& options) {
-  throw_alike(model.mesh().everyone(), error_of([&] {
+  throw_alike(patient_ranks(model.mesh()), error_of([&] {
                 const bool writes = model.mesh().world().rank() == 0;
                 check_input(!writes || ::mkdir(folder.c_str(), 0755) == 0 || errno == EEXIST,
                             "{}: cannot be made: {}", folder, std::strerror(errno));

@@ -3,6 +3,7 @@
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/load_plan.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/rng_state.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
@@ -11,7 +12,7 @@
 namespace fullshard {
 namespace {
 
-constexpr const char* kWhat = "load_checkpoint";
+constexpr const char* kLoad = "load_checkpoint";
 
 // Those that a rank needs by that rank; for going on with training, all of them by somebody.
 void check_files_for(const Manifest& manifest, const std::string& folder, const LoadPlan& plan,
@@ -28,7 +29,7 @@ void check_files_for(const Manifest& manifest, const std::string& folder, const 
 void check_same_save(const Communicator& everyone, const Manifest& manifest,
                      const std::string& folder) {
   if (!manifest.is_node_local) return;
-  const auto times = gather_texts(everyone, std::to_string(manifest.saved_at), kWhat);
+  const auto times = gather_texts(everyone, std::to_string(manifest.saved_at), kLoad);
   for (size_t rank = 1; rank < times.size(); ++rank) {
     check_input(times[rank] == times[0],
                 "{}: rank 0 and rank {} see the folders of two different saves; on each host, take "
@@ -47,7 +48,7 @@ void restore_optimizer(const StoredOptimizer& stored, Optimizer& optimizer) {
 LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer* optimizer) {
   auto& engine = model.engine();
   const auto& world = engine.mesh().world();
-  const auto& everyone = engine.mesh().everyone();
+  const auto everyone = patient_ranks(engine.mesh());
   Manifest manifest;
   std::optional<LoadPlan> plan;
   throw_alike(everyone, error_of([&] {
@@ -55,14 +56,14 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
                 plan.emplace(manifest, folder, engine, optimizer);
                 check_files_for(manifest, folder, *plan, world, optimizer != nullptr);
               }),
-              kWhat);
+              kLoad);
   check_same_save(everyone, manifest, folder);
 
   LoadedCheckpoint loaded;
   loaded.progress = manifest.progress;
   loaded.num_ranks = manifest.num_ranks;
   loaded.restored_rng = optimizer != nullptr && manifest.num_ranks == world.size();
-  replace_values(engine, kWhat, [&] {
+  replace_values(engine, kLoad, [&] {
     loaded.bytes_read = read_block_files(plan->take_files());
     plan->finish();
     if (optimizer != nullptr) restore_optimizer(*manifest.optimizer, *optimizer);

@@ -4,6 +4,7 @@
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/name_match.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/new_values.h"
 #include "fullshard/stored/transposed_read.h"
@@ -35,7 +36,7 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
   const auto tensors = model_tensors(engine);
   std::vector<TensorMatch> matches;
   // A folder may look different from another host: agree before anything is changed.
-  throw_alike(engine.mesh().everyone(),
+  throw_alike(patient_ranks(engine.mesh()),
               error_of([&] { matches = match_names(source, tensors, options); }), "load_weights");
   replace_values(engine, "load_weights", [&] {
     for (const auto& match : matches) read_own_part(source, match);

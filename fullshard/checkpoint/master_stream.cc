@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/checkpoint/patient_work.h"
 
 namespace fullshard {
 namespace {
@@ -26,13 +27,13 @@ void show_window(const Layout& layout, int shard, int64_t first, const at::Tenso
 
 }  // namespace
 
-void stream_masters(const Engine& engine, const ParamGroup& group, PatientWork& work,
-                    const ShowRange& show) {
+void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRange& show) {
   const auto& mesh = engine.mesh();
   const auto& layout = group.layout();
   const int num_shards = layout.num_shards();
   if (num_shards == 1) {
-    return work.run(mesh.everyone(), [&] { show_window(layout, 0, 0, group.master(), show); });
+    return wait_for_rank_0(mesh.everyone(),
+                           [&] { show_window(layout, 0, 0, group.master(), show); });
   }
   const auto dtype = group.spec().master_dtype;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
@@ -46,7 +47,7 @@ void stream_masters(const Engine& engine, const ParamGroup& group, PatientWork& 
       const auto own = group.master().narrow(0, first, count);
       mesh.shards().all_gather(windows, own, group.owner()).wait();
     }
-    work.run(mesh.everyone(), [&] {
+    wait_for_rank_0(mesh.everyone(), [&] {
       for (int shard = 0; shard < num_shards; ++shard) {
         show_window(layout, shard, first, windows.narrow(0, shard * count, count), show);
       }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/shard/engine.h"
 
 namespace fullshard {
@@ -15,9 +14,8 @@ namespace fullshard {
 using ShowRange = std::function<void(int slot, int64_t begin, const at::Tensor& values)>;
 
 // Collective. Shows rank 0 every element of the group's masters once, range by range; the other
-// ranks only take part, and wait for it by `work`. Beside the shards at most 4 MiB (or one element
-// of each) is held. `show` must not throw: the others would wait for the next range.
-void stream_masters(const Engine& engine, const ParamGroup& group, PatientWork& work,
-                    const ShowRange& show);
+// ranks only take part, and wait for it however long it takes. Beside the shards at most 4 MiB (or
+// one element of each) is held. `show` must not throw: the others would wait for the next range.
+void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRange& show);
 
 }  // namespace fullshard

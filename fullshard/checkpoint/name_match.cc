@@ -40,9 +40,9 @@ std::vector<Candidate> candidates_of(const ModelTensor& tensor, const FileNames&
   return first;
 }
 
-class Matcher {
+class NameMatcher {
  public:
-  explicit Matcher(const TensorSource& source) : source_(source) {}
+  explicit NameMatcher(const TensorSource& source) : source_(source) {}
 
   void add(const ModelTensor& tensor, const FileNames& names) {
     const auto candidates = candidates_of(tensor, names);
@@ -117,7 +117,7 @@ NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
 std::vector<TensorMatch> match_names(const TensorSource& source,
                                      const std::vector<ModelTensor>& tensors,
                                      const LoadOptions& options) {
-  Matcher matcher(source);
+  NameMatcher matcher(source);
   for (const auto& tensor : tensors) matcher.add(tensor, options.names);
   matcher.look_for_extra(options);
   return matcher.result();

@@ -43,7 +43,7 @@ Parameters order_in_groups(const Parameters& parameters, const std::vector<int64
   return {};
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string sizes_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
@@ -54,8 +54,8 @@ std::string problem_of_shapes(const OptimizerFile& file, const Parameters& order
       const auto* stored = source->find(std::to_string(number));
       if (stored == nullptr || stored->shape == order[number].shape) continue;
       return fmt::format("its {} of number {} has the shape {}, and {}, which is due there, has {}",
-                         state, number, shape_text(stored->shape), order[number].name,
-                         shape_text(order[number].shape));
+                         state, number, sizes_text(stored->shape), order[number].name,
+                         sizes_text(order[number].shape));
     }
   }
   return "";

@@ -1,40 +1,23 @@
-// Work of one rank that the others wait for, however long it takes: a disk may be slow, and that is
-// no reason for a rank to be given up. Nobody is in one collective for longer than a moment.
+// How ranks wait for each other in saves and loads. A disk may be slow, and that is no reason for a
+// rank to be given up: there is more time than in a step, and no end where one rank works alone.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <thread>
 
-#include "fullshard/comm/communicator.h"
+#include "fullshard/comm/mesh.h"
 
 namespace fullshard {
 
-class PatientWork {
- public:
-  explicit PatientWork(std::chrono::milliseconds moment = std::chrono::seconds(1))
-      : moment_(moment) {}
-  ~PatientWork();
-  PatientWork(const PatientWork&) = delete;
-  PatientWork& operator=(const PatientWork&) = delete;
+// All ranks, late only after timeouts.checkpoint.
+inline Communicator patient_ranks(const Mesh& mesh) {
+  return mesh.everyone().limited_by(TimeLimit::checkpoint);
+}
 
-  // Collective. `act` runs on rank 0, on a thread of this object; returns when it has ended. It
-  // must not throw: the others would not hear of it.
-  void run(const Communicator& ranks, const std::function<void()>& act);
-
- private:
-  void start(const std::function<void()>& act);
-  bool has_ended(std::chrono::milliseconds patience);
-  void work();
-
-  std::chrono::milliseconds moment_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const std::function<void()>* act_ = nullptr;  // under way
-  bool is_over_ = false;
-  std::thread thread_;
-};
+// Collective. Runs `act` on rank 0; all return when it has ended. It must not throw: the others
+// would not hear of it.
+inline void wait_for_rank_0(const Communicator& ranks, const std::function<void()>& act) {
+  if (ranks.rank() == 0) act();
+  ranks.limited_by(TimeLimit::none).barrier("what rank 0 writes");
+}
 
 }  // namespace fullshard

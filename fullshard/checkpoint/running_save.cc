@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kWhat = "save_checkpoint";
+constexpr const char* kSave = "save_checkpoint";
 
 int64_t milliseconds_now() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -63,7 +63,7 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
   // Nobody writes before the folder is there, and everybody has come.
   if (problem) is_over_ = true;
   try {
-    throw_alike(everyone(), problem, kWhat);
+    throw_alike(everyone(), problem, kSave);
   } catch (...) {
     if (leads_) folder_.abandon();
     throw;
@@ -104,7 +104,7 @@ RunningSave::Vote RunningSave::own_vote(std::chrono::milliseconds patience) {
 RunningSave::Vote RunningSave::common_vote(Vote own) const {
   auto votes = at::empty({everyone().size()}, at::kLong);
   const auto vote = at::full({1}, static_cast<int64_t>(own), at::kLong);
-  everyone().all_gather(votes, vote, kWhat).wait();
+  everyone().all_gather(votes, vote, kSave).wait();
   Vote common = Vote::written;
   for (int rank = 0; rank < everyone().size(); ++rank) {
     const auto other = static_cast<Vote>(votes.const_data_ptr<int64_t>()[rank]);
@@ -131,7 +131,7 @@ bool RunningSave::poll(std::chrono::milliseconds patience) {
 void RunningSave::conclude(const std::optional<Error>& own) {
   is_over_ = true;
   try {
-    throw_alike(everyone(), own, kWhat);
+    throw_alike(everyone(), own, kSave);
   } catch (...) {
     if (leads_) folder_.abandon();  // nobody writes there any more
     throw;
@@ -161,7 +161,7 @@ Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports)
 }
 
 void RunningSave::commit() {
-  const auto reports = gather_texts(everyone(), own_report(), kWhat);
+  const auto reports = gather_texts(everyone(), own_report(), kSave);
   std::optional<Error> problem;
   if (leads_) {
     problem = error_of([&] {

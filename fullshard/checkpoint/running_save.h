@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/save_plan.h"
 #include "fullshard/stored/block_writer.h"
 #include "fullshard/stored/manifest.h"
@@ -48,7 +49,7 @@ class RunningSave {
   void commit();
   std::string own_report() const;
   Manifest complete_manifest(const std::vector<std::string>& reports) const;
-  const Communicator& everyone() const { return model_.mesh().everyone(); }
+  Communicator everyone() const { return patient_ranks(model_.mesh()); }
 
   ShardedModel model_;
   CheckpointOptions options_;

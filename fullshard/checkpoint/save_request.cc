@@ -25,7 +25,7 @@ bool can_be(const std::string& name) {
          std::none_of(name.begin(), name.end(), [](unsigned char sign) { return sign < ' '; });
 }
 
-void make_folder(const std::string& path) {
+void make_folder_if_missing(const std::string& path) {
   check_input(::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST, "{}: cannot be made: {}", path,
               std::strerror(errno));
 }
@@ -39,7 +39,7 @@ void ask_for_save(const std::string& directory, const std::string& name) {
             "request, not beginning with step-",
             name);
   }
-  make_folder(directory);
+  make_folder_if_missing(directory);
   const std::string path = directory + kRequest;
   const std::string part = path + ".part";
   ::unlink(part.c_str());

@@ -73,6 +73,8 @@ class Saver {
   }
 
   void run(const std::string& folder, int64_t max_file_bytes) {
+    // Whoever does not enter is late; whoever writes is not.
+    patient_ranks(engine_.mesh()).barrier("save_weights");
     patiently([&] { open(folder, max_file_bytes); });
     for (const auto* group : all_groups()) {
       if (!goes_on()) break;
@@ -81,7 +83,7 @@ class Saver {
     patiently([&] { save_whole_tensors(); });
     patiently([&] { folder_->finish(); });
     folder_.reset();
-    throw_alike(engine_.mesh().everyone(), error_, "save_weights");
+    throw_alike(patient_ranks(engine_.mesh()), error_, "save_weights");
   }
 
  private:
@@ -98,12 +100,12 @@ class Saver {
   }
   template <class Act>
   void patiently(const Act& act) {
-    work_.run(engine_.mesh().everyone(), [&] { attempt(act); });
+    wait_for_rank_0(engine_.mesh().everyone(), [&] { attempt(act); });
   }
 
   bool goes_on() const {
     const auto flag = at::empty({1}, at::kLong).fill_(error_ ? 0 : 1);
-    engine_.mesh().everyone().broadcast(flag, 0, "save_weights").wait();
+    patient_ranks(engine_.mesh()).broadcast(flag, 0, "save_weights").wait();
     return flag.item<int64_t>() == 1;
   }
 
@@ -122,7 +124,7 @@ class Saver {
   }
 
   void save_group(const ParamGroup& group) {
-    stream_masters(engine_, group, work_, [&](int slot, int64_t begin, const at::Tensor& values) {
+    stream_masters(engine_, group, [&](int slot, int64_t begin, const at::Tensor& values) {
       const auto found = by_slot_.find({&group, slot});
       if (found == by_slot_.end()) return;
       attempt([&] { save_range(*found->second, begin, values); });
@@ -170,7 +172,6 @@ class Saver {
   std::map<const SavedTensor*, Assembly> assemblies_;
   std::optional<WeightsFolder> folder_;
   std::optional<Error> error_;
-  PatientWork work_;
 };
 
 }  // namespace

@@ -27,9 +27,9 @@ void check_optimizer(const Manifest& manifest, const Optimizer& optimizer,
               fmt::join(optimizer.state_names(), ", "));
 }
 
-class Matcher {
+class TensorMatcher {
  public:
-  Matcher(const Manifest& manifest, bool wants_states) : wants_states_(wants_states) {
+  TensorMatcher(const Manifest& manifest, bool wants_states) : wants_states_(wants_states) {
     for (const auto& tensor : manifest.tensors) {
       for (const auto& name : tensor.names) by_name_[name] = &tensor;
     }
@@ -114,7 +114,7 @@ std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
                                                  const Optimizer* optimizer,
                                                  const std::string& folder) {
   if (optimizer != nullptr) check_optimizer(manifest, *optimizer, folder);
-  Matcher matcher(manifest, optimizer != nullptr);
+  TensorMatcher matcher(manifest, optimizer != nullptr);
   for (const auto& tensor : tensors) matcher.add(tensor);
   matcher.look_for_extra(manifest);
   return matcher.result(folder);

@@ -11,11 +11,11 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kBlockNumel = int64_t{1} << 20;
+constexpr int64_t kVerifiedNumel = int64_t{1} << 20;
 
 int64_t count_not_finite(const TensorSource& source, const StoredTensor& tensor) {
   const int64_t numel = tensor.numel();
-  const int64_t most = std::min(numel, kBlockNumel);
+  const int64_t most = std::min(numel, kVerifiedNumel);
   const at::Tensor block = at::empty({most}, at::TensorOptions().dtype(tensor.dtype));
   int64_t count = 0;
   for (int64_t done = 0; done < numel; done += most) {

@@ -69,8 +69,23 @@ void RunArguments::add_model() {
       ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
       ->capture_default_str()
       ->group(kSharding);
+  add_timeouts();
   command_->add_option("--seed", options_.seed, "of weights, order and dropout")
       ->capture_default_str();
+}
+
+// How long ranks wait for one that lives and does not come; one that is gone ends every wait.
+void RunArguments::add_timeouts() {
+  const auto add = [&](const char* name, double& seconds, const char* what) {
+    command_->add_option(name, seconds, what)
+        ->check(CLI::Range(1.0, 1e7))
+        ->capture_default_str()
+        ->group(kSharding);
+  };
+  add("--init-timeout", options_.init_timeout, "seconds until all ranks have met");
+  add("--step-timeout", options_.step_timeout, "seconds until a late rank is given up in a step");
+  add("--checkpoint-timeout", options_.checkpoint_timeout,
+      "the same in saves and loads; a rank that writes is not late");
 }
 
 void RunArguments::add_data() {

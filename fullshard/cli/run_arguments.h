@@ -37,6 +37,7 @@ class RunArguments {
 
  private:
   void add_model();
+  void add_timeouts();
   void add_data();
   void add_training();
   void add_checkpoints();

@@ -19,6 +19,7 @@ struct Call {
   std::string_view group;
   std::string_view unit;
   int64_t bytes = 0;
+  TimeLimit limit = TimeLimit::step;
 };
 
 class Backend {

@@ -140,11 +140,17 @@ const std::string& Communicator::group() const { return state_->group; }
 std::string_view Communicator::backend_name() const { return state_->backend->name(); }
 Recorder& Communicator::recorder() const { return *state_->recorder; }
 
+Communicator Communicator::limited_by(TimeLimit limit) const {
+  Communicator limited = *this;
+  limited.limit_ = limit;
+  return limited;
+}
+
 template <class Start>
 Work Communicator::issue(Operation operation, int64_t bytes, int64_t moved, std::string_view unit,
                          const Start& start) const {
   const c10::NoGradGuard no_grad;
-  const Call call{++state_->sequence, operation, state_->group, unit, bytes};
+  const Call call{++state_->sequence, operation, state_->group, unit, bytes, limit_};
   const uint64_t ticket = state_->recorder->issue({.sequence = call.sequence,
                                                    .operation = operation,
                                                    .group = state_->group,
@@ -213,7 +219,7 @@ Work Communicator::broadcast(const at::Tensor& tensor, int root, std::string_vie
 }
 
 void Communicator::barrier(std::string_view unit) const {
-  const Call call{++state_->sequence, Operation::barrier, state_->group, unit, 0};
+  const Call call{++state_->sequence, Operation::barrier, state_->group, unit, 0, limit_};
   Recorder& recorder = *state_->recorder;
   const uint64_t ticket = recorder.issue({.sequence = call.sequence,
                                           .operation = Operation::barrier,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fullshard/comm/recorder.h"
+#include "fullshard/comm/timeouts.h"
 
 namespace fullshard {
 
@@ -82,6 +83,10 @@ class Communicator {
   std::string_view backend_name() const;
   Recorder& recorder() const;
 
+  // The same group and sequence, whose calls wait for late ranks as long as `limit` says. A fresh
+  // handle keeps the step's.
+  Communicator limited_by(TimeLimit limit) const;
+
   // `full` holds one row per rank: either a 1-D tensor of size() · shard.numel() elements, or a 2-D
   // one of size() rows whose rows are contiguous (a window of a larger buffer). `shard` may be this
   // rank's own row of `full`. Any dtype; bits are moved, not interpreted.
@@ -121,6 +126,7 @@ class Communicator {
              const Start& start) const;
 
   std::shared_ptr<State> state_;
+  TimeLimit limit_ = TimeLimit::step;
 };
 
 // Monotonic counters in memory that all ranks of a group see: the cheapest way to say "I am there".

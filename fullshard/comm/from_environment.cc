@@ -70,8 +70,7 @@ std::string missing_text(Store& store, const Environment& environment, milliseco
   }
   return fmt::format(
       "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
-      "logs, "
-      "or raise timeouts.init if they are only slow",
+      "logs, or raise timeouts.init (--init-timeout) if they are only slow",
       missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), environment.size,
       environment.master_address, environment.master_port,
       static_cast<double>(timeout.count()) / 1000);

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -26,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 // How long a rank that gives up waits for the worker to let go of its buffers. Peers cut their
 // connections at the next beat of their watch, so this is not reached while their hosts live.
 constexpr auto kPatience = 2s;
+// Between two looks at ranks that do not come.
+constexpr auto kLook = 15s;
 
 // One collective. `act` moves the data once all ranks have agreed; it owns its tensors.
 struct Job {
@@ -55,7 +58,9 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
         timeouts_(timeouts) {}
 
   const GlooMembers& members() const { return members_; }
-  const Timeouts& timeouts() const { return timeouts_; }
+  std::chrono::milliseconds limit_of(const Call& call) const {
+    return length_of(call.limit, timeouts_);
+  }
 
   void start() {
     thread_ = std::thread([self = shared_from_this()] { self->run(); });
@@ -86,14 +91,15 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
 
   void wait_for(const Job& job) {
     const auto start = Clock::now();
-    bool has_named_late = false;
+    auto next_look = start + kLateAfter;
+    std::map<int, uint64_t> beats;
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, 100ms, [&] { return job.done; })) {
-      if (!has_named_late && Clock::now() - start >= kLateAfter) {
-        has_named_late = true;
+      if (Clock::now() >= next_look) {
         lock.unlock();
-        name_late(job.call, Clock::now() - start);
+        look_around(job.call, Clock::now() - start, beats);
         lock.lock();
+        next_look = Clock::now() + kLook;
         continue;
       }
       check(!stop_, "rank {}: {} (group {}, sequence {}) was still in flight when the world ended",
@@ -108,8 +114,11 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   }
 
  private:
-  void name_late(const Call& call, Clock::duration waited) {
+  // Names who is late. A host that vanished closes no connection: its ranks are known by silence,
+  // which `beats` remembers from look to look.
+  void look_around(const Call& call, Clock::duration waited, std::map<int, uint64_t>& beats) {
     try {
+      if (watch_->find_silent(members_.ranks, beats)) return;  // the caller asks the watch
       const auto absent = watch_->find_absent(members_.ranks, progress_name(), call.sequence);
       if (!absent) return;
       const auto subject =
@@ -117,7 +126,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
                       describe_call(call.operation, call.unit), call.group, call.sequence);
       late_.say(subject, absent->rank,
                 std::chrono::duration_cast<std::chrono::milliseconds>(waited), absent->last,
-                timeouts_.step);
+                limit_of(call));
     } catch (const Error&) {
       // The store is gone, which whoever needs it will say.
     }
@@ -174,7 +183,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     CallTerms own = job.terms;
     std::vector<CallTerms> all(size);
     group_->all_gather(at::from_blob(all.data(), {bytes * members_.size()}, at::kByte),
-                       at::from_blob(&own, {bytes}, at::kByte), timeouts_.step);
+                       at::from_blob(&own, {bytes}, at::kByte), limit_of(job.call));
     if (const auto message = find_disagreement(all, members_.ranks, members_.group)) {
       throw Error(*message);
     }
@@ -188,10 +197,10 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   std::string explain(const Call& call, const std::exception& error, Clock::duration waited) {
     try {
       const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
-      const auto missing =
-          time + 50ms < timeouts_.step
-              ? watch_->find_gone(members_.ranks, met_)
-              : watch_->find_late(members_.ranks, progress_name(), call.sequence, time, met_);
+      const auto missing = time + 50ms < limit_of(call)
+                               ? watch_->find_gone(members_.ranks, met_)
+                               : watch_->find_late(members_.ranks, progress_name(), call.sequence,
+                                                   time, call.limit, met_);
       if (missing) return missing->message(watch_->rank(), call);
     } catch (const Error& store_error) {
       return fmt::format("rank {}: {} (group {}, sequence {}) failed: {}", watch_->rank(),
@@ -268,7 +277,7 @@ int GlooBackend::size() const { return worker_->members().size(); }
 Work GlooBackend::all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) {
   CallTerms terms(call);
   terms.dtype = static_cast<int32_t>(rows.scalar_type());
-  const auto timeout = worker_->timeouts().step;
+  const auto timeout = worker_->limit_of(call);
   return start(worker_, call, terms, [rows, shard, timeout](GlooGroup& group) {
     if (rows.numel() == 0) return;
     // A window of a larger buffer has gaps between its rows, which gloo cannot skip.
@@ -286,7 +295,7 @@ Work GlooBackend::reduce_scatter(const Call& call, const at::Tensor& shard, cons
   terms.op = static_cast<int32_t>(options.op);
   terms.slices = options.slices;
   terms.accumulate = options.accumulate ? 1 : 0;
-  GlooReduction reduction{rank(), worker_->members().hosts, options, worker_->timeouts().step};
+  GlooReduction reduction{rank(), worker_->members().hosts, options, worker_->limit_of(call)};
   return start(worker_, call, terms, [shard, rows, reduction](GlooGroup& group) {
     if (rows.numel() > 0) gloo_reduce_scatter(group, shard, rows, reduction);
   });
@@ -296,7 +305,7 @@ Work GlooBackend::broadcast(const Call& call, const at::Tensor& tensor, int root
   CallTerms terms(call);
   terms.dtype = static_cast<int32_t>(tensor.scalar_type());
   terms.root = root;
-  const auto timeout = worker_->timeouts().step;
+  const auto timeout = worker_->limit_of(call);
   return start(worker_, call, terms, [tensor, root, timeout](GlooGroup& group) {
     if (tensor.numel() > 0) group.broadcast(as_bytes(tensor), root, timeout);
   });

@@ -222,21 +222,35 @@ std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks, const La
 
 std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const std::string& group,
                                             uint64_t sequence, std::chrono::milliseconds waited,
-                                            const LastMeeting& met) {
+                                            TimeLimit limit, const LastMeeting& met) {
   try {
     std::this_thread::sleep_for(kBeat + kBeat / 2);  // every rank's beat is fresh then
     if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
     const auto absent = find_absent(ranks, group, sequence);
     if (!absent) return std::nullopt;
     return settle({absent->rank,
-                   fmt::format("has not come for {:.3g} s (step timeout)",
-                               std::chrono::duration<double>(waited).count()),
-                   last_act_of(beat_of(absent->rank), met),
-                   "raise timeouts.step if it is only slow"});
+                   fmt::format("has not come for {:.3g} s ({} timeout)",
+                               std::chrono::duration<double>(waited).count(), name_of(limit)),
+                   last_act_of(beat_of(absent->rank), met), remedy_of(name_of(limit))});
   } catch (const Error&) {
     if (store_->holder() < 0) throw;
     return settle(holder_gone(met));
   }
+}
+
+std::optional<Missing> GlooWatch::find_silent(std::span<const int> ranks,
+                                              std::map<int, uint64_t>& seen) {
+  for (const int rank : ranks) {
+    if (rank == rank_) continue;
+    const auto beat = beat_of(rank);
+    const uint64_t count = beat ? beat->count : 0;
+    const auto before = seen.find(rank);
+    if (before != seen.end() && before->second == count) {
+      return settle({rank, "died", last_act_of(beat, {}), log_hint(rank)});
+    }
+    seen[rank] = count;
+  }
+  return std::nullopt;
 }
 
 std::optional<Missing> GlooWatch::find_absent(std::span<const int> ranks, const std::string& group,

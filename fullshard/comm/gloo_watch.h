@@ -61,7 +61,11 @@ class GlooWatch {
   // The time is over: which of `ranks` has not come to `sequence`?
   std::optional<Missing> find_late(std::span<const int> ranks, const std::string& group,
                                    uint64_t sequence, std::chrono::milliseconds waited,
-                                   const LastMeeting& met);
+                                   TimeLimit limit, const LastMeeting& met);
+  // Which of `ranks` has not given a sign of life since the last look? `seen` is what this function
+  // saw then, empty before the first one; nobody is silent before the second. Looks should lie so
+  // far apart that the most starved of ranks beats in between.
+  std::optional<Missing> find_silent(std::span<const int> ranks, std::map<int, uint64_t>& seen);
 
   // The first of `ranks` that is not known to have come to `sequence`; its last act with it.
   std::optional<Missing> find_absent(std::span<const int> ranks, const std::string& group,

@@ -22,8 +22,13 @@ void LateNotice::say(const std::string& subject, int late_rank, std::chrono::mil
     rank_ = late_rank;
     said_ = now;
   }
-  spdlog::warn("{} has waited {:.3g} s for rank {}; {}; it is given up after {:.3g} s", subject,
-               seconds(waited), late_rank, last_act, seconds(limit));
+  const std::string text = fmt::format("{} has waited {:.3g} s for rank {}; {}", subject,
+                                       seconds(waited), late_rank, last_act);
+  if (limit >= kNoLimit) {
+    spdlog::info("{}; it may take its time", text);
+  } else {
+    spdlog::warn("{}; it is given up after {:.3g} s", text, seconds(limit));
+  }
 }
 
 }  // namespace fullshard

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "fullshard/comm/timeouts.h"
+
 namespace fullshard {
 
 inline constexpr std::chrono::seconds kLateAfter{5};
@@ -14,7 +16,8 @@ inline constexpr std::chrono::seconds kLateAfter{5};
 // Thread-safe. Says the same of one rank at most once a minute.
 class LateNotice {
  public:
-  // "rank 0: all_gather of unit 'blocks.2' (group world)", "its last act: ..."
+  // "rank 0: all_gather of unit 'blocks.2' (group world)", "its last act: ..."; kNoLimit: nothing
+  // is wrong, the rank may take its time.
   void say(const std::string& subject, int late_rank, std::chrono::milliseconds waited,
            const std::string& last_act, std::chrono::milliseconds limit);
 

@@ -25,7 +25,8 @@ ShmCall::ShmCall(std::shared_ptr<const ShmGroup> group, std::shared_ptr<ShmArena
       arena_(std::move(arena)),
       watch_(watch),
       operation_(call.operation),
-      unit_(call.unit) {}
+      unit_(call.unit),
+      limit_(call.limit) {}
 
 void ShmCall::issue(uint64_t ticket) {
   ticket_ = ticket;

@@ -49,7 +49,7 @@ class ShmCall {
 
   bool is_awaited(int domain_rank) const;  // whether the next step needs that rank
   std::vector<int> awaited() const;        // all of those
-  Act act() const { return {name_of(operation_), unit_, group_->name(), terms_.sequence}; }
+  Act act() const { return {name_of(operation_), unit_, group_->name(), terms_.sequence, limit_}; }
 
  protected:
   // Fills in the terms and exposes the buffers.
@@ -94,6 +94,7 @@ class ShmCall {
   ShmWatch& watch_;
   Operation operation_;
   std::string unit_;
+  TimeLimit limit_;
   uint64_t ticket_ = 0;
   Phase phase_ = Phase::issued;
   int agreed_ = 0;  // ranks below it have issued the same call

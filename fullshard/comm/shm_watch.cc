@@ -148,10 +148,14 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
     if (cause != Cause::none && is_missing(rank)) conclude({cause, rank, 0, {}}, act);
   }
   if (missing.empty()) return stop_waiting();
-  if (waited >= timeouts_.step) conclude({Cause::late, root_of(missing), waited.count(), {}}, act);
+  const auto limit = length_of(act.limit, timeouts_);
+  if (waited >= limit) {
+    const std::string name(name_of(act.limit));
+    conclude({Cause::late, root_of(missing), waited.count(), name}, act);
+  }
   if (waited >= kLateAfter) {
     const int late = root_of(missing);
-    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), timeouts_.step);
+    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), limit);
   }
   note(act, CallProgress::issued);
   notes(rank_).waits_for = missing.front() + 1;
@@ -183,7 +187,7 @@ void ShmWatch::report(const Finding& finding, const Act& act) {
   if (finding.rank == rank_) {
     fail("{} comes too late: the other ranks have given this one up{}", subject,
          finding.cause == Cause::late
-             ? fmt::format(" after {:.3g} s; raise timeouts.step if it is only slow", seconds)
+             ? fmt::format(" after {:.3g} s; {}", seconds, remedy_of(finding.text))
              : "");
   }
   const std::string head = fmt::format("{} waits for rank {}, which", subject, finding.rank);
@@ -196,9 +200,8 @@ void ShmWatch::report(const Finding& finding, const Act& act) {
     case Cause::failed:
       fail("{} failed: {}; {}; see rank {}'s log", head, finding.text, last, finding.rank);
     default:
-      fail(
-          "{} has not come for {:.3g} s (step timeout); {}; raise timeouts.step if it is only slow",
-          head, seconds, last);
+      fail("{} has not come for {:.3g} s ({} timeout); {}; {}", head, seconds, finding.text, last,
+           remedy_of(finding.text));
   }
 }
 

@@ -23,6 +23,7 @@ struct Act {
   std::string_view unit;  // may be empty
   std::string_view group;
   uint64_t sequence = 0;  // 0: not counted
+  TimeLimit limit = TimeLimit::step;
 };
 
 // Closes when its process ends, however it ends; any number of processes may hold the other end.
@@ -41,7 +42,7 @@ class ShmWatch {
 
   void note(const Act& act, CallProgress progress);
   // Throws when the verdict is settled, when one of the missing ranks is gone, when ranks wait for
-  // each other in different calls, or when they have been waited for longer than the step timeout.
+  // each other in different calls, or when they have been waited for longer than the act allows.
   // `is_missing` is asked again after a rank was seen to be gone: its last store may have been what
   // was waited for.
   void look_for(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited,
@@ -58,7 +59,7 @@ class ShmWatch {
     Cause cause = Cause::none;
     int rank = 0;
     int64_t milliseconds = 0;
-    std::string text;
+    std::string text;  // a reason; of a late rank the time limit's name
   };
 
   Note& notes(int rank) { return block_.notes[rank]; }

@@ -1,7 +1,6 @@
 // Who the ranks are: found in the environment, or made as threads of this process.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,15 +8,9 @@
 #include <vector>
 
 #include "fullshard/comm/communicator.h"
+#include "fullshard/comm/timeouts.h"
 
 namespace fullshard {
-
-struct Timeouts {
-  std::chrono::milliseconds init = std::chrono::minutes(5);   // all ranks have met
-  std::chrono::milliseconds step = std::chrono::minutes(10);  // a rank comes to a collective
-  std::chrono::milliseconds checkpoint =
-      std::chrono::minutes(30);  // a rank comes to a save or load
-};
 
 struct WorldOptions {
   // What is set here wins over the environment.

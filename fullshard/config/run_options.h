@@ -47,6 +47,11 @@ struct RunOptions {
   uint64_t seed = 42;
   std::string device{};  // cpu, cuda; empty: what is there
   std::string backend = "auto";
+  // Seconds that ranks wait for one that lives and does not come: to meet, to a step's collective,
+  // to one of a save or load.
+  double init_timeout = 300;
+  double step_timeout = 600;
+  double checkpoint_timeout = 1800;
   std::string tf32{};  // on, off; empty: libtorch's default
   bool is_deterministic = false;
   bool json = false;

@@ -1,5 +1,8 @@
 #include "fullshard/core/rank_model.h"
 
+#include <chrono>
+#include <cmath>
+
 #include "fullshard/base/error.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/train/apply_plan.h"
@@ -8,9 +11,22 @@
 
 namespace fullshard {
 
+namespace {
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
+}  // namespace
+
 World meet_ranks(const RunArguments& arguments) {
+  const auto& options = arguments.options();
   return World::from_environment(
-      {.backend = arguments.options().backend, .device = arguments.device()});
+      {.backend = options.backend,
+       .device = arguments.device(),
+       .timeouts = {.init = milliseconds_of(options.init_timeout),
+                    .step = milliseconds_of(options.step_timeout),
+                    .checkpoint = milliseconds_of(options.checkpoint_timeout)}});
 }
 
 RankModel::RankModel(const RunOptions& options)

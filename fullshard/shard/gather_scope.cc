@@ -60,9 +60,15 @@ void GatherScope::release() noexcept {
   engine_.reset();
 }
 
+// A rank that writes the full parameters to a slow disk is not late.
+void GatherScope::meet() const {
+  engine_->mesh().everyone().limited_by(TimeLimit::none).barrier("gather_full");
+}
+
 void GatherScope::close() {
   if (!engine_) return;
   try {
+    meet();
     for (auto* unit : units_) {
       for (const auto& group : unit->groups()) {
         if (write_back_) {

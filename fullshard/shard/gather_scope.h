@@ -17,8 +17,9 @@ struct GatherOptions {
   std::vector<std::string> units = {};
 };
 
-// All ranks open and close the same scopes in the same order. close() may throw; the destructor
-// closes too when nothing is to be written, and drops what was written when an error is under way.
+// All ranks open and close the same scopes in the same order. Closing waits until all have come,
+// however long one of them works inside; a rank that is gone ends the wait. close() may throw; the
+// destructor closes too, and drops what was written when an error is under way.
 class GatherScope {
  public:
   GatherScope(std::shared_ptr<Engine> engine, const GatherOptions& options);
@@ -29,6 +30,7 @@ class GatherScope {
   void close();
 
  private:
+  void meet() const;
   void release() noexcept;
 
   std::shared_ptr<Engine> engine_;  // null once closed

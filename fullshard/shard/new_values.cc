@@ -10,7 +10,7 @@ void replace_values(Engine& engine, const std::string& what, const std::function
   at::NoGradGuard no_grad;
   engine.begin_change(what);
   engine.set_has_values(false);
-  throw_alike(engine.mesh().everyone(), error_of(write), what);
+  throw_alike(engine.mesh().everyone().limited_by(TimeLimit::checkpoint), error_of(write), what);
   for (const auto& unit : engine.units()) {
     for (const auto& group : unit->groups()) engine.finish_group_update(*group);
   }

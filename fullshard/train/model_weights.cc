@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
+#include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/open_weights.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/shard/agreement.h"
@@ -109,7 +110,7 @@ void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded) {
   std::unique_ptr<TensorSource> source;
   const auto problem = error_of([&] { source = open_weights(folder); });
-  throw_alike(sharded.mesh().world().communicator(), problem, "loading");
+  throw_alike(patient_ranks(sharded.mesh()), problem, "loading");
   load_weights(*source, sharded, load_options_of(model));
 }
 
@@ -124,7 +125,7 @@ void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_
 
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
                        const SaveModelOptions& options) {
-  const Communicator& everyone = sharded.mesh().world().communicator();
+  const Communicator everyone = patient_ranks(sharded.mesh());
   const bool writes = everyone.rank() == 0;
   const std::string made = folder + ".part";
   const auto on_first = [&](const std::function<void()>& body) {

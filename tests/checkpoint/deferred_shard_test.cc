@@ -10,20 +10,12 @@
 #include "tests/checkpoint/as_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
+#include "tests/errors.h"
 
 namespace fullshard::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(DeferredShard, AForwardBeforeAnyValuesSaysWhatToCall) {
   for (const auto& way : all_ways()) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
 #include "fullshard/comm/world.h"
 
@@ -11,25 +12,25 @@ namespace {
 
 using std::chrono::milliseconds;
 
+class PatientWork : public ::testing::TestWithParam<const char*> {};
+
 // Twice as long as a rank may be late to a collective.
-TEST(PatientWork, OutlastsTheTimeLimitOfCollectives) {
+TEST_P(PatientWork, OutlastsTheTimeLimitOfCollectives) {
   std::atomic<int> runs = 0;
-  const ThreadRanks ranks{.ranks = 3, .timeouts = {.step = milliseconds(2000)}};
+  const ThreadRanks ranks{
+      .ranks = 3, .backend = GetParam(), .timeouts = {.step = milliseconds(1000)}};
   run_ranks(ranks, [&](const World& world) {
-    PatientWork work(milliseconds(50));
-    work.run(world.communicator(), [&] {
-      std::this_thread::sleep_for(milliseconds(4000));
+    world.communicator().barrier();
+    wait_for_rank_0(world.communicator(), [&] {
+      std::this_thread::sleep_for(milliseconds(2000));
       ++runs;
     });
     EXPECT_EQ(runs, 1);
   });
 }
 
-TEST(PatientWork, RunsAtOnceWhereThereIsOneRank) {
-  const auto here = std::this_thread::get_id();
-  PatientWork work;
-  work.run(World::single().communicator(), [&] { EXPECT_EQ(std::this_thread::get_id(), here); });
-}
+INSTANTIATE_TEST_SUITE_P(Backends, PatientWork, ::testing::Values("shm", "gloo"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace fullshard

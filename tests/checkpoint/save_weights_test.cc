@@ -15,6 +15,7 @@
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
+#include "tests/errors.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
@@ -176,15 +177,6 @@ TEST(SaveWeights, LeavesNoWeightsOfAnEarlierSaveThatReadersWouldPrefer) {
                                                               "model.safetensors.index.json"));
   save_weights(folder.path(), sharded);
   EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("model.safetensors"));
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(SaveWeights, WhatFailsOnRank0IsThrownByAllAndNothingIsLeft) {

@@ -268,8 +268,8 @@ TEST(Gloo, NamesARankThatDoesNotCome) {
               fmt::format("rank {}: barrier of unit 'block 1' (group world, sequence 1) waits for "
                           "rank 2, which ",
                           rank));
-    EXPECT_NE(error.find("(step timeout); its last act: none yet; raise timeouts.step if it is "
-                         "only slow"),
+    EXPECT_NE(error.find("(step timeout); its last act: none yet; raise timeouts.step "
+                         "(--step-timeout) if it is only slow"),
               std::string::npos)
         << error;
   }

@@ -46,5 +46,14 @@ TEST(LateNotice, NamesTheRankWhatItDidLastAndTheLimitOnceAMinute) {
   EXPECT_EQ(logged.text().substr(first.size()).find("rank 0: all_gather"), 0u);
 }
 
+TEST(LateNotice, SaysWhereARankMayTakeItsTime) {
+  const Logged logged;
+  LateNotice().say("rank 1: barrier of unit 'gather_full'", 0, seconds(5), "its last act: none yet",
+                   kNoLimit);
+  EXPECT_EQ(logged.text(),
+            "rank 1: barrier of unit 'gather_full' has waited 5 s for rank 0; its last act: none "
+            "yet; it may take its time\n");
+}
+
 }  // namespace
 }  // namespace fullshard

@@ -122,7 +122,7 @@ TEST(ShmFailure, ALateRankIsNamedAfterTheStepTimeout) {
                                     "waits for rank 1, which has not come for 1"));
   EXPECT_THAT(errors[0],
               EndsWith(" s (step timeout); its last act: barrier (sequence 1), finished; "
-                       "raise timeouts.step if it is only slow"));
+                       "raise timeouts.step (--step-timeout) if it is only slow"));
 }
 
 TEST(ShmFailure, TheRankAtTheEndOfAChainOfWaitingIsLate) {

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "fullshard/base/error.h"
 #include "fullshard/optim/sgd.h"
 #include "fullshard/shard/engine.h"
 #include "fullshard/shard/sharded_model.h"
+#include "tests/errors.h"
 #include "tests/training/tiny_training.h"
 
 namespace fullshard::testing {
@@ -43,6 +47,41 @@ TEST(GatherFull, ShowsTheWholeParametersUnderTheirOwnNames) {
     full.close();
     EXPECT_EQ(sharded.counters().live_numel, 0);
   });
+}
+
+// Rank 1 works in its scope for longer than ranks wait for each other in a step.
+TEST(GatherFull, WaitsAtItsEndForAsLongAsARankNeeds) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    for (const bool write_back : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, write back {}", backend, write_back));
+      const Timeouts timeouts{.step = std::chrono::seconds(1)};
+      run_ranks({.ranks = 3, .backend = backend, .timeouts = timeouts}, [&](const World& world) {
+        auto model = make_model({});
+        auto sharded = shard(model, world);
+        auto full = sharded.gather_full({.write_back = write_back});
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+        full.close();
+        world.communicator().barrier();
+      });
+    }
+  }
+}
+
+TEST(GatherFull, EndsTheWaitWhenARankFailsInsideItsScope) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    const auto error = message_of([&] {
+      run_ranks({.ranks = 2, .backend = backend}, [&](const World& world) {
+        auto model = make_model({});
+        auto sharded = shard(model, world);
+        auto full = sharded.gather_full();
+        if (world.rank() == 0) fail("the disk is full");
+        const auto told = message_of([&] { full.close(); });
+        EXPECT_THAT(told, HasSubstr("barrier of unit 'gather_full'")) << backend;
+        EXPECT_THAT(told, HasSubstr("waits for rank 0, which failed: the disk is full")) << backend;
+      });
+    });
+    EXPECT_THAT(error, HasSubstr("the disk is full"));
+  }
 }
 
 TEST(GatherFull, GathersOnlyTheUnitsAskedFor) {
