@@ -8,6 +8,8 @@
 #   test          tests without libtorch
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
+option(FULLSHARD_UNITY "Compile sources that need torch::nn::Module four at a time" ON)
+
 function(_fullshard_precompiled_header name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;OPTIONS;HEADERS")
   set(target fullshard_pch_${name})
@@ -42,4 +44,18 @@ endif()
 
 function(fullshard_use_precompiled_header target name)
   target_precompile_headers(${target} REUSE_FROM fullshard_pch_${name})
+endfunction()
+
+# Four sources at a time pay for what <torch/nn/module.h> leaves to instantiate: 4 s of the 9 that
+# one takes alone. Their unnamed namespaces become one, so what lies there has names of its own; the
+# test "layers" sees to that.
+define_property(GLOBAL PROPERTY FULLSHARD_COMPILED_TOGETHER BRIEF_DOCS "targets")
+function(fullshard_compile_together target)
+  set_property(GLOBAL APPEND PROPERTY FULLSHARD_COMPILED_TOGETHER ${target})
+  if(NOT FULLSHARD_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  # Which g++ says of every class with a field of an unnamed namespace, outside the file it is given.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endfunction()

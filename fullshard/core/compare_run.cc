@@ -29,7 +29,7 @@ void print_table(const std::vector<Comparison>& results, double tolerance) {
   }
 }
 
-void print_json(const std::vector<Comparison>& results, double tolerance, bool ok) {
+void print_comparison(const std::vector<Comparison>& results, double tolerance, bool ok) {
   nlohmann::json all = nlohmann::json::array();
   for (const Comparison& found : results) {
     all.push_back({{"name", found.name},
@@ -56,7 +56,7 @@ int run_compare(const RunArguments& arguments) {
       });
   if (world.rank() != 0) return 0;
   if (options.json) {
-    print_json(results, options.tolerance, ok);
+    print_comparison(results, options.tolerance, ok);
   } else {
     print_table(results, options.tolerance);
   }

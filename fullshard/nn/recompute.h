@@ -149,8 +149,8 @@ auto recompute_call(const UnitState& unit, std::shared_ptr<const void> owner, Bo
                     Arguments&&... arguments) {
   using Result = std::invoke_result_t<Body&, Arguments...>;
   if constexpr ((recompute_detail::kCanKeep<std::decay_t<Arguments>> && ...)) {
-    using Call = recompute_detail::TypedCall<Result, Body, Arguments...>;
-    auto call = c10::make_intrusive<Call>(unit, std::move(owner), std::move(body),
+    using Kept = recompute_detail::TypedCall<Result, Body, Arguments...>;
+    auto call = c10::make_intrusive<Kept>(unit, std::move(owner), std::move(body),
                                           std::forward<Arguments>(arguments)...);
     const std::vector<at::Tensor> inputs = call->take_inputs();
     return call->take_result(run_recomputed(call, inputs));

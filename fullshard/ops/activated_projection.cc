@@ -11,6 +11,7 @@
 #include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/ops/last_use.h"
 #include "fullshard/ops/linear.h"
+#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -18,8 +19,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 std::vector<int64_t> with_last(const at::Tensor& tensor, int64_t last) {
   auto sizes = tensor.sizes().vec();
@@ -78,8 +77,8 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
   }
 };
 
-bool serves_on_device(const Projected& input, const at::Tensor& weight, const at::Tensor& bias,
-                      const at::Tensor& residual) {
+bool activates_on_device(const Projected& input, const at::Tensor& weight, const at::Tensor& bias,
+                         const at::Tensor& residual) {
   const auto& packed = input.packed;
   if (!packed.defined() || packed.numel() == 0) return false;
   if (!has_cuda_kernel({packed, weight, bias, residual}) || !weight.is_contiguous()) return false;
@@ -88,7 +87,7 @@ bool serves_on_device(const Projected& input, const at::Tensor& weight, const at
          (!residual.defined() || residual.sizes() == with_last(packed, weight.size(0)));
 }
 
-at::Tensor composed(const Projected& input, bool is_gated, Activation kind) {
+at::Tensor composed_activation(const Projected& input, bool is_gated, Activation kind) {
   if (!is_gated) return activate(input.first(), kind);
   if (input.parts.size() == 2) return gated(input.parts[0], input.parts[1], kind);
   const auto halves = input.first().chunk(2, -1);
@@ -106,13 +105,13 @@ at::Tensor activated_projection(const Projected& input, Activation kind, const a
       "activated_projection: the input has width {}, the weight takes {}; expected that, or twice "
       "that for gate and up",
       width, weight.size(-1));
-  if (serves_on_device(input, weight, bias, residual)) {
+  if (activates_on_device(input, weight, bias, residual)) {
     return ActivatedProjectionFunction::apply(input.packed, weight, empty_if_absent(bias, weight),
                                               empty_if_absent(residual, weight),
                                               static_cast<int64_t>(kind));
   }
   const bool is_gated = width != weight.size(1);
-  return linear(composed(input, is_gated, kind), weight, bias, residual);
+  return linear(composed_activation(input, is_gated, kind), weight, bias, residual);
 }
 
 }  // namespace fullshard

@@ -16,7 +16,8 @@
 namespace fullshard {
 namespace {
 
-void check_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+void check_attention_shapes(const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value) {
   check(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
         "attention: query, key and value have {}, {} and {} dimensions; expected [batch, sequence, "
         "heads, D] of each",
@@ -32,8 +33,8 @@ void check_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tens
         key.size(2));
 }
 
-void check_options(const AttentionOptions& options, const at::Tensor& query,
-                   const at::Tensor& key) {
+void check_attention_options(const AttentionOptions& options, const at::Tensor& query,
+                             const at::Tensor& key) {
   check(options.window == 0 || options.causal,
         "attention: a window of {} keys without causal; set causal, or window to 0",
         options.window);
@@ -121,8 +122,8 @@ bool can_use_flash(const at::Tensor& query, const at::Tensor& key, const at::Ten
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const AttentionOptions& options) {
-  check_shapes(query, key, value);
-  check_options(options, query, key);
+  check_attention_shapes(query, key, value);
+  check_attention_options(options, query, key);
   if (query.numel() == 0) return query.clone();
   check(key.size(1) > 0, "attention: there are {} queries but no keys; give at least one key",
         query.size(1));

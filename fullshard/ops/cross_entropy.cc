@@ -62,13 +62,13 @@ at::Tensor hand_over(at::Tensor sum, const at::Tensor& parameter, const at::Tens
 
 // What backward hands on: sums that the factor is still missing in, and the weight's gradient,
 // undefined when it went into the sink.
-struct Gradients {
+struct EntropyGradients {
   at::Tensor hidden_sum, weight, bias_sum;
 };
 
-Gradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wanted& wanted,
-                    const at::Tensor& parameter, const at::Tensor& factor) {
-  Gradients result{sums.hidden, {}, sums.bias};
+EntropyGradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wanted& wanted,
+                           const at::Tensor& parameter, const at::Tensor& factor) {
+  EntropyGradients result{sums.hidden, {}, sums.bias};
   if (wanted.weight && sums.kept.defined()) {
     result.weight =
         weight_gradient(parameter, (hidden * factor).to(hidden.scalar_type()), sums.kept);
@@ -79,8 +79,8 @@ Gradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wanted& wa
 }
 
 // The weight's gradient is summed in the sink itself where that is empty and wide enough.
-Gradients compute_again(const Problem& problem, const Wanted& wanted, const at::Tensor& parameter,
-                        const at::Tensor& factor) {
+EntropyGradients compute_again(const Problem& problem, const Wanted& wanted,
+                               const at::Tensor& parameter, const at::Tensor& factor) {
   GradientSink sink;
   at::Tensor sum;
   if (wanted.weight) {
@@ -91,7 +91,7 @@ Gradients compute_again(const Problem& problem, const Wanted& wanted, const at::
                  : at::empty(parameter.sizes(), parameter.options().dtype(factor.scalar_type()));
   }
   const auto sums = run_chunks(problem, wanted, sum);
-  Gradients result{sums.hidden, {}, sums.bias};
+  EntropyGradients result{sums.hidden, {}, sums.bias};
   if (wanted.weight) result.weight = deliver(sink, sum, factor, parameter.scalar_type());
   return result;
 }
@@ -144,8 +144,9 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
 
  private:
-  static Gradients take(AutogradContext* context, const variable_list& saved, const Wanted& wanted,
-                        const at::Tensor& parameter, const at::Tensor& factor) {
+  static EntropyGradients take(AutogradContext* context, const variable_list& saved,
+                               const Wanted& wanted, const at::Tensor& parameter,
+                               const at::Tensor& factor) {
     if (context->saved_data["is_kept"].toBool()) {
       const Sums sums{{}, saved[1], saved[2], saved[3], saved[4]};
       return take_kept(sums, saved[0], wanted, parameter, factor);
@@ -159,8 +160,8 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
 };
 
-void check_shapes(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
-                  const at::Tensor& labels) {
+void check_entropy_shapes(const at::Tensor& hidden, const at::Tensor& weight,
+                          const at::Tensor& bias, const at::Tensor& labels) {
   check(hidden.dim() > 0 && weight.dim() == 2 && hidden.size(-1) == weight.size(1),
         "linear_cross_entropy: hidden has width {}, the weight {}; they must agree",
         hidden.dim() > 0 ? hidden.size(-1) : 0, weight.size(-1));
@@ -187,7 +188,7 @@ void check_labels(const at::Tensor& labels, int64_t vocabulary, int64_t ignore_i
   }
 }
 
-void check_options(const CrossEntropyOptions& options) {
+void check_entropy_options(const CrossEntropyOptions& options) {
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "linear_cross_entropy: label_smoothing is {}; expected 0 to 1", options.label_smoothing);
   check(options.chunk_rows >= 0,
@@ -200,8 +201,8 @@ void check_options(const CrossEntropyOptions& options) {
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                 const at::Tensor& bias, const at::Tensor& labels,
                                 const CrossEntropyOptions& options) {
-  check_shapes(hidden, weight, bias, labels);
-  check_options(options);
+  check_entropy_shapes(hidden, weight, bias, labels);
+  check_entropy_options(options);
   const auto flat_labels = labels.reshape({-1}).to(at::kLong).contiguous();
   check_labels(flat_labels, weight.size(0), options.ignore_index);
   const auto rows = hidden.reshape({-1, hidden.size(-1)});

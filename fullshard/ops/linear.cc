@@ -10,6 +10,7 @@
 #include "fullshard/ops/absent_tensor.h"
 #include "fullshard/ops/cuda/device_operators.h"
 #include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -17,8 +18,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
@@ -90,8 +89,8 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
   }
 };
 
-bool serves_on_device(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                      const at::Tensor& residual) {
+bool multiplies_on_device(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                          const at::Tensor& residual) {
   if (!has_cuda_kernel({input, weight, bias, residual})) return false;
   const bool has_matrices = input.dim() >= 1 && weight.dim() == 2 && weight.is_contiguous() &&
                             input.size(-1) == weight.size(1) && input.numel() > 0;
@@ -104,7 +103,7 @@ bool serves_on_device(const at::Tensor& input, const at::Tensor& weight, const a
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  if (serves_on_device(input, weight, bias, {})) {
+  if (multiplies_on_device(input, weight, bias, {})) {
     return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
                                        empty_if_absent({}, input));
   }
@@ -115,7 +114,7 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual) {
-  if (serves_on_device(input, weight, bias, residual)) {
+  if (multiplies_on_device(input, weight, bias, residual)) {
     return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
                                        empty_if_absent(residual, input));
   }

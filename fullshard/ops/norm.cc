@@ -25,12 +25,12 @@ using torch::autograd::variable_list;
 // bits do not depend on the number of threads.
 constexpr int64_t kRowsPerBlock = 64;
 
-struct Gradients {
+struct NormGradients {
   at::Tensor input, weight;
 };
 
-Gradients rms_norm_backward(const at::Tensor& gradient, const at::Tensor& input,
-                            const at::Tensor& weight, const at::Tensor& inverse) {
+NormGradients rms_norm_backward(const at::Tensor& gradient, const at::Tensor& input,
+                                const at::Tensor& weight, const at::Tensor& inverse) {
   const int64_t width = input.size(-1), num_rows = inverse.numel();
   const int64_t num_blocks = (num_rows + kRowsPerBlock - 1) / kRowsPerBlock;
   auto input_gradient = at::empty(input.sizes(), input.options());

@@ -11,6 +11,7 @@
 #include "fullshard/ops/joined_rows.h"
 #include "fullshard/ops/kernel_dispatch.h"
 #include "fullshard/ops/linear.h"
+#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 #include "fullshard/ops/wide_gradient.h"
 
@@ -19,8 +20,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 int64_t total_rows(at::TensorList weights) {
   int64_t total = 0;
@@ -156,9 +155,9 @@ struct NormProjectionFunction : torch::autograd::Function<NormProjectionFunction
   }
 };
 
-bool serves_on_device(const at::Tensor& input, const NormTerms& norm,
-                      const std::vector<at::Tensor>& weights,
-                      const std::vector<at::Tensor>& biases) {
+bool projects_on_device(const at::Tensor& input, const NormTerms& norm,
+                        const std::vector<at::Tensor>& weights,
+                        const std::vector<at::Tensor>& biases) {
   if (!has_cuda_kernel({input, norm.weight, norm.bias}) || input.numel() == 0) return false;
   const int64_t width = input.size(-1);
   const auto is_vector = [](const at::Tensor& tensor, int64_t numel) {
@@ -186,7 +185,7 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
         weights.size(), biases.size());
   auto own_biases = biases;
   own_biases.resize(weights.size());
-  if (!serves_on_device(input, norm, weights, own_biases)) {
+  if (!projects_on_device(input, norm, weights, own_biases)) {
     const auto normalised = apply_norm(input, norm);
     NormProjection result{{}, input};
     for (size_t i = 0; i < weights.size(); ++i) {

@@ -82,7 +82,7 @@ at::Tensor composed_rotary(const at::Tensor& input, const RotaryTable& table,
   return turned.to(input.scalar_type());
 }
 
-void check_shapes(const at::Tensor& input, const RotaryTable& table) {
+void check_rotary_shapes(const at::Tensor& input, const RotaryTable& table) {
   check(input.dim() == 4 && input.size(3) == 2 * table.cos.size(1),
         "apply_rotary: the input has {} dimensions, the last of {}; expected [batch, sequence, "
         "heads, {}], twice the width of the table",
@@ -122,7 +122,7 @@ RotaryTable make_rotary_table(const at::Tensor& frequencies, int64_t num_positio
 
 at::Tensor apply_rotary(const at::Tensor& input, const RotaryTable& table,
                         const at::Tensor& positions) {
-  check_shapes(input, table);
+  check_rotary_shapes(input, table);
   const auto rows = checked_positions(input, table, positions);
   const bool is_plain_table = table.cos.scalar_type() == at::kFloat &&
                               table.sin.scalar_type() == at::kFloat && table.cos.is_contiguous() &&

@@ -41,9 +41,9 @@ Triple split(const Projected& input, const SelfAttentionHeads& heads) {
           input.parts[2].unflatten(-1, {heads.num_kv_heads, -1})};
 }
 
-at::Tensor composed(const Projected& input, const SelfAttentionHeads& heads,
-                    const RotaryTable* rotary, const AttentionOptions& options,
-                    const at::Tensor& positions) {
+at::Tensor composed_attention(const Projected& input, const SelfAttentionHeads& heads,
+                              const RotaryTable* rotary, const AttentionOptions& options,
+                              const at::Tensor& positions) {
   auto [query, key, value] = split(input, heads);
   if (rotary != nullptr) {
     query = apply_rotary(query, *rotary, positions);
@@ -115,9 +115,9 @@ bool has_plain_table(const RotaryTable* rotary, int64_t sequence, int64_t half,
          rotary->cos.size(1) == half && (positions.defined() || rotary->cos.size(0) >= sequence);
 }
 
-bool serves_on_device(const Projected& input, const SelfAttentionHeads& heads,
-                      const RotaryTable* rotary, const AttentionOptions& options,
-                      const at::Tensor& positions) {
+bool attends_on_device(const Projected& input, const SelfAttentionHeads& heads,
+                       const RotaryTable* rotary, const AttentionOptions& options,
+                       const at::Tensor& positions) {
   const auto& packed = input.packed;
   if (!packed.defined() || packed.dim() != 3 || packed.numel() == 0) return false;
   if (!has_cuda_kernel({packed}) || packed.scalar_type() != at::kBFloat16) return false;
@@ -142,8 +142,8 @@ at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& head
                           const RotaryTable* rotary, const AttentionOptions& options,
                           const at::Tensor& positions) {
   check_heads(input, heads);
-  if (!serves_on_device(input, heads, rotary, options, positions)) {
-    return composed(input, heads, rotary, options, positions);
+  if (!attends_on_device(input, heads, rotary, options, positions)) {
+    return composed_attention(input, heads, rotary, options, positions);
   }
   auto packed = input.packed;
   const bool wants_gradient = at::GradMode::is_enabled() && packed.requires_grad();

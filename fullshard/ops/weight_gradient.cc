@@ -8,12 +8,11 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/cuda/device_operators.h"
 #include "fullshard/ops/joined_rows.h"
+#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/wide_gradient.h"
 
 namespace fullshard {
 namespace {
-
-at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 // Whether a product of such operands may end there, added in fp32 on the way.
 bool takes_product(const at::Tensor& target, const at::Tensor& operand) {

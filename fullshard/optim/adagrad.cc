@@ -6,7 +6,7 @@
 namespace fullshard {
 namespace {
 
-OptimizerTraits traits_of(const AdagradOptions& options) {
+OptimizerTraits adagrad_traits(const AdagradOptions& options) {
   OptimizerTraits traits;
   traits.name = "Adagrad";
   check_at_least_zero(traits.name, "lr_decay", options.lr_decay);
@@ -24,7 +24,7 @@ OptimizerTraits traits_of(const AdagradOptions& options) {
 }  // namespace
 
 Adagrad::Adagrad(ShardedModel sharded, const AdagradOptions& options)
-    : Optimizer(std::move(sharded), traits_of(options)), options_(options) {
+    : Optimizer(std::move(sharded), adagrad_traits(options)), options_(options) {
   if (options.initial_accumulator_value == 0) return;
   for_each(model().pieces(), 1, [&](const PieceUpdate& piece) {
     piece.states[0].fill_(options.initial_accumulator_value);

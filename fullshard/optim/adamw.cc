@@ -8,7 +8,7 @@
 namespace fullshard {
 namespace {
 
-OptimizerTraits traits_of(const AdamWOptions& options) {
+OptimizerTraits adamw_traits(const AdamWOptions& options) {
   OptimizerTraits traits;
   traits.name = options.adam_w_mode ? "AdamW" : "Adam";
   check_below_one(traits.name, "beta1", options.beta1);
@@ -28,7 +28,7 @@ OptimizerTraits traits_of(const AdamWOptions& options) {
 }  // namespace
 
 AdamW::AdamW(ShardedModel model, const AdamWOptions& options)
-    : Optimizer(std::move(model), traits_of(options)), options_(options) {}
+    : Optimizer(std::move(model), adamw_traits(options)), options_(options) {}
 
 AdamWStep AdamW::constants_of(double factor, double lr, double weight_decay) const {
   const auto step = static_cast<double>(num_steps());

@@ -11,7 +11,7 @@
 namespace fullshard {
 namespace {
 
-OptimizerTraits traits_of(const LambOptions& options) {
+OptimizerTraits lamb_traits(const LambOptions& options) {
   OptimizerTraits traits;
   traits.name = "LAMB";
   check_below_one(traits.name, "beta1", options.beta1);
@@ -35,7 +35,7 @@ OptimizerTraits traits_of(const LambOptions& options) {
 }  // namespace
 
 Lamb::Lamb(ShardedModel sharded, const LambOptions& options)
-    : Optimizer(std::move(sharded), traits_of(options)),
+    : Optimizer(std::move(sharded), lamb_traits(options)),
       options_(options),
       trust_ratios_(parameters().size(), 1.0f) {}
 

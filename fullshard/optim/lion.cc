@@ -6,7 +6,7 @@
 namespace fullshard {
 namespace {
 
-OptimizerTraits traits_of(const LionOptions& options) {
+OptimizerTraits lion_traits(const LionOptions& options) {
   OptimizerTraits traits;
   traits.name = "Lion";
   check_below_one(traits.name, "beta1", options.beta1);
@@ -25,7 +25,7 @@ OptimizerTraits traits_of(const LionOptions& options) {
 }  // namespace
 
 Lion::Lion(ShardedModel model, const LionOptions& options)
-    : Optimizer(std::move(model), traits_of(options)) {}
+    : Optimizer(std::move(model), lion_traits(options)) {}
 
 LionStep Lion::constants_of(double factor, double lr, double weight_decay) const {
   LionStep constants;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kIdleSteps = 1;
 
-OptimizerTraits traits_of(const OneBitAdamOptions& options) {
+OptimizerTraits one_bit_adam_traits(const OneBitAdamOptions& options) {
   OptimizerTraits traits;
   traits.name = "OneBitAdam";
   check_below_one(traits.name, "beta1", options.beta1);
@@ -62,7 +62,7 @@ std::vector<OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
 }  // namespace
 
 OneBitAdam::OneBitAdam(ShardedModel sharded, const OneBitAdamOptions& options)
-    : Optimizer(unsharded(std::move(sharded)), traits_of(options)),
+    : Optimizer(unsharded(std::move(sharded)), one_bit_adam_traits(options)),
       options_(options),
       last_warm_up_(std::max(options.freeze_step, kIdleSteps + 1)) {
   const auto& ranks = model().mesh().everyone();

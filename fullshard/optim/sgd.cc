@@ -6,7 +6,7 @@
 namespace fullshard {
 namespace {
 
-OptimizerTraits traits_of(const SgdOptions& options) {
+OptimizerTraits sgd_traits(const SgdOptions& options) {
   OptimizerTraits traits;
   traits.name = "SGD";
   check_at_least_zero(traits.name, "momentum", options.momentum);
@@ -28,7 +28,7 @@ OptimizerTraits traits_of(const SgdOptions& options) {
 }  // namespace
 
 Sgd::Sgd(ShardedModel model, const SgdOptions& options)
-    : Optimizer(std::move(model), traits_of(options)), options_(options) {}
+    : Optimizer(std::move(model), sgd_traits(options)), options_(options) {}
 
 SgdStep Sgd::constants_of(double factor, double lr, double weight_decay) const {
   SgdStep constants;

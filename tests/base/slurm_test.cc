@@ -3,21 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "fullshard/base/error.h"
+#include "tests/errors.h"
 
 namespace fullshard {
 namespace {
 
+using fullshard::testing::message_of;
 using Names = std::vector<std::string>;
-
-template <class Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(HostList, ExpandsRangesAndKeepsTheirWidth) {
   EXPECT_EQ(expand_host_list("n[01-03,7],m2"), (Names{"n01", "n02", "n03", "n7", "m2"}));
@@ -25,7 +17,7 @@ TEST(HostList, ExpandsRangesAndKeepsTheirWidth) {
   EXPECT_EQ(expand_host_list("n[098-101]"), (Names{"n098", "n099", "n100", "n101"}));
   EXPECT_EQ(expand_host_list("r[1-2]n[1-2]"), (Names{"r1n1", "r1n2", "r2n1", "r2n2"}));
   EXPECT_EQ(expand_host_list("n[1-2]-ib,x"), (Names{"n1-ib", "n2-ib", "x"}));
-  EXPECT_EQ(error_of([] { expand_host_list("n[1-2"); }),
+  EXPECT_EQ(message_of([] { expand_host_list("n[1-2"); }),
             "environment: 'n[1-2' is no list of hosts: ']' is missing");
 }
 
@@ -35,7 +27,7 @@ TEST(HostList, ExpandsCounts) {
 }
 
 TEST(HostList, RefusesRangesThatRunBackwards) {
-  EXPECT_EQ(error_of([] { expand_host_list("n[7-3]"); }),
+  EXPECT_EQ(message_of([] { expand_host_list("n[7-3]"); }),
             "environment: a host list's range is '7-3', expected LOW-HIGH");
 }
 

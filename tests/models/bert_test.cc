@@ -16,17 +16,17 @@ namespace {
 
 using nlohmann::json;
 
-TensorFile reference_of(const std::string& folder) {
+TensorFile bert_reference(const std::string& folder) {
   return read_tensor_file(fixture_path(folder + "/reference.safetensors"));
 }
 
-json with(const std::string& key, const json& value) {
+json bert_with(const std::string& key, const json& value) {
   auto config = fixture_json("bert/config.json");
   config[key] = value;
   return config;
 }
 
-std::string refusal_of(const json& config) {
+std::string bert_refusal(const json& config) {
   return error_of([&] { make_bert(config, "model/config.json"); });
 }
 
@@ -34,12 +34,12 @@ TEST(Bert, GivesTheLogitsLossAndGradientsOfTransformers) {
   for (const std::string folder : {"bert", "bert_untied"}) {
     SCOPED_TRACE(folder);
     const auto model = load_fixture(make_bert, folder);
-    expect_reference(*model, reference_of(folder));
+    expect_reference(*model, bert_reference(folder));
   }
 }
 
 TEST(Bert, BareEncoderGivesTheHiddenStatesAndGradientsOfTransformers) {
-  const auto reference = reference_of("bert_bare");
+  const auto reference = bert_reference("bert_bare");
   const auto model = load_fixture(make_bert, "bert_bare");
   const auto outputs = model->forward(inputs_of(reference));
   EXPECT_FALSE(outputs.loss.defined());
@@ -52,7 +52,7 @@ TEST(Bert, BareEncoderGivesTheHiddenStatesAndGradientsOfTransformers) {
 TEST(Bert, ConfigOfTransformers4MakesTheSameModel) {
   for (const std::string folder : {"bert", "bert_untied"}) {
     SCOPED_TRACE(folder);
-    const auto inputs = inputs_of(reference_of(folder));
+    const auto inputs = inputs_of(bert_reference(folder));
     const auto expected = load_fixture(make_bert, folder)->forward(inputs);
     const auto found = load_fixture(make_bert, folder, "config_legacy.json")->forward(inputs);
     EXPECT_TRUE(found.logits.equal(expected.logits));
@@ -124,7 +124,7 @@ TEST(Bert, BlocksAreUnitsOfTheirName) {
 }
 
 TEST(Bert, TokensUnderTheMaskChangeNothing) {
-  const auto reference = reference_of("bert");
+  const auto reference = bert_reference("bert");
   const auto model = load_fixture(make_bert, "bert");
   auto inputs = inputs_of(reference);
   const auto expected = model->forward(inputs);
@@ -138,7 +138,7 @@ TEST(Bert, TokensUnderTheMaskChangeNothing) {
 
 TEST(Bert, TokenTypesAreZeroUnlessGiven) {
   const auto model = load_fixture(make_bert, "bert");
-  auto inputs = inputs_of(reference_of("bert"));
+  auto inputs = inputs_of(bert_reference("bert"));
   const auto given = model->forward(inputs).logits;
   inputs.token_type_ids.zero_();
   const auto zeros = model->forward(inputs).logits;
@@ -151,11 +151,11 @@ TEST(Bert, DropoutWorksInTrainingOnly) {
   auto config = fixture_json("bert/config.json");
   const auto plain = make_bert(config, "config.json");
   for (const std::string key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) {
-    const auto dropping = make_bert(with(key, 0.5), "config.json");
+    const auto dropping = make_bert(bert_with(key, 0.5), "config.json");
     for (const auto& name : parameter_names(*plain)) {
       parameter_of(*dropping, name).set_data(parameter_of(*plain, name));
     }
-    const auto inputs = inputs_of(reference_of("bert"));
+    const auto inputs = inputs_of(bert_reference("bert"));
     const auto expected = plain->forward(inputs).logits;
     dropping->train();
     EXPECT_FALSE(dropping->forward(inputs).logits.equal(expected)) << key;
@@ -165,7 +165,7 @@ TEST(Bert, DropoutWorksInTrainingOnly) {
 }
 
 TEST(Bert, InitialValuesAreTheOriginals) {
-  auto config = with("initializer_range", 0.05);
+  auto config = bert_with("initializer_range", 0.05);
   config["vocab_size"] = 400;
   config["pad_token_id"] = 7;
   const auto model = make_bert(config, "config.json");
@@ -192,13 +192,13 @@ TEST(Bert, CountsProductsAndScores) {
 }
 
 TEST(Bert, RefusesWhatItIsNotInOneError) {
-  auto config = with("position_embedding_type", "relative_key");
+  auto config = bert_with("position_embedding_type", "relative_key");
   config["is_decoder"] = true;
   config["add_cross_attention"] = true;
   config["hidden_act"] = "mish";
   config["num_attention_heads"] = 5;
   config["embedding_size"] = 128;
-  EXPECT_EQ(refusal_of(config),
+  EXPECT_EQ(bert_refusal(config),
             "model/config.json: no BERT model can be made of it:\n"
             "  num_attention_heads is 5: expected a divisor of hidden_size, which is 32\n"
             "  hidden_act is \"mish\": gelu, gelu_new, gelu_pytorch_tanh, relu, silu and swish are "
@@ -207,11 +207,11 @@ TEST(Bert, RefusesWhatItIsNotInOneError) {
             "  is_decoder is true: only false is supported\n"
             "  add_cross_attention is true: only false is supported\n"
             "  embedding_size is 128: unknown");
-  EXPECT_EQ(refusal_of(with("architectures", json::array({"BertForTokenClassification"}))),
+  EXPECT_EQ(bert_refusal(bert_with("architectures", json::array({"BertForTokenClassification"}))),
             "model/config.json: no BERT model can be made of it:\n"
             "  architectures is [\"BertForTokenClassification\"]: BertForMaskedLM, "
             "BertForPreTraining and BertModel are supported");
-  EXPECT_EQ(refusal_of(with("pad_token_id", 96)),
+  EXPECT_EQ(bert_refusal(bert_with("pad_token_id", 96)),
             "model/config.json: no BERT model can be made of it:\n"
             "  pad_token_id is 96: expected a token of the vocabulary, which has 96");
 }

@@ -9,7 +9,7 @@
 namespace fullshard::testing {
 namespace {
 
-nlohmann::json with(nlohmann::json config, const std::string& key, double value) {
+nlohmann::json dropping(nlohmann::json config, const std::string& key, double value) {
   config[key] = value;
   return config;
 }
@@ -20,7 +20,7 @@ at::Tensor hidden_of(LanguageModel& model) { return model.forward(some_inputs(2,
 void expect_drops_in_training_only(const nlohmann::json& plain, const std::string& key) {
   at::manual_seed(1);
   const auto expected = hidden_of(*make_tiny(plain));
-  const auto model = make_tiny(with(plain, key, 0.3));
+  const auto model = make_tiny(dropping(plain, key, 0.3));
   EXPECT_FALSE(at::equal(hidden_of(*model), expected)) << key;
   EXPECT_FALSE(at::equal(hidden_of(*model), hidden_of(*model))) << key;
   model->eval();
@@ -38,7 +38,7 @@ TEST(DecoderDropout, HappensInTrainingOnly) {
 // and what was dropped below.
 TEST(DecoderDropout, DropsTheShareThatIsAskedFor) {
   const at::NoGradGuard no_grad;
-  const auto model = make_tiny(with(tiny_gpt2(), "embd_pdrop", 0.25));
+  const auto model = make_tiny(dropping(tiny_gpt2(), "embd_pdrop", 0.25));
   for (const auto& name : parameter_names(*model)) {
     auto parameter = parameter_of(*model, name);
     if (name.find(".h.") != std::string::npos) parameter.zero_();
@@ -53,7 +53,7 @@ TEST(DecoderDropout, DropsTheShareThatIsAskedFor) {
 // What is kept is scaled up: many draws together come near the result without dropout.
 TEST(DecoderDropout, OfAttentionKeepsTheMean) {
   const at::NoGradGuard no_grad;
-  auto config = with(tiny_llama(), "attention_dropout", 0.5);
+  auto config = dropping(tiny_llama(), "attention_dropout", 0.5);
   config["num_hidden_layers"] = 1;
   const auto model = make_tiny(config);
   at::manual_seed(1);

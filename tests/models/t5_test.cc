@@ -21,18 +21,18 @@ using nlohmann::json;
 
 const std::vector<std::string> kFolders = {"t5", "t5_v1_1"};
 
-TensorFile reference_of(const std::string& folder) {
+TensorFile t5_reference(const std::string& folder) {
   return read_tensor_file(fixture_path(folder + "/reference.safetensors"));
 }
 
-json with(const std::string& key, const json& value) {
+json t5_with(const std::string& key, const json& value) {
   auto config = fixture_json("t5/config.json");
   for (const char* derived : {"dense_act_fn", "is_gated_act"}) config.erase(derived);
   config[key] = value;
   return config;
 }
 
-std::string refusal_of(const json& config) {
+std::string t5_refusal(const json& config) {
   return error_of([&] { make_t5(config, "model/config.json"); });
 }
 
@@ -40,7 +40,7 @@ TEST(T5, GivesTheLogitsLossAndGradientsOfTransformers) {
   for (const auto& folder : kFolders) {
     SCOPED_TRACE(folder);
     const auto model = load_fixture(make_t5, folder);
-    expect_reference(*model, reference_of(folder));
+    expect_reference(*model, t5_reference(folder));
   }
 }
 
@@ -53,12 +53,12 @@ TEST(T5, RecomputedBlocksGiveTheSameGradients) {
         block->set_recompute(true);
       }
     });
-    expect_reference(*model, reference_of(folder));
+    expect_reference(*model, t5_reference(folder));
   }
 }
 
 TEST(T5, MakesTheDecodersInputsOfTheLabels) {
-  const auto reference = reference_of("t5");
+  const auto reference = t5_reference("t5");
   const auto made = t5_decoder_inputs(reference.at("labels"), 0, 0);
   EXPECT_TRUE(made.equal(reference.at("decoder_input_ids")));
   const auto labels = at::tensor({5, 6, -100, 7, 8, -100}, at::kLong).view({2, 3});
@@ -70,7 +70,7 @@ TEST(T5, MakesTheDecodersInputsOfTheLabels) {
 }
 
 TEST(T5, GivenDecoderInputsCountBeforeLabels) {
-  const auto reference = reference_of("t5");
+  const auto reference = t5_reference("t5");
   const auto model = load_fixture(make_t5, "t5");
   auto inputs = inputs_of(reference);
   const auto expected = model->forward(inputs);
@@ -85,7 +85,7 @@ TEST(T5, GivenDecoderInputsCountBeforeLabels) {
 TEST(T5, ConfigOfTransformers4MakesTheSameModel) {
   for (const auto& folder : kFolders) {
     SCOPED_TRACE(folder);
-    const auto inputs = inputs_of(reference_of(folder));
+    const auto inputs = inputs_of(t5_reference(folder));
     const auto expected = load_fixture(make_t5, folder)->forward(inputs);
     const auto found = load_fixture(make_t5, folder, "config_legacy.json")->forward(inputs);
     EXPECT_TRUE(found.logits.equal(expected.logits));
@@ -108,7 +108,7 @@ TEST(T5, KeysOfBothGenerationsDecideOnTheHead) {
        {Case{nullptr, nullptr, false, true}, Case{true, nullptr, false, true},
         Case{true, true, false, true}, Case{false, nullptr, true, false},
         Case{true, false, true, false}, Case{false, true, true, true}}) {
-    auto config = with("tie_word_embeddings", tied);
+    auto config = t5_with("tie_word_embeddings", tied);
     config["scale_decoder_outputs"] = scales;
     const auto t5 = read_t5_config(config, "config.json");
     EXPECT_EQ(t5.own_head, own_head) << tied << scales;
@@ -183,7 +183,7 @@ TEST(T5, BlocksAreUnitsAndTheFirstOfAStackHoldsItsTable) {
 
 TEST(T5, TokensUnderTheMaskChangeNothing) {
   const auto model = load_fixture(make_t5, "t5");
-  auto inputs = inputs_of(reference_of("t5"));
+  auto inputs = inputs_of(t5_reference("t5"));
   const auto expected = model->forward(inputs);
   inputs.input_ids = inputs.input_ids.clone();
   inputs.input_ids[1].slice(0, 19) = 33;
@@ -194,9 +194,9 @@ TEST(T5, TokensUnderTheMaskChangeNothing) {
 
 TEST(T5, DecoderSeesNoLaterToken) {
   const auto model = load_fixture(make_t5, "t5");
-  auto inputs = inputs_of(reference_of("t5"));
+  auto inputs = inputs_of(t5_reference("t5"));
   const auto expected = model->forward(inputs).logits;
-  inputs.decoder_input_ids = reference_of("t5").at("decoder_input_ids").clone();
+  inputs.decoder_input_ids = t5_reference("t5").at("decoder_input_ids").clone();
   inputs.decoder_input_ids.slice(1, 10) = 41;
   const auto found = model->forward(inputs).logits;
   EXPECT_TRUE(found.slice(1, 0, 10).equal(expected.slice(1, 0, 10)));
@@ -205,11 +205,11 @@ TEST(T5, DecoderSeesNoLaterToken) {
 
 TEST(T5, DropoutWorksInTrainingOnly) {
   const auto plain = make_t5(fixture_json("t5/config.json"), "config.json");
-  const auto dropping = make_t5(with("dropout_rate", 0.5), "config.json");
+  const auto dropping = make_t5(t5_with("dropout_rate", 0.5), "config.json");
   for (const auto& name : parameter_names(*plain)) {
     parameter_of(*dropping, name).set_data(parameter_of(*plain, name));
   }
-  const auto inputs = inputs_of(reference_of("t5"));
+  const auto inputs = inputs_of(t5_reference("t5"));
   const auto expected = plain->forward(inputs).logits;
   EXPECT_FALSE(dropping->forward(inputs).logits.equal(expected));
   dropping->eval();
@@ -270,7 +270,7 @@ TEST(T5, CountsProductsAndScores) {
 
 TEST(T5, ReadsTheFeedForwardPartFromItsName) {
   const auto read = [](const std::string& name) {
-    const auto t5 = read_t5_config(with("feed_forward_proj", name), "config.json");
+    const auto t5 = read_t5_config(t5_with("feed_forward_proj", name), "config.json");
     return std::pair(t5.is_gated, t5.activation);
   };
   EXPECT_EQ(read("relu"), std::pair(false, Activation::relu));
@@ -287,7 +287,7 @@ TEST(T5, RefusesWhatItIsNotInOneError) {
   config["relative_attention_max_distance"] = 4;
   config["num_experts"] = 8;
   config["decoder_start_token_id"] = 80;
-  EXPECT_EQ(refusal_of(config),
+  EXPECT_EQ(t5_refusal(config),
             "model/config.json: no T5 model can be made of it:\n"
             "  is_encoder_decoder is false: only true is supported\n"
             "  relative_attention_max_distance is 4: expected more than half of "
@@ -298,7 +298,7 @@ TEST(T5, RefusesWhatItIsNotInOneError) {
             "  num_experts is 8: unknown");
   auto contradicted = fixture_json("t5/config.json");
   contradicted["feed_forward_proj"] = "gated-gelu";
-  EXPECT_EQ(refusal_of(contradicted),
+  EXPECT_EQ(t5_refusal(contradicted),
             "model/config.json: no T5 model can be made of it:\n"
             "  dense_act_fn is \"relu\": expected gelu_new, as feed_forward_proj says\n"
             "  is_gated_act is false: expected true, as feed_forward_proj says");

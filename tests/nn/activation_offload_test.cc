@@ -18,8 +18,8 @@ using at::Tensor;
 using Copies = HostStore::Copies;
 
 // Attention with queries, keys and values in one tensor, dropout, a residual path.
-struct BlockImpl : Unit {
-  explicit BlockImpl(int64_t width) : width_(width) {
+struct OffloadedBlockImpl : Unit {
+  explicit OffloadedBlockImpl(int64_t width) : width_(width) {
     norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
     qkv = register_module("qkv", torch::nn::Linear(width, 3 * width));
     out = register_module("out", torch::nn::Linear(width, width));
@@ -38,19 +38,19 @@ struct BlockImpl : Unit {
   torch::nn::Linear qkv{nullptr}, out{nullptr};
   Tensor scale;
 };
-FULLSHARD_UNIT(Block);
+FULLSHARD_UNIT(OffloadedBlock);
 
 struct ChainImpl : Unit {
   ChainImpl(int64_t count, int64_t width) {
     for (int64_t i = 0; i < count; ++i) {
-      blocks.push_back(register_module("block" + std::to_string(i), Block(width)));
+      blocks.push_back(register_module("block" + std::to_string(i), OffloadedBlock(width)));
     }
   }
   Tensor forward(Tensor x) {
     for (auto& block : blocks) x = block(x);
     return x.pow(2).sum();
   }
-  std::vector<Block> blocks;
+  std::vector<OffloadedBlock> blocks;
 };
 FULLSHARD_UNIT(Chain);
 
@@ -58,7 +58,7 @@ constexpr int64_t kBatch = 2, kLength = 5, kWidth = 8;
 constexpr int64_t kInputBytes = kBatch * kLength * kWidth * 4;
 
 template <class Module>
-std::vector<Tensor> train(Module& model) {
+std::vector<Tensor> train_offloaded(Module& model) {
   at::manual_seed(11);
   model->zero_grad();
   const Tensor x = at::rand({kBatch, kLength, kWidth}).requires_grad_(true) * 2;
@@ -69,19 +69,19 @@ std::vector<Tensor> train(Module& model) {
   return results;
 }
 
-void expect_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+void expect_equal_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << i;
 }
 
 TEST(ActivationOffload, GivesTheSameBits) {
   Chain chain(3, kWidth);
-  const auto plain = train(chain);
+  const auto plain = train_offloaded(chain);
   for (const auto copies : {Copies::always, Copies::when_away}) {
     for (const int64_t min_bytes : {int64_t{0}, int64_t{400}, int64_t{16 * 1024}}) {
       auto store = std::make_shared<HostStore>(nullptr, copies);
       EXPECT_EQ(offload_activations(*chain, store, {.min_bytes = min_bytes}), 4);
-      expect_same_bits(plain, train(chain));
+      expect_equal_bits(plain, train_offloaded(chain));
       EXPECT_EQ(store->counters().num_put > 0, min_bytes < 16 * 1024);
       EXPECT_EQ(store->counters().bytes_held, 0);
     }
@@ -106,19 +106,19 @@ TEST(ActivationOffload, GivesTheSameBitsOnCuda) {
   const auto plain = run();
   auto store = std::make_shared<HostStore>();
   offload_activations(*chain, store, {.min_bytes = 0});
-  expect_same_bits(plain, run());
+  expect_equal_bits(plain, run());
   EXPECT_GT(store->counters().bytes_got, 0);
 }
 
 TEST(ActivationOffload, WithRecomputationStoresTheInputsOnly) {
   constexpr int kBlocks = 4;
   Chain chain(kBlocks, kWidth);
-  const auto plain = train(chain);
+  const auto plain = train_offloaded(chain);
   EXPECT_EQ(recompute_units(*chain, RecomputePolicy::all()), kBlocks);
   for (const auto copies : {Copies::always, Copies::when_away}) {
     auto store = std::make_shared<HostStore>(nullptr, copies);
     offload_activations(*chain, store, {.min_bytes = 0});
-    expect_same_bits(plain, train(chain));
+    expect_equal_bits(plain, train_offloaded(chain));
     // The root's own forward saves the last output, for its square.
     EXPECT_EQ(store->counters().peak_bytes_held, (kBlocks + 1) * kInputBytes);
     EXPECT_EQ(store->counters().bytes_put, (kBlocks + 1) * kInputBytes);
@@ -135,7 +135,7 @@ TEST(ActivationOffload, CountsThePeakThatRecomputationPromises) {
     auto store = std::make_shared<HostStore>();
     ActivationOffload offload(*chain, store, {.min_bytes = 0});
     const SavedTensorScope everywhere(&offload);
-    train(chain);
+    train_offloaded(chain);
     return store->counters().peak_bytes_held;
   };
   const int64_t end = kInputBytes;  // of the root: the last output

@@ -17,8 +17,8 @@ struct LeafImpl : Unit {
 };
 FULLSHARD_UNIT(Leaf);
 
-struct BlockImpl : Unit {
-  BlockImpl() {
+struct TwoLeavesImpl : Unit {
+  TwoLeavesImpl() {
     first = register_module("first", Leaf());
     second = register_module("second", Wrap<torch::nn::Linear>(2, 2));
   }
@@ -26,24 +26,24 @@ struct BlockImpl : Unit {
   Leaf first{nullptr};
   Wrap<torch::nn::Linear> second{nullptr};
 };
-FULLSHARD_UNIT(Block);
+FULLSHARD_UNIT(TwoLeaves);
 
-struct NetImpl : Unit {
-  NetImpl() {
-    a = register_module("a", Block());
-    b = register_module("b", Block());
+struct TwoBlocksImpl : Unit {
+  TwoBlocksImpl() {
+    a = register_module("a", TwoLeaves());
+    b = register_module("b", TwoLeaves());
     head = register_module("head", Leaf());
   }
   at::Tensor forward(at::Tensor x) { return head(b(a(x))); }
-  Block a{nullptr}, b{nullptr};
+  TwoLeaves a{nullptr}, b{nullptr};
   Leaf head{nullptr};
 };
-FULLSHARD_UNIT(Net);
+FULLSHARD_UNIT(TwoBlocks);
 
 using Paths = std::vector<std::string>;
 
 // The modules that are switched on.
-Paths recomputed(Net& net) {
+Paths recomputed(TwoBlocks& net) {
   Paths paths;
   for (const auto& item : net->named_modules()) {
     const auto* unit = dynamic_cast<const UnitState*>(item.value().get());
@@ -53,29 +53,29 @@ Paths recomputed(Net& net) {
 }
 
 TEST(RecomputePolicy, NoneChangesNothing) {
-  Net net;
+  TwoBlocks net;
   net->a->set_recompute(true);
   EXPECT_EQ(recompute_units(*net, RecomputePolicy::none()), 0);
   EXPECT_EQ(recomputed(net), (Paths{"a"}));
 }
 
 TEST(RecomputePolicy, AllMeansTheOutermostUnitsBelowTheRoot) {
-  Net net;
+  TwoBlocks net;
   EXPECT_EQ(recompute_units(*net, RecomputePolicy::all()), 3);
   EXPECT_EQ(recomputed(net), (Paths{"a", "b", "head"}));
 }
 
 TEST(RecomputePolicy, ClassesAreFoundHoweverDeepAndWrappedOnesToo) {
-  Net net;
+  TwoBlocks net;
   EXPECT_EQ(recompute_units(*net, RecomputePolicy::classes({"Leaf"})), 3);
   EXPECT_EQ(recomputed(net), (Paths{"a.first", "b.first", "head"}));
-  Net other;
-  EXPECT_EQ(recompute_units(*other->a, RecomputePolicy::classes({"Block", "Leaf"})), 2);
+  TwoBlocks other;
+  EXPECT_EQ(recompute_units(*other->a, RecomputePolicy::classes({"TwoLeaves", "Leaf"})), 2);
   EXPECT_EQ(recomputed(other), (Paths{"a", "a.first"}));
 }
 
 TEST(RecomputePolicy, APredicateSeesPathAndClass) {
-  Net net;
+  TwoBlocks net;
   const auto policy = RecomputePolicy::predicate([](const RecomputeCandidate& candidate) {
     return candidate.class_name == "Linear" && candidate.path == "b.second";
   });
@@ -84,11 +84,12 @@ TEST(RecomputePolicy, APredicateSeesPathAndClass) {
 }
 
 TEST(RecomputePolicy, AnUnknownClassIsAnErrorThatListsThoseThereAre) {
-  Net net;
-  EXPECT_EQ(error_of([&] {
-              recompute_units(*net, RecomputePolicy::classes({"Leaf", "Blok"}));
-            }),
-            "recompute: no module of class 'Blok'; the model has Block, Leaf, Linear, Net");
+  TwoBlocks net;
+  EXPECT_EQ(
+      error_of([&] {
+        recompute_units(*net, RecomputePolicy::classes({"Leaf", "Blok"}));
+      }),
+      "recompute: no module of class 'Blok'; the model has Leaf, Linear, TwoBlocks, TwoLeaves");
   EXPECT_EQ(recomputed(net), Paths());
 }
 

@@ -51,7 +51,7 @@ FULLSHARD_UNIT(Twice);
 
 enum class BackwardWhere { inside, outside };
 
-std::vector<Tensor> train(Twice& block, bool recompute, bool cache, BackwardWhere where) {
+std::vector<Tensor> train_replayed(Twice& block, bool recompute, bool cache, BackwardWhere where) {
   block->set_recompute(recompute);
   block->zero_grad();
   block->seen.clear();
@@ -74,8 +74,8 @@ TEST(ReplayState, AutocastIsAsItWasInTheFirstPass) {
   Twice block;
   for (const bool cache : {true, false}) {
     for (const auto where : {BackwardWhere::inside, BackwardWhere::outside}) {
-      const auto plain = train(block, false, cache, where);
-      const auto recomputed = train(block, true, cache, where);
+      const auto plain = train_replayed(block, false, cache, where);
+      const auto recomputed = train_replayed(block, true, cache, where);
       const std::vector<std::optional<at::ScalarType>> twice(2, at::kBFloat16);
       EXPECT_EQ(block->seen, twice);
       EXPECT_EQ(block->cached, (std::vector<bool>{false, cache}));

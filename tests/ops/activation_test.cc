@@ -35,12 +35,12 @@ TEST(VectorExp, EndsInZeroAndStaysFinite) {
   EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
-struct Case {
+struct ActivationCase {
   const char* name;
   Operator own, torchs;
 };
 
-std::vector<Case> gated_cases() {
+std::vector<ActivationCase> gated_cases() {
   return {{"swiglu", [](const Inputs& in) { return swiglu(in[0], in[1]); },
            [](const Inputs& in) { return at::silu(in[0]) * in[1]; }},
           {"geglu tanh", [](const Inputs& in) { return geglu(in[0], in[1], Gelu::tanh); },
@@ -49,7 +49,7 @@ std::vector<Case> gated_cases() {
            [](const Inputs& in) { return at::gelu(in[0], "none") * in[1]; }}};
 }
 
-std::vector<Case> plain_cases() {
+std::vector<ActivationCase> plain_cases() {
   return {{"tanh", [](const Inputs& in) { return gelu(in[0], Gelu::tanh); },
            [](const Inputs& in) { return at::gelu(in[0], "tanh"); }},
           {"exact", [](const Inputs& in) { return gelu(in[0], Gelu::exact); },

@@ -18,7 +18,7 @@ namespace fullshard {
 namespace {
 
 // The definition, written out.
-at::Tensor expected(const Inputs& in, const AttentionOptions& options) {
+at::Tensor expected_attention(const Inputs& in, const AttentionOptions& options) {
   const auto query = in[0].transpose(1, 2);
   const int64_t repeats = in[0].size(2) / in[1].size(2);
   const auto key = in[1].repeat_interleave(repeats, 2).transpose(1, 2);
@@ -45,7 +45,7 @@ struct Shape {
   int64_t batch = 2, queries = 5, keys = 5, heads = 4, kv_heads = 4, width = 8;
 };
 
-Inputs random_inputs(const Shape& shape) {
+Inputs random_heads(const Shape& shape) {
   const auto key = at::randn({shape.batch, shape.keys, shape.kv_heads, shape.width});
   return {at::randn({shape.batch, shape.queries, shape.heads, shape.width}), key,
           at::randn(key.sizes())};
@@ -53,9 +53,9 @@ Inputs random_inputs(const Shape& shape) {
 
 // In fp32 through the fused kernel and in bf16, with gradients.
 void expect_defined(const Shape& shape, const AttentionOptions& options) {
-  const auto inputs = random_inputs(shape);
+  const auto inputs = random_heads(shape);
   const auto own = [&](const Inputs& in) { return attention(in[0], in[1], in[2], options); };
-  const auto wanted = [&](const Inputs& in) { return expected(in, options); };
+  const auto wanted = [&](const Inputs& in) { return expected_attention(in, options); };
   const auto factors = at::randn(inputs[0].sizes());
   expect_same(own, wanted, inputs, factors, at::kFloat, 2e-5);
   expect_same(own, wanted, inputs, factors, at::kBFloat16, 0.12);
@@ -103,7 +103,7 @@ TEST(Attention, StaysFiniteForAQueryThatSeesNoKey) {
   for (const double dropout : {0.0, 0.5}) {
     for (const bool causal : {false, true}) {
       const AttentionOptions options{.causal = causal, .dropout = dropout, .padding_mask = left};
-      const auto inputs = leaves(random_inputs({}), at::kFloat);
+      const auto inputs = leaves(random_heads({}), at::kFloat);
       const auto found =
           run_operator([&](const Inputs& in) { return attention(in[0], in[1], in[2], options); },
                        inputs, at::ones({1}));
@@ -118,7 +118,7 @@ TEST(Attention, StaysFiniteForAQueryThatSeesNoKey) {
 TEST(Attention, AddsABiasAndGivesItItsGradient) {
   for (const auto& sizes :
        {std::vector<int64_t>{1, 4, 5, 5}, {2, 4, 5, 5}, {4, 1, 5}, {2, 1, 1, 5}}) {
-    auto inputs = random_inputs({});
+    auto inputs = random_heads({});
     inputs.push_back(at::randn(sizes));
     const auto padding = at::tensor({1, 1, 1, 0, 1, 1, 1, 1, 1, 0}, at::kLong).view({2, 5});
     for (const bool causal : {false, true}) {
@@ -128,7 +128,7 @@ TEST(Attention, AddsABiasAndGivesItItsGradient) {
         with_bias.bias = in[3];
         return attention(in[0], in[1], in[2], with_bias);
       };
-      const auto wanted = [&](const Inputs& in) { return expected(in, options); };
+      const auto wanted = [&](const Inputs& in) { return expected_attention(in, options); };
       const auto factors = at::randn(inputs[0].sizes());
       expect_same(own, wanted, inputs, factors, at::kFloat, 2e-5);
       at::NoGradGuard no_grad;  // the fused kernel takes a bias without gradient
@@ -139,7 +139,7 @@ TEST(Attention, AddsABiasAndGivesItItsGradient) {
 
 TEST(Attention, HasTheSlopesOfItsValues) {
   auto inputs =
-      random_inputs({.batch = 1, .queries = 3, .keys = 4, .heads = 2, .kv_heads = 1, .width = 3});
+      random_heads({.batch = 1, .queries = 3, .keys = 4, .heads = 2, .kv_heads = 1, .width = 3});
   inputs.push_back(at::randn({1, 2, 3, 4}));
   for (const bool with_bias : {false, true}) {
     expect_slopes(
@@ -160,18 +160,18 @@ TEST(Attention, TakesViewsOfOneProduct) {
       },
       [](const Inputs& in) {
         const auto parts = in[0].view({2, 5, 3, 4, 8}).unbind(2);
-        return expected({parts[0], parts[1], parts[2]}, {.causal = true});
+        return expected_attention({parts[0], parts[1], parts[2]}, {.causal = true});
       },
       {at::randn({2, 5, 96})}, at::randn({2, 5, 4, 8}), at::kFloat, 2e-5);
 }
 
 TEST(Attention, ReturnsTheQuerysLayoutWithoutACopy) {
-  const auto inputs = random_inputs({});
+  const auto inputs = random_heads({});
   EXPECT_TRUE(attention(inputs[0], inputs[1], inputs[2], {.causal = true}).is_contiguous());
 }
 
 TEST(Attention, DropsProbabilitiesFromTorchsGenerator) {
-  const auto inputs = random_inputs({.queries = 30, .keys = 30});
+  const auto inputs = random_heads({.queries = 30, .keys = 30});
   const auto drawn = [&](uint64_t seed) {
     auto generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(seed);
@@ -188,18 +188,18 @@ TEST(Attention, DropsProbabilitiesFromTorchsGenerator) {
 }
 
 TEST(Attention, TakesEmptyBatchesAndSequences) {
-  const auto none = random_inputs({.batch = 0});
+  const auto none = random_heads({.batch = 0});
   EXPECT_EQ(attention(none[0], none[1], none[2], {}).sizes(), none[0].sizes());
-  const auto no_queries = random_inputs({.queries = 0});
+  const auto no_queries = random_heads({.queries = 0});
   EXPECT_EQ(attention(no_queries[0], no_queries[1], no_queries[2], {}).numel(), 0);
 }
 
 TEST(Attention, NamesWhatDoesNotFit) {
-  const auto inputs = random_inputs({.heads = 4, .kv_heads = 3});
+  const auto inputs = random_heads({.heads = 4, .kv_heads = 3});
   EXPECT_THAT([&] { attention(inputs[0], inputs[1], inputs[2], {}); },
               testing::ThrowsMessage<Error>(
                   "attention: 4 query heads cannot share 3 key heads evenly; give a divisor"));
-  const auto good = random_inputs({});
+  const auto good = random_heads({});
   EXPECT_THAT([&] { attention(good[0], good[1], good[2], {.window = 3}); },
               testing::ThrowsMessage<Error>(
                   "attention: a window of 3 keys without causal; set causal, or window to 0"));

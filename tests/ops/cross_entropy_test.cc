@@ -34,14 +34,15 @@ struct Head {
   at::Tensor labels = at::randint(0, kVocabulary, {2, 5}, at::kLong);
 };
 
-at::Tensor torchs(const Inputs& in, const at::Tensor& labels, const CrossEntropyOptions& options) {
+at::Tensor torchs_loss(const Inputs& in, const at::Tensor& labels,
+                       const CrossEntropyOptions& options) {
   const auto bias = in.size() > 2 ? std::optional(in[2]) : std::nullopt;
   const auto logits = at::linear(in[0] * options.scale, in[1], bias);
   return at::cross_entropy_loss(logits.reshape({-1, in[1].size(0)}), labels.reshape({-1}), {},
                                 at::Reduction::Mean, options.ignore_index, options.label_smoothing);
 }
 
-Operator own(const at::Tensor& labels, const CrossEntropyOptions& options) {
+Operator own_loss(const at::Tensor& labels, const CrossEntropyOptions& options) {
   return [=](const Inputs& in) {
     return linear_cross_entropy(in[0], in[1], in.size() > 2 ? in[2] : at::Tensor(), labels,
                                 options);
@@ -62,9 +63,9 @@ void expect_torchs(const Head& head, CrossEntropyOptions options) {
     options.chunk_rows = plan.chunk_rows;
     options.largest_kept_bytes = plan.largest_kept_bytes;
     SCOPED_TRACE(testing::Message() << "chunks of " << plan.chunk_rows);
-    const auto wanted = [&](const Inputs& in) { return torchs(in, head.labels, options); };
+    const auto wanted = [&](const Inputs& in) { return torchs_loss(in, head.labels, options); };
     const auto factor = at::full({}, 3.0);
-    const auto function = own(head.labels, options);
+    const auto function = own_loss(head.labels, options);
     expect_same(function, wanted, {head.hidden, head.weight}, factor, at::kFloat, 1e-5);
     expect_same(function, wanted, {head.hidden, head.weight, head.bias}, factor, at::kFloat, 1e-5);
     expect_same(function, wanted, {head.hidden, head.weight, head.bias}, factor, at::kDouble,
@@ -94,7 +95,7 @@ TEST(LinearCrossEntropy, ScalesTheLogits) { expect_torchs({}, {.scale = 0.125});
 TEST(LinearCrossEntropy, HasTheSlopesOfItsValues) {
   Head head;
   head.labels[1][2] = -100;
-  expect_slopes(own(head.labels, {.label_smoothing = 0.2, .scale = 0.5, .chunk_rows = 4}),
+  expect_slopes(own_loss(head.labels, {.label_smoothing = 0.2, .scale = 0.5, .chunk_rows = 4}),
                 {head.hidden, head.weight, head.bias}, at::full({}, 2.0));
 }
 
@@ -103,9 +104,9 @@ TEST(LinearCrossEntropy, TakesVocabulariesAroundTheLanes) {
     Head head;
     head.weight = at::randn({vocabulary, kWidth});
     head.labels = at::randint(0, vocabulary, {2, 5}, at::kLong);
-    const auto wanted = [&](const Inputs& in) { return torchs(in, head.labels, {}); };
-    expect_same(own(head.labels, {}), wanted, {head.hidden, head.weight}, at::ones({}), at::kFloat,
-                1e-5);
+    const auto wanted = [&](const Inputs& in) { return torchs_loss(in, head.labels, {}); };
+    expect_same(own_loss(head.labels, {}), wanted, {head.hidden, head.weight}, at::ones({}),
+                at::kFloat, 1e-5);
   }
 }
 
@@ -114,7 +115,7 @@ TEST(LinearCrossEntropy, IsZeroWithoutLabels) {
   head.labels.fill_(-100);
   for (const auto& plan : plans()) {
     const auto inputs = leaves({head.hidden, head.weight, head.bias}, at::kFloat);
-    const auto found = run_operator(own(head.labels, plan), inputs, at::ones({}));
+    const auto found = run_operator(own_loss(head.labels, plan), inputs, at::ones({}));
     EXPECT_EQ(found.output.item<float>(), 0);
     for (const auto& gradient : found.gradients) EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
   }
@@ -123,7 +124,7 @@ TEST(LinearCrossEntropy, IsZeroWithoutLabels) {
 TEST(LinearCrossEntropy, TakesAnEmptyBatch) {
   const Head head;
   const auto inputs = leaves({at::zeros({0, kWidth}), head.weight}, at::kFloat);
-  const auto found = run_operator(own(at::zeros({0}, at::kLong), {}), inputs, at::ones({}));
+  const auto found = run_operator(own_loss(at::zeros({0}, at::kLong), {}), inputs, at::ones({}));
   EXPECT_EQ(found.output.item<float>(), 0);
   EXPECT_TRUE(at::equal(found.gradients[1], at::zeros({kVocabulary, kWidth})));
 }
@@ -133,9 +134,9 @@ TEST(LinearCrossEntropy, TakesBf16WithAnFp32Loss) {
   for (const auto& plan : plans()) {
     const auto narrow = leaves({head.hidden, head.weight, head.bias}, at::kBFloat16);
     const auto wide = leaves(narrow, at::kDouble);
-    const auto found = run_operator(own(head.labels, plan), narrow, at::ones({}));
-    const auto wanted = run_operator([&](const Inputs& in) { return torchs(in, head.labels, {}); },
-                                     wide, at::ones({}));
+    const auto found = run_operator(own_loss(head.labels, plan), narrow, at::ones({}));
+    const auto wanted = run_operator(
+        [&](const Inputs& in) { return torchs_loss(in, head.labels, {}); }, wide, at::ones({}));
     EXPECT_EQ(found.output.scalar_type(), at::kFloat);
     EXPECT_NEAR(found.output.item<double>(), wanted.output.item<double>(), 0.02);
     for (size_t i = 0; i < narrow.size(); ++i) {
@@ -157,7 +158,7 @@ TEST(LinearCrossEntropy, KeepsTinyFp16GradientsForTheLossScale) {
         {linear_cross_entropy(hidden, weight, {}, labels, plan)}, {hidden, weight}, {scale});
     const auto wide = leaves({hidden, weight}, at::kDouble);
     const auto wanted =
-        torch::autograd::grad({torchs(wide, labels, {})}, wide, {scale.to(at::kDouble)});
+        torch::autograd::grad({torchs_loss(wide, labels, {})}, wide, {scale.to(at::kDouble)});
     EXPECT_LE(largest_difference(gradients[0], wanted[0]),
               0.01 * wanted[0].abs().max().item<double>());
     EXPECT_LE(largest_difference(gradients[1], wanted[1]),
@@ -168,9 +169,9 @@ TEST(LinearCrossEntropy, KeepsTinyFp16GradientsForTheLossScale) {
 TEST(LinearCrossEntropy, GivesTheSameLossWithoutGradients) {
   const Head head;
   const auto inputs = leaves({head.hidden, head.weight, head.bias}, at::kFloat);
-  const auto with = own(head.labels, {})(inputs);
+  const auto with = own_loss(head.labels, {})(inputs);
   at::NoGradGuard no_grad;
-  const auto without = own(head.labels, {})(inputs);
+  const auto without = own_loss(head.labels, {})(inputs);
   EXPECT_FALSE(without.requires_grad());
   EXPECT_TRUE(at::equal(with, without));
 }
@@ -181,7 +182,7 @@ TEST(LinearCrossEntropy, TakesOnlyTheGradientsThatAreAsked) {
   set_gradient_sink(hidden, {});
   const auto loss = linear_cross_entropy(hidden, head.weight, {}, head.labels);
   const auto wide = leaves({hidden, head.weight}, at::kFloat);
-  const auto wanted = torch::autograd::grad({torchs(wide, head.labels, {})}, wide);
+  const auto wanted = torch::autograd::grad({torchs_loss(wide, head.labels, {})}, wide);
   EXPECT_LE(largest_difference(torch::autograd::grad({loss}, {hidden})[0], wanted[0]), 1e-6);
   auto weight = head.weight.clone().requires_grad_();
   for (const auto& plan : plans()) {
@@ -221,7 +222,8 @@ TEST(LinearCrossEntropy, SharesItsWeightWithTheEmbedding) {
   auto weight = at::randn({kVocabulary, kWidth}).requires_grad_();
   const auto wide = leaves({weight}, at::kDouble);
   const auto looked_up = wide[0].index({tokens});
-  const auto expected = torch::autograd::grad({torchs({looked_up, wide[0]}, labels, {})}, wide)[0];
+  const auto expected =
+      torch::autograd::grad({torchs_loss({looked_up, wide[0]}, labels, {})}, wide)[0];
   auto slot = at::full(weight.sizes(), 7.0);
   int opened = 0;
   set_gradient_sink(weight, [&] { return GradientSink{slot, opened++ > 0}; });
@@ -234,7 +236,7 @@ TEST(LinearCrossEntropy, CanGoBackwardTwiceOnOneGraph) {
   const Head head;
   for (const auto& plan : plans()) {
     const auto inputs = leaves({head.hidden, head.weight}, at::kFloat);
-    const auto loss = own(head.labels, plan)(inputs);
+    const auto loss = own_loss(head.labels, plan)(inputs);
     const auto first = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/true);
     const auto second = torch::autograd::grad({loss}, inputs);
     EXPECT_TRUE(at::equal(first[0], second[0]));
@@ -261,11 +263,11 @@ class Meter : public c10::MemoryReportingInfoBase {
 TEST(LinearCrossEntropy, HoldsOneChunkOfLogits) {
   constexpr int64_t kMany = 64, kLarge = 5000, kNarrow = 8;
   constexpr int64_t kSumBytes = 4 * kLarge * kNarrow, kRowBytes = 4 * kLarge, kSmall = 64 << 10;
-  struct Case {
+  struct Held {
     CrossEntropyOptions options;
     int64_t held, peak;
   };
-  const Case cases[] = {
+  const Held cases[] = {
       {{.chunk_rows = 64}, 64 * kRowBytes, 64 * kRowBytes},
       {{.chunk_rows = 16}, kSumBytes, 16 * kRowBytes + kSumBytes},
       {{.chunk_rows = 16, .largest_kept_bytes = kSumBytes - 1}, 0, 16 * kRowBytes},
@@ -305,7 +307,7 @@ TEST(LinearCrossEntropy, GivesTheSameLossOnOneAndTwoThreads) {
   const Inputs inputs = leaves({at::randn({40, 16}), at::randn({3000, 16})}, at::kFloat);
   const auto on = [&](int threads) {
     at::set_num_threads(threads);
-    return run_operator(own(labels, {}), inputs, at::ones({}));
+    return run_operator(own_loss(labels, {}), inputs, at::ones({}));
   };
   const int before = at::get_num_threads();
   const auto two = on(2), one = on(1);
@@ -317,7 +319,7 @@ TEST(LinearCrossEntropy, GivesTheSameLossOnOneAndTwoThreads) {
 TEST(LinearCrossEntropy, TakesStridedInputs) {
   const Head head;
   const auto wanted = [&](const Inputs& in) {
-    return torchs({in[0].transpose(0, 1), in[1].t()}, head.labels.t(), {});
+    return torchs_loss({in[0].transpose(0, 1), in[1].t()}, head.labels.t(), {});
   };
   const auto function = [&](const Inputs& in) {
     return linear_cross_entropy(in[0].transpose(0, 1), in[1].t(), {}, head.labels.t());
@@ -329,7 +331,7 @@ TEST(LinearCrossEntropy, TakesStridedInputs) {
 TEST(LinearCrossEntropy, RefusesSecondDerivatives) {
   const Head head;
   const auto inputs = leaves({head.hidden, head.weight}, at::kFloat);
-  const auto loss = own(head.labels, {})(inputs);
+  const auto loss = own_loss(head.labels, {})(inputs);
   EXPECT_THAT([&] { torch::autograd::grad({loss}, inputs, {}, true, true); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("second derivatives")));
 }

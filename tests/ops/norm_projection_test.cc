@@ -12,7 +12,7 @@
 namespace fullshard {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
+constexpr double kNormEpsilon = 1e-5;
 
 // Input, norm's weight and bias, two weights, two biases.
 Inputs random_inputs() {
@@ -21,7 +21,7 @@ Inputs random_inputs() {
 }
 
 NormTerms norm_of(const Inputs& in, bool centred) {
-  return {in[1], centred ? in[2] : at::Tensor(), kEpsilon, centred};
+  return {in[1], centred ? in[2] : at::Tensor(), kNormEpsilon, centred};
 }
 
 void expect_equal(const Outcome& found, const Outcome& wanted) {
@@ -43,8 +43,8 @@ TEST(NormProjection, IsNormAndLinearToTheBitOnTheCpu) {
       return parts[0].sum(-1, true) * in[2].sum() + parts[1].sum(-1, true) + made.residual;
     };
     const auto composed = [&](const Inputs& in) {
-      const auto normalised =
-          centred ? layer_norm(in[0], in[1], in[2], kEpsilon) : rms_norm(in[0], in[1], kEpsilon);
+      const auto normalised = centred ? layer_norm(in[0], in[1], in[2], kNormEpsilon)
+                                      : rms_norm(in[0], in[1], kNormEpsilon);
       return fullshard::linear(normalised, in[3], in[5]).sum(-1, true) * in[2].sum() +
              fullshard::linear(normalised, in[4], in[6]).sum(-1, true) + in[0];
     };
@@ -58,7 +58,7 @@ TEST(NormProjection, TakesNoBiasesAtAll) {
   const auto in = random_inputs();
   const auto made = norm_projection(in[0], norm_of(in, false), {in[3]});
   EXPECT_TRUE(at::equal(made.projected.parts[0],
-                        fullshard::linear(rms_norm(in[0], in[1], kEpsilon), in[3])));
+                        fullshard::linear(rms_norm(in[0], in[1], kNormEpsilon), in[3])));
 }
 
 TEST(NormProjection, NamesHowManyWeightsAndBiasesItGot) {

@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-at::Tensor own(const Inputs& inputs) { return rms_norm(inputs[0], inputs[1], kEpsilon); }
-at::Tensor torchs(const Inputs& inputs) {
+at::Tensor own_norm(const Inputs& inputs) { return rms_norm(inputs[0], inputs[1], kEpsilon); }
+at::Tensor torchs_norm(const Inputs& inputs) {
   return at::rms_norm(inputs[0], inputs[1].sizes(), inputs[1], kEpsilon);
 }
 
@@ -25,19 +25,20 @@ TEST(RmsNorm, EqualsTorchsWithItsGradients) {
   for (const int64_t width : {1, 5, 31, 32, 33, 288}) {
     for (const int64_t rows : {1, 3, 64, 130}) {
       SCOPED_TRACE(testing::Message() << rows << " rows of " << width);
-      expect_same(own, torchs, {at::randn({rows, width}), at::randn({width})},
-                  at::randn({rows, width}), at::kFloat, 3e-5);
+      // A single element near zero has a slope of up to 1 / sqrt(epsilon).
+      expect_same(own_norm, torchs_norm, {at::randn({rows, width}), at::randn({width})},
+                  at::randn({rows, width}), at::kFloat, width == 1 ? 1e-3 : 3e-5);
     }
   }
 }
 
 TEST(RmsNorm, HasTheSlopesOfItsValues) {
-  expect_slopes(own, {at::randn({2, 3, 5}), at::randn({5})}, at::randn({2, 3, 5}));
+  expect_slopes(own_norm, {at::randn({2, 3, 5}), at::randn({5})}, at::randn({2, 3, 5}));
 }
 
 TEST(RmsNorm, RoundsBf16OnceBeforeTheWeight) {
-  expect_same(own, torchs, {at::randn({4, 40}), at::randn({40})}, at::randn({4, 40}), at::kBFloat16,
-              0.06);
+  expect_same(own_norm, torchs_norm, {at::randn({4, 40}), at::randn({40})}, at::randn({4, 40}),
+              at::kBFloat16, 0.06);
   const auto input = at::randn({4, 40}, at::kBFloat16), weight = at::randn({40}, at::kBFloat16);
   const auto wide = input.to(at::kFloat);
   const auto inverse = (wide.square().mean(-1, true) + kEpsilon).rsqrt();
@@ -70,7 +71,7 @@ TEST(RmsNorm, GivesTheSameBitsOnOneAndTwoThreads) {
   const auto factors = at::randn({500, 100});
   const auto on = [&](int threads) {
     at::set_num_threads(threads);
-    return run_operator(own, inputs, factors);
+    return run_operator(own_norm, inputs, factors);
   };
   const int before = at::get_num_threads();
   const auto two = on(2), one = on(1);

@@ -20,7 +20,8 @@ RotaryTable table_of(int64_t half, int64_t num_positions) {
 }
 
 // transformers' rule: x * cos + rotate_half(x) * sin with both halves of cos and sin equal.
-at::Tensor expected(const at::Tensor& input, const RotaryTable& table, const at::Tensor& rows) {
+at::Tensor expected_rotation(const at::Tensor& input, const RotaryTable& table,
+                             const at::Tensor& rows) {
   const auto both = [&](const at::Tensor& values) {
     return at::cat({values, values}, -1).index({rows}).unsqueeze(-2).to(input.scalar_type());
   };
@@ -40,7 +41,7 @@ TEST(Rotary, TurnsPairsByThePositionsAngle) {
     const auto table = table_of(half, 9);
     const auto rows = at::arange(7, at::kLong);
     expect_same([&](const Inputs& in) { return apply_rotary(in[0], table); },
-                [&](const Inputs& in) { return expected(in[0], table, rows); },
+                [&](const Inputs& in) { return expected_rotation(in[0], table, rows); },
                 {at::randn({2, 7, 3, 2 * half})}, at::randn({2, 7, 3, 2 * half}), at::kFloat, 1e-6);
   }
 }
@@ -56,7 +57,7 @@ TEST(Rotary, TakesPositionsOfEveryToken) {
   const auto rows = at::tensor({8, 0, 3, 3, 1, 7}, at::kLong).view({2, 3});
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     expect_same([&](const Inputs& in) { return apply_rotary(in[0], table, rows); },
-                [&](const Inputs& in) { return expected(in[0], table, rows); },
+                [&](const Inputs& in) { return expected_rotation(in[0], table, rows); },
                 {at::randn({2, 3, 2, 8})}, at::randn({2, 3, 2, 8}), dtype, 1e-6);
   }
   const auto shared = at::tensor({2, 4, 6}, at::kInt).view({1, 3});
@@ -73,7 +74,8 @@ TEST(Rotary, TakesStridedInputsAndGradients) {
         return apply_rotary(in[0].transpose(1, 2).narrow(3, 8, 8), table).transpose(2, 3);
       },
       [&](const Inputs& in) {
-        return expected(in[0].transpose(1, 2).narrow(3, 8, 8), table, rows).transpose(2, 3);
+        return expected_rotation(in[0].transpose(1, 2).narrow(3, 8, 8), table, rows)
+            .transpose(2, 3);
       },
       {at::randn({2, 3, 5, 24})}, at::randn({2, 5, 8, 3}), at::kFloat, 1e-6);
 }

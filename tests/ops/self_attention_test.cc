@@ -16,8 +16,9 @@ constexpr int64_t kBatch = 2, kLength = 6, kHead = 8;
 
 RotaryTable some_table() { return make_rotary_table(at::randn({kHead / 2}), 12); }
 
-at::Tensor expected(const Inputs& parts, int64_t heads, int64_t kv_heads, const RotaryTable* table,
-                    const AttentionOptions& options, const at::Tensor& positions = {}) {
+at::Tensor expected_result(const Inputs& parts, int64_t heads, int64_t kv_heads,
+                           const RotaryTable* table, const AttentionOptions& options,
+                           const at::Tensor& positions = {}) {
   auto query = parts[0].unflatten(-1, {heads, -1}), key = parts[1].unflatten(-1, {kv_heads, -1});
   if (table != nullptr) {
     query = apply_rotary(query, *table, positions);
@@ -39,9 +40,9 @@ TEST(SelfAttention, IsRotaryAndAttentionToTheBitOnTheCpu) {
   for (const int64_t kv_heads : {4, 2, 1}) {
     const auto parts = random_parts(4, kv_heads);
     const auto factors = at::randn({kBatch, kLength, 4 * kHead});
-    const auto wanted =
-        run_operator([&](const Inputs& in) { return expected(in, 4, kv_heads, &table, options); },
-                     parts, factors);
+    const auto wanted = run_operator(
+        [&](const Inputs& in) { return expected_result(in, 4, kv_heads, &table, options); }, parts,
+        factors);
     const auto separate = run_operator(
         [&](const Inputs& in) {
           return self_attention({.parts = in}, {4, kv_heads}, &table, options);
@@ -65,7 +66,7 @@ TEST(SelfAttention, TakesOnePartThatHoldsAllThree) {
   const auto parts = random_parts(2, 2);
   const AttentionOptions options{.causal = true, .scale = 0.3};
   const auto found = self_attention({.parts = {at::cat(parts, -1)}}, {2, 2}, nullptr, options);
-  EXPECT_TRUE(at::equal(found, expected(parts, 2, 2, nullptr, options)));
+  EXPECT_TRUE(at::equal(found, expected_result(parts, 2, 2, nullptr, options)));
 }
 
 TEST(SelfAttention, TurnsByGivenPositions) {
@@ -73,8 +74,8 @@ TEST(SelfAttention, TurnsByGivenPositions) {
   const auto parts = random_parts(2, 1);
   const auto positions = (at::arange(kLength) + 5).unsqueeze(0);
   const auto found = self_attention({.parts = parts}, {2, 1}, &table, {}, positions);
-  EXPECT_TRUE(at::equal(found, expected(parts, 2, 1, &table, {}, positions)));
-  EXPECT_FALSE(at::equal(found, expected(parts, 2, 1, &table, {})));
+  EXPECT_TRUE(at::equal(found, expected_result(parts, 2, 1, &table, {}, positions)));
+  EXPECT_FALSE(at::equal(found, expected_result(parts, 2, 1, &table, {})));
 }
 
 TEST(SelfAttention, NamesRowsThatDoNotFitTheHeads) {

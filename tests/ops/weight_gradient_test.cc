@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t kWidth = 4;
 
 // Three weights of 2, 3 and 1 rows over one input, with the gradients of their outputs packed.
-struct Case {
+struct GradientCase {
   std::vector<at::Tensor> parameters;
   at::Tensor input = at::randn({2, 5, kWidth});
   at::Tensor gradient = at::randn({2, 5, 6});
 
-  Case() {
+  GradientCase() {
     for (const int64_t rows : {2, 3, 1}) {
       parameters.push_back(at::randn({rows, kWidth}).requires_grad_());
     }
@@ -30,7 +30,7 @@ struct Case {
   at::Tensor expected() const { return gradient.view({10, 6}).t().mm(input.view({10, kWidth})); }
 };
 
-void give_sinks(const Case& c, const at::Tensor& slots, const std::vector<int64_t>& begins,
+void give_sinks(const GradientCase& c, const at::Tensor& slots, const std::vector<int64_t>& begins,
                 bool accumulate) {
   for (size_t i = 0; i < begins.size(); ++i) {
     const auto slot = slots.narrow(0, begins[i], c.parameters[i].size(0));
@@ -39,7 +39,7 @@ void give_sinks(const Case& c, const at::Tensor& slots, const std::vector<int64_
 }
 
 TEST(WeightGradients, AreReturnedWithoutSinks) {
-  const Case c;
+  const GradientCase c;
   const auto made = weight_gradients(c.parameters, {true, true, true}, c.input, c.gradient);
   EXPECT_TRUE(at::allclose(at::cat({made[0], made[1], made[2]}), c.expected()));
 }
@@ -47,7 +47,7 @@ TEST(WeightGradients, AreReturnedWithoutSinks) {
 TEST(WeightGradients, FillNeighbouringAndDistantSinksAlike) {
   for (const std::vector<int64_t>& begins : {std::vector<int64_t>{0, 2, 5}, {4, 0, 3}}) {
     for (const bool accumulate : {false, true}) {
-      const Case c;
+      const GradientCase c;
       const auto slots = at::full({6, kWidth}, 3.0);
       give_sinks(c, slots, begins, accumulate);
       const auto made = weight_gradients(c.parameters, {true, true, true}, c.input, c.gradient);
@@ -65,7 +65,7 @@ TEST(WeightGradients, FillNeighbouringAndDistantSinksAlike) {
 }
 
 TEST(WeightGradients, LeaveUnwantedSinksClosed) {
-  const Case c;
+  const GradientCase c;
   const auto slots = at::zeros({6, kWidth});
   give_sinks(c, slots, {0, 2, 5}, false);
   set_gradient_sink(c.parameters[1], []() -> GradientSink {

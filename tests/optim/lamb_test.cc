@@ -10,7 +10,7 @@
 namespace fullshard::testing {
 namespace {
 
-constexpr int kSteps = 4;
+constexpr int kLambSteps = 4;
 const LambOptions kOptions{.lr = 1e-2, .weight_decay = 0.1};
 
 // The ratios of the last step, every rank's.
@@ -20,7 +20,7 @@ std::vector<std::vector<float>> ratios_after_training(int ranks, const ShardOpti
     auto model = make_fixed();
     auto sharded = shard(model, world, options);
     Lamb lamb(sharded, kOptions);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kLambSteps; ++step) {
       model(fixed_gradients(step, world.rank())).backward();
       lamb.step();
       lamb.zero_grad();
@@ -33,7 +33,7 @@ std::vector<std::vector<float>> ratios_after_training(int ranks, const ShardOpti
 std::vector<double> naive_ratios(int ranks) {
   std::map<std::string, std::pair<at::Tensor, at::Tensor>> moments;
   std::map<std::string, double> ratios;
-  FixedRun run{.ranks = ranks, .steps = kSteps, .clip = 0};
+  FixedRun run{.ranks = ranks, .steps = kLambSteps, .clip = 0};
   train_naively(run,
                 [&](const std::string& name, const at::Tensor& p, const at::Tensor& g,
                     int step) -> at::Tensor {
@@ -97,7 +97,7 @@ TEST(Lamb, DoesNotSeeTheLossScale) {
     auto sharded = shard(model, World::single());
     sharded.set_loss_scale(scale);
     Lamb lamb(sharded, kOptions);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kLambSteps; ++step) {
       (model(fixed_gradients(step, 0)) * scale).backward();
       lamb.step();
       lamb.zero_grad();

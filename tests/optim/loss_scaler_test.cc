@@ -21,14 +21,14 @@ LossScaleOptions options_of(const nlohmann::json& entry) {
   return options;
 }
 
-nlohmann::json table() {
+nlohmann::json recorded_scales() {
   std::ifstream file(FULLSHARD_SOURCE_DIR "/tests/fixtures/loss_scale/loss_scale.json");
   return nlohmann::json::parse(file);
 }
 
 TEST(LossScaler, FollowsDeepSpeedThroughScriptedOverflows) {
   int compared = 0;
-  for (const auto& entry : table()) {
+  for (const auto& entry : recorded_scales()) {
     LossScaler scaler(options_of(entry));
     for (size_t i = 0; i < entry["steps"].size(); ++i) {
       const auto& step = entry["steps"][i];
@@ -43,7 +43,7 @@ TEST(LossScaler, FollowsDeepSpeedThroughScriptedOverflows) {
 }
 
 TEST(LossScaler, GoesOnFromASavedState) {
-  for (const auto& entry : table()) {
+  for (const auto& entry : recorded_scales()) {
     LossScaler scaler(options_of(entry)), resumed(options_of(entry));
     const size_t half = entry["steps"].size() / 2;
     for (size_t i = 0; i < entry["steps"].size(); ++i) {

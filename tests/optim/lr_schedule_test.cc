@@ -21,7 +21,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const json& table() {
+const json& recorded_rates() {
   static const json table =
       json::parse(std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/schedules/schedules.json"));
   return table;
@@ -131,10 +131,10 @@ void expect_rate(double actual, double expected, double peak) {
 }
 
 TEST(LrSchedule, EqualsTheTablesOfDeepSpeedAndTransformers) {
-  const auto steps = table().at("steps").get<std::vector<int64_t>>();
+  const auto steps = recorded_rates().at("steps").get<std::vector<int64_t>>();
   ASSERT_EQ(steps.size(), 49);
-  ASSERT_EQ(table().at("cases").size(), 31);
-  for (const auto& entry : table().at("cases")) {
+  ASSERT_EQ(recorded_rates().at("cases").size(), 31);
+  for (const auto& entry : recorded_rates().at("cases")) {
     const auto schedule = make_schedule(entry);
     EXPECT_EQ(schedule->name(), entry.at("schedule").get<std::string>());
     const auto optimizer_lr = entry.at("optimizer_lr").get<double>();

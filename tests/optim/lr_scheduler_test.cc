@@ -26,12 +26,12 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-struct NetImpl : Unit {
-  NetImpl() { linear = register_module("linear", torch::nn::Linear(3, 2)); }
+struct ScheduledNetImpl : Unit {
+  ScheduledNetImpl() { linear = register_module("linear", torch::nn::Linear(3, 2)); }
   at::Tensor forward(at::Tensor x) { return linear(x); }
   torch::nn::Linear linear{nullptr};
 };
-FULLSHARD_UNIT(Net);
+FULLSHARD_UNIT(ScheduledNet);
 
 // From 1 to 3 and back in four steps.
 std::unique_ptr<LrSchedule> short_cycle() {
@@ -134,7 +134,7 @@ TEST(LrScheduler, LeavesTheMomentumOfSgdAloneAndSaysSo) {
 }
 
 TEST(LrScheduler, DrivesOurOptimizers) {
-  Net net;
+  ScheduledNet net;
   auto sharded = shard(net, World::single(), {});
   AdamW adamw(sharded, {.lr = 8.0});
   LrScheduler cycle(short_cycle(), adamw);

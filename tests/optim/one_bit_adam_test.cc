@@ -14,15 +14,15 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "tests/errors.h"
 #include "tests/optim/fixed_gradients.h"
 
 namespace fullshard::testing {
 namespace {
 
-using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr int64_t kNumel = 63 + 19 + 1;
+constexpr int64_t kAdamNumel = 63 + 19 + 1;
 
 struct TailImpl : Unit {
   TailImpl() {
@@ -58,9 +58,9 @@ float scattered(int64_t key) {
   return (static_cast<float>(hashed >> 24) - 128) / 64;
 }
 
-at::Tensor gradient(int step, int rank) {
-  auto values = at::zeros({kNumel});
-  for (int64_t i = 0; i < kNumel; ++i) {
+at::Tensor gradient_of_step(int step, int rank) {
+  auto values = at::zeros({kAdamNumel});
+  for (int64_t i = 0; i < kAdamNumel; ++i) {
     values[i] = scattered(i + 1000 * step + 100000 * rank) + static_cast<float>(i % 5 - 2) / 2;
   }
   return values;
@@ -90,25 +90,15 @@ void step_once(Body& body, OneBitAdam& optimizer, const at::Tensor& x) {
   optimizer.zero_grad();
 }
 
-template <class Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(OneBitAdam, FollowsDeepSpeedsTrajectory) {
   std::ifstream file(FULLSHARD_SOURCE_DIR "/tests/fixtures/one_bit_adam/one_bit_adam.json");
-  const auto table = Json::parse(file);
-  const auto& json = table["options"];
-  const OneBitAdamOptions options{.lr = json["lr"],
-                                  .beta1 = json["betas"][0],
-                                  .beta2 = json["betas"][1],
-                                  .epsilon = json["eps"],
-                                  .weight_decay = json["weight_decay"],
+  const auto table = nlohmann::json::parse(file);
+  const auto& given = table["options"];
+  const OneBitAdamOptions options{.lr = given["lr"],
+                                  .beta1 = given["betas"][0],
+                                  .beta2 = given["betas"][1],
+                                  .epsilon = given["eps"],
+                                  .weight_decay = given["weight_decay"],
                                   .freeze_step = table["freeze_step"]};
   ASSERT_EQ(table["cases"].size(), 3);
   for (const auto& test : table["cases"]) {
@@ -119,7 +109,7 @@ TEST(OneBitAdam, FollowsDeepSpeedsTrajectory) {
       OneBitAdam optimizer(sharded, options);
       for (int step = 0; step < 20; ++step) {
         EXPECT_EQ(optimizer.is_frozen(), step >= 5);
-        step_once(body, optimizer, gradient(step, world.rank()));
+        step_once(body, optimizer, gradient_of_step(step, world.rank()));
         const auto expected =
             at::tensor(test["steps"][step].get<std::vector<double>>(), at::kDouble);
         const auto error = (body->flat() - expected).abs().max().item<double>();
@@ -136,10 +126,11 @@ std::pair<int64_t, int64_t> compressed_traffic(int ranks) {
     auto body = make_body();
     auto sharded = shard(body, world, whole());
     OneBitAdam optimizer(sharded, {.freeze_step = 2});
-    for (int step = 0; step < 2; ++step) step_once(body, optimizer, gradient(step, world.rank()));
+    for (int step = 0; step < 2; ++step)
+      step_once(body, optimizer, gradient_of_step(step, world.rank()));
     auto& recorder = sharded.recorder();
     recorder.reset_totals();
-    step_once(body, optimizer, gradient(2, world.rank()));
+    step_once(body, optimizer, gradient_of_step(2, world.rank()));
     const auto gathers = recorder.totals(Operation::all_gather);
     EXPECT_EQ(recorder.moved(), gathers.moved) << "something else was sent";
     if (world.rank() == 0) moved = gathers.moved, calls = gathers.calls;
@@ -164,9 +155,9 @@ TEST(OneBitAdam, SendsGradientsWhileItWarmsUp) {
     auto& recorder = sharded.recorder();
     for (int step = 0; step < 3; ++step) {
       recorder.reset_totals();
-      step_once(body, optimizer, gradient(step, world.rank()));
+      step_once(body, optimizer, gradient_of_step(step, world.rank()));
       EXPECT_EQ(recorder.totals(Operation::all_gather).calls, 0) << step;
-      EXPECT_GE(recorder.moved(), kNumel * 4) << step;
+      EXPECT_GE(recorder.moved(), kAdamNumel * 4) << step;
     }
   });
 }
@@ -194,7 +185,7 @@ TEST(OneBitAdam, LeavesTheSameBitsOnAllRanks) {
       OneBitAdam optimizer(sharded, {.lr = 1e-2, .freeze_step = 3, .state_dtype = kind.state});
       const auto before = sharded.pieces()[0].master.clone();
       for (int step = 0; step < 8; ++step) {
-        step_once(body, optimizer, gradient(step, world.rank()).to(kind.compute));
+        step_once(body, optimizer, gradient_of_step(step, world.rank()).to(kind.compute));
       }
       auto& values = shared[world.rank()];
       for (const auto& piece : sharded.pieces()) values.push_back(piece.master.clone());
@@ -238,15 +229,15 @@ TEST(OneBitAdam, EntersItsErrorsInTheLedger) {
 // The loss of rank r is |p - target_r|² / 2, so that the best p is the mean of the targets.
 TEST(OneBitAdam, ConvergesOnAQuadratic) {
   for (const int ranks : {2, 3}) {
-    auto best = at::zeros({kNumel});
-    for (int rank = 0; rank < ranks; ++rank) best += gradient(0, rank) / ranks;
+    auto best = at::zeros({kAdamNumel});
+    for (int rank = 0; rank < ranks; ++rank) best += gradient_of_step(0, rank) / ranks;
     run_ranks({.ranks = ranks}, [&](const World& world) {
       auto body = make_body();
       auto sharded = shard(body, world, whole());
       OneBitAdam optimizer(sharded, {.lr = 2e-2, .freeze_step = 50});
       const auto distance = [&] { return (body->flat() - best).norm().item<double>(); };
       const double at_first = distance();
-      const auto target = gradient(0, world.rank());
+      const auto target = gradient_of_step(0, world.rank());
       for (int step = 0; step < 400; ++step) {
         if (step % 100 == 99) optimizer.set_lr(optimizer.lr() / 3);
         step_once(body, optimizer, body->flat() - target);
@@ -295,7 +286,7 @@ TEST(OneBitAdam, RefusesEveryOtherStrategyByName) {
       ShardOptions options;
       options.sharding = sharding;
       auto sharded = shard(body, world, options);
-      const auto error = error_of([&] { OneBitAdam optimizer(sharded, {}); });
+      const auto error = message_of([&] { OneBitAdam optimizer(sharded, {}); });
       const std::lock_guard lock(mutex);
       text = error;
     });
@@ -322,7 +313,7 @@ TEST(OneBitAdam, NamesBadSettings) {
   const auto refusal = [](const OneBitAdamOptions& options) {
     auto body = make_body();
     auto sharded = shard(body, World::single(), whole());
-    return error_of([&] { OneBitAdam optimizer(sharded, options); });
+    return message_of([&] { OneBitAdam optimizer(sharded, options); });
   };
   EXPECT_EQ(refusal({.freeze_step = -1}), "OneBitAdam: freeze_step is -1, expected at least 0");
   EXPECT_EQ(refusal({.beta1 = 1}), "OneBitAdam: beta1 is 1, expected 0 <= beta1 < 1");
@@ -337,15 +328,18 @@ TEST(OneBitAdam, SaysWhichParameterHasAGradientOnSomeRanksOnly) {
     auto body = make_body();
     auto sharded = shard(body, world, whole());
     OneBitAdam optimizer(sharded, {.freeze_step = 2});
-    for (int step = 0; step < 2; ++step) step_once(body, optimizer, gradient(step, world.rank()));
-    body(gradient(2, world.rank()), world.rank() == 0).backward();
-    EXPECT_EQ(error_of([&] { optimizer.step(); }),
+    for (int step = 0; step < 2; ++step)
+      step_once(body, optimizer, gradient_of_step(step, world.rank()));
+    body(gradient_of_step(2, world.rank()), world.rank() == 0).backward();
+    EXPECT_EQ(message_of([&] { optimizer.step(); }),
               "OneBitAdam: parameter 'part.bias' has a gradient on rank 0 and none on rank 1; run "
               "the same units on every rank");
   });
 }
 
-at::Tensor mean_of_two(int step) { return (gradient(step, 0) + gradient(step, 1)) * 0.5f; }
+at::Tensor mean_of_two(int step) {
+  return (gradient_of_step(step, 0) + gradient_of_step(step, 1)) * 0.5f;
+}
 
 at::Tensor gradients_of(const ShardedModel& model) {
   std::vector<at::Tensor> parts;
@@ -358,15 +352,15 @@ TEST(OneBitAdam, ReducesUntilTheLastWarmUpStepIsTaken) {
     auto body = make_body();
     auto sharded = shard(body, world, whole());
     OneBitAdam optimizer(sharded, {.freeze_step = 2});
-    step_once(body, optimizer, gradient(0, world.rank()));
-    EXPECT_THAT(error_of([&] { optimizer.step(); }), HasSubstr("there are no gradients"));
+    step_once(body, optimizer, gradient_of_step(0, world.rank()));
+    EXPECT_THAT(message_of([&] { optimizer.step(); }), HasSubstr("there are no gradients"));
     EXPECT_EQ(optimizer.num_steps(), 1);
-    body(gradient(1, world.rank())).backward();
+    body(gradient_of_step(1, world.rank())).backward();
     EXPECT_TRUE(at::equal(gradients_of(sharded), mean_of_two(1)));
     optimizer.step();
     optimizer.zero_grad();
-    body(gradient(2, world.rank())).backward();
-    EXPECT_TRUE(at::equal(gradients_of(sharded), gradient(2, world.rank())));
+    body(gradient_of_step(2, world.rank())).backward();
+    EXPECT_TRUE(at::equal(gradients_of(sharded), gradient_of_step(2, world.rank())));
   });
 }
 
@@ -388,13 +382,14 @@ TEST(OneBitAdam, GoesOnWithTheSameBitsAfterARestore) {
     auto body = make_body(), second = make_body();
     auto sharded = shard(body, world, whole()), restored = shard(second, world, whole());
     OneBitAdam optimizer(sharded, options), after(restored, options);
-    for (int step = 0; step < 5; ++step) step_once(body, optimizer, gradient(step, world.rank()));
+    for (int step = 0; step < 5; ++step)
+      step_once(body, optimizer, gradient_of_step(step, world.rank()));
     const auto from = saved_values(sharded, optimizer), to = saved_values(restored, after);
     for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
     after.restore_num_steps(optimizer.num_steps());
     for (int step = 5; step < 8; ++step) {
-      step_once(body, optimizer, gradient(step, world.rank()));
-      step_once(second, after, gradient(step, world.rank()));
+      step_once(body, optimizer, gradient_of_step(step, world.rank()));
+      step_once(second, after, gradient_of_step(step, world.rank()));
       EXPECT_TRUE(at::equal(body->flat(), second->flat())) << step;
     }
   });
@@ -406,9 +401,10 @@ TEST(OneBitAdam, LeavesAModelThatReducesAgain) {
     auto sharded = shard(body, world, whole());
     {
       OneBitAdam optimizer(sharded, {.freeze_step = 2});
-      for (int step = 0; step < 3; ++step) step_once(body, optimizer, gradient(step, world.rank()));
+      for (int step = 0; step < 3; ++step)
+        step_once(body, optimizer, gradient_of_step(step, world.rank()));
     }
-    body(gradient(3, world.rank())).backward();
+    body(gradient_of_step(3, world.rank())).backward();
     EXPECT_TRUE(at::equal(gradients_of(sharded), mean_of_two(3)));
   });
 }

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 template <class Call>
-std::string usage_error_of(const Call& call) {
+std::string precision_error_of(const Call& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -24,7 +24,7 @@ std::string usage_error_of(const Call& call) {
 }
 
 std::string error_of(const PrecisionKeys& keys) {
-  return usage_error_of([&] { Precision::from(keys); });
+  return precision_error_of([&] { Precision::from(keys); });
 }
 
 TEST(Precision, NoIsTheModelsOwn) {
@@ -56,7 +56,7 @@ TEST(Precision, NamesGiveDtypesInAnyCase) {
     EXPECT_EQ(precision.optimizer_state, at::kFloat) << c.name;
     EXPECT_EQ(precision.loss_scaling, c.loss_scaling) << c.name;
   }
-  EXPECT_EQ(usage_error_of([] { Precision::named("fp8"); }),
+  EXPECT_EQ(precision_error_of([] { Precision::named("fp8"); }),
             "precision 'fp8': expected no, fp32, bf16 or fp16");
 }
 
@@ -76,7 +76,7 @@ TEST(Precision, AmpLevels) {
   EXPECT_EQ(pure.gradient, at::kHalf);
   EXPECT_EQ(pure.optimizer_state, at::kFloat);
   EXPECT_FALSE(pure.loss_scaling);
-  EXPECT_EQ(usage_error_of([] { Precision::amp("O4"); }),
+  EXPECT_EQ(precision_error_of([] { Precision::amp("O4"); }),
             "amp.opt_level 'O4': expected O0, O1, O2 or O3");
 }
 

@@ -13,26 +13,17 @@
 #include "fullshard/optim/lamb.h"
 #include "fullshard/optim/lion.h"
 #include "fullshard/optim/sgd.h"
+#include "tests/errors.h"
 #include "tests/optim/fixed_gradients.h"
 
 namespace fullshard::testing {
 namespace {
 
-template <class Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 template <class Kind, class Options>
 std::string refusal(const Options& options) {
   auto model = make_fixed();
   auto sharded = shard(model, World::single());
-  return error_of([&] { Kind optimizer(sharded, options); });
+  return message_of([&] { Kind optimizer(sharded, options); });
 }
 
 // Values after one step of plain SGD with lr 0.5 and the given rules, gradient all ones.
@@ -69,10 +60,11 @@ TEST(Rules, OneThatMatchesNothingIsAnErrorOnEveryRank) {
   run_ranks({.ranks = 3}, [](const World& world) {
     auto model = make_fixed();
     auto sharded = shard(model, world);
-    EXPECT_EQ(error_of([&] { AdamW optimizer(sharded, {.rules = {{.pattern = "layers\\.\\d"}}}); }),
-              "AdamW: the rule's pattern 'layers\\.\\d' is found in no trainable parameter's name, "
-              "or earlier rules took them all; there are 5 names, as weight, part.norm_weight, "
-              "part.bias, tail.norm_weight, tail.bias");
+    EXPECT_EQ(
+        message_of([&] { AdamW optimizer(sharded, {.rules = {{.pattern = "layers\\.\\d"}}}); }),
+        "AdamW: the rule's pattern 'layers\\.\\d' is found in no trainable parameter's name, "
+        "or earlier rules took them all; there are 5 names, as weight, part.norm_weight, "
+        "part.bias, tail.norm_weight, tail.bias");
   });
 }
 
@@ -136,12 +128,12 @@ TEST(Settings, SchedulesSetRateAndMomentum) {
   EXPECT_EQ(adam.lr(), 0.25);
   EXPECT_EQ(adam.momentum(), 0.7);
   EXPECT_EQ(adam.beta2(), 0.99);
-  EXPECT_EQ(error_of([&] { adam.set_lr(-1); }), "AdamW: lr is -1, expected at least 0");
-  EXPECT_EQ(error_of([&] { adam.set_momentum(1); }),
+  EXPECT_EQ(message_of([&] { adam.set_lr(-1); }), "AdamW: lr is -1, expected at least 0");
+  EXPECT_EQ(message_of([&] { adam.set_momentum(1); }),
             "AdamW: momentum is 1, expected 0 <= momentum < 1");
   Sgd sgd(sharded, {});
   EXPECT_FALSE(sgd.has_momentum());
-  EXPECT_EQ(error_of([&] { sgd.set_momentum(0.5); }),
+  EXPECT_EQ(message_of([&] { sgd.set_momentum(0.5); }),
             "SGD: momentum cannot be set to 0.5: it was made without one");
 }
 
@@ -171,14 +163,14 @@ TEST(ForeignOptimizer, NamesTheKeyThatIsMissing) {
   const auto parameter = at::zeros({1}).requires_grad_();
   torch::optim::SGD sgd({parameter}, 0.1);
   torch::optim::Adam adam({parameter});
-  EXPECT_THAT(error_of([&] { check_foreign_optimizer({.stage = 2}, sgd); }),
+  EXPECT_THAT(message_of([&] { check_foreign_optimizer({.stage = 2}, sgd); }),
               ::testing::HasSubstr("SGD: it is not one of those tested with ZeRO stage 2; set "
                                    "\"zero_allow_untested_optimizer\": true to use it"));
   EXPECT_NO_THROW(check_foreign_optimizer({.stage = 2}, adam));
   EXPECT_NO_THROW(check_foreign_optimizer({.stage = 0}, sgd));
   EXPECT_NO_THROW(
       check_foreign_optimizer({.zero_allow_untested_optimizer = true, .stage = 3}, sgd));
-  EXPECT_THAT(error_of([&] { check_foreign_optimizer({.offload = true, .stage = 2}, adam); }),
+  EXPECT_THAT(message_of([&] { check_foreign_optimizer({.offload = true, .stage = 2}, adam); }),
               ::testing::HasSubstr("set \"zero_force_ds_cpu_optimizer\": false"));
   EXPECT_NO_THROW(check_foreign_optimizer(
       {.zero_force_ds_cpu_optimizer = false, .offload = true, .stage = 2}, adam));

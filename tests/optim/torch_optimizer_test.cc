@@ -16,14 +16,14 @@
 namespace fullshard::testing {
 namespace {
 
-constexpr int kSteps = 4;
+constexpr int kTorchSteps = 4;
 constexpr double kClip = 0.5;
 
 // Whole fp32 parameters stepped by torch alone, with the mean gradients clipped.
 Values stepped_by_torch(int ranks, const torch::optim::RMSpropOptions& options) {
   auto model = make_fixed();
   torch::optim::RMSprop optimizer(model->parameters(), options);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kTorchSteps; ++step) {
     const auto gradients = mean_gradients(step, ranks);
     const double factor = clip_factor(gradients, kClip);
     for (auto& item : model->named_parameters()) {
@@ -50,7 +50,7 @@ TEST(PieceParameters, StepInTheMastersPrecisionWithScaledGradients) {
           auto sharded = shard(model, world, shard_options);
           PieceParameters pieces(sharded);
           torch::optim::RMSprop optimizer(pieces.tensors(), options);
-          for (int step = 0; step < kSteps; ++step) {
+          for (int step = 0; step < kTorchSteps; ++step) {
             model(fixed_gradients(step, world.rank()).to(compute)).backward();
             sharded.clip_grad_norm(kClip);
             pieces.step(optimizer);

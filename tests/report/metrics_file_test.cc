@@ -8,11 +8,13 @@
 #include <fstream>
 
 #include "fullshard/base/error.h"
+#include "tests/errors.h"
 #include "tests/files.h"
 
 namespace fullshard {
 namespace {
 
+using fullshard::testing::message_of;
 using fullshard::testing::read_file;
 using fullshard::testing::TemporaryFolder;
 using ::testing::ElementsAre;
@@ -32,16 +34,6 @@ std::vector<int64_t> steps_in(const MetricsReading& reading) {
   std::vector<int64_t> steps;
   for (const StepRecord& record : reading.steps) steps.push_back(record.step);
   return steps;
-}
-
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(MetricsWriter, HasEachLineInTheFileAtOnce) {
@@ -80,7 +72,7 @@ TEST(MetricsWriter, RefusesToResumeOverALineThatItCannotRead) {
   TemporaryFolder folder;
   const std::string text = lines_of({1}) + "hello\n" + lines_of({2});
   put(folder.file("m"), text);
-  EXPECT_EQ(error_of([&] { MetricsWriter writer(folder.file("m"), 2); }),
+  EXPECT_EQ(message_of([&] { MetricsWriter writer(folder.file("m"), 2); }),
             folder.file("m") + ":2: not a JSON object; remove the line");
   EXPECT_EQ(read_file(folder.file("m")), text);
 }
@@ -88,13 +80,13 @@ TEST(MetricsWriter, RefusesToResumeOverALineThatItCannotRead) {
 TEST(MetricsWriter, RefusesAStepThatDoesNotRise) {
   TemporaryFolder folder;
   MetricsWriter writer(folder.file("m"), 4);
-  EXPECT_EQ(error_of([&] { writer.append(at_step(4)); }),
+  EXPECT_EQ(message_of([&] { writer.append(at_step(4)); }),
             folder.file("m") + ": step 4 after step 4, expected steps that rise");
 }
 
 TEST(MetricsWriter, SaysThatTheDiskIsFull) {
   MetricsWriter writer("/dev/full");
-  EXPECT_EQ(error_of([&] { writer.append(at_step(1)); }),
+  EXPECT_EQ(message_of([&] { writer.append(at_step(1)); }),
             "/dev/full: step 1 cannot be written: No space left on device; make room and resume "
             "from the last checkpoint");
 }
@@ -109,7 +101,7 @@ TEST(MetricsWriter, LeavesNoHalfALineOnAFullDisk) {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit narrow{lines_of({1}).size() + 20, before.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &narrow);
-  const std::string problem = error_of([&] { writer.append(at_step(2)); });
+  const std::string problem = message_of([&] { writer.append(at_step(2)); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, SIG_DFL);
   EXPECT_THAT(problem, HasSubstr("step 2 cannot be written: File too large"));
@@ -119,7 +111,7 @@ TEST(MetricsWriter, LeavesNoHalfALineOnAFullDisk) {
 }
 
 TEST(MetricsWriter, NamesAFolderThatIsNotThere) {
-  EXPECT_EQ(error_of([] { MetricsWriter writer("/nowhere/metrics.jsonl"); }),
+  EXPECT_EQ(message_of([] { MetricsWriter writer("/nowhere/metrics.jsonl"); }),
             "/nowhere/metrics.jsonl: cannot be written: No such file or directory; name another "
             "folder with --output");
 }

@@ -4,21 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "fullshard/base/error.h"
+#include "tests/errors.h"
 
 namespace fullshard {
 namespace {
 
+using fullshard::testing::message_of;
 using ::testing::HasSubstr;
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Strategy, IsKnownByNameInAnySpellingAndByNumber) {
   EXPECT_EQ(parse_strategy("FULL_SHARD"), Strategy::full_shard);

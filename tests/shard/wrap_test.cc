@@ -6,10 +6,12 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
+#include "tests/errors.h"
 
 namespace fullshard {
 namespace {
 
+using fullshard::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -49,16 +51,6 @@ std::vector<std::string> paths(const WrapPlan& plan) {
   std::vector<std::string> result;
   for (const auto& unit : plan.units) result.push_back(unit.path);
   return result;
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Wrap, TakesEveryMarkedModuleByDefault) {

@@ -161,7 +161,13 @@ TEST(TransferItems, EndWithTheFirstErrorOrWhenTheyAreStopped) {
   num_begun = 0;
   EXPECT_FALSE(do_transfers(plan, buffers, &stop));
   EXPECT_LE(num_begun, 6);
-  EXPECT_EQ(buffers.bytes(), 6 * kPart);  // all have come back
+  // All have come back: whoever takes as many as were ever taken makes none. How many that were
+  // depends on whether the second worker came before the end.
+  const int64_t bytes = buffers.bytes();
+  EXPECT_THAT(bytes, ::testing::AnyOf(3 * kPart, 6 * kPart));
+  std::vector<DirectBuffer> taken;
+  for (int64_t i = 0; i < bytes / kPart; ++i) taken.push_back(buffers.take());
+  EXPECT_EQ(buffers.bytes(), bytes);
   ::close(file);
 }
 

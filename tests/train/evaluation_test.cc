@@ -15,7 +15,7 @@ namespace fullshard::testing {
 namespace {
 
 // A model in training whose dropout is switched off for good.
-torch::nn::Sequential make_model() {
+torch::nn::Sequential make_evaluated_model() {
   torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::Dropout(0.5));
   model->train();
   model->ptr(1)->eval();
@@ -33,7 +33,7 @@ void expect_as_made(const torch::nn::Sequential& model) {
 }
 
 TEST(EvaluationScope, IsEvalWithoutGradientsAndPutsEveryModesBack) {
-  auto model = make_model();
+  auto model = make_evaluated_model();
   {
     const EvaluationScope scope(*model);
     EXPECT_FALSE(model->is_training());
@@ -46,7 +46,7 @@ TEST(EvaluationScope, IsEvalWithoutGradientsAndPutsEveryModesBack) {
 }
 
 TEST(EvaluationScope, ComputesInSixteenBits) {
-  auto model = make_model();
+  auto model = make_evaluated_model();
   const auto x = at::ones({2, 4});
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     {
@@ -62,7 +62,7 @@ TEST(EvaluationScope, ComputesInSixteenBits) {
 }
 
 TEST(EvaluationScope, EndsWithAnException) {
-  auto model = make_model();
+  auto model = make_evaluated_model();
   try {
     const EvaluationScope scope(*model, at::kBFloat16);
     throw std::runtime_error("a bad batch");
@@ -72,7 +72,7 @@ TEST(EvaluationScope, EndsWithAnException) {
 }
 
 TEST(EvaluationScope, KeepsAnOuterScopesSettings) {
-  auto model = make_model();
+  auto model = make_evaluated_model();
   const EvaluationScope outer(*model, at::kHalf);
   {
     const EvaluationScope inner(*model, at::kBFloat16);
@@ -83,7 +83,7 @@ TEST(EvaluationScope, KeepsAnOuterScopesSettings) {
 }
 
 TEST(EvaluationScope, RefusesOtherDtypesAndChangesNothing) {
-  auto model = make_model();
+  auto model = make_evaluated_model();
   try {
     const EvaluationScope scope(*model, at::kFloat);
     FAIL();

@@ -12,13 +12,13 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "tests/files.h"
+#include "tests/train/fixture_models.h"
 
 namespace fullshard {
 namespace {
 
+using testing::kModels;
 using testing::read_file;
-
-const std::string kModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
 
 void remove_model(const std::string& folder) {
   for (const auto& name : testing::entries_of(folder)) ::unlink((folder + "/" + name).c_str());

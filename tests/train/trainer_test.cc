@@ -11,13 +11,15 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "tests/train/fixture_models.h"
 
 namespace fullshard {
 namespace {
 
+using testing::kModels;
+
 constexpr int64_t kSteps = 20;
 constexpr int64_t kGlobalBatch = 12;  // for 1, 2, 3 and 4 ranks
-const std::string kModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
 
 uint64_t mixed(uint64_t value) {
   value += 0x9e3779b97f4a7c15;

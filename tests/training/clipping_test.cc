@@ -33,7 +33,7 @@ FULLSHARD_UNIT(Mixed);
 double mean_x(int ranks) { return (ranks + 1) / 2.0; }
 
 template <class Body>
-void for_every_sharding(const Body& body) {
+void for_every_clipping(const Body& body) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int strategy : {1, 2, 3}) {
       for (const int factor : {0, 2}) {
@@ -55,20 +55,20 @@ void for_every_sharding(const Body& body) {
 }
 
 TEST(GlobalNorm, TwoIsTheRootOfAllSquares) {
-  for_every_sharding([](ShardedModel& sharded, double x) {
+  for_every_clipping([](ShardedModel& sharded, double x) {
     const double expected = std::sqrt(9 * x * x + 7 * 4 * x * x + 5 * 9 * x * x);
     EXPECT_EQ(sharded.grad_norm(), static_cast<float>(expected));
   });
 }
 
 TEST(GlobalNorm, InfinityIsTheLargest) {
-  for_every_sharding([](ShardedModel& sharded, double x) {
+  for_every_clipping([](ShardedModel& sharded, double x) {
     EXPECT_EQ(sharded.grad_norm(ShardedModel::Norm::infinity), 3 * x);
   });
 }
 
 TEST(GlobalNorm, ClipsEveryDtypeByOneFactor) {
-  for_every_sharding([](ShardedModel& sharded, double x) {
+  for_every_clipping([](ShardedModel& sharded, double x) {
     Sgd optimizer(sharded, {.lr = 1});
     const double norm = sharded.clip_grad_norm(0.5);
     const double factor = 0.5 / (norm + 1e-6);

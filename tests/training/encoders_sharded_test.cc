@@ -28,7 +28,7 @@ std::shared_ptr<LanguageModel> load(const std::string& folder) {
 }
 
 // Every rank reads the reference's batch, so that the mean gradient is the reference's.
-Run train(const std::string& folder, int ranks, Strategy strategy, bool recompute) {
+Run train_encoder(const std::string& folder, int ranks, Strategy strategy, bool recompute) {
   Run run;
   ShardOptions options;
   options.sharding.strategy = strategy;
@@ -69,13 +69,13 @@ double reference_norm(const TensorFile& reference) {
 // are compared between strategies only.
 void expect_equal_strategies(const std::string& folder, int ranks, bool recompute) {
   const auto reference = read_tensor_file(fixture_path(folder + "/reference.safetensors"));
-  const auto plain = train(folder, ranks, Strategy::no_shard, recompute);
+  const auto plain = train_encoder(folder, ranks, Strategy::no_shard, recompute);
   const double norm = reference_norm(reference);
   EXPECT_NEAR(plain.losses[0], reference.at("loss").item<double>(), 1e-5 * plain.losses[0]);
   EXPECT_NEAR(plain.norms[0], norm, 1e-5 * norm);
   EXPECT_LT(plain.losses[2], plain.losses[0]);
   for (const auto strategy : {Strategy::shard_grad_op, Strategy::full_shard}) {
-    const auto sharded = train(folder, ranks, strategy, recompute);
+    const auto sharded = train_encoder(folder, ranks, strategy, recompute);
     EXPECT_EQ(sharded.losses, plain.losses);
     EXPECT_EQ(sharded.norms, plain.norms);
   }

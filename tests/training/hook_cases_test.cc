@@ -19,14 +19,14 @@ using torch::nn::Linear;
 
 // Every module here starts from the same values on every call.
 template <class Module>
-Module seeded(Module module) {
+Module seeded_case(Module module) {
   at::NoGradGuard no_grad;
   auto generator = at::detail::createCPUGenerator(5);
   for (auto& parameter : module->parameters()) parameter.normal_(0.0, 0.5, generator);
   return module;
 }
 
-at::Tensor input_of(int rank, int64_t width = 4) {
+at::Tensor input_of_case(int rank, int64_t width = 4) {
   auto generator = at::detail::createCPUGenerator(100 + rank);
   return at::randn({3, width}, generator);
 }
@@ -68,7 +68,7 @@ void expect_gradients(const ShardedModel& sharded, const Gradients& expected) {
 
 // Runs the case on 1, 2 and 3 ranks under every stage, with and without a shared copy.
 template <class Make, class Loss>
-void check_case(const Make& make, const Loss& loss) {
+void check_hooks(const Make& make, const Loss& loss) {
   for (const int ranks : {1, 2, 3}) {
     const auto expected = expected_gradients(make, loss, ranks);
     for (const int stage : {0, 2, 3}) {
@@ -92,36 +92,36 @@ void check_case(const Make& make, const Loss& loss) {
   }
 }
 
-struct BlockImpl : Unit {
-  explicit BlockImpl(int64_t width = 4) {
+struct HookedBlockImpl : Unit {
+  explicit HookedBlockImpl(int64_t width = 4) {
     up = register_module("up", Linear(width, 2 * width));
     down = register_module("down", Linear(2 * width, width));
   }
   at::Tensor forward(at::Tensor x) { return x + down(at::gelu(up(x))); }
   Linear up{nullptr}, down{nullptr};
 };
-FULLSHARD_UNIT(Block);
+FULLSHARD_UNIT(HookedBlock);
 
 struct TwiceImpl : Unit {
-  TwiceImpl() { block = register_module("block", Block()); }
+  TwiceImpl() { block = register_module("block", HookedBlock()); }
   at::Tensor forward(at::Tensor x) { return block(block(x)); }
-  Block block{nullptr};
+  HookedBlock block{nullptr};
 };
 FULLSHARD_UNIT(Twice);
 
 TEST(HookCases, AUnitCalledTwice) {
-  check_case([] { return seeded(Twice()); },
-             [](Twice& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(Twice()); },
+              [](Twice& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 TEST(HookCases, ARecomputedUnitCalledTwice) {
-  check_case(
+  check_hooks(
       [] {
-        auto model = seeded(Twice());
+        auto model = seeded_case(Twice());
         model->block->set_recompute(true);
         return model;
       },
-      [](Twice& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+      [](Twice& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 TEST(HookCases, ARecomputedUnitAroundANestedOneCalledTwice) {
@@ -131,13 +131,13 @@ TEST(HookCases, ARecomputedUnitAroundANestedOneCalledTwice) {
     Twice twice{nullptr};
   };
   using Outer = UnitHolder<OuterImpl>;
-  check_case(
+  check_hooks(
       [] {
-        auto model = seeded(Outer());
+        auto model = seeded_case(Outer());
         model->twice->set_recompute(true);
         return model;
       },
-      [](Outer& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+      [](Outer& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 // LoRA: frozen weights before, between and after trainable ones, in one unit.
@@ -169,24 +169,24 @@ struct LoraStackImpl : Unit {
 FULLSHARD_UNIT(LoraStack);
 
 TEST(HookCases, FrozenAndTrainableParametersInOneUnit) {
-  check_case([] { return seeded(LoraStack()); },
-             [](LoraStack& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(LoraStack()); },
+              [](LoraStack& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 TEST(HookCases, AFrozenUnitBetweenTrainableOnes) {
   struct SandwichImpl : Unit {
     SandwichImpl() {
-      first = register_module("first", Block());
-      middle = register_module("middle", Block());
-      last = register_module("last", Block());
+      first = register_module("first", HookedBlock());
+      middle = register_module("middle", HookedBlock());
+      last = register_module("last", HookedBlock());
       for (auto& parameter : middle->parameters()) parameter.set_requires_grad(false);
     }
     at::Tensor forward(at::Tensor x) { return last(middle(first(x))); }
-    Block first{nullptr}, middle{nullptr}, last{nullptr};
+    HookedBlock first{nullptr}, middle{nullptr}, last{nullptr};
   };
   using Sandwich = UnitHolder<SandwichImpl>;
-  check_case([] { return seeded(Sandwich()); },
-             [](Sandwich& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(Sandwich()); },
+              [](Sandwich& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 // Outputs: a tuple of which one part is the input itself and one is never used.
@@ -232,14 +232,14 @@ struct OutputsImpl : Unit {
 FULLSHARD_UNIT(Outputs);
 
 TEST(HookCases, TuplesStructsAndPassedThroughOutputs) {
-  check_case([] { return seeded(Outputs()); },
-             [](Outputs& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(Outputs()); },
+              [](Outputs& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 struct MaybeImpl : Unit {
   MaybeImpl() {
-    always = register_module("always", Block());
-    sometimes = register_module("sometimes", Block());
+    always = register_module("always", HookedBlock());
+    sometimes = register_module("sometimes", HookedBlock());
     never = register_parameter("never", at::ones({3}));
   }
   at::Tensor forward(at::Tensor x, bool use) {
@@ -247,18 +247,19 @@ struct MaybeImpl : Unit {
     auto extra = sometimes(x);
     return use ? x + extra : x;
   }
-  Block always{nullptr}, sometimes{nullptr};
+  HookedBlock always{nullptr}, sometimes{nullptr};
   at::Tensor never;
 };
 FULLSHARD_UNIT(Maybe);
 
 TEST(HookCases, ParametersUnusedOnOneRankOnlyOrOnAll) {
-  check_case([] { return seeded(Maybe()); },
-             [](Maybe& model, int rank) { return model(input_of(rank), rank == 0).pow(2).sum(); });
+  check_hooks(
+      [] { return seeded_case(Maybe()); },
+      [](Maybe& model, int rank) { return model(input_of_case(rank), rank == 0).pow(2).sum(); });
 }
 
-struct MixedImpl : Unit {
-  MixedImpl() {
+struct MixedUsesImpl : Unit {
+  MixedUsesImpl() {
     single = register_parameter("single", at::ones({5}));
     wide = register_parameter("wide", at::ones({3, 5}, at::kDouble));
     scalar = register_parameter("scalar", at::ones({}));
@@ -269,35 +270,35 @@ struct MixedImpl : Unit {
   }
   at::Tensor single, wide, scalar, empty;
 };
-FULLSHARD_UNIT(Mixed);
+FULLSHARD_UNIT(MixedUses);
 
 TEST(HookCases, MixedDtypesScalarsAndEmptyTensorsInOneUnit) {
-  check_case([] { return seeded(Mixed()); },
-             [](Mixed& model, int rank) { return model(input_of(rank, 5)).pow(2); });
+  check_hooks([] { return seeded_case(MixedUses()); },
+              [](MixedUses& model, int rank) { return model(input_of_case(rank, 5)).pow(2); });
 }
 
 struct TiedImpl : Unit {
   TiedImpl() {
-    first = register_module("first", Block());
+    first = register_module("first", HookedBlock());
     shared = register_parameter("shared", first->up->weight);
   }
   at::Tensor forward(at::Tensor x) { return first(x).matmul(shared.t()); }
-  Block first{nullptr};
+  HookedBlock first{nullptr};
   at::Tensor shared;
 };
 FULLSHARD_UNIT(Tied);
 
 TEST(HookCases, WeightsTiedAcrossUnits) {
-  check_case([] { return seeded(Tied()); },
-             [](Tied& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(Tied()); },
+              [](Tied& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 TEST(HookCases, SequentialAnyModuleAndForwardRunTheHooks) {
   struct FormsImpl : Unit {
     FormsImpl() {
-      sequence = register_module("sequence",
-                                 torch::nn::Sequential(Block(), Wrap<torch::nn::LinearImpl>(4, 4)));
-      block = register_module("block", Block());
+      sequence = register_module(
+          "sequence", torch::nn::Sequential(HookedBlock(), Wrap<torch::nn::LinearImpl>(4, 4)));
+      block = register_module("block", HookedBlock());
     }
     at::Tensor forward(at::Tensor x) {
       x = block->forward(sequence->forward(x));
@@ -305,11 +306,11 @@ TEST(HookCases, SequentialAnyModuleAndForwardRunTheHooks) {
       return any.forward(x);
     }
     torch::nn::Sequential sequence{nullptr};
-    Block block{nullptr};
+    HookedBlock block{nullptr};
   };
   using Forms = UnitHolder<FormsImpl>;
-  check_case([] { return seeded(Forms()); },
-             [](Forms& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(Forms()); },
+              [](Forms& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 // An in-place change of the input inside the unit must stay allowed.
@@ -317,7 +318,7 @@ TEST(HookCases, AUnitMayChangeItsInputInPlace) {
   struct InPlaceImpl : Unit {
     InPlaceImpl() {
       first = register_module("first", Lora());
-      block = register_module("block", Block());
+      block = register_module("block", HookedBlock());
     }
     at::Tensor forward(at::Tensor x) {
       auto y = first(x) * 1;
@@ -325,18 +326,18 @@ TEST(HookCases, AUnitMayChangeItsInputInPlace) {
       return block(y.relu_());
     }
     Lora first{nullptr};
-    Block block{nullptr};
+    HookedBlock block{nullptr};
   };
   using InPlace = UnitHolder<InPlaceImpl>;
-  check_case([] { return seeded(InPlace()); },
-             [](InPlace& model, int rank) { return model(input_of(rank)).pow(2).sum(); });
+  check_hooks([] { return seeded_case(InPlace()); },
+              [](InPlace& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
 template <class Body>
 void on_two_ranks(const Body& body) {
   for (const bool share : {true, false}) {
     run_ranks({.ranks = 2}, [&](const World& world) {
-      auto model = seeded(Twice());
+      auto model = seeded_case(Twice());
       ShardOptions options;
       options.share_host_copy = share;
       auto sharded = shard(model, world, options);
@@ -348,8 +349,8 @@ void on_two_ranks(const Body& body) {
 TEST(HookCases, EvaluationNeedsNoBackwardAndLeavesNothingGathered) {
   on_two_ranks([](Twice& model, ShardedModel& sharded, const World& world) {
     at::NoGradGuard no_grad;
-    const auto expected = seeded(Twice())(input_of(world.rank()));
-    EXPECT_TRUE(at::equal(model(input_of(world.rank())), expected));
+    const auto expected = seeded_case(Twice())(input_of_case(world.rank()));
+    EXPECT_TRUE(at::equal(model(input_of_case(world.rank())), expected));
     EXPECT_EQ(sharded.counters().live_numel, 0);
   });
 }
@@ -358,12 +359,12 @@ TEST(HookCases, EvaluationBetweenBackwardAndStepSeesTheOldValues) {
   on_two_ranks([](Twice& model, ShardedModel& sharded, const World& world) {
     Sgd optimizer(sharded, {.lr = 0.01});
     for (int step = 0; step < 20; ++step) {
-      model(input_of(world.rank())).pow(2).sum().backward();
+      model(input_of_case(world.rank())).pow(2).sum().backward();
       at::Tensor before, again;
       {
         at::NoGradGuard no_grad;
-        before = model(input_of(7));
-        again = model(input_of(7));
+        before = model(input_of_case(7));
+        again = model(input_of_case(7));
       }
       EXPECT_TRUE(at::equal(before, again)) << "step " << step;
       optimizer.step();
@@ -374,10 +375,10 @@ TEST(HookCases, EvaluationBetweenBackwardAndStepSeesTheOldValues) {
 
 TEST(HookCases, AutogradGradLeavesTheUnitsResting) {
   on_two_ranks([](Twice& model, ShardedModel& sharded, const World& world) {
-    auto x = input_of(world.rank()).requires_grad_();
+    auto x = input_of_case(world.rank()).requires_grad_();
     const auto gradient = torch::autograd::grad({model(x).pow(2).sum()}, {x})[0];
-    auto plain_x = input_of(world.rank()).requires_grad_();
-    auto plain = seeded(Twice());
+    auto plain_x = input_of_case(world.rank()).requires_grad_();
+    auto plain = seeded_case(Twice());
     const auto expected = torch::autograd::grad({plain(plain_x).pow(2).sum()}, {plain_x})[0];
     EXPECT_TRUE(at::equal(gradient, expected));
     EXPECT_EQ(sharded.counters().live_numel, 0);
@@ -396,8 +397,8 @@ struct Boom : torch::autograd::Function<Boom> {
 
 struct FragileImpl : Unit {
   FragileImpl() {
-    first = register_module("first", Block());
-    second = register_module("second", Block());
+    first = register_module("first", HookedBlock());
+    second = register_module("second", HookedBlock());
   }
   at::Tensor forward(at::Tensor x, bool fail_in_forward, bool fail_in_backward) {
     x = first(x);
@@ -405,14 +406,14 @@ struct FragileImpl : Unit {
     if (fail_in_backward) x = Boom::apply(x);
     return second(x);
   }
-  Block first{nullptr}, second{nullptr};
+  HookedBlock first{nullptr}, second{nullptr};
 };
 FULLSHARD_UNIT(Fragile);
 
 TEST(HookCases, AGoodStepFollowsAnExceptionInForwardOrBackward) {
-  const auto make = [] { return seeded(Fragile()); };
+  const auto make = [] { return seeded_case(Fragile()); };
   const auto loss = [](Fragile& model, int rank) {
-    return model(input_of(rank), false, false).pow(2).sum();
+    return model(input_of_case(rank), false, false).pow(2).sum();
   };
   const auto expected = expected_gradients(make, loss, 2);
   for (const int stage : {0, 1, 2, 3}) {
@@ -421,9 +422,9 @@ TEST(HookCases, AGoodStepFollowsAnExceptionInForwardOrBackward) {
       ShardOptions options;
       options.sharding.zero_stage = stage;
       auto sharded = shard(model, world, options);
-      EXPECT_THROW(model(input_of(0), true, false), std::runtime_error);
+      EXPECT_THROW(model(input_of_case(0), true, false), std::runtime_error);
       EXPECT_EQ(sharded.counters().live_numel, 0);
-      EXPECT_THROW(model(input_of(0), false, true).sum().backward(), std::exception);
+      EXPECT_THROW(model(input_of_case(0), false, true).sum().backward(), std::exception);
       loss(model, world.rank()).backward();
       expect_gradients(sharded, expected);
       EXPECT_EQ(sharded.counters().live_numel, 0);
@@ -433,11 +434,11 @@ TEST(HookCases, AGoodStepFollowsAnExceptionInForwardOrBackward) {
 
 TEST(HookCases, TwoModelsInOneProcess) {
   run_ranks({.ranks = 2}, [](const World& world) {
-    auto left = seeded(Twice());
-    auto right = seeded(Twice());
+    auto left = seeded_case(Twice());
+    auto right = seeded_case(Twice());
     auto sharded_left = shard(left, world);
     auto sharded_right = shard(right, world);
-    const auto x = input_of(world.rank());
+    const auto x = input_of_case(world.rank());
     (left(x) - right(left(x))).pow(2).sum().backward();
     EXPECT_TRUE(sharded_left.pieces()[0].gradient.defined());
     EXPECT_TRUE(sharded_right.pieces()[0].gradient.defined());
@@ -447,11 +448,11 @@ TEST(HookCases, TwoModelsInOneProcess) {
 }
 
 TEST(HookCases, AGraphThatOutlivesTheEngineIsHarmless) {
-  auto model = seeded(Twice());
+  auto model = seeded_case(Twice());
   at::Tensor loss;
   {
     auto sharded = shard(model, World::single());
-    loss = model(input_of(0)).sum();
+    loss = model(input_of_case(0)).sum();
   }
   EXPECT_THROW(loss.backward(), std::exception);
 }

@@ -19,19 +19,19 @@ struct Counted {
   int64_t held_parameters = 0;
 };
 
-constexpr TrainingOptions kTraining{.steps = 3};
+constexpr TrainingOptions kThreeSteps{.steps = 3};
 
 // Runs on two ranks; `options` start from stage 3 with private copies, so that bytes move.
-Counted run(const ShardOptions& options) {
+Counted run_with(const ShardOptions& options) {
   Counted counted;
   run_ranks({.ranks = 2}, [&](const World& world) {
-    auto model = make_model(kTraining);
+    auto model = make_model(kThreeSteps);
     auto sharded = shard(model, world, options);
     AdamW optimizer(sharded, {.lr = 1e-2});
     Outcome outcome;
     world.recorder().reset_totals();
-    for (int step = 0; step < kTraining.steps; ++step) {
-      auto loss = model(make_batch(kTraining, step, 0, world.rank()));
+    for (int step = 0; step < kThreeSteps.steps; ++step) {
+      auto loss = model(make_batch(kThreeSteps, step, 0, world.rank()));
       outcome.losses.push_back(loss.item<double>());
       loss.backward();
       optimizer.step();
@@ -59,17 +59,17 @@ ShardOptions stage(int number) {
 }
 
 void expect_same_losses(const Counted& counted) {
-  static const auto expected = run(stage(3)).outcome.losses;
+  static const auto expected = run_with(stage(3)).outcome.losses;
   EXPECT_EQ(counted.outcome.losses, expected);
 }
 
 TEST(Knobs, OverlapOffLeavesNothingUnderComputation) {
   auto options = stage(3);
   options.schedule.forward_prefetch = true;
-  const auto on = run(options);
+  const auto on = run_with(options);
   EXPECT_GT(on.counters.overlapped, 0);
   options.schedule.overlap_comm = false;
-  const auto off = run(options);
+  const auto off = run_with(options);
   EXPECT_EQ(off.counters.overlapped, 0);
   EXPECT_EQ(off.counters.prefetches, 0);
   expect_same_losses(on);
@@ -79,7 +79,7 @@ TEST(Knobs, OverlapOffLeavesNothingUnderComputation) {
 TEST(Knobs, ReduceScatterOffAllReduces) {
   auto options = stage(2);
   options.traffic.reduce_scatter = false;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   EXPECT_EQ(counted.reduce_scatter.calls, 0);
   EXPECT_EQ(counted.all_reduce.calls, 3 * 4);
   expect_same_losses(counted);
@@ -89,7 +89,7 @@ TEST(Knobs, AllgatherPartitionsOffBroadcasts) {
   for (const int number : {1, 3}) {
     auto options = stage(number);
     options.traffic.allgather_partitions = false;
-    const auto counted = run(options);
+    const auto counted = run_with(options);
     EXPECT_EQ(counted.all_gather.calls, 0);
     EXPECT_GT(counted.broadcast.calls, 0);
     expect_same_losses(counted);
@@ -100,7 +100,7 @@ TEST(Knobs, BucketSizesBoundTheLargestMessage) {
   auto options = stage(3);
   options.traffic.allgather_bucket_size = 100;
   options.traffic.reduce_bucket_size = 60;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   EXPECT_EQ(counted.all_gather.largest, 100 * 4);
   EXPECT_EQ(counted.reduce_scatter.largest, 60 * 4);
   expect_same_losses(counted);
@@ -108,9 +108,9 @@ TEST(Knobs, BucketSizesBoundTheLargestMessage) {
 
 TEST(Knobs, ContiguousGradientsOffParksThemUntilTheUnitIsReduced) {
   auto options = stage(2);
-  EXPECT_EQ(run(options).counters.parked_gradients, 0);
+  EXPECT_EQ(run_with(options).counters.parked_gradients, 0);
   options.contiguous_gradients = false;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   EXPECT_GT(counted.counters.parked_gradients, 0);
   EXPECT_EQ(counted.counters.gradient_copies, counted.counters.parked_gradients);
   expect_same_losses(counted);
@@ -118,9 +118,9 @@ TEST(Knobs, ContiguousGradientsOffParksThemUntilTheUnitIsReduced) {
 
 TEST(Knobs, RoundRobinSendsNeighboursToDifferentRanks) {
   auto options = stage(2);
-  const auto in_order = run(options);
+  const auto in_order = run_with(options);
   options.round_robin_gradients = true;
-  const auto round_robin = run(options);
+  const auto round_robin = run_with(options);
   const auto first = [](const Counted& counted) {
     return std::vector<std::string>(counted.piece_names.begin(), counted.piece_names.begin() + 2);
   };
@@ -135,7 +135,7 @@ TEST(Knobs, RoundRobinSendsNeighboursToDifferentRanks) {
 TEST(Knobs, SubGroupSizeBoundsWhatIsUpdatedAtOnce) {
   auto options = stage(3);
   options.sub_group_size = 17;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   EXPECT_EQ(counted.counters.largest_update, 17);
   expect_same_losses(counted);
 }
@@ -144,11 +144,11 @@ TEST(Knobs, PrefetchBucketBoundsWhatIsFetchedAhead) {
   auto options = stage(3);
   options.schedule.forward_prefetch = true;
   options.schedule.max_gathers_in_flight = 8;
-  const auto plain = run(options);
+  const auto plain = run_with(options);
   options.schedule.prefetch_bucket_size = 2 * plain.unit_numel;
-  const auto two = run(options);
+  const auto two = run_with(options);
   options.schedule.prefetch_bucket_size = plain.unit_numel - 1;
-  const auto none = run(options);
+  const auto none = run_with(options);
   EXPECT_EQ(plain.counters.peak_ahead_numel, plain.unit_numel);
   EXPECT_EQ(two.counters.peak_ahead_numel, 2 * plain.unit_numel);
   EXPECT_LT(none.counters.peak_ahead_numel, plain.unit_numel);
@@ -157,10 +157,10 @@ TEST(Knobs, PrefetchBucketBoundsWhatIsFetchedAhead) {
 
 TEST(Knobs, SmallParametersAreNeverReleased) {
   auto options = stage(3);
-  const auto without = run(options);
+  const auto without = run_with(options);
   EXPECT_EQ(without.held_parameters, 0);
   options.param_persistence_threshold = 7;  // norms and biases of width 6
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   // Root: a norm of 2 tensors; block: norm 2, out.bias, down.bias; each aligned to 4 elements and
   // padded to 8.
   EXPECT_EQ(counted.held_parameters, 4 * (16 + 3 * 32));
@@ -170,9 +170,9 @@ TEST(Knobs, SmallParametersAreNeverReleased) {
 TEST(Knobs, MaxLiveParametersBoundsWhatIsGathered) {
   auto options = stage(3);
   options.schedule.forward_prefetch = true;
-  const auto without = run(options);
+  const auto without = run_with(options);
   options.schedule.max_live_parameters = without.counters.peak_live_numel - 1;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   EXPECT_EQ(counted.counters.peak_live_numel,
             without.counters.peak_live_numel - without.unit_numel);
   expect_same_losses(counted);
@@ -181,9 +181,9 @@ TEST(Knobs, MaxLiveParametersBoundsWhatIsGathered) {
 TEST(Knobs, MaxReuseDistanceKeepsWhatIsUsedAgainSoon) {
   auto options = stage(3);
   options.schedule.backward_prefetch = BackwardPrefetch::none;
-  const auto without = run(options);
+  const auto without = run_with(options);
   options.schedule.max_reuse_distance = 1'000'000'000;
-  const auto counted = run(options);
+  const auto counted = run_with(options);
   // From the second step on nothing is released between forward and backward.
   EXPECT_EQ(without.all_gather.calls, 3 * 7);
   EXPECT_EQ(counted.all_gather.calls, 7 + 2 * 4);

@@ -25,13 +25,13 @@ Sizes sizes_of(const ShardedModel& sharded) {
   return sizes;
 }
 
-struct Setting {
+struct MemorySetting {
   int ranks;
   int stage;
   bool share = false;
 };
 
-ShardOptions options_of(const Setting& setting) {
+ShardOptions memory_options(const MemorySetting& setting) {
   ShardOptions options;
   options.sharding.zero_stage = setting.stage;
   options.share_host_copy = setting.share;
@@ -40,7 +40,7 @@ ShardOptions options_of(const Setting& setting) {
 }
 
 template <class Body>
-void run(const Setting& setting, const ShardOptions& options, const Body& body) {
+void run_measured(const MemorySetting& setting, const ShardOptions& options, const Body& body) {
   run_ranks({.ranks = setting.ranks}, [&](const World& world) {
     const TrainingOptions training;
     auto model = make_model(training);
@@ -57,7 +57,7 @@ void train_step(TinyTransformer& model, AdamW& optimizer, const World& world, in
 }
 
 // Bytes per rank between backward and step, fp32: (p+g+k)Ψ and its cuts, with padding.
-int64_t expected_bytes(const Setting& setting, int64_t numel) {
+int64_t expected_bytes(const MemorySetting& setting, int64_t numel) {
   const int64_t whole = 4 * numel;
   const int64_t part = whole / setting.ranks;
   switch (setting.stage) {
@@ -76,24 +76,24 @@ TEST(Memory, IsTheFormulaBetweenBackwardAndStepAndWithoutGradientsAfterZeroGrad)
   for (const int ranks : {2, 3, 4}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const bool share : {false, true}) {
-        const Setting setting{ranks, stage, share};
+        const MemorySetting setting{ranks, stage, share};
         SCOPED_TRACE(fmt::format("{} ranks, stage {}, share {}", ranks, stage, share));
-        run(setting, options_of(setting),
-            [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer,
-                const World& world) {
-              const auto sizes = sizes_of(sharded);
-              model(make_batch({}, 0, 0, world.rank())).backward();
-              EXPECT_EQ(sharded.ledger().held_total(), expected_bytes(setting, sizes.all));
-              const int64_t gradients = stage < 2 ? 4 * sizes.all : 4 * sizes.all / ranks;
-              EXPECT_EQ(sharded.ledger().held(Purpose::gradients), gradients);
-              EXPECT_EQ(sharded.ledger().held(Purpose::optimizer),
-                        8 * sizes.all / (stage == 0 ? 1 : ranks));
-              optimizer.step();
-              optimizer.zero_grad();
-              EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 0);
-              EXPECT_EQ(sharded.ledger().held_total(),
-                        expected_bytes(setting, sizes.all) - gradients);
-            });
+        run_measured(setting, memory_options(setting),
+                     [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer,
+                         const World& world) {
+                       const auto sizes = sizes_of(sharded);
+                       model(make_batch({}, 0, 0, world.rank())).backward();
+                       EXPECT_EQ(sharded.ledger().held_total(), expected_bytes(setting, sizes.all));
+                       const int64_t gradients = stage < 2 ? 4 * sizes.all : 4 * sizes.all / ranks;
+                       EXPECT_EQ(sharded.ledger().held(Purpose::gradients), gradients);
+                       EXPECT_EQ(sharded.ledger().held(Purpose::optimizer),
+                                 8 * sizes.all / (stage == 0 ? 1 : ranks));
+                       optimizer.step();
+                       optimizer.zero_grad();
+                       EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 0);
+                       EXPECT_EQ(sharded.ledger().held_total(),
+                                 expected_bytes(setting, sizes.all) - gradients);
+                     });
       }
     }
   }
@@ -101,31 +101,33 @@ TEST(Memory, IsTheFormulaBetweenBackwardAndStepAndWithoutGradientsAfterZeroGrad)
 
 TEST(Memory, Bf16ComputationKeepsAMasterAndGathersInBf16) {
   for (const bool share : {false, true}) {
-    const Setting setting{2, 3, share};
-    auto options = options_of(setting);
+    const MemorySetting setting{2, 3, share};
+    auto options = memory_options(setting);
     options.param_dtype = at::kBFloat16;
-    run(setting, options,
-        [&](TinyTransformer& model, ShardedModel& sharded, AdamW&, const World& world) {
-          const auto sizes = sizes_of(sharded);
-          EXPECT_EQ(model->parameters()[0].scalar_type(), at::kBFloat16);
-          model(make_batch({}, 0, 0, world.rank())).backward();
-          EXPECT_EQ(sharded.ledger().held(Purpose::master), 4 * sizes.all / 2);
-          EXPECT_EQ(sharded.ledger().held(Purpose::parameters), share ? 2 * sizes.all / 2 : 0);
-          EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * sizes.all / 2);
-          EXPECT_EQ(sharded.ledger().held(Purpose::optimizer), 8 * sizes.all / 2);
-          const auto gathers = sharded.recorder().totals(Operation::all_gather);
-          EXPECT_EQ(gathers.calls, share ? 2 : 9);  // shard() compares the models with two
-        });
+    run_measured(setting, options,
+                 [&](TinyTransformer& model, ShardedModel& sharded, AdamW&, const World& world) {
+                   const auto sizes = sizes_of(sharded);
+                   EXPECT_EQ(model->parameters()[0].scalar_type(), at::kBFloat16);
+                   model(make_batch({}, 0, 0, world.rank())).backward();
+                   EXPECT_EQ(sharded.ledger().held(Purpose::master), 4 * sizes.all / 2);
+                   EXPECT_EQ(sharded.ledger().held(Purpose::parameters),
+                             share ? 2 * sizes.all / 2 : 0);
+                   EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * sizes.all / 2);
+                   EXPECT_EQ(sharded.ledger().held(Purpose::optimizer), 8 * sizes.all / 2);
+                   const auto gathers = sharded.recorder().totals(Operation::all_gather);
+                   EXPECT_EQ(gathers.calls, share ? 2 : 9);  // shard() compares the models with two
+                 });
   }
 }
 
 TEST(Memory, PeaksOneUnitAboveTheRestAndTwoWithPrefetch) {
-  const Setting setting{2, 3};
+  const MemorySetting setting{2, 3};
   for (const bool prefetch : {false, true}) {
-    auto options = options_of(setting);
+    auto options = memory_options(setting);
     if (prefetch) options.schedule.backward_prefetch = BackwardPrefetch::pre;
     options.schedule.forward_prefetch = prefetch;
-    run(setting, options,
+    run_measured(
+        setting, options,
         [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
           train_step(model, optimizer, world);
           train_step(model, optimizer, world);
@@ -142,8 +144,9 @@ TEST(Memory, PeaksOneUnitAboveTheRestAndTwoWithPrefetch) {
 }
 
 TEST(Memory, ASharedCopyTakesNoMoreThanTheShards) {
-  const Setting setting{2, 3, /*share=*/true};
-  run(setting, options_of(setting),
+  const MemorySetting setting{2, 3, /*share=*/true};
+  run_measured(
+      setting, memory_options(setting),
       [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
         ASSERT_TRUE(sharded.shares_host_copy());
         for (int i = 0; i < 3; ++i) train_step(model, optimizer, world);
@@ -159,10 +162,11 @@ TEST(Memory, ASharedCopyTakesNoMoreThanTheShards) {
 TEST(Memory, AllocatesNothingAfterTheSecondStep) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool share : {false, true}) {
-      const Setting setting{2, stage, share};
-      auto options = options_of(setting);
+      const MemorySetting setting{2, stage, share};
+      auto options = memory_options(setting);
       options.schedule.backward_prefetch = BackwardPrefetch::pre;
-      run(setting, options,
+      run_measured(
+          setting, options,
           [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
             train_step(model, optimizer, world, 0);
             train_step(model, optimizer, world, 1);
@@ -184,10 +188,11 @@ TEST(Volume, IsTwoUnitsAndThreeForStageThree) {
   for (const auto& c : {Case{0, false, 2}, Case{1, false, 2}, Case{2, false, 2}, Case{3, false, 3},
                         Case{3, true, 2}}) {
     for (const int ranks : {2, 4}) {
-      const Setting setting{ranks, c.stage};
-      auto options = options_of(setting);
+      const MemorySetting setting{ranks, c.stage};
+      auto options = memory_options(setting);
       options.sharding.reshard_after_forward = !c.keep;
-      run(setting, options,
+      run_measured(
+          setting, options,
           [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
             train_step(model, optimizer, world);
             const auto sizes = sizes_of(sharded);
@@ -205,8 +210,9 @@ TEST(Volume, IsTwoUnitsAndThreeForStageThree) {
 }
 
 TEST(Calls, AreExactlyWhatTheScheduleSays) {
-  const Setting setting{2, 3};
-  run(setting, options_of(setting),
+  const MemorySetting setting{2, 3};
+  run_measured(
+      setting, memory_options(setting),
       [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
         train_step(model, optimizer, world);
         sharded.recorder().reset_totals();
@@ -221,8 +227,9 @@ TEST(Calls, AreExactlyWhatTheScheduleSays) {
 }
 
 TEST(Calls, EveryGradientIsCopiedAtMostOnce) {
-  const Setting setting{2, 3};
-  run(setting, options_of(setting),
+  const MemorySetting setting{2, 3};
+  run_measured(
+      setting, memory_options(setting),
       [&](TinyTransformer& model, ShardedModel& sharded, AdamW& optimizer, const World& world) {
         const auto num_parameters = static_cast<int64_t>(model->parameters().size());
         train_step(model, optimizer, world);

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 constexpr const char* kSharded = "is used while it is sharded";
 
 template <class Call>
-std::string message_of(const Call& call) {
+std::string text_thrown_by(const Call& call) {
   try {
     call();
   } catch (const c10::Error& error) {
@@ -49,7 +49,7 @@ at::Tensor batch(const World& world) { return make_batch({}, 0, 0, world.rank())
 TEST(Misuse, ReadingAParameterOutsideItsUnitNamesTheUnit) {
   with_model([](TinyTransformer& model, ShardedModel&, const World&) {
     auto& weight = model->blocks[1]->up->weight;
-    const auto message = message_of([&] { weight.sum().item<float>(); });
+    const auto message = text_thrown_by([&] { weight.sum().item<float>(); });
     EXPECT_THAT(message, HasSubstr("a parameter of unit 'block1' is used while it is sharded"));
     EXPECT_THAT(message, HasSubstr("gather_full"));
     EXPECT_EQ(weight.sizes(), (std::vector<int64_t>{24, 6}));
@@ -113,16 +113,16 @@ TEST(Misuse, NoOperatorReadsAReleasedParameter) {
          }},
     };
     for (const auto& [name, call] : operators) {
-      EXPECT_THAT(message_of(call), HasSubstr(kSharded)) << name;
+      EXPECT_THAT(text_thrown_by(call), HasSubstr(kSharded)) << name;
     }
   });
 }
 
 TEST(Misuse, MovingCloningAndSavingTheModuleAreRefused) {
   with_model([](TinyTransformer& model, ShardedModel&, const World&) {
-    EXPECT_THAT(message_of([&] { model->to(at::kDouble); }), HasSubstr(kSharded));
-    EXPECT_THAT(message_of([&] { model->blocks[0]->up->clone(); }), HasSubstr(kSharded));
-    EXPECT_THAT(message_of([&] {
+    EXPECT_THAT(text_thrown_by([&] { model->to(at::kDouble); }), HasSubstr(kSharded));
+    EXPECT_THAT(text_thrown_by([&] { model->blocks[0]->up->clone(); }), HasSubstr(kSharded));
+    EXPECT_THAT(text_thrown_by([&] {
                   std::ostringstream stream;
                   torch::serialize::OutputArchive archive;
                   model->save(archive);
@@ -138,7 +138,7 @@ TEST(Misuse, ConvertingAModuleWhoseParametersAreWholeIsNoticedAtTheNextForward) 
   with_model(
       [](TinyTransformer& model, ShardedModel&, const World& world) {
         model->to(at::kDouble);
-        EXPECT_THAT(message_of([&] { model(batch(world)); }),
+        EXPECT_THAT(text_thrown_by([&] { model(batch(world)); }),
                     HasSubstr("no longer lies in its unit's buffer"));
       },
       options);
@@ -152,10 +152,10 @@ TEST(Misuse, ATorchOptimizerOverTheModulesOwnParametersIsRefused) {
         [](TinyTransformer& model, ShardedModel&, const World& world) {
           torch::optim::SGD optimizer(model->parameters(), 0.1);
           model(batch(world)).backward();
-          EXPECT_THAT(message_of([&] { optimizer.step(); }),
+          EXPECT_THAT(text_thrown_by([&] { optimizer.step(); }),
                       HasSubstr("fullshard::AdamW(sharded, …)"));
           EXPECT_THAT(
-              message_of([&] { torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0); }),
+              text_thrown_by([&] { torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0); }),
               HasSubstr("sharded.clip_grad_norm"));
         },
         options);
@@ -169,7 +169,8 @@ TEST(Misuse, ABackwardThroughAGraphFromBeforeTheStepIsTorchsOwnError) {
     model(batch(world)).backward();
     optimizer.step();
     optimizer.zero_grad();
-    EXPECT_THAT(message_of([&] { old.backward(); }), HasSubstr("modified by an inplace operation"));
+    EXPECT_THAT(text_thrown_by([&] { old.backward(); }),
+                HasSubstr("modified by an inplace operation"));
   });
 }
 
@@ -186,7 +187,7 @@ TEST(Misuse, WritingAParameterInsideForwardIsNoticed) {
   run_ranks({.ranks = 2}, [&](const World& world) {
     auto module = std::make_shared<Around<WritesImpl>>();
     auto sharded = shard(module, world);
-    EXPECT_THAT(message_of([&] { module->forward(at::ones({4})); }),
+    EXPECT_THAT(text_thrown_by([&] { module->forward(at::ones({4})); }),
                 HasSubstr("written in place outside gather_full"));
   });
 }
@@ -194,12 +195,12 @@ TEST(Misuse, WritingAParameterInsideForwardIsNoticed) {
 TEST(Misuse, SteppingWithoutGradientsOrWithUnreducedOnesIsRefused) {
   with_model([](TinyTransformer& model, ShardedModel& sharded, const World& world) {
     Sgd optimizer(sharded, {.lr = 0.1});
-    EXPECT_THAT(message_of([&] { optimizer.step(); }), HasSubstr("call backward() first"));
+    EXPECT_THAT(text_thrown_by([&] { optimizer.step(); }), HasSubstr("call backward() first"));
     {
       auto no_sync = sharded.no_sync();
       model(batch(world)).backward();
     }
-    EXPECT_THAT(message_of([&] { optimizer.step(); }), HasSubstr("accumulated under no_sync"));
+    EXPECT_THAT(text_thrown_by([&] { optimizer.step(); }), HasSubstr("accumulated under no_sync"));
   });
 }
 
@@ -208,14 +209,14 @@ TEST(Misuse, SteppingInsideAGatherScopeIsRefused) {
     Sgd optimizer(sharded, {.lr = 0.1});
     model(batch(world)).backward();
     auto full = sharded.gather_full();
-    EXPECT_THAT(message_of([&] { optimizer.step(); }), HasSubstr("inside an open gather_full"));
-    EXPECT_THAT(message_of([&] { auto second = sharded.gather_full(); }),
+    EXPECT_THAT(text_thrown_by([&] { optimizer.step(); }), HasSubstr("inside an open gather_full"));
+    EXPECT_THAT(text_thrown_by([&] { auto second = sharded.gather_full(); }),
                 HasSubstr("open already"));
   });
 }
 
 TEST(Misuse, DifferentModelsOnTheRanksAreNamed) {
-  const auto message = message_of([] {
+  const auto message = text_thrown_by([] {
     run_ranks({.ranks = 3}, [](const World& world) {
       TrainingOptions training;
       training.model.layers = 1;

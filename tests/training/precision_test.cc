@@ -19,11 +19,11 @@
 namespace fullshard::testing {
 namespace {
 
-constexpr TrainingOptions kTraining{.steps = 4};
+constexpr TrainingOptions kFourSteps{.steps = 4};
 constexpr double kLr = 1e-2, kDecay = 0.1;
 constexpr double kOneRounding = 1.0 / 256;  // of bf16, which a loss is given in
 
-ShardOptions options_of(const Precision& precision, int stage) {
+ShardOptions precision_options(const Precision& precision, int stage) {
   ShardOptions options;
   options.sharding.zero_stage = stage;
   precision.apply_to(options);
@@ -31,22 +31,22 @@ ShardOptions options_of(const Precision& precision, int stage) {
 }
 
 // The outcome's parameters are the masters, put together from the pieces of all ranks.
-Outcome train(int ranks, const ShardOptions& options, const Precision& precision) {
+Outcome train_in(int ranks, const ShardOptions& options, const Precision& precision) {
   Outcome outcome;
   std::mutex mutex;
   run_ranks({.ranks = ranks}, [&](const World& world) {
-    auto model = make_model(kTraining);
+    auto model = make_model(kFourSteps);
     auto sharded = shard(model, world, options);
     AdamW optimizer(sharded, {.lr = kLr,
                               .weight_decay = kDecay,
                               .state_dtype = precision.optimizer_state,
                               .rounding_seed = 5});
     std::vector<double> losses, norms;
-    for (int step = 0; step < kTraining.steps; ++step) {
-      auto loss = model(make_batch(kTraining, step, 0, world.rank()));
+    for (int step = 0; step < kFourSteps.steps; ++step) {
+      auto loss = model(make_batch(kFourSteps, step, 0, world.rank()));
       losses.push_back(loss.item<double>());
       loss.backward();
-      norms.push_back(sharded.clip_grad_norm(kTraining.clip));
+      norms.push_back(sharded.clip_grad_norm(kFourSteps.clip));
       optimizer.step();
       optimizer.zero_grad();
     }
@@ -88,7 +88,7 @@ AdamWStep constants_of(int step, double clip) {
 class NaiveTraining {
  public:
   NaiveTraining(at::ScalarType dtype, int ranks)
-      : ranks_(ranks), masters_(make_model(kTraining)), narrow_(make_model(kTraining)) {
+      : ranks_(ranks), masters_(make_model(kFourSteps)), narrow_(make_model(kFourSteps)) {
     narrow_->to(dtype);
     for (const auto& p : masters_->parameters()) {
       moments_.push_back(at::zeros_like(p));
@@ -98,11 +98,11 @@ class NaiveTraining {
 
   Outcome train() {
     Outcome outcome;
-    for (int step = 0; step < kTraining.steps; ++step) {
+    for (int step = 0; step < kFourSteps.steps; ++step) {
       auto gradients = mean_gradients(step, outcome);
       const double norm = norm_of(gradients);
       outcome.norms.push_back(norm);
-      const double clip = std::min(1.0, kTraining.clip / (norm + 1e-6));
+      const double clip = std::min(1.0, kFourSteps.clip / (norm + 1e-6));
       at::NoGradGuard no_grad;
       auto masters = masters_->parameters();
       for (size_t i = 0; i < masters.size(); ++i) {
@@ -128,7 +128,7 @@ class NaiveTraining {
         narrow[i].set_data(masters[i].detach().to(narrow[i].scalar_type()));
         narrow[i].mutable_grad() = at::Tensor();
       }
-      const auto loss = narrow_(make_batch(kTraining, step, 0, rank));
+      const auto loss = narrow_(make_batch(kFourSteps, step, 0, rank));
       if (rank == 0) outcome.losses.push_back(loss.item<double>());
       loss.backward();
       for (size_t i = 0; i < narrow.size(); ++i) sums[i].add_(narrow[i].grad().to(at::kFloat));
@@ -151,33 +151,34 @@ INSTANTIATE_TEST_SUITE_P(Precision, SixteenBits, ::testing::Values("bf16", "fp16
 TEST_P(SixteenBits, EveryStrategyHasTheSameBitsAndTheNaiveLoopsNumbers) {
   for (const int ranks : {1, 2, 3}) {
     const auto naive = NaiveTraining(*precision().compute, ranks).train();
-    const auto first = train(ranks, options_of(precision(), 0), precision());
+    const auto first = train_in(ranks, precision_options(precision(), 0), precision());
     EXPECT_EQ(first.parameters.at("embedding.weight").scalar_type(), at::kFloat);
     expect_close(first, naive, kOneRounding);
     for (const int stage : {1, 2, 3}) {
       const auto what = fmt::format("{} ranks, stage {}", ranks, stage);
-      expect_same_bits(train(ranks, options_of(precision(), stage), precision()), first, what);
+      expect_same_bits(train_in(ranks, precision_options(precision(), stage), precision()), first,
+                       what);
     }
-    auto apart = options_of(precision(), 3);
+    auto apart = precision_options(precision(), 3);
     apart.share_host_copy = false;
-    expect_same_bits(train(ranks, apart, precision()), first, fmt::format("{} copies", ranks));
+    expect_same_bits(train_in(ranks, apart, precision()), first, fmt::format("{} copies", ranks));
   }
 }
 
 TEST_P(SixteenBits, RecomputationChangesNoBit) {
-  auto options = options_of(precision(), 3);
-  const auto kept = train(2, options, precision());
+  auto options = precision_options(precision(), 3);
+  const auto kept = train_in(2, options, precision());
   options.recompute = RecomputePolicy::classes({"TinyBlock"});
-  expect_same_bits(train(2, options, precision()), kept, "recomputed");
+  expect_same_bits(train_in(2, options, precision()), kept, "recomputed");
 }
 
 TEST_P(SixteenBits, AModelThatIsNarrowAlreadyGetsWideMasters) {
   run_ranks({.ranks = 2}, [&](const World& world) {
-    auto model = make_model(kTraining);
+    auto model = make_model(kFourSteps);
     model->to(*precision().compute);
-    auto sharded = shard(model, world, options_of(precision(), 3));
+    auto sharded = shard(model, world, precision_options(precision(), 3));
     for (const auto& piece : sharded.pieces()) EXPECT_EQ(piece.master.scalar_type(), at::kFloat);
-    model(make_batch(kTraining, 0, 0, world.rank())).backward();
+    model(make_batch(kFourSteps, 0, 0, world.rank())).backward();
     for (const auto& piece : sharded.pieces()) EXPECT_EQ(piece.gradient.scalar_type(), at::kFloat);
   });
 }
@@ -192,11 +193,12 @@ TEST(Bf16Masters, AreRoundedAlikeByEveryStrategy) {
   for (const bool narrow_states : {false, true}) {
     const auto precision = with_narrow_masters(narrow_states);
     for (const int ranks : {1, 2, 3}) {
-      const auto first = train(ranks, options_of(precision, 0), precision);
+      const auto first = train_in(ranks, precision_options(precision, 0), precision);
       EXPECT_EQ(first.parameters.at("norm.weight").scalar_type(), at::kBFloat16);
       for (const int stage : {1, 2, 3}) {
         const auto what = fmt::format("{} ranks, stage {}", ranks, stage);
-        expect_same_bits(train(ranks, options_of(precision, stage), precision), first, what);
+        expect_same_bits(train_in(ranks, precision_options(precision, stage), precision), first,
+                         what);
       }
     }
   }
@@ -205,9 +207,9 @@ TEST(Bf16Masters, AreRoundedAlikeByEveryStrategy) {
 TEST(Bf16Masters, OfAnFp32ModelAreSeenAlikeByEveryStrategy) {
   Precision precision;
   precision.master = at::kBFloat16;  // computation stays in fp32
-  const auto first = train(2, options_of(precision, 0), precision);
+  const auto first = train_in(2, precision_options(precision, 0), precision);
   for (const int stage : {1, 2, 3}) {
-    expect_same_bits(train(2, options_of(precision, stage), precision), first,
+    expect_same_bits(train_in(2, precision_options(precision, stage), precision), first,
                      fmt::format("stage {}", stage));
   }
 }
@@ -233,13 +235,13 @@ TEST(NarrowBytes, AreTheTables) {
         Row{with_narrow_masters(true), 2, 2, 2, 2}}) {
     for (const int stage : {0, 1, 2, 3}) {
       SCOPED_TRACE(fmt::format("master {}, state {}, stage {}", row.master, row.state, stage));
-      auto options = options_of(row.precision, stage);
+      auto options = precision_options(row.precision, stage);
       options.share_host_copy = false;
       run_ranks({.ranks = kRanks}, [&](const World& world) {
-        auto model = make_model(kTraining);
+        auto model = make_model(kFourSteps);
         auto sharded = shard(model, world, options);
         AdamW optimizer(sharded, {.state_dtype = row.precision.optimizer_state});
-        model(make_batch(kTraining, 0, 0, world.rank())).backward();
+        model(make_batch(kFourSteps, 0, 0, world.rank())).backward();
         const int64_t whole = numel_of(sharded);
         const int64_t part = stage == 0 ? whole : whole / kRanks;
         const auto& ledger = sharded.ledger();
@@ -273,7 +275,7 @@ struct InnerImpl : Unit {
 FULLSHARD_UNIT(Inner);
 
 // Between its units it computes in fp32, as code with an fp32 constant does.
-struct OuterImpl : Unit {
+struct OuterCastImpl : Unit {
   at::Tensor forward(const at::Tensor& x) {
     seen = x.scalar_type();
     const auto wide = x.to(at::kFloat);
@@ -285,12 +287,12 @@ struct OuterImpl : Unit {
   Inner second = register_module("second", Inner());
   at::ScalarType seen = at::kLong, inside = at::kLong;
 };
-FULLSHARD_UNIT(Outer);
+FULLSHARD_UNIT(OuterCast);
 
 template <class Body>
 void with_outer(const ShardOptions& options, const Body& body) {
   run_ranks({.ranks = 2}, [&](const World& world) {
-    Outer model;
+    OuterCast model;
     auto sharded = shard(model, world, options);
     body(model, sharded);
   });
@@ -300,7 +302,7 @@ TEST(ForwardCasts, UnitsReceiveInputsInTheComputeDtype) {
   ShardOptions options;
   options.param_dtype = at::kBFloat16;
   options.output_dtype = at::kDouble;
-  with_outer(options, [](Outer& model, ShardedModel&) {
+  with_outer(options, [](OuterCast& model, ShardedModel&) {
     const auto x = at::ones({2}).set_requires_grad(true);
     const auto y = model(x);
     using Dtypes = std::vector<at::ScalarType>;
@@ -318,7 +320,7 @@ TEST(ForwardCasts, CanBeSwitchedOff) {
   ShardOptions options;
   options.param_dtype = at::kBFloat16;
   options.cast_forward_inputs = false;
-  with_outer(options, [](Outer& model, ShardedModel&) {
+  with_outer(options, [](OuterCast& model, ShardedModel&) {
     EXPECT_EQ(model(at::ones({2})).scalar_type(), at::kFloat);
     EXPECT_EQ(model->seen, at::kFloat);
     EXPECT_EQ(model->first->seen[0], at::kFloat);
@@ -326,7 +328,7 @@ TEST(ForwardCasts, CanBeSwitchedOff) {
 }
 
 TEST(ForwardCasts, WithoutAParamDtypeThereAreNone) {
-  with_outer({}, [](Outer& model, ShardedModel&) {
+  with_outer({}, [](OuterCast& model, ShardedModel&) {
     model(at::ones({2}, at::kDouble));
     EXPECT_EQ(model->seen, at::kDouble);
     EXPECT_FALSE(model->casts().any());
@@ -334,7 +336,7 @@ TEST(ForwardCasts, WithoutAParamDtypeThereAreNone) {
 }
 
 TEST(ForwardCasts, EndWithTheShardedModel) {
-  Outer model;
+  OuterCast model;
   {
     ShardOptions options;
     options.param_dtype = at::kBFloat16;
@@ -348,7 +350,7 @@ TEST(BufferDtype, CastsFloatingBuffersWhereTheyAre) {
   ShardOptions options;
   options.buffer_dtype = at::kBFloat16;
   options.sync_module_states = true;
-  with_outer(options, [](Outer& model, ShardedModel&) {
+  with_outer(options, [](OuterCast& model, ShardedModel&) {
     EXPECT_EQ(model->first->scale.scalar_type(), at::kBFloat16);
     EXPECT_EQ(model->first->named_buffers()["scale"].scalar_type(), at::kBFloat16);
     EXPECT_TRUE(at::equal(model->first->scale, at::ones({2}, at::kBFloat16)));
@@ -357,7 +359,7 @@ TEST(BufferDtype, CastsFloatingBuffersWhereTheyAre) {
   });
 }
 
-std::string error_of_sharding(Outer& model, const ShardOptions& options) {
+std::string error_of_sharding(OuterCast& model, const ShardOptions& options) {
   try {
     shard(model, World::single(), options);
   } catch (const Error& error) {
@@ -370,7 +372,7 @@ TEST(BufferDtype, LeavesIgnoredModulesAlone) {
   ShardOptions options;
   options.buffer_dtype = at::kBFloat16;
   options.ignored_modules = "second";
-  Outer model;
+  OuterCast model;
   const auto sharded = shard(model, World::single(), options);
   EXPECT_EQ(model->first->scale.scalar_type(), at::kBFloat16);
   EXPECT_EQ(model->second->scale.scalar_type(), at::kFloat);
@@ -379,7 +381,7 @@ TEST(BufferDtype, LeavesIgnoredModulesAlone) {
 TEST(BufferDtype, CastsOneBufferOfTwoModulesOnce) {
   ShardOptions options;
   options.buffer_dtype = at::kBFloat16;
-  Outer model;
+  OuterCast model;
   model->register_buffer("scale", model->first->scale);
   EXPECT_EQ(error_of_sharding(model, options), "no error");
   EXPECT_EQ(model->named_buffers()["scale"].scalar_type(), at::kBFloat16);
@@ -389,13 +391,13 @@ TEST(BufferDtype, CastsOneBufferOfTwoModulesOnce) {
 TEST(BufferDtype, RefusesToPartWhatSharesMemory) {
   ShardOptions options;
   options.buffer_dtype = at::kBFloat16;
-  Outer model;
+  OuterCast model;
   model->register_buffer("part", model->first->scale.narrow(0, 0, 1));
   EXPECT_EQ(error_of_sharding(model, options),
             "buffer_dtype: buffer 'part' shares its memory with 'first.scale', and a cast would "
             "part them; register a copy of it, or leave buffer_dtype out");
   EXPECT_EQ(model->first->scale.scalar_type(), at::kFloat);
-  Outer other;
+  OuterCast other;
   other->register_buffer("scale", other->second->scale);
   options.ignored_modules = "second";
   EXPECT_EQ(error_of_sharding(other, options),
@@ -406,16 +408,16 @@ TEST(BufferDtype, RefusesToPartWhatSharesMemory) {
 TEST(Dtypes, ThatAreNotFloatingAreRefused) {
   ShardOptions options;
   options.master_dtype = at::kInt;
-  Outer model;
+  OuterCast model;
   EXPECT_EQ(error_of_sharding(model, options),
             "master_dtype is Int, expected Float, BFloat16, Half or Double");
 }
 
 TEST(FrozenParameters, HaveTheComputeDtypeOnly) {
-  ShardOptions options = options_of(Precision::named("bf16"), 3);
+  ShardOptions options = precision_options(Precision::named("bf16"), 3);
   options.share_host_copy = false;
   run_ranks({.ranks = 2}, [&](const World& world) {
-    auto model = make_model(kTraining);
+    auto model = make_model(kFourSteps);
     for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
     auto sharded = shard(model, world, options);
     EXPECT_EQ(sharded.ledger().held(Purpose::master), 0);
@@ -427,11 +429,11 @@ TEST(Evaluation, InSixteenBitsLeavesTrainingAsItWas) {
   const auto run = [](bool evaluates) {
     std::vector<double> losses;
     run_ranks({.ranks = 2}, [&](const World& world) {
-      auto model = make_model(kTraining);
+      auto model = make_model(kFourSteps);
       auto sharded = shard(model, world);
       AdamW optimizer(sharded, {.lr = kLr});
       for (int step = 0; step < 3; ++step) {
-        const auto batch = make_batch(kTraining, step, 0, world.rank());
+        const auto batch = make_batch(kFourSteps, step, 0, world.rank());
         auto loss = model(batch);
         if (evaluates) {
           const EvaluationScope scope(*model, at::kBFloat16);

@@ -182,7 +182,7 @@ at::Tensor loss_of(Around<NodeImpl>& model, int rank) {
   return (first * second).sum();
 }
 
-ShardOptions options_of(const CaseSpec& spec) {
+ShardOptions random_options(const CaseSpec& spec) {
   ShardOptions options;
   options.sharding.zero_stage = spec.stage;
   options.sharding.sharding_factor = spec.factor;
@@ -242,7 +242,7 @@ void check_seed(uint64_t seed) {
   if (expected.empty()) return;
   run_ranks({.ranks = spec.ranks}, [&](const World& world) {
     auto model = build(spec, seed);
-    auto sharded = shard(model, world, options_of(spec));
+    auto sharded = shard(model, world, random_options(spec));
     for (int repeat = 0; repeat < 2; ++repeat) {
       auto loss = loss_of(*model, world.rank());
       loss.backward();

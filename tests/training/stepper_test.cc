@@ -27,8 +27,8 @@ namespace {
 // Where a rank's next forward, or the backward after it, goes wrong.
 enum class Fault { none, output, output_gradient, weight_gradient, loss };
 
-struct BlockImpl : Unit {
-  BlockImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
+struct SteppedBlockImpl : Unit {
+  SteppedBlockImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     auto weight = linear->weight.view({8, 8});
@@ -43,18 +43,18 @@ struct BlockImpl : Unit {
   torch::nn::Linear linear;
   Fault fault = Fault::none;
 };
-FULLSHARD_UNIT(Block);
+FULLSHARD_UNIT(SteppedBlock);
 
 struct ChainImpl : Unit {
   ChainImpl() {
     for (int i = 0; i < 3; ++i)
-      blocks.push_back(register_module("block" + std::to_string(i), Block()));
+      blocks.push_back(register_module("block" + std::to_string(i), SteppedBlock()));
   }
   at::Tensor forward(at::Tensor x) {
     for (auto& block : blocks) x = block(x);
     return x;
   }
-  std::vector<Block> blocks;
+  std::vector<SteppedBlock> blocks;
 };
 FULLSHARD_UNIT(Chain);
 
@@ -77,7 +77,7 @@ struct Script {
   std::map<int, Fault> faults{};  // by step
 };
 
-struct Result {
+struct StepperResult {
   std::vector<StepReport> reports;
   std::vector<double> rates;
   std::vector<at::Tensor> masters;  // after every step, one line
@@ -90,14 +90,14 @@ at::Tensor masters_of(const ShardedModel& sharded) {
   return at::cat(parts);
 }
 
-Result run_rank(const World& world, const Script& script) {
+StepperResult run_rank(const World& world, const Script& script) {
   auto chain = make_chain();
   auto sharded = shard(chain, world, script.shard);
   AdamW optimizer(sharded, {.lr = 1e-2});
   LrScheduler scheduler(make_linear_schedule({.num_warmup_steps = 0, .num_training_steps = 100}),
                         optimizer);
   Stepper stepper(sharded, optimizer, script.stepper, &scheduler);
-  Result result;
+  StepperResult result;
   try {
     for (int step = 0; step < script.steps; ++step) {
       const auto found = script.faults.find(step);
@@ -120,8 +120,8 @@ Result run_rank(const World& world, const Script& script) {
   return result;
 }
 
-std::vector<Result> run(int size, const Script& script) {
-  std::vector<Result> results(size);
+std::vector<StepperResult> run_stepper(int size, const Script& script) {
+  std::vector<StepperResult> results(size);
   run_ranks({size}, [&](const World& world) { results[world.rank()] = run_rank(world, script); });
   return results;
 }
@@ -135,7 +135,7 @@ Script fp16_script(std::map<int, Fault> faults) {
 }
 
 TEST(Stepper, AnOverflowIsSkippedOnAllRanksAlikeAndNamesTheParameterAndTheRank) {
-  const auto results = run(3, fp16_script({{1, Fault::weight_gradient}}));
+  const auto results = run_stepper(3, fp16_script({{1, Fault::weight_gradient}}));
   for (const auto& result : results) {
     ASSERT_EQ(result.error, "");
     ASSERT_EQ(result.reports.size(), 4u);
@@ -156,7 +156,7 @@ TEST(Stepper, AnOverflowIsSkippedOnAllRanksAlikeAndNamesTheParameterAndTheRank) 
 TEST(Stepper, ANanInAForwardIsDiagnosedWithUnitRankCausesAndRemedies) {
   Script script;
   script.faults = {{2, Fault::output}};
-  for (const auto& result : run(2, script)) {
+  for (const auto& result : run_stepper(2, script)) {
     EXPECT_EQ(result.reports.size(), 2u);
     EXPECT_EQ(result.error,
               "step 2: the loss is nan on rank 1; the first value that is not finite appeared in "
@@ -172,7 +172,7 @@ TEST(Stepper, TheBackwardOfAUnitIsToldFromItsForward) {
   script.bad_block = 2;
   script.bad_rank = 0;
   script.faults = {{0, Fault::output_gradient}};
-  for (const auto& result : run(2, script)) {
+  for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");  // the loss is fine, so the step is skipped as an overflow
     EXPECT_EQ(result.reports[0].reason,
               "step 0: gradients overflowed at loss scale 1, first in the backward of unit "
@@ -184,7 +184,7 @@ TEST(Stepper, TheBackwardOfAUnitIsToldFromItsForward) {
 TEST(Stepper, AnInfiniteLossOfSoundOutputsIsTheLossesOwnFault) {
   Script script;
   script.faults = {{0, Fault::loss}};
-  for (const auto& result : run(2, script)) {
+  for (const auto& result : run_stepper(2, script)) {
     EXPECT_TRUE(result.error.starts_with(
         "step 0: the loss is inf on rank 1; the first value that is not finite appeared in the "
         "backward of the loss on rank 1. Likely causes:"))
@@ -196,7 +196,7 @@ TEST(Stepper, GoesOnAfterABreakdownWhenToldTo) {
   Script script;
   script.faults = {{1, Fault::output}};
   script.stepper.on_breakdown = OnBreakdown::go_on;
-  for (const auto& result : run(2, script)) {
+  for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");
     EXPECT_TRUE(result.reports[1].skipped);
     EXPECT_TRUE(result.reports[1].reason.starts_with("step 1: the loss is nan on rank 1"));
@@ -209,7 +209,7 @@ TEST(Stepper, AScaleStuckAtItsMinimumIsDiagnosed) {
   auto script = fp16_script(
       {{0, Fault::weight_gradient}, {1, Fault::weight_gradient}, {2, Fault::weight_gradient}});
   script.stepper.loss_scale->initial_scale_power = 1;
-  for (const auto& result : run(2, script)) {
+  for (const auto& result : run_stepper(2, script)) {
     EXPECT_EQ(result.reports.size(), 1u);
     EXPECT_TRUE(result.error.starts_with(
         "step 1: gradients overflow although the loss scale is at its minimum of 1 and cannot be "
@@ -226,7 +226,7 @@ TEST(Stepper, AFixedScaleOfAPowerOfTwoChangesNoBits) {
   plain.stepper.max_grad_norm = scaled.stepper.max_grad_norm = 0.1;
   scaled.stepper.loss_scale = LossScaleOptions{.loss_scale = 1024};
   for (const int size : {1, 2}) {
-    const auto expected = run(size, plain), found = run(size, scaled);
+    const auto expected = run_stepper(size, plain), found = run_stepper(size, scaled);
     for (int step = 0; step < 4; ++step) {
       EXPECT_EQ(expected[0].reports[step].grad_norm, found[0].reports[step].grad_norm);
       EXPECT_TRUE(at::equal(expected[0].masters[step], found[0].masters[step]));

@@ -20,7 +20,7 @@ bool read_is_bare(ConfigReader& reader) {
   return true;
 }
 
-void read_shape(ConfigReader& reader, BertConfig& bert) {
+void read_bert_shape(ConfigReader& reader, BertConfig& bert) {
   bert.vocabulary = reader.positive("vocab_size", bert.vocabulary);
   bert.width = reader.positive("hidden_size", bert.width);
   bert.num_layers = reader.positive("num_hidden_layers", bert.num_layers);
@@ -49,7 +49,7 @@ BertConfig read_bert_config(const nlohmann::json& config, const std::string& whe
   ConfigReader reader(config, where, "BERT model");
   BertConfig bert;
   bert.is_bare = read_is_bare(reader);
-  read_shape(reader, bert);
+  read_bert_shape(reader, bert);
   read_padding(reader, bert);
   bert.activation = read_activation(reader, "hidden_act", "gelu");
   bert.hidden_dropout = reader.probability("hidden_dropout_prob", bert.hidden_dropout);

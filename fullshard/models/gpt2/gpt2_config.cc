@@ -9,7 +9,7 @@
 namespace fullshard {
 namespace {
 
-void read_sizes(ConfigReader& reader, Gpt2Config& result) {
+void read_gpt2_sizes(ConfigReader& reader, Gpt2Config& result) {
   const auto heads = reader.one_of({"num_attention_heads", "n_head"});
   result.vocabulary = reader.positive("vocab_size", 50257);
   result.positions =
@@ -28,7 +28,7 @@ void read_sizes(ConfigReader& reader, Gpt2Config& result) {
 Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where) {
   ConfigReader reader(config, where, "GPT2LMHeadModel");
   Gpt2Config result;
-  read_sizes(reader, result);
+  read_gpt2_sizes(reader, result);
   result.activation = read_activation(reader, "activation_function", "gelu_new");
   result.embedding_dropout = reader.probability("embd_pdrop", 0.1);
   result.attention_dropout = reader.probability("attn_pdrop", 0.1);

@@ -30,7 +30,7 @@ Defaults defaults_of(LlamaFamily family) {
   return {32000, 11008, 2048, std::nullopt};
 }
 
-void read_sizes(ConfigReader& reader, LlamaConfig& result) {
+void read_llama_sizes(ConfigReader& reader, LlamaConfig& result) {
   const Defaults defaults = defaults_of(result.family);
   result.vocabulary = reader.positive("vocab_size", defaults.vocabulary);
   result.positions = reader.positive("max_position_embeddings", defaults.positions);
@@ -152,7 +152,7 @@ LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
   ConfigReader reader(config, where, family_name(family) + "ForCausalLM");
   LlamaConfig result;
   result.family = family;
-  read_sizes(reader, result);
+  read_llama_sizes(reader, result);
   read_heads(reader, result);
   read_biases(reader, result);
   read_windows(reader, result);

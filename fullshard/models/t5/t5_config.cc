@@ -18,7 +18,7 @@ void read_architecture(ConfigReader& reader) {
   reader.supports_only("is_decoder", false);
 }
 
-void read_shape(ConfigReader& reader, T5Config& t5) {
+void read_t5_shape(ConfigReader& reader, T5Config& t5) {
   t5.vocabulary = reader.positive("vocab_size", t5.vocabulary);
   t5.width = reader.positive("d_model", t5.width);
   t5.head_width = reader.positive("d_kv", t5.head_width);
@@ -86,7 +86,7 @@ T5Config read_t5_config(const nlohmann::json& config, const std::string& where) 
   ConfigReader reader(config, where, "T5 model");
   T5Config t5;
   read_architecture(reader);
-  read_shape(reader, t5);
+  read_t5_shape(reader, t5);
   read_positions(reader, t5);
   read_feed_forward(reader, t5);
   read_head(reader, t5);

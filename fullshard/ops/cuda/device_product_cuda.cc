@@ -54,7 +54,8 @@ int checked_int(int64_t value) {
   return static_cast<int>(value);
 }
 
-void check_shapes(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right) {
+void check_product_shapes(const at::Tensor& output, const at::Tensor& left,
+                          const at::Tensor& right) {
   check(left.size(1) == right.size(0) && output.size(0) == left.size(0) &&
             output.size(1) == right.size(1) && (output.stride(1) == 1 || output.size(1) == 1),
         "device_product: [{}, {}] * [{}, {}] into [{}, {}]; the shapes do not fit", left.size(0),
@@ -188,7 +189,7 @@ bool run_lt_product(const at::Tensor& output, const at::Tensor& left, const at::
 
 void device_product(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
                     bool accumulate) {
-  check_shapes(output, left, right);
+  check_product_shapes(output, left, right);
   if (is_trivial(output, left)) {
     if (!accumulate) output.zero_();
     return;
@@ -208,7 +209,7 @@ void device_product(const at::Tensor& output, const at::Tensor& left, const at::
 void device_product_plus(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
                          const at::Tensor& bias, const at::Tensor& addend) {
   if (!bias.defined() && !addend.defined()) return device_product(output, left, right);
-  check_shapes(output, left, right);
+  check_product_shapes(output, left, right);
   const c10::cuda::CUDAGuard guard(output.device());
   const bool is_dense = !addend.defined() || (addend.stride(1) == 1 && addend.stride(0) > 0);
   const auto base = is_dense ? addend : addend.contiguous();
