@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // connections at the next beat of their watch, so this is not reached while their hosts live.
 constexpr auto kPatience = 2s;
 // Between two looks at ranks that do not come.
-constexpr auto kLook = 15s;
+constexpr auto kLook = 60s;
 
 // One collective. `act` moves the data once all ranks have agreed; it owns its tensors.
 struct Job {

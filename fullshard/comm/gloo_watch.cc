@@ -246,7 +246,7 @@ std::optional<Missing> GlooWatch::find_silent(std::span<const int> ranks,
     const uint64_t count = beat ? beat->count : 0;
     const auto before = seen.find(rank);
     if (before != seen.end() && before->second == count) {
-      return settle({rank, "died", last_act_of(beat, {}), log_hint(rank)});
+      return settle({rank, "gives no sign of life", last_act_of(beat, {}), log_hint(rank)});
     }
     seen[rank] = count;
   }

@@ -159,26 +159,32 @@ void ShmReduce::sum_slice() const {
   }
 }
 
-bool ShmReduce::is_plain_pair() const {
+// The commonest all-reduces have a loop of their own: the chunks of the general one are too short
+// for the memory.
+bool ShmReduce::is_plain() const {
   const bool adds = options_.op == ReduceOp::sum || options_.op == ReduceOp::average;
-  return adds && group().size() == 2 && rows_.scalar_type() == at::kFloat &&
-         shard_.scalar_type() == at::kFloat;
+  return adds && options_.slices == 1 && kernels::can_sum_into_all(group().size()) &&
+         rows_.scalar_type() == at::kFloat && shard_.scalar_type() == at::kFloat;
 }
 
-// The commonest case, in one loop: the chunks of the general one are too short for the memory.
-void ShmReduce::sum_into_both_outputs(Range range) const {
-  const auto row = [&](int rank) { return reinterpret_cast<float*>(input_of(rank).begin); };
-  const auto whole = [&](int rank) { return reinterpret_cast<float*>(output_of(rank)); };
-  const float scale = options_.op == ReduceOp::average ? 0.5f : 1.0f;
+void ShmReduce::sum_plain_into_all_outputs(Range range) const {
+  const int size = group().size();
+  const bool averages = options_.op == ReduceOp::average;
+  const float scale = averages ? static_cast<float>(1.0 / size) : 1.0f;
   at::parallel_for(0, range.numel, 4 * kPushedNumel, [&](int64_t first, int64_t last) {
     const int64_t begin = range.begin + first;
-    kernels::sum_of_two_into_two(whole(0) + begin, whole(1) + begin, row(0) + begin, row(1) + begin,
-                                 scale, last - first);
+    std::vector<float*> outputs;
+    std::vector<const float*> rows;
+    for (int rank = 0; rank < size; ++rank) {
+      outputs.push_back(reinterpret_cast<float*>(output_of(rank)) + begin);
+      rows.push_back(reinterpret_cast<const float*>(input_of(rank).begin) + begin);
+    }
+    kernels::sum_into_all(outputs, rows, scale, last - first);
   });
 }
 
 void ShmReduce::sum_into_all_outputs(Range range) const {
-  if (is_plain_pair()) return sum_into_both_outputs(range);
+  if (is_plain()) return sum_plain_into_all_outputs(range);
   const auto ranks = mates();
   at::parallel_for(0, range.numel, 4 * kPushedNumel, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kPushedNumel) {

@@ -91,8 +91,8 @@ class ShmReduce final : public ShmCall {
   void sum(std::byte* to, at::ScalarType dtype, Range range) const;
   void sum_slice() const;
   void sum_into_all_outputs(Range range) const;
-  bool is_plain_pair() const;
-  void sum_into_both_outputs(Range range) const;
+  bool is_plain() const;
+  void sum_plain_into_all_outputs(Range range) const;
   const std::byte* sums_of(int rank) const;
   void add_part(int index, const std::byte* sums) const;
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fullshard/base/lines.h"
+#include "fullshard/base/vectorised.h"
 #include "fullshard/comm/ordered_sum_kernels.h"
 
 #ifdef __SSE2__
@@ -17,32 +18,61 @@ constexpr int64_t kStreams = 4;
 constexpr int64_t kStreamNumel = 16 << 10;
 constexpr int64_t kTurnNumel = kStreams * kStreamNumel;
 
-[[gnu::always_inline]] inline void sum_line_into_two(float* first, float* second, const float* a,
-                                                     const float* b, float scale) {
+template <int kRows>
+[[gnu::always_inline]] inline void sum_line_into_all(float* const* outputs,
+                                                     const float* const* rows, float scale,
+                                                     int64_t begin) {
   float sums[kLineElements];
-  for (int64_t i = 0; i < kLineElements; ++i) sums[i] = (a[i] + b[i]) * scale;
-  for (int64_t i = 0; i < kLineElements; ++i) first[i] = sums[i];
-  for (int64_t i = 0; i < kLineElements; ++i) second[i] = sums[i];
+  for (int64_t i = 0; i < kLineElements; ++i) sums[i] = rows[0][begin + i];
+  for (int row = 1; row < kRows; ++row) {
+    for (int64_t i = 0; i < kLineElements; ++i) sums[i] += rows[row][begin + i];
+  }
+  for (int64_t i = 0; i < kLineElements; ++i) sums[i] *= scale;
+  for (int row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < kLineElements; ++i) outputs[row][begin + i] = sums[i];
+  }
 }
 
-void sum_turn_into_two(float* first, float* second, const float* a, const float* b, float scale) {
-  for (int64_t i = 0; i < kStreamNumel; i += kLineElements) {
-    for (int64_t begin = i; begin < kTurnNumel; begin += kStreamNumel) {
-      ask_for(begin, a, b);
-      sum_line_into_two(first + begin, second + begin, a + begin, b + begin, scale);
+// Eight streams in all: with sixteen it takes twice as long.
+template <int kRows>
+[[gnu::always_inline]] inline void sum_turns_into_all(float* const* outputs,
+                                                      const float* const* rows, float scale,
+                                                      int64_t numel) {
+  constexpr int64_t kPlaces = 8 / kRows;
+  constexpr int64_t kPlaceNumel = kTurnNumel / kPlaces;
+  for (int64_t turn = 0; turn < numel; turn += kTurnNumel) {
+    for (int64_t i = turn; i < turn + kPlaceNumel; i += kLineElements) {
+      for (int64_t begin = i; begin < turn + kTurnNumel; begin += kPlaceNumel) {
+        for (int row = 0; row < kRows; ++row) ask_for(begin, rows[row]);
+        sum_line_into_all<kRows>(outputs, rows, scale, begin);
+      }
     }
+  }
+}
+
+void sum_one_by_one(std::span<float* const> outputs, std::span<const float* const> rows,
+                    float scale, int64_t begin, int64_t end) {
+  for (; begin < end; ++begin) {
+    float sum = rows[0][begin];
+    for (size_t row = 1; row < rows.size(); ++row) sum += rows[row][begin];
+    for (float* output : outputs) output[begin] = sum * scale;
   }
 }
 
 }  // namespace
 
-void sum_of_two_into_two(float* first, float* second, const float* a, const float* b, float scale,
-                         int64_t numel) {
-  int64_t begin = 0;
-  for (; begin + kTurnNumel <= numel; begin += kTurnNumel) {
-    sum_turn_into_two(first + begin, second + begin, a + begin, b + begin, scale);
+bool can_sum_into_all(int num_rows) { return num_rows == 2 || num_rows == 4; }
+
+FULLSHARD_VECTORISED void sum_into_all(std::span<float* const> outputs,
+                                       std::span<const float* const> rows, float scale,
+                                       int64_t numel) {
+  const int64_t in_turns = numel - numel % kTurnNumel;
+  if (rows.size() == 2) {
+    sum_turns_into_all<2>(outputs.data(), rows.data(), scale, in_turns);
+  } else {
+    sum_turns_into_all<4>(outputs.data(), rows.data(), scale, in_turns);
   }
-  for (; begin < numel; ++begin) first[begin] = second[begin] = (a[begin] + b[begin]) * scale;
+  sum_one_by_one(outputs, rows, scale, in_turns, numel);
 }
 
 #ifdef __SSE2__

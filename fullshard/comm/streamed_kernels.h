@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace fullshard::kernels {
 
@@ -18,8 +19,10 @@ void streamed_copy(std::byte* to, const std::byte* from, int64_t bytes);
 // output = (a + b) · scale, with the bits of sum_of_two. The output must not be one of the rows.
 void streamed_sum_of_two(float* output, const float* a, const float* b, float scale, int64_t numel);
 
-// The same bits into two places; each of them may be one of the rows.
-void sum_of_two_into_two(float* first, float* second, const float* a, const float* b, float scale,
-                         int64_t numel);
+// output = (row 0 + row 1 + ...) · scale in every one of as many outputs as there are rows, two or
+// four; outputs may be rows. The bits of sum_of_two and sum_of_four.
+bool can_sum_into_all(int num_rows);
+void sum_into_all(std::span<float* const> outputs, std::span<const float* const> rows, float scale,
+                  int64_t numel);
 
 }  // namespace fullshard::kernels

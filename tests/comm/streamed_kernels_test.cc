@@ -47,16 +47,29 @@ TEST(StreamedKernels, SumWithTheBitsOfThePlainSum) {
   }
 }
 
-TEST(StreamedKernels, SumTwoRowsIntoTwoPlacesWithTheSameBits) {
+TEST(StreamedKernels, SumIntoAllOutputsWithTheBitsOfThePlainSum) {
   for (const int64_t numel : {int64_t{0}, int64_t{15}, kTurn + 16, 2 * kTurn + 1001}) {
-    auto a = random_values(numel, 4), b = random_values(numel, 5);
-    std::vector<float> expected(numel), first(numel), second(numel);
-    sum_of_two(expected.data(), a.data(), b.data(), 0.5f, numel);
-    sum_of_two_into_two(first.data(), second.data(), a.data(), b.data(), 0.5f, numel);
-    EXPECT_TRUE(first == expected && second == expected) << numel;
-    sum_of_two_into_two(a.data(), b.data(), a.data(), b.data(), 0.5f, numel);
-    EXPECT_TRUE(a == expected && b == expected) << numel << " in place";
+    for (const int num_rows : {2, 4}) {
+      ASSERT_TRUE(can_sum_into_all(num_rows));
+      std::vector<std::vector<float>> values, found(num_rows, std::vector<float>(numel));
+      std::vector<const float*> rows;
+      std::vector<float*> outputs, own_rows;
+      for (int row = 0; row < num_rows; ++row) values.push_back(random_values(numel, 4 + row));
+      for (int row = 0; row < num_rows; ++row) {
+        rows.push_back(values[row].data());
+        own_rows.push_back(values[row].data());
+        outputs.push_back(found[row].data());
+      }
+      std::vector<float> expected(numel);
+      if (num_rows == 2) sum_of_two(expected.data(), rows[0], rows[1], 1.0f / 3, numel);
+      if (num_rows == 4) sum_of_four(expected.data(), rows.data(), 1.0f / 3, numel);
+      sum_into_all(outputs, rows, 1.0f / 3, numel);
+      for (const auto& output : found) EXPECT_TRUE(output == expected) << numel;
+      sum_into_all(own_rows, rows, 1.0f / 3, numel);
+      for (const auto& row : values) EXPECT_TRUE(row == expected) << numel << " in place";
+    }
   }
+  EXPECT_FALSE(can_sum_into_all(3));
 }
 
 }  // namespace
