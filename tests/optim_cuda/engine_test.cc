@@ -106,7 +106,7 @@ Outcome train(at::Device device, const Make& make, const ShardOptions& options =
   return outcome;
 }
 
-void expect_same(const Outcome& cuda, const Outcome& cpu, const std::string& what) {
+void expect_same_engine(const Outcome& cuda, const Outcome& cpu, const std::string& what) {
   EXPECT_EQ(cuda.norms, cpu.norms) << what;
   for (const auto& [name, master] : cpu.masters) {
     const auto& found = cuda.masters.at(name);
@@ -133,22 +133,23 @@ std::map<std::string, Make> makers() {
 
 TEST(CudaEngine, StepsAsOnTheCpu) {
   for (const auto& [name, make] : makers()) {
-    expect_same(train(at::Device(at::kCUDA, 0), make), train(at::kCPU, make), name);
+    expect_same_engine(train(at::Device(at::kCUDA, 0), make), train(at::kCPU, make), name);
   }
 }
 
 TEST(CudaEngine, StepsBf16ModelsAsOnTheCpu) {
   const ShardOptions options{.param_dtype = at::kBFloat16};
   for (const auto& [name, make] : makers()) {
-    expect_same(train(at::Device(at::kCUDA, 0), make, options), train(at::kCPU, make, options),
-                name + " in bf16");
+    expect_same_engine(train(at::Device(at::kCUDA, 0), make, options),
+                       train(at::kCPU, make, options), name + " in bf16");
   }
 }
 
 TEST(CudaEngine, CutsStepsIntoSubGroups) {
   const ShardOptions options{.sub_group_size = 1001};
   const auto make = makers().at("AdamW");
-  expect_same(train(at::Device(at::kCUDA, 0), make, options), train(at::kCPU, make), "sub groups");
+  expect_same_engine(train(at::Device(at::kCUDA, 0), make, options), train(at::kCPU, make),
+                     "sub groups");
 }
 
 struct OnCuda {

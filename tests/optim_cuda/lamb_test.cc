@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "fullshard/optim/lamb_kernels.h"
+#include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
 namespace fullshard::testing {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
 const LambStep kStep{.clip = 0.5,
                      .beta1 = 0.9,
                      .beta2 = 0.95,

@@ -8,12 +8,12 @@
 
 #include "fullshard/shard/device_norm.h"
 #include "fullshard/shard/grad_norm_kernels.h"
+#include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
 namespace fullshard::testing {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 

@@ -10,12 +10,11 @@
 #include "fullshard/optim/adamw_kernels.h"
 #include "fullshard/optim/lion_kernels.h"
 #include "fullshard/optim/sgd_kernels.h"
+#include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
 namespace fullshard::testing {
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
 
 AdamWStep adamw_constants(int step) {
   AdamWStep constants{.clip = 0.37, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};

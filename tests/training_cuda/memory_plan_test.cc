@@ -11,11 +11,10 @@
 #include "fullshard/models/model_folder.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/shard/sharded_model.h"
+#include "tests/gpu.h"
 
 namespace fullshard::testing {
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
 
 struct Sizes {
   int64_t layers = 8, width = 1024, heads = 16, kv_heads = 4, inner = 2816, vocabulary = 32000;

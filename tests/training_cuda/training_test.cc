@@ -7,13 +7,13 @@
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
+#include "tests/gpu.h"
 #include "tests/training/expectations.h"
 #include "tests/training/rank_processes.h"
 
 namespace fullshard::testing {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
 constexpr double kTolerance = 2e-4;  // of fp32 after five steps of AdamW, another order of sums
 
 std::vector<std::pair<std::string, ShardOptions>> shardings() {

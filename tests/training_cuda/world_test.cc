@@ -10,7 +10,7 @@
 namespace fullshard::testing {
 namespace {
 
-const auto kGpu = at::TensorOptions().device(at::Device(at::kCUDA, 0));
+const auto kOnGpu = at::TensorOptions().device(at::Device(at::kCUDA, 0));
 
 TEST(CudaWorld, RefusesAGpuThatIsNotThere) {
   const auto text = error_of([] { choose_device("cuda:99", 0); });
@@ -28,30 +28,30 @@ TEST(CudaWorld, NcclMovesSumsAndBroadcasts) {
   EXPECT_EQ(world.backend(), "nccl");
   const auto& everyone = world.communicator();
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
-    const auto values = at::arange(1000, kGpu.dtype(dtype));
-    const auto full = at::zeros({1000}, kGpu.dtype(dtype));
+    const auto values = at::arange(1000, kOnGpu.dtype(dtype));
+    const auto full = at::zeros({1000}, kOnGpu.dtype(dtype));
     everyone.all_gather(full, values).wait();
     EXPECT_TRUE(full.equal(values));
     const auto sum = values.clone();
     everyone.all_reduce(sum).wait();
     EXPECT_TRUE(sum.equal(values));
-    auto shard = at::ones({1000}, kGpu.dtype(dtype));
+    auto shard = at::ones({1000}, kOnGpu.dtype(dtype));
     everyone.reduce_scatter(shard, values, {.op = ReduceOp::sum, .accumulate = true}).wait();
     EXPECT_TRUE(shard.equal(values + 1));
     everyone.broadcast(shard, 0).wait();
     EXPECT_TRUE(shard.equal(values + 1));
   }
-  const auto wide = at::zeros({10}, kGpu);
-  everyone.reduce_scatter(wide, at::ones({10}, kGpu.dtype(at::kBFloat16))).wait();
-  EXPECT_TRUE(wide.equal(at::ones({10}, kGpu)));
+  const auto wide = at::zeros({10}, kOnGpu);
+  everyone.reduce_scatter(wide, at::ones({10}, kOnGpu.dtype(at::kBFloat16))).wait();
+  EXPECT_TRUE(wide.equal(at::ones({10}, kOnGpu)));
 }
 
 TEST(CudaWorld, NcclCallsAreInOrderWithTheCallersStream) {
   const World world = World::from_environment({.size = 1, .backend = "nccl", .device = "cuda"});
   for (int round = 0; round < 20; ++round) {
-    const auto values = at::zeros({1 << 24}, kGpu);
+    const auto values = at::zeros({1 << 24}, kOnGpu);
     for (int i = 0; i < 10; ++i) values.add_(1);
-    const auto full = at::empty({1 << 24}, kGpu);
+    const auto full = at::empty({1 << 24}, kOnGpu);
     auto work = world.communicator().all_gather(full, values);
     work.wait();
     full.mul_(2);
