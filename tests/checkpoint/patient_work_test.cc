@@ -14,15 +14,15 @@ using std::chrono::milliseconds;
 
 class PatientWork : public ::testing::TestWithParam<const char*> {};
 
-// Twice as long as a rank may be late to a collective.
+// Longer than a rank may be late to a collective.
 TEST_P(PatientWork, OutlastsTheTimeLimitOfCollectives) {
   std::atomic<int> runs = 0;
   const ThreadRanks ranks{
-      .ranks = 3, .backend = GetParam(), .timeouts = {.step = milliseconds(1000)}};
+      .ranks = 3, .backend = GetParam(), .timeouts = {.step = milliseconds(2000)}};
   run_ranks(ranks, [&](const World& world) {
     world.communicator().barrier();
     wait_for_rank_0(world.communicator(), [&] {
-      std::this_thread::sleep_for(milliseconds(2000));
+      std::this_thread::sleep_for(milliseconds(3000));
       ++runs;
     });
     EXPECT_EQ(runs, 1);

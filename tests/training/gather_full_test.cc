@@ -54,12 +54,12 @@ TEST(GatherFull, WaitsAtItsEndForAsLongAsARankNeeds) {
   for (const std::string backend : {"shm", "gloo"}) {
     for (const bool write_back : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, write back {}", backend, write_back));
-      const Timeouts timeouts{.step = std::chrono::seconds(1)};
+      const Timeouts timeouts{.step = std::chrono::seconds(2)};
       run_ranks({.ranks = 3, .backend = backend, .timeouts = timeouts}, [&](const World& world) {
         auto model = make_model({});
         auto sharded = shard(model, world);
         auto full = sharded.gather_full({.write_back = write_back});
-        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
         full.close();
         world.communicator().barrier();
       });
