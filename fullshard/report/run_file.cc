@@ -1,6 +1,5 @@
 #include "fullshard/report/run_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -88,19 +87,6 @@ void write_whole_file(const std::string& path, std::string_view text) {
   ::unlink(beside.c_str());
   fail_as(ErrorKind::input, "{}: cannot be written: {}; make room, or name another place", path,
           cause);
-}
-
-std::vector<std::string> names_in_folder(const std::string& path) {
-  std::vector<std::string> names;
-  DIR* stream = ::opendir(path.c_str());
-  if (stream == nullptr) return names;
-  while (const dirent* entry = ::readdir(stream)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  ::closedir(stream);
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 double last_write_time(const std::string& path) {

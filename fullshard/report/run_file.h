@@ -20,8 +20,6 @@ std::string read_end_of_file(const std::string& path, int64_t bytes);
 // such folder); then the old content is still there.
 void write_whole_file(const std::string& path, std::string_view text);
 
-// Names without "." and "..", sorted; none when there is no such folder.
-std::vector<std::string> names_in_folder(const std::string& path);
 // Seconds since 1970 when it was last written; 0 when it is not there.
 double last_write_time(const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/report/run_totals.h"
 

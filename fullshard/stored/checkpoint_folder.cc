@@ -1,6 +1,5 @@
 #include "fullshard/stored/checkpoint_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fullshard/base/folder_names.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/stored/manifest.h"
@@ -52,7 +52,7 @@ void make_folders(const std::string& path) {
 
 // Only files that lie in it: a checkpoint has no folders inside.
 void remove_folder(const std::string& path) noexcept {
-  for (const auto& name : entries_in(path)) ::unlink((path + "/" + name).c_str());
+  for (const auto& name : names_in_folder(path)) ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
 }
 
@@ -83,18 +83,6 @@ void exchange(const std::string& part, const std::string& folder) {
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-std::vector<std::string> entries_in(const std::string& folder) {
-  std::vector<std::string> names;
-  DIR* stream = ::opendir(folder.c_str());
-  if (stream == nullptr) return names;
-  while (const dirent* entry = ::readdir(stream)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  ::closedir(stream);
-  return names;
-}
-
 void remove_checkpoint(const std::string& folder) {
   const auto part = without_slashes(folder) + kPartSuffix;
   remove_folder(part);
@@ -108,7 +96,7 @@ void CheckpointFolder::begin() const {
   const auto [parent, name] = split(folder_);
   check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
               "{}: cannot be the folder of a checkpoint", folder_);
-  const auto there = entries_in(folder_);
+  const auto there = names_in_folder(folder_);
   bool is_checkpoint = there.empty();
   for (const auto& entry : there) is_checkpoint = is_checkpoint || entry == kManifestName;
   check_input(is_checkpoint,

@@ -31,8 +31,6 @@ class CheckpointFolder {
   std::string part_;
 };
 
-// Names of the entries of a folder; none when it cannot be read.
-std::vector<std::string> entries_in(const std::string& folder);
 // A folder with files in it. First it loses its name, so that no half of it is ever seen.
 void remove_checkpoint(const std::string& folder);
 

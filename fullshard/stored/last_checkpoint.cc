@@ -9,6 +9,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/manifest.h"
 
@@ -54,7 +55,7 @@ Candidate examine(const std::string& directory, const std::string& name) {
 // Newest first; those of which nothing can be told come before them.
 std::vector<Candidate> candidates_in(const std::string& directory) {
   std::vector<Candidate> candidates;
-  for (const auto& name : entries_in(directory)) {
+  for (const auto& name : names_in_folder(directory)) {
     const auto folder = fmt::format("{}/{}", directory, name);
     const bool is_candidate = is_folder(folder) && (is_step_name(name) || name.ends_with(".part") ||
                                                     is_file(folder + "/" + kManifestName));

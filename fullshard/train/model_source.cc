@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/report/run_file.h"

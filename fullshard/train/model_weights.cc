@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/open_weights.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/report/run_file.h"
 
 namespace fullshard {

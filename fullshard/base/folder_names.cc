@@ -1,0 +1,22 @@
+#include "fullshard/base/folder_names.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+
+namespace fullshard {
+
+std::vector<std::string> names_in_folder(const std::string& path) {
+  std::vector<std::string> names;
+  DIR* stream = ::opendir(path.c_str());
+  if (stream == nullptr) return names;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  ::closedir(stream);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace fullshard
