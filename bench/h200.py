@@ -1,9 +1,11 @@
-"""`fullshard train` on one GPU beside PyTorch's plain and FSDP2, eager and compiled; writes bench/results/h200.md.
+"""`fullshard train` on one GPU beside PyTorch's plain and FSDP2, eager and compiled, and DeepSpeed where it is installed;
+writes bench/results/h200.md.
 
 Called by bench/h200.sh. Rounds go through all lines in turn; values are medians of the steps after the warm-up, then over
-the rounds. Peers' lines are bench/peers/train_step.py at the same shapes.
+the rounds. Peers' lines are bench/peers/train_step.py and deepspeed_step.py at the same shapes.
 """
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -19,9 +21,16 @@ REQUIRED = {"gpt2-124m": (430e3, 22), "llama-1.1b": (75e3, 32), "llama-3b": (25e
 VOCABULARY = 32000  # the smallest of the models
 WARM_UP = 4
 PEER = os.path.join(machine.ROOT, "bench", "peers", "train_step.py")
-PEERS = {"PyTorch plain": ["plain"], "PyTorch plain, compiled": ["plain", "--compile"], "PyTorch FSDP2": ["fsdp2"],
-         "PyTorch FSDP2, compiled": ["fsdp2", "--compile"]}
+DEEPSPEED = os.path.join(machine.ROOT, "bench", "peers", "deepspeed_step.py")
+PEERS = {"PyTorch plain": [PEER, "--mode", "plain"], "PyTorch plain, compiled": [PEER, "--mode", "plain", "--compile"],
+         "PyTorch FSDP2": [PEER, "--mode", "fsdp2"], "PyTorch FSDP2, compiled": [PEER, "--mode", "fsdp2", "--compile"],
+         "DeepSpeed, ZeRO-2": [DEEPSPEED, "--stage", "2"], "DeepSpeed, ZeRO-3": [DEEPSPEED, "--stage", "3"]}
 OURS = {"fullshard train, FULL_SHARD": "FULL_SHARD", "fullshard train, NO_SHARD": "NO_SHARD"}
+
+
+def known_peers():
+    has_deepspeed = importlib.util.find_spec("deepspeed") is not None
+    return [name for name, words in PEERS.items() if has_deepspeed or words[0] != DEEPSPEED]
 
 
 def gpu_name():
@@ -66,7 +75,7 @@ def export(model, folder):
 
 def peer(model, words, tokens, steps):
     length, batch = SHAPES[model]
-    command = [sys.executable, PEER, "--model", model, "--mode", *words, "--tokens", tokens, "--seq", str(length), "--batch", str(batch), "--steps", str(steps + WARM_UP)]
+    command = [sys.executable, *words, "--model", model, "--tokens", tokens, "--seq", str(length), "--batch", str(batch), "--steps", str(steps + WARM_UP)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
@@ -101,7 +110,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--peers", nargs="*", default=known_peers(), choices=list(PEERS))
     arguments = parser.parse_args()
     words = " ".join(f"'{word}'" if " " in word else word for word in sys.argv[1:])
     text = machine.head("One GPU", f"bench/h200.sh {words}".strip()).rstrip() + "\n"
