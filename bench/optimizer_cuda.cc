@@ -27,6 +27,9 @@ namespace {
 const at::Device kGpu(at::kCUDA, 0);
 constexpr int64_t kCopyBytes = int64_t{1} << 32;
 
+// Masters whole and seen nowhere else, whole beside their bf16 values, or as those and the rest.
+enum class Kept { whole, shown, in_halves };
+
 // Flat buffers, as the engine has them, and a view of each tensor.
 struct Arrays {
   Arrays(int64_t numel, int64_t num_tensors, at::ScalarType gradient_dtype)
@@ -34,7 +37,8 @@ struct Arrays {
         gradient(at::full({numel}, 1e-3f, options(gradient_dtype))),
         moment(at::full({numel}, 1e-3f, options(at::kFloat))),
         variance(at::full({numel}, 1e-6f, options(at::kFloat))),
-        shown(at::zeros({numel}, options(at::kBFloat16))) {
+        shown(at::full({numel}, 0.5f, options(at::kBFloat16))),
+        lower(at::zeros({numel}, options(at::kShort))) {
     const int64_t each = numel / num_tensors / 8 * 8;
     for (int64_t i = 0; i < num_tensors; ++i) ranges.push_back({i * each, each});
     ranges.back().second = numel - ranges.back().first;
@@ -50,7 +54,7 @@ struct Arrays {
     return tensors;
   }
 
-  std::vector<DevicePiece> pieces(bool is_shown) const {
+  std::vector<DevicePiece> pieces(Kept kept) const {
     const auto at = [](const at::Tensor& flat, int64_t first, StoredAs stored) {
       return DeviceArray{static_cast<char*>(flat.data_ptr()) + first * flat.element_size(), stored};
     };
@@ -58,18 +62,19 @@ struct Arrays {
     std::vector<DevicePiece> all;
     for (const auto& [first, numel] : ranges) {
       DevicePiece piece;
-      piece.master = at(master, first, StoredAs::fp32);
+      piece.master = kept == Kept::in_halves ? at(lower, first, StoredAs::lower_half)
+                                             : at(master, first, StoredAs::fp32);
       piece.gradient = at(gradient, first, of_gradient);
       piece.states[0] = at(moment, first, StoredAs::fp32);
       piece.states[1] = at(variance, first, StoredAs::fp32);
-      if (is_shown) piece.shown = at(shown, first, StoredAs::bf16);
+      if (kept != Kept::whole) piece.shown = at(shown, first, StoredAs::bf16);
       piece.numel = numel;
       all.push_back(piece);
     }
     return all;
   }
 
-  at::Tensor master, gradient, moment, variance, shown;
+  at::Tensor master, gradient, moment, variance, shown, lower;
   std::vector<std::pair<int64_t, int64_t>> ranges;  // first element, numel
 };
 
@@ -122,17 +127,35 @@ void fullshard_step(const DeviceTable& table, const at::Tensor& factor) {
   step_on_device(pass, {constants(1)});
 }
 
-std::vector<Line> fullshard_lines(const Arrays& arrays, DeviceTable& plain, DeviceTable& shown) {
-  plain.set(arrays.pieces(false), kGpu);
-  shown.set(arrays.pieces(true), kGpu);
+struct Tables {
+  explicit Tables(const Arrays& arrays) {
+    whole.set(arrays.pieces(Kept::whole), kGpu);
+    shown.set(arrays.pieces(Kept::shown), kGpu);
+    if (arrays.gradient.scalar_type() != at::kFloat) return;  // halves are for fp32 gradients
+    in_halves.set(arrays.pieces(Kept::in_halves), kGpu);
+  }
+  DeviceTable whole, shown, in_halves;
+};
+
+std::vector<Line> fullshard_lines(const Arrays& arrays, const Tables& tables) {
   const auto of_gradient = static_cast<double>(arrays.gradient.element_size());
-  return {
-      {"fullshard: update", 24 + of_gradient, [&] { fullshard_step(plain, {}); }},
-      {"fullshard: update, cast to bf16", 26 + of_gradient, [&] { fullshard_step(shown, {}); }},
+  const auto clipped_step = [&](const DeviceTable& table) {
+    fullshard_step(table, clip_factor_of(arrays).narrow(0, 1, 1));
+  };
+  std::vector<Line> lines = {
+      {"fullshard: update", 24 + of_gradient, [&] { fullshard_step(tables.whole, {}); }},
+      {"fullshard: update, cast to bf16", 26 + of_gradient,
+       [&] { fullshard_step(tables.shown, {}); }},
       {"fullshard: norm", of_gradient, [&] { clip_factor_of(arrays); }},
       {"fullshard: norm, clip, update, cast to bf16", 26 + 2 * of_gradient,
-       [&] { fullshard_step(shown, clip_factor_of(arrays).narrow(0, 1, 1)); }},
-  };
+       [&, clipped_step] { clipped_step(tables.shown); }}};
+  if (tables.in_halves.num_blocks() > 0) {
+    lines.push_back({"fullshard: update, masters in halves", 24 + of_gradient,
+                     [&] { fullshard_step(tables.in_halves, {}); }});
+    lines.push_back({"fullshard: norm, clip, update, masters in halves", 24 + 2 * of_gradient,
+                     [&, clipped_step] { clipped_step(tables.in_halves); }});
+  }
+  return lines;
 }
 
 // The same by torch's own multi-tensor kernels; gradients in fp32, as it wants them.
@@ -176,8 +199,8 @@ void print(const Line& line, int64_t numel, double copy) {
 
 void run(int64_t numel, int64_t num_tensors, bool bf16_gradients, int repetitions) {
   const Arrays arrays(numel, num_tensors, bf16_gradients ? at::kBFloat16 : at::kFloat);
-  DeviceTable plain, shown;
-  auto lines = fullshard_lines(arrays, plain, shown);
+  const Tables tables(arrays);
+  auto lines = fullshard_lines(arrays, tables);
   if (!bf16_gradients) {
     for (auto& line : torch_lines(arrays)) lines.push_back(std::move(line));
   }

@@ -8,6 +8,7 @@
 #include "fullshard/formats/input_error.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/new_values.h"
+#include "fullshard/shard/whole_masters.h"
 
 namespace fullshard {
 namespace {
@@ -49,6 +50,7 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
   auto& engine = model.engine();
   const auto& world = engine.mesh().world();
   const auto everyone = patient_ranks(engine.mesh());
+  const WholeMasters whole(engine);  // the plan says where in them values go
   Manifest manifest;
   std::optional<LoadPlan> plan;
   throw_alike(everyone, error_of([&] {

@@ -44,7 +44,7 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
     const int64_t count = std::min(most, layout.shard_numel() - first);
     const auto windows = block.as(num_shards * count, dtype);
     if (mesh.replica() == 0) {  // the first replica has everything
-      const auto own = group.master().narrow(0, first, count);
+      const auto own = group.master(first, count);
       mesh.shards().all_gather(windows, own, group.owner()).wait();
     }
     wait_for_rank_0(mesh.everyone(), [&] {

@@ -83,6 +83,12 @@ at::Tensor SavePlan::values(const Group& group, int kind) const {
   return group.trainable < 0 ? at::Tensor() : optimizer_->state(group.trainable, kind);
 }
 
+std::optional<at::ScalarType> SavePlan::dtype(const Group& group, int kind) const {
+  if (kind == kWeights) return group.group->spec().master_dtype;
+  if (group.trainable < 0) return std::nullopt;
+  return optimizer_->state(group.trainable, kind).scalar_type();
+}
+
 SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   FileLayout layout;
   const auto add = [&](int64_t numel, at::ScalarType dtype) {
@@ -92,8 +98,8 @@ SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   };
   const bool has_shard = writers_.writes_shard(rank);
   for (const auto& group : groups_) {
-    const auto shard = has_shard ? values(group, kind) : at::Tensor();
-    layout.groups.push_back(shard.defined() ? add(shard.numel(), shard.scalar_type()) : Place{});
+    const auto stored = has_shard ? dtype(group, kind) : std::nullopt;
+    layout.groups.push_back(stored ? add(group.group->layout().shard_numel(), *stored) : Place{});
   }
   const bool has_whole = kind == kWeights && writers_.writes_whole(rank);
   for (const auto& tensor : tensors_) {
@@ -111,12 +117,13 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole) const {
     if (layout.bytes == 0) continue;
     OwnFile file{file_name(rank, kind), {}, {}};
     const auto add = [&](const Place& place, const at::Tensor& values) {
-      if (place.offset < 0) return;
       file.held.push_back(values.cpu());  // itself where it is there already
       file.content.push_back({file.held.back().data_ptr(), place.bytes});
       file.content.push_back({nullptr, round_up(place.bytes, kPieceAlign) - place.bytes});
     };
-    for (size_t i = 0; i < groups_.size(); ++i) add(layout.groups[i], values(groups_[i], kind));
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (layout.groups[i].offset >= 0) add(layout.groups[i], values(groups_[i], kind));
+    }
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (layout.tensors[i].offset < 0) continue;
       const auto values = tensors_[i].own_part()->values;

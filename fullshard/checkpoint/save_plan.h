@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class SavePlan {
   int num_states() const;
   std::string file_name(int rank, int kind) const;
   at::Tensor values(const Group& group, int kind) const;
+  std::optional<at::ScalarType> dtype(const Group& group, int kind) const;  // none: no values
   FileLayout lay_out(int rank, int kind) const;
   void add_intervals(int kind, Manifest& manifest) const;
   int file_index(int rank, int kind, const FileLayout& layout, Manifest& manifest) const;

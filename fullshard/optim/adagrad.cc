@@ -26,7 +26,7 @@ OptimizerTraits adagrad_traits(const AdagradOptions& options) {
 Adagrad::Adagrad(ShardedModel sharded, const AdagradOptions& options)
     : Optimizer(std::move(sharded), adagrad_traits(options)), options_(options) {
   if (options.initial_accumulator_value == 0) return;
-  for_each(model().pieces(), 1, [&](const PieceUpdate& piece) {
+  for_each(model().pieces(Masters::as_kept), 1, [&](const PieceUpdate& piece) {
     piece.states[0].fill_(options.initial_accumulator_value);
   });
 }

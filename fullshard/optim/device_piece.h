@@ -15,7 +15,8 @@ namespace fullshard {
 // spare reading the table.
 constexpr int64_t kDeviceChunk = 1024;
 
-enum class StoredAs : uint8_t { nothing, fp32, bf16, fp16, fp64 };
+// `lower_half` is of masters whose other half is what is shown (base/float_halves).
+enum class StoredAs : uint8_t { nothing, fp32, bf16, fp16, fp64, lower_half };
 
 constexpr int64_t bytes_of(StoredAs stored) {
   switch (stored) {
@@ -60,7 +61,7 @@ struct DeviceBlock {
 };
 
 // For which combinations there are kernels of their own; `any` reads dtypes at run time.
-enum class DeviceStorage : uint8_t { fp32, fp32_bf16_gradient, any, fp64 };
+enum class DeviceStorage : uint8_t { fp32, fp32_in_halves, fp32_bf16_gradient, any, fp64 };
 
 // So many settings travel with a launch, by value.
 constexpr int kSettingsPerLaunch = 32;

@@ -21,6 +21,12 @@ DeviceStorage storage_of(const DevicePiece& piece) {
       std::all_of(std::begin(piece.states), std::end(piece.states), [](const DeviceArray& state) {
         return state.stored == StoredAs::fp32 || state.stored == StoredAs::nothing;
       });
+  if (piece.master.stored == StoredAs::lower_half) {
+    check(states_are_fp32 && piece.gradient.stored == StoredAs::fp32 &&
+              piece.shown.stored == StoredAs::bf16,
+          "a step on a device takes masters in halves beside fp32 gradients and states only");
+    return DeviceStorage::fp32_in_halves;
+  }
   if (piece.master.stored != StoredAs::fp32 || !states_are_fp32) return DeviceStorage::any;
   if (piece.gradient.stored == StoredAs::fp32) return DeviceStorage::fp32;
   return piece.gradient.stored == StoredAs::bf16 ? DeviceStorage::fp32_bf16_gradient

@@ -52,7 +52,7 @@ LambStep Lamb::constants_of(double factor, double weight_decay) const {
 
 void Lamb::before_updates() {
   const int64_t num_tensors = parameters().size();
-  const auto pieces = model().pieces();
+  const auto pieces = model().pieces(Masters::as_kept);
   if (num_tensors > 0 && state(0, 0).is_cuda()) return take_moments_on_device(pieces);
   auto own = at::zeros({num_tensors, 2}, at::kDouble);
   auto sums = own.accessor<double, 2>();

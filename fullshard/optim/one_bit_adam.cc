@@ -34,11 +34,11 @@ OptimizerTraits one_bit_adam_traits(const OneBitAdamOptions& options) {
 ShardedModel unsharded(ShardedModel model) {
   const auto& engine = model.engine();
   for (const auto* group : engine.trainable_groups()) {
-    if (!group->master().is_cuda()) continue;
+    if (!group->device().is_cuda()) continue;
     fail_as(ErrorKind::usage,
             "OneBitAdam: the model is on {}, but the one-bit exchange works in the memory of the "
             "CPU only; use AdamW, or keep the model on the CPU",
-            group->master().device().str());
+            group->device().str());
   }
   const int num_shards = engine.decision().num_shards;
   if (num_shards > 1) {
@@ -55,7 +55,8 @@ ShardedModel unsharded(ShardedModel model) {
 
 std::vector<OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
   std::vector<OneBitExchange::Tensor> tensors;
-  for (const auto& piece : model.pieces()) tensors.push_back({piece.name, piece.numel()});
+  for (const auto& piece : model.pieces(Masters::as_kept))
+    tensors.push_back({piece.name, piece.numel()});
   return tensors;
 }
 

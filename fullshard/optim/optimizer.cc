@@ -102,6 +102,12 @@ at::Tensor Optimizer::clip_without_waiting(double max_norm, ShardedModel::Norm n
   return outcome.select(0, 0);
 }
 
+ShardedModel::Shown Optimizer::shows() const {
+  const bool is_on_device = model_.mesh().world().device().is_cuda();
+  return is_on_device && traits_.state_dtype == at::kFloat ? ShardedModel::Shown::written_in_halves
+                                                           : ShardedModel::Shown::written_by_update;
+}
+
 DevicePass Optimizer::device_pass(const std::vector<PieceView>& pieces, double factor,
                                   at::Device device) {
   DevicePass pass{.table = device_pieces_.table_of(pieces, states_, parameters_, device)};
@@ -123,11 +129,11 @@ void Optimizer::step() {
     before_updates();
     model_.update(
         [this](const std::vector<PieceView>& pieces, double factor) {
-          const auto device = pieces.front().master.device();
+          const auto device = model_.mesh().world().device();
           if (device.is_cuda()) return update_on_device(device_pass(pieces, factor, device));
           for_each(pieces, factor, [this](const PieceUpdate& piece) { update(piece); });
         },
-        ShardedModel::Shown::written_by_update);
+        shows());
     factor_on_device_ = at::Tensor();
   } catch (...) {
     --num_steps_;

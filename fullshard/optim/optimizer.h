@@ -100,6 +100,9 @@ class Optimizer {
   const ParameterTable& parameters() const { return parameters_; }
 
  private:
+  // Kernels on a GPU read masters in halves beside fp32 states.
+  ShardedModel::Shown shows() const;
+
   ShardedModel model_;
   OptimizerTraits traits_;
   ParameterTable parameters_;

@@ -33,6 +33,7 @@ struct StepTypes {
   using State = S;
 };
 using Fp32Types = StepTypes<float, float, float, float>;
+using InHalvesTypes = StepTypes<float, InHalves, float, float>;
 using Bf16GradientTypes = StepTypes<float, float, Bf16, float>;
 using AnyTypes = StepTypes<float, AnyStored, AnyStored, AnyStored>;
 using Fp64Types = StepTypes<double, AnyStored, AnyStored, AnyStored>;
@@ -41,6 +42,7 @@ using Fp64Types = StepTypes<double, AnyStored, AnyStored, AnyStored>;
 template <class Rule, class Types, class Shown = AnyStored>
 struct StepElements {
   using Real = typename Types::Real;
+  static constexpr bool kInHalves = std::is_same_v<typename Types::Master, InHalves>;
 
   template <int N>
   struct Loaded {
@@ -52,7 +54,11 @@ struct StepElements {
   template <int N>
   __device__ static Loaded<N> load(const DevicePiece& piece, int64_t i) {
     Loaded<N> raw;
-    raw.master.load(piece.master, i);
+    if constexpr (kInHalves) {
+      raw.master.load(piece.master, piece.shown, i);
+    } else {
+      raw.master.load(piece.master, i);
+    }
     if constexpr (Rule::kReadsGradient) raw.gradient.load(piece.gradient, i);
     if constexpr (Rule::kStates > 0) raw.states[0].load(piece.states[0], i);
     if constexpr (Rule::kStates > 1) raw.states[1].load(piece.states[1], i);
@@ -84,6 +90,17 @@ struct StepElements {
   template <int N>
   __device__ static void store_master(const DevicePiece& piece, int64_t i, Real (&master)[N],
                                       uint64_t rounding) {
+    if constexpr (kInHalves) {
+      return StoredVector<InHalves, N>::store(piece.master, piece.shown, i, master);
+    } else {
+      store_whole_master(piece, i, master, rounding);
+    }
+  }
+
+ private:
+  template <int N>
+  __device__ static void store_whole_master(const DevicePiece& piece, int64_t i, Real (&master)[N],
+                                            uint64_t rounding) {
     if constexpr (std::is_same_v<Real, float>) {
       if (StoredVector<typename Types::Master, N>::is(piece.master.stored, StoredAs::bf16)) {
         const auto key = RoundingKey::of_tensor(rounding, piece.name_hash);
@@ -210,6 +227,8 @@ void with_types(DeviceStorage storage, const Use& use) {
   switch (storage) {
     case DeviceStorage::fp32:
       return use.template operator()<Fp32Types>();
+    case DeviceStorage::fp32_in_halves:
+      return use.template operator()<InHalvesTypes>();
     case DeviceStorage::fp32_bf16_gradient:
       return use.template operator()<Bf16GradientTypes>();
     case DeviceStorage::any:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "fullshard/base/float_halves.h"
 #include "fullshard/optim/device_piece.h"
 #include "fullshard/optim/narrow_floats.h"
 #include "fullshard/optim/stochastic_rounding.h"
@@ -117,6 +118,41 @@ struct StoredVector {
   template <class Real>
   __device__ static void store(const DeviceArray& array, int64_t i, const Real (&values)[N]) {
     write_elements(array.data, i, narrowed<Stored, N>(values));
+  }
+};
+
+// Masters in two arrays: their nearest bf16 values, and the rest.
+struct InHalves {};
+
+template <int N>
+struct StoredVector<InHalves, N> {
+  StoredElements<Bf16, N> nearest, lower;  // the bits of both
+
+  __device__ static constexpr bool is(StoredAs, StoredAs asked) {
+    return asked == StoredAs::lower_half;
+  }
+  __device__ void load(const DeviceArray& of_lower, const DeviceArray& of_nearest, int64_t i) {
+    nearest = read_elements<Bf16, N>(of_nearest.data, i);
+    lower = read_elements<Bf16, N>(of_lower.data, i);
+  }
+  __device__ void widen(StoredAs, float (&to)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      to[k] = joined(
+          {static_cast<uint16_t>(nearest.values[k]), static_cast<uint16_t>(lower.values[k])});
+    }
+  }
+  __device__ static void store(const DeviceArray& of_lower, const DeviceArray& of_nearest,
+                               int64_t i, const float (&values)[N]) {
+    StoredVector to;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const FloatHalves halves = halves_of(values[k]);
+      to.nearest.values[k] = static_cast<Bf16>(halves.nearest);
+      to.lower.values[k] = static_cast<Bf16>(halves.lower);
+    }
+    write_elements(of_nearest.data, i, to.nearest);
+    write_elements(of_lower.data, i, to.lower);
   }
 };
 

@@ -11,6 +11,7 @@
 namespace fullshard {
 
 PieceParameters::PieceParameters(ShardedModel model) : model_(std::move(model)) {
+  model_.keep_masters_whole();  // the optimizer's own tensors look at them
   for (const auto& piece : model_.pieces()) {
     tensors_.push_back(piece.master.detach());
     names_.push_back(piece.name);

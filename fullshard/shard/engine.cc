@@ -152,6 +152,7 @@ std::vector<std::unique_ptr<ParamGroup>> Engine::make_groups(const UnitPlan& uni
     spec.gradient_dtype = options_.gradient_dtype.value_or(
         spec.master_dtype == at::kDouble ? at::kDouble : at::kFloat);
     spec.trainable = trainable;
+    spec.in_halves = options_.master_in_halves.value_or(!device.is_cpu());
     spec.sharding = decision_.sharding;
     if (persistent) spec.sharding.parameters = Placement::replicated;
     spec.parameters.push_back(parameter);

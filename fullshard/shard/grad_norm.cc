@@ -59,14 +59,14 @@ at::Tensor own_numbers_on_device(const std::vector<ParamGroup*>& groups, NormKin
   for_each_piece(groups, [&](const ParamGroup& group, size_t index, int64_t tensor) {
     pieces.push_back({group.gradients().of_piece(group.pieces()[index]), tensor});
   });
-  return norms_on_device(kind, pieces, num_tensors_of(groups), groups.front()->master().device());
+  return norms_on_device(kind, pieces, num_tensors_of(groups), groups.front()->device());
 }
 
 // One number per tensor of the model and shard, [shards][tensors], in the memory where the
 // gradients are.
 at::Tensor partials(const Engine& engine, NormKind kind) {
   const auto groups = engine.trainable_groups();
-  const bool is_on_device = !groups.empty() && groups.front()->master().is_cuda();
+  const bool is_on_device = !groups.empty() && groups.front()->device().is_cuda();
   const auto own = is_on_device ? own_numbers_on_device(groups, kind) : own_numbers(groups, kind);
   auto shards = engine.mesh().shards();
   // A copy on the device would only cost a launch.

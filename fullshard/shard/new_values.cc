@@ -3,12 +3,14 @@
 #include <ATen/core/grad_mode.h>
 
 #include "fullshard/shard/agreement.h"
+#include "fullshard/shard/whole_masters.h"
 
 namespace fullshard {
 
 void replace_values(Engine& engine, const std::string& what, const std::function<void()>& write) {
   at::NoGradGuard no_grad;
   engine.begin_change(what);
+  const WholeMasters whole(engine);
   engine.set_has_values(false);
   throw_alike(engine.mesh().everyone().limited_by(TimeLimit::checkpoint), error_of(write), what);
   for (const auto& unit : engine.units()) {

@@ -32,6 +32,11 @@ Layout make_layout(const GroupSpec& spec, int num_shards) {
   return Layout(tensors, num_shards, std::max<int64_t>(kAlignBytes / narrowest, 1));
 }
 
+bool can_be_halved(const GroupSpec& spec) {
+  return spec.trainable && spec.compute_dtype == at::kBFloat16 && spec.master_dtype == at::kFloat &&
+         spec.gradient_dtype == at::kFloat;
+}
+
 }  // namespace
 
 ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_rank_0)
@@ -45,7 +50,8 @@ ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_ra
                  {spec_.reduce_dtype, spec_.gradient_dtype}, owner_),
       full_stays_(context.mesh->num_shards() == 1 ||
                   spec_.sharding.parameters == Placement::replicated),
-      one_copy_(context.one_copy && !full_stays_) {
+      one_copy_(context.one_copy && !full_stays_),
+      wants_halves_(spec_.in_halves && !one_copy_ && can_be_halved(spec_)) {
   at::NoGradGuard no_grad;
   make_buffers();
   if (take_rank_0) {
@@ -53,6 +59,7 @@ ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_ra
   } else {
     take_values();
   }
+  halve_master();
   adopt_parameters();
   note_versions();
 }
@@ -113,7 +120,8 @@ void ParamGroup::copy_slots(const at::Tensor& full) {
     }
     // What is seen is a cast of the master, whoever holds that.
     if (spec_.master_dtype != spec_.compute_dtype) values = values.to(spec_.master_dtype);
-    target.copy_(values);
+    const bool is_seen = full.scalar_type() == spec_.compute_dtype;
+    target.copy_(is_seen && wants_halves_ ? nearest_halves(values.to(full.device())) : values);
   }
 }
 
@@ -129,7 +137,7 @@ void ParamGroup::take_rank_0_values() {
   const auto values = staging.as(layout_.numel(), spec_.master_dtype);
   copy_slots(values);
   context_.mesh->everyone().broadcast(values, 0, owner_).wait();
-  if (full_stays_) full().copy_(values);
+  if (full_stays_) full().copy_(wants_halves_ ? nearest_halves(values) : values);
   if (!full_stays_ || master_block_) master_.copy_(own_slice(values));
   if (one_copy_) show_master_in_full();
 }
@@ -144,6 +152,29 @@ void ParamGroup::adopt_parameters() {
 // The values that other ranks gather from: the own slice of a full buffer that rests.
 void ParamGroup::show_master_in_full() {
   if (master_block_) own_slice(full()).copy_(master_);
+}
+
+void ParamGroup::make_master_whole() {
+  if (!halves_) return;
+  at::NoGradGuard no_grad;
+  master_block_ = context_.pool->take(layout_.shard_numel() * element_bytes(spec_.master_dtype),
+                                      Purpose::master);
+  master_ = master_block_.as(layout_.shard_numel(), spec_.master_dtype);
+  halves_->join_into(master_);
+  halves_.reset();
+}
+
+void ParamGroup::keep_master_whole() {
+  make_master_whole();
+  wants_halves_ = false;
+}
+
+void ParamGroup::halve_master() {
+  if (!wants_halves_ || halves_) return;
+  at::NoGradGuard no_grad;
+  halves_.emplace(*context_.pool, master_, full_stays_ ? own_slice(full()) : at::Tensor());
+  master_ = at::Tensor();
+  master_block_ = {};
 }
 
 void ParamGroup::use_counters(std::shared_ptr<SharedCounters> counters, int slot) {
@@ -168,7 +199,7 @@ void ParamGroup::begin_unshard() {
   at::NoGradGuard no_grad;
   full_ = context_.pool->take(full_bytes(), Purpose::parameters);
   auto own = own_slice(full());
-  own.copy_(master_);
+  own.copy_(halves_ ? halves_->nearest() : master_);
   gather_ = context_.traffic->gather(full(), own, owner_);
 }
 
@@ -197,6 +228,7 @@ void ParamGroup::reshard() {
 }
 
 void ParamGroup::begin_write() {
+  make_master_whole();
   begin_unshard();
   finish_unshard();
   if (!one_copy_) return;
@@ -217,6 +249,7 @@ void ParamGroup::finish_write() {
   }
   context_.mesh->everyone().broadcast(full(), 0, owner_).wait();
   if (master_block_ || one_copy_) take_written(own_slice(full()));
+  halve_master();
   if (one_copy_) {
     private_copy_ = {};
     flat_.attach(common_.data_ptr());
@@ -232,14 +265,19 @@ void ParamGroup::take_written(const at::Tensor& values) {
     master_.copy_(values);
     return;
   }
-  const auto is_untouched = values.eq(master_.to(spec_.compute_dtype));
+  const auto seen = wants_halves_ ? nearest_halves(master_) : master_.to(spec_.compute_dtype);
+  const auto is_untouched = values.eq(seen);
   master_.copy_(at::where(is_untouched, master_, values.to(spec_.master_dtype)));
 }
 
 void ParamGroup::begin_finish_update() {
   ++version_;
   at::NoGradGuard no_grad;
-  if ((full_stays_ || one_copy_) && !is_shown_) show_master_in_full();
+  if (wants_halves_) {
+    halve_master();
+  } else if ((full_stays_ || one_copy_) && !is_shown_) {
+    show_master_in_full();
+  }
   is_shown_ = false;
   if (counters_) counters_->publish(counter_slot_, version_);
   if (full_stays_ && layout_.num_shards() > 1) {
@@ -259,10 +297,20 @@ std::vector<at::Tensor> ParamGroup::parameters() const {
 }
 
 at::Tensor ParamGroup::master(const Piece& piece) const {
-  return master_.narrow(0, piece.shard_offset, piece.numel());
+  return master(piece.shard_offset, piece.numel());
+}
+
+at::Tensor ParamGroup::master(int64_t first, int64_t numel) const {
+  at::NoGradGuard no_grad;
+  return halves_ ? halves_->joined(first, numel) : master_.narrow(0, first, numel);
+}
+
+at::Tensor ParamGroup::lower_half(const Piece& piece) const {
+  return halves_ ? halves_->lower().narrow(0, piece.shard_offset, piece.numel()) : at::Tensor();
 }
 
 at::Tensor ParamGroup::shown(const Piece& piece) const {
+  if (halves_) return halves_->nearest().narrow(0, piece.shard_offset, piece.numel());
   if (!master_block_ || !(full_stays_ || one_copy_)) return {};
   return own_slice(full()).narrow(0, piece.shard_offset, piece.numel());
 }

@@ -6,11 +6,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fullshard/shard/flat_buffer.h"
 #include "fullshard/shard/group_gradients.h"
+#include "fullshard/shard/master_halves.h"
 
 namespace fullshard {
 
@@ -29,6 +31,8 @@ struct GroupSpec {
   at::ScalarType gradient_dtype = at::kFloat;
   bool trainable = true;
   Sharding sharding;
+  // Masters are kept as what computation sees and the rest of them, where dtypes allow it.
+  bool in_halves = false;
 };
 
 class ParamGroup {
@@ -66,20 +70,30 @@ class ParamGroup {
   const Layout& layout() const { return layout_; }
   const GroupSpec& spec() const { return spec_; }
   bool trainable() const { return spec_.trainable; }
+  at::Device device() const { return context_.mesh->world().device(); }
   const std::string& owner() const { return owner_; }  // "unit 'blocks.3'", for messages
   GroupGradients& gradients() { return gradients_; }
   const GroupGradients& gradients() const { return gradients_; }
   std::vector<at::Tensor> parameters() const;
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // 1-D view of this rank's master values.
+  // 1-D, this rank's master values: a view of them, or a copy while they are in halves.
   at::Tensor master(const Piece& piece) const;
-  at::Tensor master() const { return master_; }
+  at::Tensor master() const { return master(0, layout_.shard_numel()); }
+  at::Tensor master(int64_t first, int64_t numel) const;
   // Where this rank's values are seen in the compute dtype while the unit rests; undefined when
   // that is the master itself, or nowhere.
   at::Tensor shown(const Piece& piece) const;
   // The next update finds it written.
   void note_shown() { is_shown_ = true; }
+
+  // Masters in halves have no memory that others could write. Made whole they have it, until the
+  // end of an update or of halve_master(), or for good.
+  bool is_in_halves() const { return halves_.has_value(); }
+  at::Tensor lower_half(const Piece& piece) const;  // its other one is `shown`
+  void make_master_whole();
+  void keep_master_whole();
+  void halve_master();  // unless it is to be kept whole
 
  private:
   void make_buffers();
@@ -108,7 +122,9 @@ class ParamGroup {
   Block full_;       // while gathered, or always when full_stays_
   at::Tensor common_;
   Block master_block_;
-  at::Tensor master_;  // 1-D, shard_numel
+  at::Tensor master_;  // 1-D, shard_numel; undefined while it is in halves
+  std::optional<MasterHalves> halves_;
+  bool wants_halves_;
 
   bool arriving_ = false;
   bool is_shown_ = false;  // the master's new values are in the resting full buffer already

@@ -99,12 +99,17 @@ GatherScope ShardedModel::gather_full(const GatherOptions& options) {
 namespace {
 
 // This rank's pieces of one group.
-std::vector<PieceView> views_of(const ParamGroup& group, int index) {
+std::vector<PieceView> views_of(const ParamGroup& group, int index, Masters masters) {
+  const bool shows_halves = masters == Masters::as_kept && group.is_in_halves();
   std::vector<PieceView> views;
   for (const auto& piece : group.pieces()) {
     const auto& slot = group.layout().slots()[piece.slot];
     PieceView view{slot.name, slot.shape, piece.begin, piece.end, index, piece.shard_offset};
-    view.master = group.master(piece);
+    if (shows_halves) {
+      view.lower = group.lower_half(piece);
+    } else {
+      view.master = group.master(piece);
+    }
     if (group.gradients().is_reduced()) view.gradient = group.gradients().of_piece(piece);
     view.shown = group.shown(piece);
     views.push_back(std::move(view));
@@ -114,14 +119,18 @@ std::vector<PieceView> views_of(const ParamGroup& group, int index) {
 
 }  // namespace
 
-std::vector<PieceView> ShardedModel::pieces() const {
+std::vector<PieceView> ShardedModel::pieces(Masters masters) const {
   std::vector<PieceView> views;
   int index = 0;
   for (auto* group : engine_->trainable_groups()) {
     group->gradients().forget_squares();  // whoever sees gradients may change them
-    for (auto& view : views_of(*group, index++)) views.push_back(std::move(view));
+    for (auto& view : views_of(*group, index++, masters)) views.push_back(std::move(view));
   }
   return views;
+}
+
+void ShardedModel::keep_masters_whole() {
+  for (auto* group : engine_->trainable_groups()) group->keep_master_whole();
 }
 
 namespace {
@@ -139,6 +148,7 @@ PieceView cut(const PieceView& piece, int64_t begin, int64_t numel) {
   part.master = cut(piece.master, begin, numel);
   part.gradient = cut(piece.gradient, begin, numel);
   part.shown = cut(piece.shown, begin, numel);
+  part.lower = cut(piece.lower, begin, numel);
   return part;
 }
 
@@ -193,6 +203,7 @@ void ShardedModel::update(const Update& update, Shown shown) {
   check(ready || groups.empty(), "step(): there are no gradients; call backward() first");
 
   engine_->begin_update();
+  if (shown != Shown::written_in_halves) keep_masters_whole();
   int index = 0;
   if (engine_->mesh().world().device().is_cpu()) {
     for (auto* group : groups) update_group(*group, index++, update, shown);
@@ -202,8 +213,8 @@ void ShardedModel::update(const Update& update, Shown shown) {
     for (auto* group : groups) {
       const int own = index++;
       if (!group->gradients().is_reduced()) continue;
-      for (auto& view : views_of(*group, own)) pieces.push_back(std::move(view));
-      if (shown == Shown::written_by_update) group->note_shown();
+      for (auto& view : views_of(*group, own, Masters::as_kept)) pieces.push_back(std::move(view));
+      if (shown != Shown::written_here) group->note_shown();
     }
     update_in_batches(*engine_, std::move(pieces), update, gradient_factor());
     for (auto* group : groups) engine_->finish_group_update(*group);
@@ -214,8 +225,9 @@ void ShardedModel::update(const Update& update, Shown shown) {
 
 void ShardedModel::update_group(ParamGroup& group, int index, const Update& update, Shown shown) {
   if (group.gradients().is_reduced()) {
-    update_in_batches(*engine_, views_of(group, index), update, gradient_factor());
-    if (shown == Shown::written_by_update) group.note_shown();
+    update_in_batches(*engine_, views_of(group, index, Masters::as_kept), update,
+                      gradient_factor());
+    if (shown != Shown::written_here) group.note_shown();
   }
   engine_->finish_group_update(group);
 }

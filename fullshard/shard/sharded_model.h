@@ -34,14 +34,20 @@ struct PieceView {
   int64_t end = 0;
   int group = 0;  // index of its group, and its place in that group's shard
   int64_t offset = 0;
-  at::Tensor master = {};    // 1-D, writable inside update()
+  at::Tensor master = {};    // 1-D, writable inside update(); outside it may be a copy
   at::Tensor gradient = {};  // 1-D; undefined when there is none
   // 1-D, of the compute dtype: where the new master values are to be seen after an update.
   // Undefined when the master itself is seen, or when they are cast as they are gathered.
   at::Tensor shown = {};
+  // 1-D, int16: with Masters::as_kept, the lower halves of masters whose nearest bf16 values are
+  // `shown` (base/float_halves); `master` is undefined then.
+  at::Tensor lower = {};
 
   int64_t numel() const { return end - begin; }
 };
+
+// How pieces show masters that are kept in halves.
+enum class Masters { whole, as_kept };
 
 // While it lives, backward adds gradients locally and reduces nothing.
 class NoSync {
@@ -95,14 +101,17 @@ class ShardedModel {
   // Optimizers: calls `update` with batches of pieces and the factor by which their gradients are
   // still to be multiplied (clipping, loss scale), then makes the new values visible to all ranks.
   // Collective. With `written_by_update` the update has cast the new masters into `shown` itself,
-  // which saves a pass over them.
+  // which saves a pass over them; with `written_in_halves` it also takes masters as they are kept.
+  // The others have masters kept whole from then on.
   using Update = std::function<void(const std::vector<PieceView>& pieces, double factor)>;
-  enum class Shown { written_here, written_by_update };
+  enum class Shown { written_here, written_by_update, written_in_halves };
   void update(const Update& update, Shown shown = Shown::written_here);
   double gradient_factor() const;  // that the next update will be given
 
   // This rank's pieces in the order of the module tree; gradients filled in when reduced.
-  std::vector<PieceView> pieces() const;
+  std::vector<PieceView> pieces(Masters masters = Masters::whole) const;
+  // For optimizers that hold on to PieceView::master, or cannot work with halves.
+  void keep_masters_whole();
   int num_groups() const;
   int64_t shard_numel(int group) const;
   // A zeroed 1-D state of a group's shard, entered in the ledger as the optimizer's.

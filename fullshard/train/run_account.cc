@@ -19,6 +19,7 @@
 #include "fullshard/config/explain.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/shard/engine.h"
 
 namespace fullshard {
 namespace {
@@ -78,8 +79,10 @@ std::vector<MemoryShare> unsharded_of(const ShardedModel& sharded, int64_t optim
       {std::string(name_of(Purpose::gradients)), "device", bytes(options.gradient_dtype)},
       {std::string(name_of(Purpose::optimizer)), "device", optimizer_bytes}};
   if (options.param_dtype && *options.param_dtype != options.master_dtype.value_or(at::kFloat)) {
-    shares.push_back(
-        {std::string(name_of(Purpose::master)), "device", bytes(options.master_dtype)});
+    const auto groups = sharded.engine().trainable_groups();
+    const bool in_halves = !groups.empty() && groups.front()->is_in_halves();
+    shares.push_back({std::string(name_of(Purpose::master)), "device",
+                      in_halves ? numel * 2 : bytes(options.master_dtype)});
   }
   return shares;
 }

@@ -19,6 +19,7 @@
 #include "fullshard/optim/one_bit_adam.h"
 #include "fullshard/optim/sgd.h"
 #include "fullshard/optim/stepper.h"
+#include "tests/gpu.h"
 
 namespace fullshard::testing {
 namespace {
@@ -143,6 +144,21 @@ TEST(CudaEngine, StepsBf16ModelsAsOnTheCpu) {
     expect_same_engine(train(at::Device(at::kCUDA, 0), make, options),
                        train(at::kCPU, make, options), name + " in bf16");
   }
+}
+
+TEST(CudaEngine, KeepsBf16MastersInHalves) {
+  const auto held = [](const AdamWOptions& adamw, const std::optional<bool>& in_halves) {
+    auto model = make_model();
+    auto sharded = shard(model, World::single(kGpu),
+                         {.param_dtype = at::kBFloat16, .master_in_halves = in_halves});
+    AdamW optimizer(sharded, adamw);
+    model(inputs(0, kGpu).to(at::kBFloat16)).backward();
+    optimizer.step();
+    return sharded.ledger().held(Purpose::master) / sharded.numel();
+  };
+  EXPECT_EQ(held({}, {}), 2);
+  EXPECT_EQ(held({}, false), 4);
+  EXPECT_EQ(held({.state_dtype = at::kBFloat16}, {}), 4);  // there is no kernel for both
 }
 
 TEST(CudaEngine, CutsStepsIntoSubGroups) {

@@ -10,6 +10,7 @@
 #include "fullshard/optim/adamw_kernels.h"
 #include "fullshard/optim/lion_kernels.h"
 #include "fullshard/optim/sgd_kernels.h"
+#include "fullshard/shard/master_halves.h"
 #include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
@@ -36,6 +37,7 @@ struct Case {
   int cuda_shift = 0;
   int num_settings = 1;
   size_t num_launches = 1;
+  bool in_halves = false;  // the GPU's masters
 };
 
 // Three steps on both; `settings` gives the constants of each setting of a step.
@@ -47,7 +49,10 @@ void expect_cpu_bits(const Case& given, const Settings& settings, const std::str
     cpu.back().tensor = static_cast<int>(i);
     cpu.back().setting = static_cast<int>(i) % given.num_settings;
   }
-  const auto cuda = copies_on_cuda(cpu, given.cuda_shift);
+  auto cuda = copies_on_cuda(cpu, given.cuda_shift);
+  if (given.in_halves) {
+    for (auto& one : cuda) one.halve();
+  }
   DeviceTable table;
   for (int step = 1; step <= 3; ++step) {
     const auto rounding = RoundingKey::of_step(17, step);
@@ -62,6 +67,10 @@ void expect_cpu_bits(const Case& given, const Settings& settings, const std::str
   }
   EXPECT_EQ(table.num_piece_uploads(), 1) << what;
   EXPECT_EQ(table.segments().size(), given.num_launches) << what;
+  if (given.in_halves) {
+    for (auto& one : cuda) one.join();
+    for (auto& one : cpu) one.shown = nearest_halves(one.master);
+  }
   expect_same_bits(cuda, cpu, what);
 }
 
@@ -118,6 +127,16 @@ TEST(CudaAdamW, ReadsOddAddresses) {
   }
 }
 
+TEST(CudaAdamW, TakesMastersInHalves) {
+  for (const int shift : {0, 1, 2, 3}) {
+    Case given;
+    given.cpu_shift = shift;
+    given.cuda_shift = shift;
+    given.in_halves = true;
+    expect_cpu_bits(given, adamw, fmt::format("AdamW in halves, shifted by {}", shift));
+  }
+}
+
 TEST(CudaAdamW, StepsThousandsOfSmallTensorsInTwoLaunches) {
   Case given;
   given.sizes.clear();
@@ -149,6 +168,10 @@ TEST(CudaSgd, GivesTheBitsOfTheCpu) {
   step.from_gradient = 1;
   step.nesterov = true;
   expect_cpu_bits(momentum, settings, "SGD with Nesterov momentum");
+  plain.in_halves = momentum.in_halves = true;
+  expect_cpu_bits(momentum, settings, "SGD with Nesterov momentum, in halves");
+  step.momentum = 0;
+  expect_cpu_bits(plain, settings, "SGD, in halves");
 }
 
 TEST(CudaAdagrad, GivesTheBitsOfTheCpu) {
@@ -156,16 +179,24 @@ TEST(CudaAdagrad, GivesTheBitsOfTheCpu) {
   given.dtypes.num_states = 1;
   given.dtypes.first_is_square = true;
   const AdagradStep step{.clip = 0.5, .lr = 0.01, .weight_decay = 0.1, .epsilon = 1e-10};
-  expect_cpu_bits(
-      given, [&](int) { return std::vector<AdagradStep>{step}; }, "Adagrad");
+  for (const bool in_halves : {false, true}) {
+    given.in_halves = in_halves;
+    expect_cpu_bits(
+        given, [&](int) { return std::vector<AdagradStep>{step}; },
+        in_halves ? "Adagrad in halves" : "Adagrad");
+  }
 }
 
 TEST(CudaLion, GivesTheBitsOfTheCpu) {
   Case given;
   given.dtypes.num_states = 1;
   const LionStep step{.clip = 0.5, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.999, .lr = 1e-4};
-  expect_cpu_bits(
-      given, [&](int) { return std::vector<LionStep>{step}; }, "Lion");
+  for (const bool in_halves : {false, true}) {
+    given.in_halves = in_halves;
+    expect_cpu_bits(
+        given, [&](int) { return std::vector<LionStep>{step}; },
+        in_halves ? "Lion in halves" : "Lion");
+  }
 }
 
 TEST(CudaStep, TakesTheFactorFromTheDevice) {

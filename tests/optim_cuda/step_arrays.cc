@@ -4,6 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/shard/master_halves.h"
+
 namespace fullshard::testing {
 namespace {
 
@@ -79,6 +81,18 @@ StepArrays StepArrays::on_cuda(int shift) const {
   return copy;
 }
 
+// At addresses as odd as the master's.
+void StepArrays::halve() {
+  const auto bits = master.view(at::kInt);
+  const auto shift = static_cast<int>(master.storage_offset());
+  shown = shifted(nearest_halves(master), master.device(), shift);
+  lower = shifted(bits.to(at::kShort), master.device(), shift);
+}
+
+void StepArrays::join() {
+  master.view(at::kInt).copy_(shown.view(at::kShort).to(at::kInt) * 0x10000 + lower);
+}
+
 uint64_t StepArrays::name_hash() const { return hash_of("tensor " + std::to_string(tensor)); }
 
 PieceElements StepArrays::elements(uint64_t rounding) const {
@@ -95,7 +109,8 @@ PieceElements StepArrays::elements(uint64_t rounding) const {
 
 DevicePiece StepArrays::piece() const {
   DevicePiece entry;
-  entry.master = array_of(master);
+  entry.master =
+      lower.defined() ? DeviceArray{lower.data_ptr(), StoredAs::lower_half} : array_of(master);
   entry.gradient = array_of(gradient);
   entry.shown = array_of(shown);
   for (size_t i = 0; i < states.size(); ++i) entry.states[i] = array_of(states[i]);

@@ -23,6 +23,7 @@ struct StepDtypes {
 // One tensor's arrays.
 struct StepArrays {
   at::Tensor master, gradient, shown;
+  at::Tensor lower;  // defined: masters are in halves, and `shown` has the other one
   std::vector<at::Tensor> states;
   int setting = 0;
   int tensor = 0;
@@ -31,6 +32,8 @@ struct StepArrays {
   // Every array begins `shift` elements after an aligned address.
   static StepArrays random(int64_t numel, const StepDtypes& dtypes, uint64_t seed, int shift = 0);
   StepArrays on_cuda(int shift = 0) const;
+  void halve();  // master into shown and lower
+  void join();   // and back
   uint64_t name_hash() const;
   PieceElements elements(uint64_t rounding) const;  // for the CPU
   DevicePiece piece() const;                        // for the GPU

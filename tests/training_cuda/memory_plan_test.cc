@@ -66,7 +66,7 @@ Plan plan_of(const Sizes& sizes, int64_t numel) {
   const int64_t inputs = 2 * kIndex;
   constexpr int64_t kChunks = 2;  // of at most 512 MiB
   return {.parameters = numel * kHalf,
-          .master = numel * kSingle,
+          .master = numel * kHalf,  // the other half is the parameter
           .optimizer = numel * 2 * kSingle,
           .gradients = sizes.vocabulary * sizes.width * kSingle,
           .activations = sizes.tokens() * (sizes.layers * kept_by_layer + kept_by_head + inputs),

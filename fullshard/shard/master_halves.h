@@ -1,0 +1,36 @@
+// The fp32 masters of values that are computed with in bf16, without storing those sixteen bits
+// twice: `nearest` is what computation sees, `lower` the rest (base/float_halves).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "fullshard/memory/pool.h"
+
+namespace fullshard {
+
+// fp32 to bf16 as halves have it: to the nearest, ties away from zero.
+at::Tensor nearest_halves(const at::Tensor& values);
+
+class MasterHalves {
+ public:
+  // Splits `master`, 1-D. `resting` is where its values lie in bf16 anyway; undefined: nowhere, and
+  // they get memory here.
+  MasterHalves(Pool& pool, const at::Tensor& master, const at::Tensor& resting);
+
+  const at::Tensor& nearest() const { return nearest_; }
+  const at::Tensor& lower() const { return lower_; }  // int16
+  int64_t numel() const { return lower_.numel(); }
+
+  void join_into(const at::Tensor& master) const;
+  at::Tensor joined(int64_t first, int64_t numel) const;
+
+ private:
+  void join(int64_t begin, const at::Tensor& master) const;
+
+  Block block_;
+  at::Tensor nearest_, lower_;
+};
+
+}  // namespace fullshard
