@@ -30,17 +30,27 @@ __device__ __forceinline__ T narrowed(float value) {
   }
 }
 
+// All of a pack, from an address that is a multiple of 16.
+template <class T>
+__device__ __forceinline__ uint4 load_raw(const T* from) {
+  return *reinterpret_cast<const uint4*>(from);
+}
+
+template <int kCount, class T>
+__device__ __forceinline__ void widen(float (&to)[kCount], const uint4& raw) {
+  static_assert(kCount == kPack<T>);
+  const T* values = reinterpret_cast<const T*>(&raw);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = widened(values[i]);
+}
+
 // kCount is one element, or all of a pack from an address that is a multiple of 16.
 template <int kCount, class T>
 __device__ __forceinline__ void load(float (&to)[kCount], const T* from) {
   if constexpr (kCount == 1) {
     to[0] = widened(*from);
   } else {
-    static_assert(kCount == kPack<T>);
-    const uint4 raw = *reinterpret_cast<const uint4*>(from);
-    const T* values = reinterpret_cast<const T*>(&raw);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = widened(values[i]);
+    widen<kCount, T>(to, load_raw(from));
   }
 }
 

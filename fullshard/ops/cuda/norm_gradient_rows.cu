@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
     const int64_t begin = row * rows.width;
     const float mean = kCentred ? rows.mean[row] : 0, inverse = rows.inverse[row];
     float n[kPacks][kCount], h[kPacks][kCount];
+    uint4 added[kPacks] = {};  // as it is stored: it is asked for here and used at the end
     float along = 0, level = 0;
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
@@ -73,6 +74,9 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
       if (pack >= num_packs) continue;
       load<kCount>(n[p], static_cast<const T*>(rows.input) + begin + pack * kCount);
       load<kCount>(h[p], static_cast<const T*>(gradients.output_gradient) + begin + pack * kCount);
+      if (gradients.added != nullptr) {
+        added[p] = load_raw(static_cast<const T*>(gradients.added) + begin + pack * kCount);
+      }
     }
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
@@ -97,10 +101,8 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
     for (int p = 0; p < kPacks; ++p) {
       const int pack = p * kThreads + lane;
       if (pack >= num_packs) continue;
-      float result[kCount] = {};
-      if (gradients.added != nullptr) {
-        load<kCount>(result, static_cast<const T*>(gradients.added) + begin + pack * kCount);
-      }
+      float result[kCount];
+      widen<kCount, T>(result, added[p]);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         result[i] += inverse * (h[p][i] - level - n[p][i] * along);
