@@ -55,8 +55,9 @@ ShardedModel unsharded(ShardedModel model) {
 
 std::vector<OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
   std::vector<OneBitExchange::Tensor> tensors;
-  for (const auto& piece : model.pieces(Masters::as_kept))
+  for (const auto& piece : model.pieces(Masters::as_kept)) {
     tensors.push_back({piece.name, piece.numel()});
+  }
   return tensors;
 }
 

@@ -53,7 +53,11 @@ GatherScope::GatherScope(GatherScope&& other) noexcept
 void GatherScope::release() noexcept {
   --engine_->open_scopes;
   try {
-    for (auto* unit : units_) unit->reshard();
+    for (auto* unit : units_) {
+      unit->reshard();
+      // A scope that failed has left them whole.
+      for (const auto& group : unit->groups()) group->halve_master();
+    }
   } catch (const std::exception& error) {
     spdlog::error("gather_full: {}", error.what());
   }

@@ -30,7 +30,7 @@ struct ShardOptions {
   std::optional<at::ScalarType> master_dtype{};
   // fp32 masters of parameters computed with in bf16 are stored as that bf16 value and the sixteen
   // bits it leaves out, which saves two bytes per parameter that stays whole; ties are rounded away
-  // from zero then. For fp32 gradients; absent: on GPUs.
+  // from zero then. For fp32 gradients; absent: on GPUs. Optimizers of the CPU make them whole.
   std::optional<bool> master_in_halves{};
   // What gradients are sent in; absent: the compute dtype. Sums are in fp32.
   std::optional<at::ScalarType> reduce_dtype{};

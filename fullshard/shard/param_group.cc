@@ -199,7 +199,7 @@ void ParamGroup::begin_unshard() {
   at::NoGradGuard no_grad;
   full_ = context_.pool->take(full_bytes(), Purpose::parameters);
   auto own = own_slice(full());
-  own.copy_(halves_ ? halves_->nearest() : master_);
+  own.copy_(halves_ ? halves_->nearest() : wants_halves_ ? nearest_halves(master_) : master_);
   gather_ = context_.traffic->gather(full(), own, owner_);
 }
 

@@ -130,6 +130,7 @@ TEST(Halves, OfAScopeThatFailedGoOn) {
           throw std::runtime_error("inside");
         },
         std::runtime_error);
+    EXPECT_TRUE(are_in_halves(sharded));
     expect_same_masters(sharded, expected);
   });
 }
