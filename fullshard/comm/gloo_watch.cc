@@ -82,12 +82,12 @@ GlooWatch::~GlooWatch() {
 }
 
 void GlooWatch::add_alarm(const void* owner, std::function<void()> alarm) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(alarms_mutex_);
   alarms_[owner] = std::move(alarm);
 }
 
 void GlooWatch::remove_alarm(const void* owner) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(alarms_mutex_);
   alarms_.erase(owner);
 }
 
@@ -149,10 +149,16 @@ void GlooWatch::run() {
       // Without its store a rank can still work; whoever needs it finds that it is gone.
       store = nullptr;
     }
+    if (missing()) sound_alarms();
     lock.lock();
-    if (!missing_) continue;
-    for (const auto& [owner, alarm] : alarms_) alarm();
   }
+}
+
+// Without the lock of `missing_`: a rank that waits asks for that under its own lock, which the
+// alarm wants.
+void GlooWatch::sound_alarms() {
+  const std::lock_guard lock(alarms_mutex_);
+  for (const auto& [owner, alarm] : alarms_) alarm();
 }
 
 void GlooWatch::beat_once(Store& store) {

@@ -47,7 +47,8 @@ class GlooWatch {
 
   int rank() const { return rank_; }
 
-  // Called on the watch's thread, at every beat, once some rank is missing.
+  // Called on the watch's thread, at every beat, once some rank is missing. It may ask the watch,
+  // and wait for what somebody holds who asks it; not add or remove alarms.
   void add_alarm(const void* owner, std::function<void()> alarm);
   void remove_alarm(const void* owner);
 
@@ -83,6 +84,7 @@ class GlooWatch {
   };
 
   void run();
+  void sound_alarms();
   void beat_once(Store& store);
   Missing settle(const Missing& found);
   std::optional<Missing> gone_by_mark(std::span<const int> ranks, const LastMeeting& met);
@@ -102,9 +104,11 @@ class GlooWatch {
   bool stop_ = false;
   uint64_t count_ = 0;
   std::map<std::string, uint64_t> progress_;
-  std::map<const void*, std::function<void()>> alarms_;
   std::optional<Missing> missing_;
   std::optional<Beat> holder_beat_;
+
+  std::mutex alarms_mutex_;  // held while they sound: one that is removed is not running any more
+  std::map<const void*, std::function<void()>> alarms_;
   std::thread thread_;
 };
 

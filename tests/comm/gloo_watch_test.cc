@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <memory>
+#include <mutex>
 
 namespace fullshard {
 namespace {
@@ -32,6 +35,26 @@ TEST(GlooWatch, FindsARankBySilenceAtTheSecondLook) {
               StartsWith("rank 0: barrier of unit 'head' (group world, sequence 7) waits for rank "
                          "1, which gives no sign of life"));
   EXPECT_EQ(own.missing()->rank, 1) << "all ranks are told";
+}
+
+// As a rank does that waits for a call: it asks the watch under the lock that the alarm wants.
+TEST(GlooWatch, AnswersWhileAnAlarmWaitsForTheOneWhoAsks) {
+  GlooWatch own(make_thread_store(), 0, 1, std::make_shared<Recorder>(0));
+  std::mutex mutex;
+  std::promise<void> sounds;
+  std::once_flag is_first;
+  std::unique_lock lock(mutex);
+  own.add_alarm(&mutex, [&] {
+    std::call_once(is_first, [&] { sounds.set_value(); });
+    const std::lock_guard wanted(mutex);
+  });
+  own.leave("out of memory");
+  sounds.get_future().wait();
+  auto asked = std::async(std::launch::async, [&] { return own.missing(); });
+  EXPECT_EQ(asked.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  lock.unlock();
+  EXPECT_EQ(asked.get()->how, "failed: out of memory");
+  own.remove_alarm(&mutex);
 }
 
 }  // namespace
