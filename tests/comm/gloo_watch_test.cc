@@ -43,11 +43,11 @@ TEST(GlooWatch, AnswersWhileAnAlarmWaitsForTheOneWhoAsks) {
   std::mutex mutex;
   std::promise<void> sounds;
   std::once_flag is_first;
-  std::unique_lock lock(mutex);
   own.add_alarm(&mutex, [&] {
     std::call_once(is_first, [&] { sounds.set_value(); });
     const std::lock_guard wanted(mutex);
   });
+  std::unique_lock lock(mutex);
   own.leave("out of memory");
   sounds.get_future().wait();
   auto asked = std::async(std::launch::async, [&] { return own.missing(); });
