@@ -1,6 +1,5 @@
 #include "fullshard/checkpoint/weights_folder.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/tensor_io/write_tensor.h"
 
@@ -31,16 +31,10 @@ bool is_part_name(const std::string& name) {
 }
 
 std::vector<std::string> weight_files_in(const std::string& folder) {
-  std::vector<std::string> names;
-  DIR* stream = ::opendir(folder.c_str());
-  if (stream == nullptr) return names;
-  while (const dirent* entry = ::readdir(stream)) {
-    const std::string name = entry->d_name;
-    if (name == kSingleFile || name == kSafetensorsIndex || is_part_name(name)) {
-      names.push_back(name);
-    }
-  }
-  ::closedir(stream);
+  auto names = names_in_folder(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return name != kSingleFile && name != kSafetensorsIndex && !is_part_name(name);
+  });
   return names;
 }
 

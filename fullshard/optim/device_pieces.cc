@@ -20,8 +20,6 @@ StoredAs stored_as(at::ScalarType dtype) {
       return StoredAs::fp16;
     case at::kDouble:
       return StoredAs::fp64;
-    case at::kShort:
-      return StoredAs::lower_half;
     default:
       fail("optimizers keep values in float32, float64, bfloat16 or float16, not in {}",
            c10::toString(dtype));
@@ -58,7 +56,8 @@ const DeviceTable& DevicePieces::table_of(const std::vector<PieceView>& pieces,
     if (piece.numel() == 0 || !piece.gradient.defined()) continue;
     const auto& parameter = parameters.of(piece.name);
     DevicePiece entry;
-    entry.master = array_at(piece.lower.defined() ? piece.lower : piece.master);
+    entry.master = piece.lower.defined() ? DeviceArray{piece.lower.data_ptr(), StoredAs::lower_half}
+                                         : array_at(piece.master);
     entry.gradient = array_at(piece.gradient);
     entry.shown = array_at(piece.shown);
     const auto& of_group = states.at(static_cast<size_t>(piece.group));

@@ -125,7 +125,10 @@ void Optimizer::step() {
   at::NoGradGuard no_grad;
   ++num_steps_;
   device_pieces_.start_step();
+  const auto shown = shows();
   try {
+    // Before anything looks at them.
+    if (shown != ShardedModel::Shown::written_in_halves) model_.keep_masters_whole();
     before_updates();
     model_.update(
         [this](const std::vector<PieceView>& pieces, double factor) {
@@ -133,7 +136,7 @@ void Optimizer::step() {
           if (device.is_cuda()) return update_on_device(device_pass(pieces, factor, device));
           for_each(pieces, factor, [this](const PieceUpdate& piece) { update(piece); });
         },
-        shows());
+        shown);
     factor_on_device_ = at::Tensor();
   } catch (...) {
     --num_steps_;

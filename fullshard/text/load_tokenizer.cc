@@ -1,9 +1,7 @@
-#include <dirent.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/json_node.h"
 #include "fullshard/text/sentencepiece.h"
@@ -32,15 +30,10 @@ std::string sentencepiece_in(const std::string& folder) {
   for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
     if (is_file(folder + name)) return folder + name;
   }
-  std::vector<std::string> names;
-  if (DIR* stream = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(stream)) {
-      if (std::string_view(entry->d_name).ends_with(".model")) names.emplace_back(entry->d_name);
-    }
-    ::closedir(stream);
+  for (const std::string& name : names_in_folder(folder)) {
+    if (name.ends_with(".model")) return folder + name;
   }
-  if (names.empty()) return "";
-  return folder + *std::ranges::min_element(names);
+  return "";
 }
 
 // The file of a folder from which it is loaded.

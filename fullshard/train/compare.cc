@@ -68,8 +68,9 @@ class GradientComparison {
 
   std::vector<Comparison> run(ShardedModel& sharded) const {
     std::map<std::string, std::vector<PieceView>> pieces;
-    for (PieceView& piece : sharded.pieces(Masters::as_kept))
+    for (PieceView& piece : sharded.pieces(Masters::as_kept)) {
       pieces[piece.name].push_back(std::move(piece));
+    }
     std::vector<Comparison> results;
     for (const StoredTensor& stored : reference_.tensors()) {
       if (!stored.name.starts_with("grad.")) continue;

@@ -6,28 +6,17 @@
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/shard/engine.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
+#include "tests/master_halves.h"
 
 namespace fullshard::testing {
 namespace {
 
 ShardOptions options_of(int stage, bool in_halves) {
-  ShardOptions options;
-  options.sharding.zero_stage = stage;
-  options.param_dtype = at::kBFloat16;
-  options.share_host_copy = false;
-  options.master_in_halves = in_halves;
+  auto options = halves_options(stage, in_halves);
   options.ignored_modules = "aside";
   return options;
-}
-
-bool are_in_halves(const ShardedModel& sharded) {
-  for (const auto* group : sharded.engine().trainable_groups()) {
-    if (!group->is_in_halves()) return false;
-  }
-  return true;
 }
 
 void expect_same_values(const Values& found, const Values& expected) {

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "fullshard/base/float_halves.h"
+#include "fullshard/optim/adamw.h"
+#include "fullshard/optim/lamb.h"
 #include "fullshard/optim/torch_optimizer.h"
-#include "fullshard/shard/engine.h"
 #include "fullshard/shard/master_halves.h"
+#include "tests/master_halves.h"
 #include "tests/training/tiny_training.h"
 
 namespace fullshard::testing {
@@ -18,15 +20,6 @@ namespace {
 
 // Of bf16's step from 1 to 2: half of it is a tie, which goes up to an odd number in halves.
 constexpr float kStep = 1.0f / 128;
-
-ShardOptions halves_options(int stage, bool in_halves) {
-  ShardOptions options;
-  options.sharding.zero_stage = stage;
-  options.param_dtype = at::kBFloat16;
-  options.master_in_halves = in_halves;
-  options.share_host_copy = false;
-  return options;
-}
 
 TinyTransformer model_with_ties() {
   auto model = make_model({});
@@ -45,13 +38,6 @@ void for_every_stage(const Body& body) {
       body(model, sharded, world, stage);
     });
   }
-}
-
-bool are_in_halves(const ShardedModel& sharded) {
-  for (const auto* group : sharded.engine().trainable_groups()) {
-    if (!group->is_in_halves()) return false;
-  }
-  return true;
 }
 
 std::vector<at::Tensor> joined_masters(const ShardedModel& sharded) {
@@ -178,6 +164,38 @@ TEST(Halves, AreUpdatedInPlaceOrMadeWholeForGood) {
         ASSERT_EQ(found.size(), whole.size());
         for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(found[i], whole[i])) << i;
       }
+    });
+  }
+}
+
+template <class Kind, class Options>
+std::vector<at::Tensor> stepped(const World& world, int stage, bool in_halves,
+                                const Options& options) {
+  auto model = make_model({});
+  auto sharded = shard(model, world, halves_options(stage, in_halves));
+  Kind optimizer(sharded, options);
+  for (int step = 0; step < 3; ++step) {
+    model(make_batch({}, step, 0, world.rank())).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  EXPECT_FALSE(are_in_halves(sharded));
+  return joined_masters(sharded);
+}
+
+// LAMB reads masters before it updates them.
+TEST(Halves, AreMadeWholeByOptimizersOfTheCpu) {
+  for (const int stage : {1, 3}) {
+    SCOPED_TRACE(fmt::format("stage {}", stage));
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      const auto expect_alike = [&]<class Kind>(const auto& options) {
+        const auto whole = stepped<Kind>(world, stage, false, options);
+        const auto found = stepped<Kind>(world, stage, true, options);
+        ASSERT_EQ(found.size(), whole.size());
+        for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(found[i], whole[i])) << i;
+      };
+      expect_alike.template operator()<AdamW>(AdamWOptions{});
+      expect_alike.template operator()<Lamb>(LambOptions{});
     });
   }
 }
