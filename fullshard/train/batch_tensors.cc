@@ -7,7 +7,10 @@ namespace {
 
 at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, int64_t columns, at::Device device) {
   if (values.empty()) return {};
-  return at::from_blob(values.data(), {rows, columns}, at::kLong).to(device);
+  const auto host = at::from_blob(values.data(), {rows, columns}, at::kLong);
+  if (device.is_cpu()) return host;
+  // Out of pinned memory the copy is only put into the stream; the host does not wait for it.
+  return host.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 }  // namespace

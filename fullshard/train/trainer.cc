@@ -9,7 +9,6 @@
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/model_record.h"
 #include "fullshard/train/apply_plan.h"
-#include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/resume.h"
@@ -17,13 +16,10 @@
 namespace fullshard {
 namespace {
 
-int64_t columns_of(const TokenBatch& batch) { return std::max<int64_t>(batch.columns, 1); }
-
 // Every token of every rank has a label: nothing needs to be counted across ranks.
-bool counts_are_equal(const std::vector<TokenBatch>& batches) {
-  return std::all_of(batches.begin(), batches.end(), [](const TokenBatch& batch) {
-    return batch.labels_are_next && batch.num_labels() == batch.rows * batch.columns;
-  });
+bool counts_are_equal(const std::vector<StepBatch>& batches) {
+  return std::all_of(batches.begin(), batches.end(),
+                     [](const StepBatch& batch) { return batch.labels_all_tokens; });
 }
 
 }  // namespace
@@ -50,20 +46,21 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
   const World& world = sharded_.mesh().world();
   const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);
-  loader_ = std::make_unique<Loader>(data, order,
-                                     LoaderOptions{.seed = options.seed,
-                                                   .num_accumulation = options.accumulation,
-                                                   .rank = world.rank(),
-                                                   .num_ranks = world.size()});
+  auto loader = std::make_unique<Loader>(data, order,
+                                         LoaderOptions{.seed = options.seed,
+                                                       .num_accumulation = options.accumulation,
+                                                       .rank = world.rank(),
+                                                       .num_ranks = world.size()});
+  batches_ = std::make_unique<StepBatches>(std::move(loader), model, device_, options.accumulation);
 }
 
 Trainer::~Trainer() = default;
 
-std::vector<double> Trainer::weights_of(const std::vector<TokenBatch>& batches) const {
+std::vector<double> Trainer::weights_of(const std::vector<StepBatch>& batches) const {
   const Communicator& everyone = sharded_.mesh().world().communicator();
   if (counts_are_equal(batches)) return std::vector<double>(batches.size(), 1.0);
   std::vector<int64_t> labels;
-  for (const TokenBatch& batch : batches) labels.push_back(counted_labels(batch, model_));
+  for (const StepBatch& batch : batches) labels.push_back(batch.num_labels);
   return loss_weights(everyone, labels);
 }
 
@@ -75,31 +72,37 @@ void Trainer::mark(StepClock& clock, double PhaseTimes::*phase) const {
   clock.mark(phase);
 }
 
+// An accelerator is waited for once in a step, for the norm, when all else that the host has to do
+// is done; what comes after that is time in which it has no work.
 StepRecord Trainer::train_step(int64_t step) {
   StepClock clock(sharded_.recorder());
-  std::vector<TokenBatch> batches;
-  for (int64_t part = 0; part < options_.accumulation; ++part) batches.push_back(loader_->next());
+  std::vector<StepBatch> batches = batches_->take();
   const std::vector<double> weights = weights_of(batches);
   clock.mark(&PhaseTimes::data_s);
 
-  std::vector<at::Tensor> losses;
+  std::vector<at::Tensor> losses;  // in host memory once the device is through
   double loss = 0;
   int64_t tokens = 0;
   for (size_t part = 0; part < batches.size(); ++part) {
-    tokens += batches[part].num_tokens();
-    ModelInputs inputs = tensors_of(batches[part], device_);
+    tokens += batches[part].tokens.num_tokens();
+    ModelInputs& inputs = batches[part].inputs;
     inputs.label_smoothing = options_.label_smoothing;
     const at::Tensor mean = model_.forward(inputs).loss;
     mark(clock, &PhaseTimes::forward_s);
     const at::Tensor weighed = weights[part] == 1.0 ? mean : mean * weights[part];
     stepper_->backward(weighed);
-    losses.push_back(weighed.detach());
+    losses.push_back(weighed.detach().to(at::kCPU, /*non_blocking=*/true));
     mark(clock, &PhaseTimes::backward_s);
   }
+  // A checkpoint under a name: rank 0 looks, all of them save.
+  const bool looks = sharded_.mesh().world().rank() == 0;
+  requested_ = looks ? take_save_request(options_.checkpoint_folder) : std::nullopt;
+  if (step + 1 < options_.steps) batches_->bring_next();
+  clock.mark(&PhaseTimes::data_s);
   saver_.settle();
   const StepReport report = stepper_->step();
   optimizer_->zero_grad();
-  // An accelerator is waited for once, when all work of the step is issued.
+  synchronise(device_);
   for (const at::Tensor& weighed : losses) loss += weighed.item<double>();
   sharded_.recorder().settle();
   mark(clock, &PhaseTimes::optimizer_s);
@@ -114,7 +117,8 @@ StepRecord Trainer::train_step(int64_t step) {
   record.step_s = clock.seconds();
   record.tokens_per_s = static_cast<double>(record.tokens) / record.step_s;
   if (options_.product_roof > 0) {
-    const double per_token = model_.flops_per_token(columns_of(batches.front()));
+    const int64_t columns = std::max<int64_t>(batches.front().tokens.columns, 1);
+    const double per_token = model_.flops_per_token(columns);
     record.mfu = per_token * record.tokens_per_s / options_.product_roof;
   }
   record.exposed_comm_s = clock.exposed();
@@ -132,8 +136,6 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
   values[0] = own_loss;
   values[1] = static_cast<double>(own_tokens);
   values[2] = is_interrupted_ && is_interrupted_() ? 1 : 0;
-  // A checkpoint under a name: rank 0 looks, all of them save.
-  requested_ = everyone.rank() == 0 ? take_save_request(options_.checkpoint_folder) : std::nullopt;
   values[3] = requested_ ? 1 : 0;
   everyone.all_reduce(totals, ReduceOp::sum, "step totals").wait();
   if (values[3] > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
@@ -168,7 +170,7 @@ int64_t Trainer::resume(const std::string& checkpoint) {
   restore_progress(progress, *stepper_, scheduler_.get());
   best_evaluation_ = progress.best;
   first_step_ = progress.step;
-  loader_->seek(first_step_);
+  batches_->seek(first_step_);
   return first_step_;
 }
 

@@ -13,13 +13,13 @@
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
 #include "fullshard/data/dataset.h"
-#include "fullshard/data/loader.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/optim/stepper.h"
 #include "fullshard/report/step_record.h"
 #include "fullshard/shard/sharded_model.h"
 #include "fullshard/train/evaluate.h"
+#include "fullshard/train/step_batches.h"
 #include "fullshard/train/step_clock.h"
 
 namespace fullshard {
@@ -75,7 +75,7 @@ class Trainer {
   void mark(StepClock& clock, double PhaseTimes::*phase) const;
   // The mean over the labels of the step is the average over ranks and micro-batches of the weighed
   // means.
-  std::vector<double> weights_of(const std::vector<TokenBatch>& batches) const;
+  std::vector<double> weights_of(const std::vector<StepBatch>& batches) const;
   void add_totals(StepRecord& record, double own_loss, int64_t own_tokens);
   // Also when the run was interrupted: what was done is not lost.
   void save_if_due(int64_t steps_done);
@@ -92,7 +92,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
-  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<StepBatches> batches_;
   std::function<bool()> is_interrupted_;
   bool was_interrupted_ = false;
   int64_t first_step_ = 0;

@@ -28,7 +28,7 @@ SmallModel make_model(bool is_deferred) {
 void put(WholeState& state, const std::string& key, int64_t numel, int64_t begin,
          const at::Tensor& values) {
   auto& whole = state.tensors[key];
-  if (!whole.defined()) whole = at::zeros({numel}, values.options());
+  if (!whole.defined()) whole = at::zeros({numel}, values.scalar_type());
   whole.narrow(0, begin, values.numel()).copy_(values);
 }
 
@@ -42,7 +42,7 @@ RankRun::RankRun(const World& in_world, const ShardOptions& options, bool is_def
 
 void RankRun::train(int first, int last, WholeState* state) {
   for (int step = first; step < last; ++step) {
-    auto loss = model(small_batch(step, world.rank()));
+    auto loss = model(small_batch(step, world.rank()).to(world.device()));
     if (state != nullptr && world.rank() == 0) state->losses.push_back(loss.item<float>());
     loss.backward();
     sharded.clip_grad_norm(0.5);

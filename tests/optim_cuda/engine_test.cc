@@ -117,19 +117,20 @@ void expect_same_engine(const Outcome& cuda, const Outcome& cpu, const std::stri
 }
 
 template <class Kind, class Options>
-Make maker(Options options) {
+Make maker(at::ScalarType states, Options options) {
+  options.state_dtype = states;
   options.rules = {{.pattern = "bias", .weight_decay = 0.0, .lr_scale = 0.5}};
   return [options](ShardedModel& model) { return std::make_unique<Kind>(model, options); };
 }
 
-std::map<std::string, Make> makers() {
-  return {{"AdamW", maker<AdamW>(AdamWOptions{.lr = 1e-2})},
-          {"Adam", maker<AdamW>(AdamWOptions{.lr = 1e-2, .adam_w_mode = false})},
-          {"SGD", maker<Sgd>(SgdOptions{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1})},
-          {"plain SGD", maker<Sgd>(SgdOptions{.lr = 1e-2})},
-          {"Adagrad", maker<Adagrad>(AdagradOptions{.initial_accumulator_value = 0.1})},
-          {"Lion", maker<Lion>(LionOptions{.lr = 1e-3, .weight_decay = 0.1})},
-          {"LAMB", maker<Lamb>(LambOptions{.lr = 1e-2, .weight_decay = 0.1})}};
+std::map<std::string, Make> makers(at::ScalarType states = at::kFloat) {
+  return {{"AdamW", maker<AdamW>(states, AdamWOptions{.lr = 1e-2})},
+          {"Adam", maker<AdamW>(states, AdamWOptions{.lr = 1e-2, .adam_w_mode = false})},
+          {"SGD", maker<Sgd>(states, SgdOptions{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1})},
+          {"plain SGD", maker<Sgd>(states, SgdOptions{.lr = 1e-2})},
+          {"Adagrad", maker<Adagrad>(states, AdagradOptions{.initial_accumulator_value = 0.1})},
+          {"Lion", maker<Lion>(states, LionOptions{.lr = 1e-3, .weight_decay = 0.1})},
+          {"LAMB", maker<Lamb>(states, LambOptions{.lr = 1e-2, .weight_decay = 0.1})}};
 }
 
 TEST(CudaEngine, StepsAsOnTheCpu) {
@@ -143,6 +144,15 @@ TEST(CudaEngine, StepsBf16ModelsAsOnTheCpu) {
   for (const auto& [name, make] : makers()) {
     expect_same_engine(train(at::Device(at::kCUDA, 0), make, options),
                        train(at::kCPU, make, options), name + " in bf16");
+  }
+}
+
+// Masters in halves are made whole for these.
+TEST(CudaEngine, StepsBf16StatesAsOnTheCpu) {
+  const ShardOptions options{.param_dtype = at::kBFloat16};
+  for (const auto& [name, make] : makers(at::kBFloat16)) {
+    expect_same_engine(train(at::Device(at::kCUDA, 0), make, options),
+                       train(at::kCPU, make, options), name + " with bf16 states");
   }
 }
 

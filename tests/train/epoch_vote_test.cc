@@ -11,8 +11,8 @@
 namespace fullshard {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(EpochVote, EndsForAllWithTheShortestRank) {
   const std::vector<std::vector<int64_t>> batches_of = {{3}, {5, 2}, {4, 4, 6}, {3, 1, 0, 2}};
