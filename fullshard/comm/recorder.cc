@@ -82,15 +82,25 @@ void Recorder::finish(uint64_t ticket, double waited, std::shared_ptr<const Call
   }
 }
 
-// The streams have a clock of their own, which is read off against a mark of now.
-void Recorder::settle() {
+std::optional<c10::Device> Recorder::device_of_unsettled() const {
   const std::lock_guard lock(mutex_);
-  if (unsettled_.empty()) return;
-  const c10::Device device = unsettled_.front().times->ended.device();
-  c10::Event mark(device.type(), CallTimes::kTimed);
-  mark.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  if (unsettled_.empty()) return std::nullopt;
+  return unsettled_.front().times->ended.device();
+}
+
+void Recorder::settle() {
+  const auto device = device_of_unsettled();
+  if (!device) return;
+  c10::Event mark(device->type(), CallTimes::kTimed);
+  mark.record(c10::impl::VirtualGuardImpl(device->type()).getStream(*device));
   mark.synchronize();
+  settle(mark);
+}
+
+// The streams have a clock of their own, which is read off against a mark of now.
+void Recorder::settle(const c10::Event& mark) {
   const double time = now();
+  const std::lock_guard lock(mutex_);
   std::erase_if(unsettled_, [&](const Unsettled& call) {
     if (!call.times->have_passed()) return false;
     if (call.ticket < first_ticket()) return true;

@@ -2,13 +2,20 @@
 // and of the message when ranks hang or disagree.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace c10 {
+struct Event;
+}
 
 namespace fullshard {
 
@@ -52,9 +59,10 @@ class Recorder {
   // Returns the ticket that finish() takes.
   uint64_t issue(const Record& record);
   void finish(uint64_t ticket, double waited, std::shared_ptr<const CallTimes> times = nullptr);
-  // Brings in the times of calls that an accelerator has carried out. For a caller whose stream
-  // stands still anyway, at the end of a step.
+  // Brings in the times of calls that an accelerator has carried out, and waits for its stream.
   void settle();
+  // Without waiting, for a caller who has just waited for this mark, which knows its time.
+  void settle(const c10::Event& just_passed);
 
   OperationTotals totals(Operation operation) const;
   int64_t moved() const;  // of all operations
@@ -70,6 +78,7 @@ class Recorder {
 
  private:
   uint64_t first_ticket() const;  // of those that are kept
+  std::optional<c10::Device> device_of_unsettled() const;
 
   mutable std::mutex mutex_;
   int rank_;

@@ -93,7 +93,7 @@ constexpr SchemaKey kKeys[] = {
     {"timers.throughput.enabled", boolean(), "true", "measure samples per second", "logging",
      differs("tokens per second are always in metrics.jsonl")},
     {"timers.throughput.synchronized", boolean(), "true", "synchronise before measuring", "logging",
-     differs("steps are timed at their end, which waits anyway")},
+     differs("steps are timed where each waits for the device")},
     {"tensorboard.enabled", boolean(), "false", "write TensorBoard events", "logging", kMonitor},
     {"tensorboard.output_path", text(), "", "their folder", "logging", kMonitor},
     {"tensorboard.job_name", text(), "DeepSpeedJobName", "their name", "logging", kMonitor},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/memory/host_number.h"
 #include "fullshard/optim/diagnosis.h"
 
 namespace fullshard {
@@ -67,9 +68,10 @@ bool Stepper::steps_ahead() const {
 void Stepper::update_when_finite(StepReport& report) {
   if (steps_ahead()) {
     // Launched before the norm is known here: the device leaves it out when that is not finite.
-    const auto norm = optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);
+    const HostNumber norm(optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm));
     update_();
-    report.grad_norm = norm.item<double>();
+    report.grad_norm = norm.wait();
+    model_.recorder().settle(*norm.arrival());
     report.skipped = !std::isfinite(report.grad_norm);
     if (report.skipped) optimizer_->restore_num_steps(optimizer_->num_steps() - 1);
     return;

@@ -32,8 +32,8 @@ struct StepRecord {
   double lr = 0;
   std::optional<double> grad_norm{};  // before clipping; null where nobody asked for it
   double loss_scale = 1;
-  int64_t tokens = 0;  // of this step, all ranks together
-  double step_s = 0;
+  int64_t tokens = 0;             // of this step, all ranks together
+  double step_s = 0;              // since the end of the step before, but for evaluation and saving
   double tokens_per_s = 0;        // all ranks together
   std::optional<double> mfu{};    // share of the device's peak, 1 is all of it; null: peak unknown
   int64_t device_peak_bytes = 0;  // of the rank with the most; 0 without a device of its own

@@ -30,11 +30,16 @@ StepClock::StepClock(const Recorder& recorder)
       recorder_start_(recorder.now()) {}
 
 void StepClock::mark(double PhaseTimes::*phase) {
-  const auto now = Clock::now();
-  const double waited_now = waited(recorder_);
-  phases_.*phase += std::max(0.0, seconds_between(last_, now) - (waited_now - waited_at_last_));
-  last_ = now;
-  waited_at_last_ = waited_now;
+  const auto before = last_;
+  const double waited_before = waited_at_last_;
+  pass();
+  phases_.*phase +=
+      std::max(0.0, seconds_between(before, last_) - (waited_at_last_ - waited_before));
+}
+
+void StepClock::pass() {
+  last_ = Clock::now();
+  waited_at_last_ = waited(recorder_);
 }
 
 double StepClock::seconds() const { return seconds_between(start_, Clock::now()); }

@@ -15,6 +15,8 @@ class StepClock {
 
   // Adds the time since the last mark, less what was waited for communication, to a phase.
   void mark(double PhaseTimes::*phase);
+  // What was done since the last mark belongs to no phase.
+  void pass();
 
   double seconds() const;  // since it was made
   const PhaseTimes& phases() const { return phases_; }

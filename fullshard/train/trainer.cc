@@ -6,6 +6,7 @@
 
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/memory/device_memory.h"
+#include "fullshard/memory/host_number.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/model_record.h"
 #include "fullshard/train/apply_plan.h"
@@ -72,15 +73,18 @@ void Trainer::mark(StepClock& clock, double PhaseTimes::*phase) const {
   clock.mark(phase);
 }
 
-// An accelerator is waited for once in a step, for the norm, when all else that the host has to do
-// is done; what comes after that is time in which it has no work.
+// An accelerator is waited for once in a step: for the norm, when the update that follows it has
+// been given to it too. What the host does after that, to the first work of the next step, lies
+// under the update.
 StepRecord Trainer::train_step(int64_t step) {
-  StepClock clock(sharded_.recorder());
+  if (!clock_) clock_.emplace(sharded_.recorder());
+  StepClock& clock = *clock_;
+  clock.pass();
   std::vector<StepBatch> batches = batches_->take();
   const std::vector<double> weights = weights_of(batches);
   clock.mark(&PhaseTimes::data_s);
 
-  std::vector<at::Tensor> losses;  // in host memory once the device is through
+  std::vector<HostNumber> losses;
   double loss = 0;
   int64_t tokens = 0;
   for (size_t part = 0; part < batches.size(); ++part) {
@@ -91,7 +95,7 @@ StepRecord Trainer::train_step(int64_t step) {
     mark(clock, &PhaseTimes::forward_s);
     const at::Tensor weighed = weights[part] == 1.0 ? mean : mean * weights[part];
     stepper_->backward(weighed);
-    losses.push_back(weighed.detach().to(at::kCPU, /*non_blocking=*/true));
+    losses.emplace_back(weighed);
     mark(clock, &PhaseTimes::backward_s);
   }
   // A checkpoint under a name: rank 0 looks, all of them save.
@@ -102,9 +106,7 @@ StepRecord Trainer::train_step(int64_t step) {
   saver_.settle();
   const StepReport report = stepper_->step();
   optimizer_->zero_grad();
-  synchronise(device_);
-  for (const at::Tensor& weighed : losses) loss += weighed.item<double>();
-  sharded_.recorder().settle();
+  for (const HostNumber& weighed : losses) loss += weighed.wait();
   mark(clock, &PhaseTimes::optimizer_s);
 
   StepRecord record;
@@ -124,6 +126,7 @@ StepRecord Trainer::train_step(int64_t step) {
   record.exposed_comm_s = clock.exposed();
   record.comm_s = clock.communicating();
   if (options_.records_phases) record.phases = clock.phases();
+  clock_.emplace(sharded_.recorder());  // the device may be computing still: no moment is left out
   return record;
 }
 
@@ -156,6 +159,7 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
   const bool is_last = step + 1 == options_.steps || was_interrupted_;
   const bool is_due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
   if (evaluation_ == nullptr || !(is_last || is_due)) return;
+  clock_.reset();
   const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
   record.eval_loss = result.loss;
@@ -184,6 +188,7 @@ void Trainer::save_if_due(int64_t steps_done) {
 }
 
 void Trainer::save_as(const std::string& name, int64_t steps_done) {
+  clock_.reset();
   Progress progress = progress_of(*stepper_, scheduler_.get());
   progress.data = DataPosition{.step = steps_done};
   progress.best = best_evaluation_;

@@ -93,6 +93,7 @@ class Trainer {
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<StepBatches> batches_;
+  std::optional<StepClock> clock_;  // of the step that is next or under way
   std::function<bool()> is_interrupted_;
   bool was_interrupted_ = false;
   int64_t first_step_ = 0;

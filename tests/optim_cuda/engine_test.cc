@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
@@ -24,7 +25,9 @@
 namespace fullshard::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // The loss is Σ w·x: x is the gradient of w, whatever the device adds up.
 struct PartImpl : Unit {
@@ -169,6 +172,39 @@ TEST(CudaEngine, KeepsBf16MastersInHalves) {
   EXPECT_EQ(held({}, {}), 2);
   EXPECT_EQ(held({}, false), 4);
   EXPECT_EQ(held({.state_dtype = at::kBFloat16}, {}), 4);  // there is no kernel for both
+}
+
+// 2^16 and more are infinite in fp16, so such steps are left out.
+TEST(CudaEngine, ScalesLossesOfFp16AsTheCpu) {
+  using Fate = std::tuple<bool, double, double>;  // skipped, loss scale, norm
+  const auto fates_on = [](at::Device device, Outcome& outcome) {
+    auto model = make_model();
+    auto sharded = shard(model, World::single(device), {.param_dtype = at::kHalf});
+    AdamW optimizer(sharded, {.lr = 1e-2});
+    Stepper stepper(sharded, optimizer,
+                    {.max_grad_norm = 1.0,
+                     .loss_scale = LossScaleOptions{
+                         .initial_scale_power = 18, .loss_scale_window = 2, .hysteresis = 1}});
+    std::vector<Fate> fates;
+    for (int step = 0; step < 7; ++step) {
+      stepper.backward(model(inputs(step, device).to(at::kHalf)));
+      const auto report = stepper.step();
+      fates.emplace_back(report.skipped, report.loss_scale, report.skipped ? 0 : report.grad_norm);
+      EXPECT_THAT(report.reason, HasSubstr(report.skipped ? "overflowed at loss scale" : ""));
+    }
+    EXPECT_EQ(optimizer.num_steps(), 3);
+    outcome.masters = masters_of(sharded);
+    return fates;
+  };
+  Outcome cpu, cuda;
+  const auto expected = fates_on(at::kCPU, cpu);
+  std::vector<std::pair<bool, double>> course;
+  for (const auto& [skipped, scale, norm] : expected) course.emplace_back(skipped, scale);
+  EXPECT_THAT(course, ElementsAre(Pair(true, 262144), Pair(true, 131072), Pair(true, 65536),
+                                  Pair(false, 32768), Pair(false, 32768), Pair(false, 32768),
+                                  Pair(true, 65536)));
+  EXPECT_EQ(fates_on(kGpu, cuda), expected);
+  expect_same_engine(cuda, cpu, "fp16");
 }
 
 TEST(CudaEngine, CutsStepsIntoSubGroups) {

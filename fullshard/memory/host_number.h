@@ -1,0 +1,27 @@
+// A number that a device computes, on its way to the host:
+//   HostNumber norm(norm_on_device);  // put into the device's stream
+//   launch_more_work();               // which the number does not wait for
+//   use(norm.wait());
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <optional>
+
+namespace fullshard {
+
+class HostNumber {
+ public:
+  explicit HostNumber(const at::Tensor& number);  // of one element
+
+  double wait() const;
+  // The mark in the device's stream that wait() waits for; null for a number of the CPU.
+  const c10::Event* arrival() const { return arrival_ ? &*arrival_ : nullptr; }
+
+ private:
+  at::Tensor on_host_;
+  std::optional<c10::Event> arrival_;
+};
+
+}  // namespace fullshard
