@@ -94,7 +94,7 @@ def main():
         text += f"- GPU: {torch.cuda.get_device_name()}\n"
     text += (f"\nOne batch of {arguments.batch} sequences of {arguments.sequence_length} random tokens, new weights. A difference is the "
              "largest one in a tensor, over the largest value of that tensor (of gradients: at least a thousandth of the "
-             "largest gradient of all). tf32 off.\n\n")
+             "largest gradient of all). tf32 off. Parity means that ours in bf16 is as near to PyTorch in fp32 as PyTorch's own bf16.\n\n")
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             text += f"## {model}\n\n" + machine.table(["between", "loss", "gradients, median tensor", "worst tensor"],
