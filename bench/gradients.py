@@ -34,7 +34,9 @@ def between_peers(first, second):
     """The same measure between two files of peers/gradients.py: the largest difference over the largest value of the tensor,
     for gradients at least a thousandth of the largest gradient."""
     import torch
-    theirs, exact = read_safetensors(first), read_safetensors(second)
+    sys.path.insert(0, PEERS)
+    import tensor_file
+    theirs, exact = tensor_file.read(first), tensor_file.read(second)
     most = max(value.abs().max().item() for name, value in exact.items() if name.startswith("grad."))
     result = {}
     for name, value in exact.items():
@@ -44,21 +46,6 @@ def between_peers(first, second):
         difference = (theirs[name].double() - value.double()).abs().max().item()
         result[name] = difference / max(value.abs().max().item(), least)
     return result
-
-
-def read_safetensors(path):
-    import numpy
-    import torch
-    types = {"BF16": torch.bfloat16, "F32": torch.float32, "I64": torch.int64}
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        begin = file.tell()
-    data = numpy.memmap(path, dtype="uint8", mode="r", offset=begin)
-    tensors = {}
-    for name, entry in header.items():
-        first, last = entry["data_offsets"]
-        tensors[name] = torch.from_numpy(data[first:last].copy()).view(types[entry["dtype"]]).reshape(entry["shape"])
-    return tensors
 
 
 def row(what, differences):

@@ -9,23 +9,8 @@ import argparse
 
 import torch
 
+import tensor_file
 import train_step
-
-
-def write_safetensors(tensors, path):
-    import json
-    types = {torch.bfloat16: "BF16", torch.float32: "F32", torch.int64: "I64"}
-    header, end = {}, 0
-    for name, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": types[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for tensor in tensors.values():
-            file.write(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def gradients_of(name, model):
@@ -57,7 +42,7 @@ def main():
     loss.backward()
     tensors = {"input_ids": ids, "labels": ids, "loss": loss.detach().float()}
     tensors |= {f"grad.{name}": value for name, value in gradients_of(arguments.model, model).items()}
-    write_safetensors(tensors, arguments.output)
+    tensor_file.write(tensors, arguments.output)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ writes the first weights as Hugging Face does: with both, `fullshard train --mod
 import argparse, json, os, statistics, threading, time
 import torch, torch.nn as nn, torch.nn.functional as F
 import torch.distributed as dist
+import tensor_file
 
 CONFIGS = {  # layers, width, heads, kv heads, ffn, vocab, tied, gated (llama) or gelu (gpt2)
     "gpt2-124m": (12, 768, 12, 12, 3072, 50304, True, False),
@@ -144,13 +145,7 @@ def export(name, model, folder):
     config, tensors = hugging_face(name, model)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config.json"), "w") as file: json.dump(config, file)
-    header, end = {}, 0
-    for key, tensor in tensors.items():
-        header[key] = dict(dtype="BF16", shape=list(tensor.shape), data_offsets=[end, end + 2 * tensor.numel()]); end += 2 * tensor.numel()
-    text = json.dumps(header).encode(); text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for tensor in tensors.values(): file.write(tensor.bfloat16().contiguous().view(torch.uint8).cpu().numpy().data)
+    tensor_file.write(tensors, os.path.join(folder, "model.safetensors"), torch.bfloat16)
 
 
 def cut_tokens(path, batch, seq, device):
