@@ -23,6 +23,11 @@ BytesPerParameter bytes_of(const PrecisionPlan& precision) {
   return {2, 2, precision.bf16_optimizer_states.value ? 6.0 : 10.0};
 }
 
+// On GPUs sixteen bits of a bf16 value and its fp32 master are stored once (shard/master_halves).
+double shared_on_gpus(const PrecisionPlan& precision) {
+  return precision.bf16.value && !precision.bf16_master_weights_and_grads.value ? 2 : 0;
+}
+
 // Which of gradients, states and parameters are cut.
 struct Cut {
   bool parameters;
@@ -46,8 +51,15 @@ std::string model_states(const Plan& plan, int64_t ranks) {
   const auto share = [&](double all, bool is_cut) { return is_cut ? all / n : all; };
   const double total = share(bytes.compute, cut.parameters) + share(bytes.gradient, cut.gradients) +
                        share(bytes.states, cut.states);
-  return fmt::format("{:.3g} bytes per parameter and rank on {} ranks, {:.3g} unsharded", total,
-                     ranks, bytes.compute + bytes.gradient + bytes.states);
+  const double unsharded = bytes.compute + bytes.gradient + bytes.states;
+  std::string text = fmt::format(
+      "{:.3g} bytes per parameter and rank on {} ranks, {:.3g} unsharded", total, ranks, unsharded);
+  if (const double less = shared_on_gpus(plan.precision); less > 0) {
+    text +=
+        fmt::format(" (on GPUs {:.3g} and {:.3g}: bf16 values and fp32 masters share two bytes)",
+                    total - share(less, cut.states), unsharded - less);
+  }
+  return text;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 json explained(std::string_view text, int64_t ranks) {
   const Plan plan = Plan::parse(text, "f", {.ranks = ranks});
@@ -39,6 +40,21 @@ TEST(Explain, GivesValueOriginAndEffectOfEveryKey) {
   // fp32: 4 + (4 + 8) / 4.
   EXPECT_THAT(std::string(keys["zero_optimization.stage"]["effect"]),
               HasSubstr("7 bytes per parameter and rank on 4 ranks, 16 unsharded"));
+}
+
+TEST(Explain, CountsWhatMastersShareOnGpus) {
+  const auto effect = [](const std::string& bf16) {
+    const json keys = explained(
+        R"({"train_batch_size": 4, "bf16": )" + bf16 + R"(, "zero_optimization": {"stage": 2}})",
+        4);
+    return std::string(keys["zero_optimization.stage"]["effect"]);
+  };
+  // 2 + (4 + 12) / 4, or 2 + (4 + 10) / 4.
+  EXPECT_THAT(effect(R"({"enabled": true})"),
+              HasSubstr("6 bytes per parameter and rank on 4 ranks, 18 unsharded (on GPUs 5.5 and "
+                        "16: bf16 values and fp32 masters share two bytes)"));
+  EXPECT_THAT(effect(R"({"enabled": true, "bf16_master_weights_and_grads": true})"),
+              Not(HasSubstr("GPUs")));
 }
 
 TEST(Explain, NamesAcceleratesOwnKeys) {
