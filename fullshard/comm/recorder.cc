@@ -82,17 +82,16 @@ void Recorder::finish(uint64_t ticket, double waited, std::shared_ptr<const Call
   }
 }
 
-std::optional<c10::Device> Recorder::device_of_unsettled() const {
-  const std::lock_guard lock(mutex_);
-  if (unsettled_.empty()) return std::nullopt;
-  return unsettled_.front().times->ended.device();
-}
-
 void Recorder::settle() {
-  const auto device = device_of_unsettled();
-  if (!device) return;
-  c10::Event mark(device->type(), CallTimes::kTimed);
-  mark.record(c10::impl::VirtualGuardImpl(device->type()).getStream(*device));
+  std::shared_ptr<const CallTimes> oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (unsettled_.empty()) return;
+    oldest = unsettled_.front().times;
+  }
+  const c10::Device device = oldest->ended.device();
+  c10::Event mark(device.type(), CallTimes::kTimed);
+  mark.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   mark.synchronize();
   settle(mark);
 }

@@ -2,13 +2,10 @@
 // and of the message when ranks hang or disagree.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,7 +75,6 @@ class Recorder {
 
  private:
   uint64_t first_ticket() const;  // of those that are kept
-  std::optional<c10::Device> device_of_unsettled() const;
 
   mutable std::mutex mutex_;
   int rank_;

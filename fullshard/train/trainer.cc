@@ -105,7 +105,6 @@ StepRecord Trainer::train_step(int64_t step) {
   clock.mark(&PhaseTimes::data_s);
   saver_.settle();
   const StepReport report = stepper_->step();
-  optimizer_->zero_grad();
   for (const HostNumber& weighed : losses) loss += weighed.wait();
   mark(clock, &PhaseTimes::optimizer_s);
 

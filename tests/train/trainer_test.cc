@@ -2,8 +2,10 @@
 #include "fullshard/train/trainer.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -16,6 +18,10 @@
 
 namespace fullshard::testing {
 namespace {
+
+using ::testing::Each;
+using ::testing::Ge;
+using ::testing::SizeIs;
 
 constexpr double kCurveTolerance = 1e-5;
 
@@ -87,6 +93,29 @@ TEST(Trainer, StopsAtTheEndOfAStepWhenAnyRankIsTold) {
     done[world.rank()] = steps;
   });
   EXPECT_EQ(done, (std::map<int, int64_t>{{0, 3}, {1, 3}}));
+}
+
+// No moment of a run is left out of its steps, so that tokens per second are those of the clock.
+TEST(Trainer, CountsWhatLiesBetweenTwoStepsWithTheSecond) {
+  constexpr double kBetween = 0.05;
+  const Plan plan = Plan::parse(fsdp_configuration("NO_SHARD"), "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  make_new_weights(*model, sharded, 1);
+  const UnevenData data(model->vocabulary(), false);
+  Trainer trainer(*model, sharded, plan, data, nullptr,
+                  {.steps = 4, .global_batch = 4, .micro_batch = 4});
+  std::vector<double> seconds;
+  const auto spend_time = [&](const StepRecord& record) {
+    seconds.push_back(record.step_s);
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kBetween)) {
+    }
+  };
+  trainer.run(spend_time, {}, {});
+  EXPECT_THAT(seconds, SizeIs(4));
+  seconds.erase(seconds.begin());
+  EXPECT_THAT(seconds, Each(Ge(kBetween)));
 }
 
 TEST(Trainer, EndsAtTheStepWhoseDataIsBroken) {
