@@ -63,6 +63,10 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       pool_(std::make_shared<Pool>(memory_source(mesh_), ledger_, Tier::device,
                                    world.device().is_cpu() ? Returned::kept : Returned::freed)),
       schedule_(schedule_options(options, decision_), {}),
+      late_vote_(mesh_.everyone()),
+      pass_({[this](int unit) { pass_over(*units_[unit]); },
+             [this](int unit) { units_[unit]->begin_unshard(); },
+             [this](int unit) { end_unit(*units_[unit]); }}),
       reductions_({[this](int unit) { units_[unit]->begin_reduce(); },
                    [this](int unit) { units_[unit]->finish_reduce(); },
                    [this](int unit) { units_[unit]->advance_reduce(); }}) {
@@ -82,19 +86,36 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
   watch_.watch_outputs(options.watch_non_finite);
   if (options.buffer_dtype) cast_buffers(module, plan_, *options.buffer_dtype);
   make_units();
-  schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_));
+  schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_),
+                       world.device().is_cpu() ? Ahead::within_limits : Ahead::one_unit);
   make_counters();
   if (!options.offload_activations) return;
   set_saved_tensors(make_activation_packer(module, ledger_, options.offload_activations_min_bytes));
 }
 
 Engine::~Engine() {
+  settle();
   for (const auto& unit : plan_.units) {
     unit.state->set_hooks(nullptr);
     for (auto* inner : unit.inner) inner->set_hooks(nullptr);
   }
   clear_forward_casts(plan_);
   if (options_.offload_activations) set_saved_tensors(nullptr);
+}
+
+// After a failed pass collectives may be in flight: memory that one of them still writes may not be
+// given to somebody else.
+void Engine::settle() noexcept {
+  const auto attempt = [](const auto& wait) {
+    try {
+      wait();
+    } catch (const std::exception&) {
+      // A rank is gone, and with it the call; whoever met that first has told so.
+    }
+  };
+  attempt([&] { reductions_.flush(); });
+  attempt([&] { draining_.settle(); });
+  for (const auto& unit : units_) attempt([&] { unit->settle(); });
 }
 
 void Engine::switch_recompute(torch::nn::Module& module) {
@@ -222,16 +243,32 @@ void Engine::forward_starts(UnitRuntime& unit) {
         unit.path());
   }
   if (is_stale()) recover();
-  if (belongs_to_the_order()) schedule_.note_start(unit.index());
+  if (!expects_backward()) return;
+  schedule_.note_start(unit.index());
+  log_.start(unit.index());
 }
 
 void Engine::forward_ends(UnitRuntime& unit) {
-  if (belongs_to_the_order()) schedule_.note_end(unit.index());
+  if (!expects_backward()) return;
+  schedule_.note_end(unit.index());
+  log_.end(unit.index());
 }
 
-// The forward of a recomputed call runs without gradients, and yet a backward will follow.
-bool Engine::belongs_to_the_order() const {
+bool Engine::expects_backward() const {
   return !is_replaying() && (at::GradMode::is_enabled() || is_recording());
+}
+
+void Engine::push_recompute(RecomputePass pass, uint64_t id) {
+  recomputes_.push_back({pass, id});
+  num_replays_ += pass == RecomputePass::replay;
+  if (!is_replaying()) log_.enter_recomputed();
+}
+
+void Engine::pop_recompute() noexcept {
+  if (recomputes_.empty()) return;  // recover() came in between
+  if (!is_replaying()) log_.leave_recomputed();
+  num_replays_ -= recomputes_.back().pass == RecomputePass::replay;
+  recomputes_.pop_back();
 }
 
 int Engine::gathers_in_flight() const {
@@ -241,7 +278,7 @@ int Engine::gathers_in_flight() const {
 }
 
 void Engine::prefetch_forward(const UnitRuntime& unit) {
-  if (!schedule_.options().forward_prefetch.value_or(!mesh_.world().device().is_cpu())) return;
+  if (!schedule_.prefetches_forward()) return;
   for (const int index : schedule_.next_in_forward(unit.index())) {
     auto& next = *units_[index];
     if (next.numel() == 0 || next.is_live() || next.is_arriving()) continue;
@@ -253,35 +290,26 @@ void Engine::prefetch_forward(const UnitRuntime& unit) {
   }
 }
 
-void Engine::prefetch_backward() {
-  while (!gathers_.is_exhausted()) {
-    auto& next = *units_[gathers_.next()];
-    const bool needs_gather = next.numel() > 0 && !next.is_live() && !next.is_arriving();
-    if (needs_gather && !schedule_.may_prefetch(next.index(), gathers_in_flight(),
-                                                counters_.live_numel, counters_.ahead_numel)) {
-      return;
-    }
-    gathers_.take_next();
-    if (needs_gather) next.begin_unshard();
-  }
+void Engine::backward_begins(UnitRuntime& unit) {
+  ensure_backward();
+  pass_.begin(unit.index());
+  unit.unshard();
+  pass_.gather_ahead(unit.index());
 }
 
-void Engine::gather_in_turn(UnitRuntime& unit) {
-  gathers_.reach(unit.index(), [&](int index) {
-    auto& due = *units_[index];
-    const bool passed_over = &due != &unit && due.numel() > 0 && !due.is_live();
-    if (passed_over && !due.is_arriving() && !shares_host_copy()) due.begin_unshard();
-  });
+// Other ranks may gather it in this backward, and this one has no use for it. Where ranks look at
+// one copy, nobody waits for those that do not look.
+void Engine::pass_over(UnitRuntime& unit) {
+  if (unit.numel() == 0 || unit.is_live() || unit.is_arriving() || shares_host_copy()) return;
   unit.unshard();
 }
 
-// Units that other ranks gathered in this backward and this one had no use for.
-void Engine::gather_skipped() {
-  while (!gathers_.is_exhausted()) {
-    auto& unit = *units_[gathers_.take_next()];
-    if (unit.numel() > 0 && !unit.is_live() && !shares_host_copy()) unit.unshard();
-    unit.reshard();
-  }
+// Its slots that got no gradient count as zeros.
+void Engine::end_unit(UnitRuntime& unit) {
+  unit.end_backward();
+  if (!reduces_ || wants_some_gradients_ || !unit.is_trainable()) return;
+  reductions_.issue(unit.index());
+  counters_.overlapped += reductions_.in_flight() > 0;
 }
 
 bool Engine::is_stale() const { return phase_ == Phase::backward && backward_task_.expired(); }
@@ -295,7 +323,7 @@ void Engine::ensure_backward() {
   const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
   wants_some_gradients_ = wanted != nullptr && !wanted->empty();
   clear_gradients();
-  open_orders();
+  open_pass();
   std::weak_ptr<Engine> weak = weak_from_this();
   auto task = std::make_shared<int>();
   backward_task_ = task;
@@ -304,18 +332,19 @@ void Engine::ensure_backward() {
   });
 }
 
-void Engine::open_orders() {
-  const auto that_ran = [this](std::vector<int> order, bool only_trainable) {
-    std::erase_if(order, [&](int index) {
-      const auto& unit = *units_[index];
-      return !unit.ran_with_gradients() || (only_trainable && !unit.is_trainable());
-    });
-    return order;
-  };
-  const int num_units = static_cast<int>(units_.size());
-  gathers_.open(that_ran(schedule_.backward_order(), false), num_units);
-  reductions_.open(that_ran(schedule_.reduce_order(), true), num_units,
-                   schedule_.max_reductions_in_flight());
+// Everything here is the same on all ranks whose forwards called the same units.
+void Engine::open_pass() {
+  std::vector<bool> is_live;
+  for (const auto& unit : units_) is_live.push_back(unit->is_live() || unit->is_arriving());
+  auto steps = reverse_order(log_.entries());
+  // A frozen unit takes part where gradients pass through it.
+  std::erase_if(steps, [this](const BackwardStep& step) {
+    const auto& unit = *units_[step.unit];
+    return !unit.is_trainable() && !unit.ran_with_gradients();
+  });
+  plan_gathers_ahead(steps, schedule_, is_live);
+  pass_.open(std::move(steps), static_cast<int>(units_.size()));
+  reductions_.limit(schedule_.max_reductions_in_flight());
 }
 
 // Peers wait for this rank's part of their sums: what can be done for them is done now and then.
@@ -324,31 +353,36 @@ void Engine::gradient_arrived() {
   reductions_.advance();
 }
 
-void Engine::unit_is_ready(UnitRuntime& unit) {
-  if (!reduces_) return;
-  reductions_.mark_ready(unit.index());
-  counters_.overlapped += reductions_.in_flight() > 0;
-}
+void Engine::unit_is_ready(UnitRuntime& unit) { pass_.mark_ready(unit.index()); }
 
 void Engine::finish_backward() {
   at::NoGradGuard no_grad;
   const bool only_asked = wants_some_gradients_ && !any_gradient_;  // autograd::grad
-  gather_skipped();
-  if (reduces_ && !only_asked) {
+  pass_.finish();
+  if (reduces_) {
     reductions_.flush();
-    // A graph that was run again, or a second fire of a unit's gradients, after its turn.
-    for (const auto& unit : units_) {
-      if (!unit->has_unreduced()) continue;
-      unit->begin_reduce();
-      unit->finish_reduce();
-    }
+    reduce_late();
     draining_.settle();
   }
   for (const auto& unit : units_) unit->finish_pass();
+  log_.start_over();
   if (!only_asked) poison_gradients();
   schedule_.seal();
   phase_ = Phase::resting;
   backward_task_.reset();
+}
+
+// Gradients that came after their unit's turn, or in a backward that asked for some only. Which
+// units have any may differ between ranks, so they ask each other.
+void Engine::reduce_late() {
+  std::vector<bool> is_late;
+  for (const auto& unit : units_) is_late.push_back(unit->has_unreduced());
+  if (context_.over_ranks) is_late = late_vote_.ask(std::move(is_late));
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!is_late[i]) continue;
+    units_[i]->begin_reduce();
+    units_[i]->finish_reduce();
+  }
 }
 
 void Engine::clear_gradients() {
@@ -361,9 +395,12 @@ void Engine::poison_gradients() {
 
 void Engine::recover() {
   at::NoGradGuard no_grad;
-  reductions_.abandon();
+  pass_.open({}, static_cast<int>(units_.size()));
+  reductions_.flush();
   draining_.settle();
   recomputes_.clear();
+  num_replays_ = 0;
+  log_.clear();
   for (const auto& unit : units_) unit->abandon_pass();
   // What the failed backward had reduced is mixed with what was there before.
   const bool loses = had_gradients_;

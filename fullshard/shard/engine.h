@@ -13,7 +13,9 @@
 #include "fullshard/comm/mesh.h"
 #include "fullshard/memory/pool.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
-#include "fullshard/shard/gather_order.h"
+#include "fullshard/shard/backward_pass.h"
+#include "fullshard/shard/forward_log.h"
+#include "fullshard/shard/late_vote.h"
 #include "fullshard/shard/non_finite_watch.h"
 #include "fullshard/shard/options.h"
 #include "fullshard/shard/reduce_queue.h"
@@ -45,16 +47,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // From units, in backward.
   void ensure_backward();
-  void gather_in_turn(UnitRuntime& unit);
-  void prefetch_backward();
+  void backward_begins(UnitRuntime& unit);
   void gradient_arrived();
   void unit_is_ready(UnitRuntime& unit);
 
-  // Recomputed calls, innermost last.
-  void push_recompute(RecomputePass pass, uint64_t id) { recomputes_.push_back({pass, id}); }
-  void pop_recompute() noexcept { recomputes_.pop_back(); }
-  bool is_recording() const { return is_in(RecomputePass::record); }
-  bool is_replaying() const { return is_in(RecomputePass::replay); }
+  // Recomputed calls, innermost last. A call recorded inside a replay belongs to that replay too.
+  void push_recompute(RecomputePass pass, uint64_t id);
+  void pop_recompute() noexcept;
+  bool is_recording() const {
+    return !recomputes_.empty() && recomputes_.back().pass == RecomputePass::record;
+  }
+  bool is_replaying() const { return num_replays_ > 0; }
   uint64_t recompute_id() const { return recomputes_.back().id; }
 
   // After a backward that threw: waits for what is in flight, drops gradients, releases units.
@@ -74,6 +77,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finish_update();
 
   Phase phase() const { return phase_; }
+  // A forward that a backward will follow, as far as one can tell: a recomputed call runs without
+  // gradients at first.
+  bool expects_backward() const;
   bool reduces() const { return reduces_; }
   void set_reduces(bool reduces) {
     reduces_ = reduces;
@@ -108,9 +114,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     uint64_t id;
   };
 
-  bool is_in(RecomputePass pass) const {
-    return !recomputes_.empty() && recomputes_.back().pass == pass;
-  }
+  void settle() noexcept;
   void make_units();
   std::vector<std::unique_ptr<ParamGroup>> make_groups(const UnitPlan& unit);
   void make_counters();
@@ -118,11 +122,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_saved_tensors(const std::shared_ptr<SavedTensorPacker>& packer);
   void synchronise_buffers(const UnitPlan& unit);
   int gathers_in_flight() const;
-  bool belongs_to_the_order() const;
   bool has_gradients() const;
   bool is_stale() const;
-  void open_orders();
-  void gather_skipped();
+  void open_pass();
+  void pass_over(UnitRuntime& unit);
+  void end_unit(UnitRuntime& unit);
+  void reduce_late();
   void finish_backward();
   void poison_gradients();
   void clear_gradients();
@@ -140,9 +145,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   GroupContext context_;
   std::vector<std::unique_ptr<UnitRuntime>> units_;
   Schedule schedule_;
-  GatherOrder gathers_;
+  LateVote late_vote_;
+  ForwardLog log_;
+  BackwardPass pass_;
   ReduceQueue reductions_;
   std::vector<Recompute> recomputes_;
+  int num_replays_ = 0;  // of them
   std::shared_ptr<SharedCounters>
       shared_;                          // one copy: slot 0 "entered the change", then the groups
   uint64_t num_changes_ = 0;            // of the masters

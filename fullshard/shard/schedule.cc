@@ -13,8 +13,8 @@ void append_once(std::vector<int>& order, int unit) {
 
 }  // namespace
 
-Schedule::Schedule(const ScheduleOptions& options, std::vector<int64_t> unit_numel)
-    : options_(options), numel_(std::move(unit_numel)) {
+Schedule::Schedule(const ScheduleOptions& options, std::vector<int64_t> unit_numel, Ahead ahead)
+    : options_(options), numel_(std::move(unit_numel)), always_ahead_(ahead) {
   check(options.max_gathers_in_flight >= 1,
         "max_gathers_in_flight is {}, expected at least 1: a unit could never be gathered",
         options.max_gathers_in_flight);
@@ -34,12 +34,9 @@ std::vector<int> Schedule::after(const std::vector<int>& order, int unit) {
 
 std::vector<int> Schedule::next_in_forward(int unit) const { return after(start_order_, unit); }
 
-std::vector<int> Schedule::backward_order() const {
-  return {end_order_.rbegin(), end_order_.rend()};
-}
-
 bool Schedule::may_prefetch(int unit, int in_flight, int64_t live, int64_t ahead) const {
   if (!options_.overlap_comm || in_flight >= options_.max_gathers_in_flight) return false;
+  if (always_ahead_ == Ahead::one_unit && ahead == 0) return true;
   const int64_t numel = numel_[unit];
   if (options_.max_live_parameters > 0 && live + numel > options_.max_live_parameters) return false;
   if (options_.prefetch_bucket_size > 0) return ahead + numel <= options_.prefetch_bucket_size;
@@ -57,10 +54,6 @@ bool Schedule::keeps_after_forward(int unit, int64_t live) const {
   if (options_.max_live_parameters > 0 && live > options_.max_live_parameters) return false;
   if (!options_.reshard_after_forward) return true;
   return sealed_ && reuse_distance(unit) < options_.max_reuse_distance;
-}
-
-std::vector<int> Schedule::reduce_order() const {
-  return {start_order_.rbegin(), start_order_.rend()};
 }
 
 }  // namespace fullshard

@@ -13,7 +13,7 @@ enum class BackwardPrefetch { none, pre, post };
 struct ScheduleOptions {
   bool reshard_after_forward = true;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
-  // Not said: on where a gather runs beside computation by itself, on an accelerator.
+  // Not said: off on the CPU, where nothing runs beside computation; on an accelerator see Ahead.
   std::optional<bool> forward_prefetch = {};
   int max_gathers_in_flight = 2;
   bool overlap_comm = true;  // off: every collective is waited for before computation goes on
@@ -24,9 +24,16 @@ struct ScheduleOptions {
   int64_t max_reuse_distance = 0;    // a unit used again sooner than this is not released
 };
 
+// How much may be fetched ahead whatever the limits say. On an accelerator a gather that is issued
+// when its unit begins is waited for in full, and the files that people have forbid more:
+// Accelerate writes forward_prefetch false, DeepSpeed's bucket is smaller than a block of a large
+// model. Their own programs overlap all the same.
+enum class Ahead { within_limits, one_unit };
+
 class Schedule {
  public:
-  Schedule(const ScheduleOptions& options, std::vector<int64_t> unit_numel);
+  Schedule(const ScheduleOptions& options, std::vector<int64_t> unit_numel,
+           Ahead ahead = Ahead::within_limits);
 
   // The order of a forward with gradients. A unit called several times starts where it was first
   // seen and ends where it was last seen.
@@ -35,10 +42,11 @@ class Schedule {
   // A whole pass was seen: what the order tells may be relied on.
   void seal() { sealed_ = true; }
 
+  bool prefetches_forward() const {
+    return always_ahead_ == Ahead::one_unit || options_.forward_prefetch.value_or(false);
+  }
   // What is worth gathering while `unit` computes, nearest first.
   std::vector<int> next_in_forward(int unit) const;
-  // The reverse of the ends: what backward needs first, comes first.
-  std::vector<int> backward_order() const;
   // Whether one more unit may be gathered ahead. `live` counts gathered elements, `ahead` those of
   // them that wait for their use.
   bool may_prefetch(int unit, int in_flight, int64_t live, int64_t ahead) const;
@@ -47,10 +55,9 @@ class Schedule {
   // its forward last and begins its backward first: releasing it in between would be for nothing.
   bool keeps_after_forward(int unit, int64_t live) const;
 
-  // Reductions are issued in this order on every rank: the reverse of the first forward.
-  std::vector<int> reduce_order() const;
   int max_reductions_in_flight() const { return options_.overlap_comm ? 1 : 0; }
 
+  int64_t unit_numel(int unit) const { return numel_[unit]; }
   const ScheduleOptions& options() const { return options_; }
 
  private:
@@ -59,6 +66,7 @@ class Schedule {
 
   ScheduleOptions options_;
   std::vector<int64_t> numel_;
+  Ahead always_ahead_;
   std::vector<int> start_order_;
   std::vector<int> end_order_;
   bool sealed_ = false;

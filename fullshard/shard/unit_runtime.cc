@@ -76,6 +76,12 @@ void UnitRuntime::begin_unshard() {
   for (const auto& group : groups_) group->begin_unshard();
 }
 
+void UnitRuntime::settle() {
+  for (const auto& group : groups_) {
+    if (group->is_arriving()) group->finish_unshard();
+  }
+}
+
 void UnitRuntime::mark_used() {
   if (!ahead_) return;
   engine_.counters().ahead(-numel_);
@@ -111,7 +117,7 @@ void UnitRuntime::reshard_frozen() {
 void UnitRuntime::before_forward(const std::vector<at::Tensor>&) {
   engine_.forward_starts(*this);
   if (engine_.is_replaying()) {
-    engine_.gather_in_turn(*this);
+    engine_.backward_begins(*this);
   } else {
     unshard();
   }
@@ -141,11 +147,11 @@ void UnitRuntime::after_forward(const std::vector<at::Tensor>& inputs,
     ran_with_gradients_ = true;
     has_plain_call_ |= !was_recomputed && !engine_.is_replaying();
   }
-  // The first pass of a recomputed call runs without gradients, and yet a backward will follow.
-  const bool expects_backward = has_backward || engine_.is_recording();
-  const bool stays =
-      engine_.is_replaying() || (expects_backward && engine_.schedule().keeps_after_forward(
-                                                         index_, engine_.counters().live_numel));
+  // Not by what this rank's outputs need: ranks keep and gather alike.
+  const bool takes_part = has_backward || (is_trainable() && engine_.expects_backward());
+  const bool stays = engine_.is_replaying() || ((takes_part || engine_.is_recording()) &&
+                                                engine_.schedule().keeps_after_forward(
+                                                    index_, engine_.counters().live_numel));
   if (!stays && depth_ == 0) reshard();
   // What was fetched ahead of a forward that is over now will not be used by it.
   if (index_ == 0 && depth_ == 0 && !engine_.is_replaying() && !has_backward) engine_.release_all();
@@ -218,12 +224,9 @@ void UnitRuntime::hook_inputs(const std::vector<at::Tensor>& inputs) {
 void UnitRuntime::before_backward(const at::Tensor& output_gradient) {
   engine_.ensure_backward();
   engine_.watch().before_backward(owner_, output_gradient);
-  if (trainable_done_) return;
-  engine_.gather_in_turn(*this);
+  if (is_done_ && !ended_early_) return;
+  engine_.backward_begins(*this);
   for (const auto& group : groups_) group->check_untouched();
-  if (engine_.schedule().options().backward_prefetch == BackwardPrefetch::pre) {
-    engine_.prefetch_backward();
-  }
 }
 
 void UnitRuntime::receive_gradient(ParamGroup& group, int slot, const at::Tensor& parameter) {
@@ -257,18 +260,25 @@ bool UnitRuntime::take_gradient(ParamGroup& group, int slot, const at::Tensor& g
 }
 
 void UnitRuntime::finish_trainable() {
-  trainable_done_ = true;
+  is_done_ = true;
+  ended_early_ = false;
   reshard_trainable();
   if (inputs_pending_ == 0) reshard_frozen();
   engine_.unit_is_ready(*this);
-  if (engine_.schedule().options().backward_prefetch == BackwardPrefetch::post) {
-    engine_.prefetch_backward();
-  }
 }
 
 void UnitRuntime::input_has_gradient() {
   if (inputs_pending_ == 0 || --inputs_pending_ > 0) return;
-  if (trainable_done_ || !is_trainable()) reshard_frozen();
+  if (is_trainable() && !is_done_) return;
+  reshard_frozen();
+  if (!is_trainable()) engine_.unit_is_ready(*this);
+}
+
+void UnitRuntime::end_backward() {
+  if (is_done_) return;
+  is_done_ = true;
+  ended_early_ = true;
+  reshard();
 }
 
 void UnitRuntime::begin_reduce() {
@@ -298,7 +308,8 @@ void UnitRuntime::finish_pass() {
   has_plain_call_ = false;
   num_recomputed_calls_ = 0;
   call_is_recomputed_ = false;
-  trainable_done_ = false;
+  is_done_ = false;
+  ended_early_ = false;
   inputs_pending_ = 0;
   parameters_pending_ = -1;
   for (auto& slots : seen_) std::fill(slots.begin(), slots.end(), 0);

@@ -63,11 +63,15 @@ class UnitRuntime : public ForwardHooks {
   void reshard();
   bool is_live() const;
   bool is_arriving() const;
+  void settle();  // waits for a gather in flight
 
   // Reduction of the trainable groups, issued and waited for.
   void begin_reduce();
   void finish_reduce();
   void advance_reduce();
+
+  // Its turn in the backward is over, whether this rank had all of its gradients or not.
+  void end_backward();
 
   // Leaves the unit resting: after a backward, or after one that failed.
   void finish_pass();
@@ -113,7 +117,8 @@ class UnitRuntime : public ForwardHooks {
   int num_recomputed_calls_ = 0;  // each brings gradients of its own
   uint64_t last_recompute_ = 0;
   bool call_is_recomputed_ = false;
-  bool trainable_done_ = false;
+  bool is_done_ = false;      // in this backward: every gradient is in, or its turn is over
+  bool ended_early_ = false;  // its turn was over before its gradients came
   int inputs_pending_ = 0;
   int parameters_pending_ = -1;         // -1: no gradient yet in this backward
   std::vector<std::vector<int>> seen_;  // gradients per group and slot

@@ -15,39 +15,22 @@ struct Log {
   std::string text;
 };
 
-TEST(ReduceQueue, IssuesInTheAgreedOrderWhateverBecomesReadyFirst) {
+TEST(ReduceQueue, FinishesTheOlderBeforeItIssuesTheNext) {
   Log log;
-  log.queue.open({3, 2, 1}, 4, 1);
-  log.queue.mark_ready(2);
-  EXPECT_EQ(log.text, "");
-  log.queue.mark_ready(3);
-  EXPECT_EQ(log.text, "+3 -3 +2 ");
-  log.queue.mark_ready(1);
+  log.queue.limit(1);
+  log.queue.issue(3);
+  log.queue.advance();
+  log.queue.issue(2);
+  EXPECT_EQ(log.text, "+3 ~3 -3 +2 ");
   log.queue.flush();
-  EXPECT_EQ(log.text, "+3 -3 +2 -2 +1 -1 ");
+  EXPECT_EQ(log.text, "+3 ~3 -3 +2 -2 ");
+  EXPECT_EQ(log.queue.in_flight(), 0);
 }
 
 TEST(ReduceQueue, WaitsAtOnceWithoutOverlap) {
   Log log;
-  log.queue.open({1, 0}, 2, 0);
-  log.queue.mark_ready(1);
-  EXPECT_EQ(log.text, "+1 -1 ");
-}
-
-TEST(ReduceQueue, FlushIssuesWhatNeverBecameReady) {
-  Log log;
-  log.queue.open({2, 1, 0}, 3, 1);
-  log.queue.mark_ready(0);
-  log.queue.flush();
-  EXPECT_EQ(log.text, "+2 -2 +1 -1 +0 -0 ");
-}
-
-TEST(ReduceQueue, AbandonFinishesWhatIsInFlightAndForgetsTheRest) {
-  Log log;
-  log.queue.open({1, 0}, 2, 1);
-  log.queue.mark_ready(1);
-  log.queue.abandon();
-  log.queue.flush();
+  log.queue.limit(0);
+  log.queue.issue(1);
   EXPECT_EQ(log.text, "+1 -1 ");
 }
 

@@ -24,23 +24,17 @@ Schedule seen(const ScheduleOptions& options) {
   return schedule;
 }
 
-TEST(Schedule, ReducesInTheReverseOfTheFirstForward) {
-  EXPECT_THAT(seen({}).reduce_order(), ElementsAre(3, 2, 1, 0));
-}
-
-TEST(Schedule, LooksAheadAlongForwardAndBackward) {
+TEST(Schedule, LooksAheadAlongForward) {
   const auto schedule = seen({});
   EXPECT_THAT(schedule.next_in_forward(1), ElementsAre(2, 3));
   EXPECT_THAT(schedule.next_in_forward(3), IsEmpty());
-  EXPECT_THAT(schedule.backward_order(), ElementsAre(0, 3, 2, 1));
 }
 
-TEST(Schedule, AUnitCalledAgainStartsFirstAndEndsLast) {
+TEST(Schedule, AUnitCalledAgainIsLookedForWhereItWasFirstSeen) {
   auto schedule = seen({});
   schedule.note_start(1);
   schedule.note_end(1);
-  EXPECT_THAT(schedule.reduce_order(), ElementsAre(3, 2, 1, 0));
-  EXPECT_THAT(schedule.backward_order(), ElementsAre(1, 0, 3, 2));
+  EXPECT_THAT(schedule.next_in_forward(0), ElementsAre(1, 2, 3));
 }
 
 TEST(Schedule, FetchesOneUnitAheadByDefault) {
@@ -65,6 +59,20 @@ TEST(Schedule, StaysBelowMaxLiveParameters) {
   const auto schedule = seen({.max_live_parameters = 150});
   EXPECT_TRUE(schedule.may_prefetch(2, 0, 50, 0));
   EXPECT_FALSE(schedule.may_prefetch(2, 0, 51, 0));
+}
+
+TEST(Schedule, FetchesOneUnitAheadOnAcceleratorsWhateverTheLimits) {
+  const ScheduleOptions small{
+      .forward_prefetch = false, .prefetch_bucket_size = 50, .max_live_parameters = 60};
+  const Schedule cpu(small, {10, 100, 100});
+  EXPECT_FALSE(cpu.prefetches_forward());
+  EXPECT_FALSE(cpu.may_prefetch(1, 0, 10, 0));
+  const Schedule gpu(small, {10, 100, 100}, Ahead::one_unit);
+  EXPECT_TRUE(gpu.prefetches_forward());
+  EXPECT_TRUE(gpu.may_prefetch(1, 0, 10, 0));
+  EXPECT_FALSE(gpu.may_prefetch(2, 1, 110, 100));
+  const Schedule none({.overlap_comm = false}, {10, 100, 100}, Ahead::one_unit);
+  EXPECT_FALSE(none.may_prefetch(1, 0, 10, 0));
 }
 
 TEST(Schedule, FetchesNothingAheadWithoutOverlap) {

@@ -15,8 +15,6 @@
 namespace fullshard {
 namespace {
 
-using torch::nn::Linear;
-
 // Every module here starts from the same values on every call.
 template <class Module>
 Module seeded_case(Module module) {
@@ -94,11 +92,11 @@ void check_hooks(const Make& make, const Loss& loss) {
 
 struct HookedBlockImpl : Unit {
   explicit HookedBlockImpl(int64_t width = 4) {
-    up = register_module("up", Linear(width, 2 * width));
-    down = register_module("down", Linear(2 * width, width));
+    up = register_module("up", torch::nn::Linear(width, 2 * width));
+    down = register_module("down", torch::nn::Linear(2 * width, width));
   }
   at::Tensor forward(at::Tensor x) { return x + down(at::gelu(up(x))); }
-  Linear up{nullptr}, down{nullptr};
+  torch::nn::Linear up{nullptr}, down{nullptr};
 };
 FULLSHARD_UNIT(HookedBlock);
 
@@ -143,27 +141,27 @@ TEST(HookCases, ARecomputedUnitAroundANestedOneCalledTwice) {
 // LoRA: frozen weights before, between and after trainable ones, in one unit.
 struct LoraImpl : Unit {
   LoraImpl() {
-    frozen = register_module("frozen", Linear(4, 4));
-    a = register_module("a", Linear(4, 2));
-    b = register_module("b", Linear(2, 4));
-    last = register_module("last", Linear(4, 4));
+    frozen = register_module("frozen", torch::nn::Linear(4, 4));
+    a = register_module("a", torch::nn::Linear(4, 2));
+    b = register_module("b", torch::nn::Linear(2, 4));
+    last = register_module("last", torch::nn::Linear(4, 4));
     for (auto* linear : {&frozen, &last}) {
       for (auto& parameter : (*linear)->parameters()) parameter.set_requires_grad(false);
     }
   }
   at::Tensor forward(at::Tensor x) { return last(at::gelu(frozen(x)) + b(a(x))); }
-  Linear frozen{nullptr}, a{nullptr}, b{nullptr}, last{nullptr};
+  torch::nn::Linear frozen{nullptr}, a{nullptr}, b{nullptr}, last{nullptr};
 };
 FULLSHARD_UNIT(Lora);
 
 struct LoraStackImpl : Unit {
   LoraStackImpl() {
-    head = register_module("head", Linear(4, 4));
+    head = register_module("head", torch::nn::Linear(4, 4));
     first = register_module("first", Lora());
     second = register_module("second", Lora());
   }
   at::Tensor forward(at::Tensor x) { return second(first(head(x))); }
-  Linear head{nullptr};
+  torch::nn::Linear head{nullptr};
   Lora first{nullptr}, second{nullptr};
 };
 FULLSHARD_UNIT(LoraStack);
@@ -191,12 +189,12 @@ TEST(HookCases, AFrozenUnitBetweenTrainableOnes) {
 
 // Outputs: a tuple of which one part is the input itself and one is never used.
 struct TupleBlockImpl : Unit {
-  TupleBlockImpl() { linear = register_module("linear", Linear(4, 4)); }
+  TupleBlockImpl() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
   std::tuple<at::Tensor, at::Tensor, at::Tensor> forward(at::Tensor x) {
     auto y = linear(x);
     return {y.relu(), x, y.sigmoid()};
   }
-  Linear linear{nullptr};
+  torch::nn::Linear linear{nullptr};
 };
 FULLSHARD_UNIT(TupleBlock);
 
@@ -207,12 +205,12 @@ struct StructOutput {
 };
 
 struct StructBlockImpl : Unit {
-  StructBlockImpl() { linear = register_module("linear", Linear(4, 4)); }
+  StructBlockImpl() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
   StructOutput forward(at::Tensor x, int64_t scale = 2) {
     auto y = linear(x) * scale;
     return {y, y.tanh(), y.size(0)};
   }
-  Linear linear{nullptr};
+  torch::nn::Linear linear{nullptr};
 };
 FULLSHARD_UNIT(StructBlock);
 
@@ -445,6 +443,24 @@ TEST(HookCases, TwoModelsInOneProcess) {
     EXPECT_EQ(sharded_left.counters().live_numel, 0);
     EXPECT_EQ(sharded_right.counters().live_numel, 0);
   });
+}
+
+TEST(HookCases, AnEngineThatEndsAfterAFailedForwardLeavesNoGatherInFlight) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    run_ranks({.ranks = 2, .backend = backend}, [](const World& world) {
+      auto model = seeded_case(Fragile());
+      {
+        ShardOptions options;
+        options.share_host_copy = false;
+        options.schedule.forward_prefetch = true;
+        auto sharded = shard(model, world, options);
+        model(input_of_case(0), false, false).sum().backward();  // the order is known from now on
+        EXPECT_THROW(model(input_of_case(0), true, false), std::runtime_error);
+        EXPECT_EQ(world.recorder().in_flight(), 1) << "the second unit, fetched ahead";
+      }
+      EXPECT_EQ(world.recorder().in_flight(), 0);
+    });
+  }
 }
 
 TEST(HookCases, AGraphThatOutlivesTheEngineIsHarmless) {

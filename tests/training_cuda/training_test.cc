@@ -147,6 +147,19 @@ TEST(CudaTraining, RanksOfNcclGiveTheBitsOfSharedOnes) {
   }
 }
 
+TEST(CudaTraining, RanksOfNcclWhoseGraphsDifferDoNotWaitInVain) {
+  for (const int ranks : {2, 4}) {
+    const auto results = run_rank_program(ranks, {.name = "branches_rank",
+                                                  .arguments = {"nccl", "cuda", "8"},
+                                                  .separate_hosts = true,
+                                                  .limit_s = 120});
+    for (const auto& result : results) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_EQ(result.output, "same\n");
+    }
+  }
+}
+
 TEST(CudaTraining, ADeadRankOfASharedGpuIsNamed) {
   const RankProgram program{
       .arguments = {"--device", "cuda:0", "--fault", "kill", "--at", "start of backward"},
