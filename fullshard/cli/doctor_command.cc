@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/launch/machine_facts.h"
 #include "fullshard/launch/run_report.h"
+#include "fullshard/report/run_start.h"
 
 namespace fullshard {
 
@@ -24,6 +25,7 @@ DoctorCommand::DoctorCommand(CLI::App& app)
 bool DoctorCommand::was_chosen() const { return command_->parsed(); }
 
 int DoctorCommand::run() const {
+  if (!run_folder_.empty()) close_dead_run(run_folder_);  // so that run.json tells how it ended
   const std::string text =
       run_folder_.empty() ? facts_text(machine_facts()) : run_report(run_folder_);
   if (output_.empty()) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/config_command.h"
 #include "fullshard/cli/data_command.h"
@@ -37,8 +38,8 @@ int run(int count, char** arguments) {
   // What follows "--" is another program's: CLI11 must not see it.
   char** const end = arguments + count;
   char** const split = std::find(arguments, end, std::string_view("--"));
-  const std::vector<std::string> program(std::min(split + 1, end), end);
-  const std::vector<std::string> words(std::min(arguments + 1, split), split);
+  const std::vector<std::string> after(split, end);
+  const auto words = with_command_first({std::min(arguments + 1, split), split});
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
@@ -56,7 +57,7 @@ int run(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
   }
-  if (launch.was_chosen()) return launch.run(words, program);
+  if (launch.was_chosen()) return launch.run(words, after);
   if (config.was_chosen()) return config.run();
   // Here a file that may not grow is a message; programs that launch starts decide for themselves.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -79,13 +80,16 @@ int run(int count, char** arguments) {
 }  // namespace fullshard
 
 int main(int count, char** arguments) {
+  fullshard::open_missing_streams();
   try {
-    return fullshard::run(count, arguments);
+    const int status = fullshard::run(count, arguments);
+    if (status == 0) fullshard::flush_standard_output();
+    return status;
   } catch (const fullshard::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fullshard::say(fmt::format("error: {}\n", error.what()));
     return error.exit_status();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: fullshard: {}\n", error.what());
+    fullshard::say(fmt::format("error: fullshard: {}\n", error.what()));
     return 1;
   }
 }

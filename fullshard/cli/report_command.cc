@@ -10,7 +10,10 @@
 #include <cstdio>
 #include <thread>
 
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/report/html_report.h"
+#include "fullshard/report/run_record.h"
+#include "fullshard/report/run_start.h"
 
 namespace fullshard {
 namespace {
@@ -46,6 +49,10 @@ ReportCommand::ReportCommand(CLI::App& app)
 bool ReportCommand::was_chosen() const { return command_->parsed(); }
 
 int ReportCommand::run() const {
+  if (close_dead_run(folder_)) {
+    say(fmt::format("note: {}: the run had not said how it ended; {}\n", folder_,
+                    read_run_record(folder_ + "/run.json").problem));
+  }
   WrittenReport written = write_html_report(folder_, output_);
   fmt::print("{}\n", written.path);
   std::fflush(stdout);

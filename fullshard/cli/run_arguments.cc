@@ -72,6 +72,8 @@ void RunArguments::add_model() {
   add_timeouts();
   command_->add_option("--seed", options_.seed, "of weights, order and dropout")
       ->capture_default_str();
+  // As deepspeed and old versions of torch's launcher add it; -1 is no rank.
+  command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
 }
 
 // How long ranks wait for one that lives and does not come; one that is gone ends every wait.
@@ -253,6 +255,10 @@ void RunArguments::add_setting(const std::string& flag, const std::string& help)
   auto* option = command_->add_option(flag, help)->group(shards ? kSharding : kTraining);
   option->type_name("");
   settings_.push_back({flag, option});
+}
+
+std::optional<int> RunArguments::local_rank() const {
+  return local_rank_ < 0 ? std::nullopt : std::optional(local_rank_);
 }
 
 bool RunArguments::was_chosen() const { return command_->parsed(); }

@@ -2,6 +2,7 @@
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class RunArguments {
   const RunOptions& options() const { return options_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
+  // What a launcher says of this rank by a flag, beside the environment.
+  std::optional<int> local_rank() const;
 
   // The configuration with these flags over it. `inputs` is what the model is known to be;
   // `is_quiet` leaves out the note about the default file.
@@ -53,6 +56,7 @@ class RunArguments {
   ConfigFlags config_;
   RunOptions options_;
   bool recompute_ = false;
+  int local_rank_ = -1;
   struct Setting {
     std::string flag;
     CLI::Option* option;

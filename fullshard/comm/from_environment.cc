@@ -13,6 +13,7 @@
 #include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/environment.h"
 #include "fullshard/comm/gloo_transport.h"
+#include "fullshard/comm/meeting_notice.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/shm_domain.h"
 #include "fullshard/comm/tcp_connect.h"
@@ -212,6 +213,7 @@ World World::from_environment(const WorldOptions& options) {
   });
   if (environment.size == 1) return alone(options);
 
+  const MeetingNotice notice;
   const Timeouts& timeouts = options.timeouts;
   auto store = open_store(environment, timeouts.init);
   GlooOptions members{.rank = environment.rank,
@@ -231,6 +233,7 @@ World World::from_environment(const WorldOptions& options) {
                                            std::move(transport), device));
   // The store goes with rank 0: nobody leaves before all have what they need from it.
   world.communicator().barrier("join");
+  notice.met();
   world.recorder().reset_totals();
   check_local(options, world);
   return world;

@@ -46,8 +46,9 @@ class Plan {
                          const PlanOptions& options = {});
   // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
   // --allow-unknown out of the arguments (dashes and underscores alike, also --flag=value) and
-  // leaves the program's own. Without any of them: the file that FULLSHARD_CONFIG names (set by
-  // `fullshard launch --config`), or Accelerate's environment, if it is there.
+  // leaves the program's own. Without any of them: what `fullshard launch` was given
+  // (launched_config.h), or Accelerate's environment, if it is there; launch's --set counts in any
+  // case, the program's own wins.
   static Plan from_arguments(int& count, char** arguments, const PlanOptions& options = {});
 
   LaunchPlan launch{};

@@ -22,7 +22,8 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 World meet_ranks(const RunArguments& arguments) {
   const auto& options = arguments.options();
   return World::from_environment(
-      {.backend = options.backend,
+      {.local_rank = arguments.local_rank(),
+       .backend = options.backend,
        .device = arguments.device(),
        .timeouts = {.init = milliseconds_of(options.init_timeout),
                     .step = milliseconds_of(options.step_timeout),

@@ -1,21 +1,28 @@
 #include "fullshard/core/train_run.h"
 
 #include <ATen/Context.h>
+#include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
+#include <functional>
+#include <optional>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/config/batch_sizes.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
+#include "fullshard/report/run_lock.h"
+#include "fullshard/report/run_start.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/interruption.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/product_roof.h"
+#include "fullshard/train/resume_choice.h"
 #include "fullshard/train/run_account.h"
 #include "fullshard/train/run_data.h"
 #include "fullshard/train/trainer.h"
@@ -88,6 +95,19 @@ std::string model_type_of(const LanguageModel& model) {
   return model.is_encoder_decoder() ? "t5" : "";
 }
 
+// A line that is drawn on a terminal has no end yet.
+std::string line_end_of_terminal() {
+  const bool is_drawn =
+      std::getenv("FULLSHARD_TERMINAL_FD") != nullptr || ::isatty(STDERR_FILENO) != 0;
+  return is_drawn ? "\n" : "";
+}
+
+// Ranks that their launcher has started again go on by themselves.
+bool is_restart() {
+  const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return restarts != nullptr && std::atoi(restarts) > 0;
+}
+
 // One command's parts, in the order in which they are made.
 class TrainRun {
  public:
@@ -97,16 +117,12 @@ class TrainRun {
         run_(options_),
         world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
-        batch_(batch_of(plan_, world_.size())) {
-    choose_checkpoint();
-  }
+        batch_(batch_of(plan_, world_.size())) {}
 
   int run() {
-    const bool is_first = world_.rank() == 0;
-    throw_alike(world_.communicator(),
-                is_first ? error_of([&] { prepare_output_folder(options_, !resumed_.empty()); })
-                         : std::nullopt,
-                "output");
+    on_first_rank([&] { claim_folder(); });
+    choose_checkpoint();
+    on_first_rank([&] { prepare_folder(); });
     const RunData data = open_data_in_turn();
     const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
@@ -116,36 +132,70 @@ class TrainRun {
     if (withholds_model(plan_) && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_.empty() ? 0 : trainer.resume(resumed_);
+    // From here on there is a record of the run, which a signal must not leave open.
+    const Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
+                                    line_end_of_terminal());
     RunAccount account(options_, command_, plan_, *run_.model, sharded, steps, first_step);
     if (!resumed_.empty())
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_));
     warn_of_precision(account);
     try {
-      return train(data, sharded, trainer, account);
+      train(data, sharded, trainer, account, interruption);
     } catch (const std::exception& error) {
-      account.finish(RunStatus::failed, error.what(), {});
+      account.finish(RunStatus::failed, error.what(), trainer.last_saved());
       throw;
     }
+    account.summarise(places_);
+    return trainer.was_interrupted() ? kInterrupted : 0;
   }
 
  private:
+  // Collective: what fails there fails on all.
+  void on_first_rank(const std::function<void()>& act) {
+    throw_alike(world_.communicator(), world_.rank() == 0 ? error_of(act) : std::nullopt, "output");
+  }
+
+  void claim_folder() {
+    lock_.emplace(RunLock::inherited_or_new(options_.output));
+    if (!lock_->warning().empty()) say(fmt::format("warning: {}\n", lock_->warning()));
+    close_dead_run(options_.output, *lock_);
+  }
+
   // Where to go on, if anywhere. A group that was started again goes on by itself.
   void choose_checkpoint() {
-    const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
-    const bool is_restart = restarts != nullptr && std::atoi(restarts) > 0;
-    if (options_.resume == "none" && !(is_restart && options_.save_every > 0)) return;
-    if (options_.resume != "none" && options_.resume != "auto") {
-      resumed_ = options_.resume;
-      return;
+    const bool is_named = options_.resume != "none" && options_.resume != "auto";
+    const bool goes_on = is_restart() && options_.save_every > 0;
+    if (options_.resume == "none" && !goes_on) return;
+    const ResumeChoice choice =
+        fullshard::choose_checkpoint(world_, is_named ? options_.resume : "auto", checkpoints());
+    for (const std::string& reason : choice.skipped) {
+      say(fmt::format("warning: checkpoint skipped: {}\n", reason));
     }
-    const LastCheckpoint last = last_checkpoint(options_.output + "/checkpoints");
-    if (world_.rank() == 0) {
-      for (const std::string& reason : last.skipped) {
-        fmt::print(stderr, "warning: checkpoint skipped: {}\n", reason);
-      }
-      if (last.folder.empty()) fmt::print(stderr, "note: no checkpoint to resume; starting anew\n");
+    if (choice.folder.empty() && world_.rank() == 0) {
+      say("note: no checkpoint to resume; starting anew\n");
     }
-    resumed_ = last.folder;
+    resumed_ = choice.folder;
+  }
+
+  std::string checkpoints() const { return options_.output + "/checkpoints"; }
+
+  // Of a run that is replaced nothing is left that a restart could take for its own.
+  void prepare_folder() const {
+    check_run_start(options_.output,
+                    {.overwrites = options_.overwrite,
+                     .resumes = !resumed_.empty(),
+                     .may_begin_again = options_.resume == "auto" || is_restart()});
+    if (!resumed_.empty()) return;
+    remove_run_records(options_.output);
+    if (!options_.overwrite || is_restart()) return;
+    remove_old_checkpoints(checkpoints(), 0, {});
+    ::unlink((checkpoints() + "/latest").c_str());
+  }
+
+  static std::string notice(bool saves) {
+    return fmt::format("the step is being finished{}; a second signal ends the run at once",
+                       saves ? " and a checkpoint saved"
+                             : ", and no checkpoint saved, because --save-every is not given");
   }
 
   // Rank 0 first: what it had to tokenise is in the run's folder then, and the others map it.
@@ -169,19 +219,19 @@ class TrainRun {
     }
   }
 
-  int train(const RunData& data, ShardedModel& sharded, Trainer& trainer, RunAccount& account) {
+  void train(const RunData& data, ShardedModel& sharded, Trainer& trainer, RunAccount& account,
+             const Interruption& interruption) {
     const SaveModelOptions saving{.dtype = saved_dtype(plan_), .tokenizer = data.tokenizer_path};
     const auto keep_best = [&](int64_t step, double loss) {
       save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
       account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
     };
-    const Interruption interruption;
     trainer.run([&](const StepRecord& record) { account.add(record); },
                 options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
                 [&] { return interruption.is_asked_for(); });
     account.take_memory(sharded);
-    std::vector<std::pair<std::string, std::string>> places = {
-        {"report", options_.output + "/report.html"}};
+    places_ = {{"report", options_.output + "/report.html"}};
+    if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && is_folder(options_.output + "/best")) {
       load_model_weights(options_.output + "/best", *run_.model, sharded);
     }
@@ -192,11 +242,15 @@ class TrainRun {
           options_.output));
     } else if (options_.save_model && !trainer.was_interrupted()) {
       save_model_folder(options_.output + "/model", *run_.model, sharded, saving);
-      places.emplace_back("model", options_.output + "/model");
+      places_.emplace_back("model", options_.output + "/model");
     }
-    account.finish(trainer.was_interrupted() ? RunStatus::interrupted : RunStatus::finished, "",
-                   places);
-    return trainer.was_interrupted() ? kInterrupted : 0;
+    if (!trainer.was_interrupted()) {
+      return account.finish(RunStatus::finished, "", trainer.last_saved());
+    }
+    const int signal = interruption.signal();
+    account.finish(RunStatus::interrupted,
+                   signal == 0 ? "a signal to another rank" : interruption_name(signal),
+                   trainer.last_saved());
   }
 
   const RunOptions& options_;
@@ -205,12 +259,15 @@ class TrainRun {
   World world_;
   Plan plan_;
   BatchSizes batch_;
-  std::string resumed_;  // the checkpoint that is gone on from; empty: none
+  std::optional<RunLock> lock_;  // rank 0's
+  std::string resumed_;          // the checkpoint that is gone on from; empty: none
+  std::vector<std::pair<std::string, std::string>> places_;  // for the summary
 };
 
 }  // namespace
 
 int run_train(const RunArguments& arguments, const std::vector<std::string>& command) {
+  std::signal(SIGPIPE, SIG_IGN);  // what nobody reads any more must not end a run
   return TrainRun(arguments, command).run();
 }
 

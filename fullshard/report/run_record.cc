@@ -141,7 +141,8 @@ RunStatus read_status(const ObjectReader& reader) {
   for (const RunStatus status : kStatuses) {
     if (name == name_of(status)) return status;
   }
-  reader.refuse("status", Json(name), "running, finished, failed or interrupted");
+  if (name == "finished") return RunStatus::finished;  // as version 0.1 wrote it
+  reader.refuse("status", Json(name), "running, done, failed or interrupted");
 }
 
 void read_versions(const ObjectReader& reader, RunRecord& record) {
@@ -159,7 +160,7 @@ std::string_view name_of(RunStatus status) {
     case RunStatus::running:
       return "running";
     case RunStatus::finished:
-      return "finished";
+      return "done";
     case RunStatus::failed:
       return "failed";
     case RunStatus::interrupted:
@@ -172,6 +173,7 @@ std::string to_json(const RunRecord& record) {
   Json json;
   json["status"] = name_of(record.status);
   if (!record.problem.empty()) json["problem"] = record.problem;
+  if (!record.checkpoint.empty()) json["checkpoint"] = record.checkpoint;
   json["versions"] = Json::object();
   for (const auto& [name, version] : record.versions) json["versions"][name] = version;
   json["command"] = record.command;
@@ -204,6 +206,7 @@ RunRecord parse_run_record(std::string_view text, std::string_view where) {
   const ObjectReader reader(json, place, "");
   RunRecord record{.status = read_status(reader)};
   reader.read("problem", record.problem);
+  reader.read("checkpoint", record.checkpoint);
   read_versions(reader, record);
   reader.read("command", record.command);
   reader.read("device", record.device);
@@ -237,6 +240,20 @@ RunRecord read_run_record(const std::string& path) {
   const auto text = read_whole_file(path);
   if (!text) fail_as(ErrorKind::input, "{}: is not there; give the --output folder of a run", path);
   return parse_run_record(*text, path);
+}
+
+bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
+                      int64_t ended) {
+  const std::string path = folder + "/run.json";
+  Json json = Json::parse(read_whole_file(path).value_or(""), nullptr, false);
+  if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::running)) {
+    return false;
+  }
+  json["status"] = name_of(status);
+  json["problem"] = problem;
+  json["ended"] = format_utc(ended);
+  write_whole_file(path, dump(json));
+  return true;
 }
 
 }  // namespace fullshard

@@ -1,21 +1,17 @@
 #include "fullshard/train/run_account.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/config/explain.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/run_file.h"
@@ -34,16 +30,6 @@ std::string host_name() {
   std::array<char, 256> name = {};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-void make_folders(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
-      fail_as(ErrorKind::input, "{}: cannot be made: {}", part, std::strerror(errno));
-    }
-    if (end == std::string::npos) return;
-  }
 }
 
 // The terminal that the launcher lends, else this process's own.
@@ -87,23 +73,7 @@ std::vector<MemoryShare> unsharded_of(const ShardedModel& sharded, int64_t optim
   return shares;
 }
 
-void remove_records(const RunOptions& options) {
-  for (const char* name : {"run.json", "metrics.jsonl", "report.html"}) {
-    ::unlink(in(options, name).c_str());
-  }
-}
-
 }  // namespace
-
-void prepare_output_folder(const RunOptions& options, bool resumes) {
-  const bool has_run = read_whole_file(in(options, "run.json")).has_value();
-  if (has_run && !options.overwrite && !resumes) {
-    fail_as(ErrorKind::usage,
-            "{}: holds a run already; choose another --output, or add --overwrite", options.output);
-  }
-  make_folders(options.output);
-  if (has_run && !resumes) remove_records(options);
-}
 
 RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>& command,
                        const Plan& plan, const LanguageModel& model, const ShardedModel& sharded,
@@ -141,14 +111,15 @@ RunAccount::~RunAccount() = default;
 
 void RunAccount::describe(const Plan& plan, const ShardedModel& sharded) {
   if (options_.quiet) return;
-  fmt::print(stderr, "{}", explain(plan, sharded.mesh().world().size()).short_text());
-  fmt::print(stderr, "(all other keys at their defaults: {})\n", in(options_, "run.json"));
-  fmt::print(stderr, "{}: {}, {} parameters, {} rank{} ({} replica{} of {} shard{}) on {}\n",
-             options_.model, record_.model.architecture, format_count(sharded.numel()),
-             record_.mesh.world, record_.mesh.world == 1 ? "" : "s", record_.mesh.replicas,
-             record_.mesh.replicas == 1 ? "" : "s", record_.mesh.shards,
-             record_.mesh.shards == 1 ? "" : "s", sharded.mesh().world().backend());
-  if (options_.verbose) fmt::print(stderr, "{}", sharded.tree());
+  fullshard::say(explain(plan, sharded.mesh().world().size()).short_text());
+  fullshard::say(fmt::format("(all other keys at their defaults: {})\n", in(options_, "run.json")));
+  fullshard::say(
+      fmt::format("{}: {}, {} parameters, {} rank{} ({} replica{} of {} shard{}) on {}\n",
+                  options_.model, record_.model.architecture, format_count(sharded.numel()),
+                  record_.mesh.world, record_.mesh.world == 1 ? "" : "s", record_.mesh.replicas,
+                  record_.mesh.replicas == 1 ? "" : "s", record_.mesh.shards,
+                  record_.mesh.shards == 1 ? "" : "s", sharded.mesh().world().backend()));
+  if (options_.verbose) fullshard::say(sharded.tree());
 }
 
 void RunAccount::say(const std::string& line) {
@@ -159,7 +130,7 @@ void RunAccount::warn(const std::string& line) {
   if (!writes_) return;
   record_.warnings.push_back(line);
   if (options_.quiet) {
-    fmt::print(stderr, "warning: {}\n", line);
+    fullshard::say(fmt::format("warning: {}\n", line));
   } else {
     progress_->log("warning: " + line);
   }
@@ -203,35 +174,36 @@ void RunAccount::take_memory(const ShardedModel& sharded) {
 }
 
 void RunAccount::finish(RunStatus status, const std::string& problem,
-                        const std::vector<std::pair<std::string, std::string>>& places) {
+                        const std::string& checkpoint) {
   if (!writes_) return;
   progress_->clear();
-  if (status == RunStatus::failed && totals_.num_steps() == 0) {  // there was no run
-    metrics_.reset();
-    remove_records(options_);
-    return;
-  }
   record_.status = status;
   record_.problem = problem;
+  record_.checkpoint = checkpoint;
   record_.tokens = totals_.tokens();
   record_.ended = static_cast<int64_t>(std::time(nullptr));
   write_run_record(in(options_, "run.json"), record_);
   metrics_.reset();
   write_html_report(options_.output);
+}
+
+void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>>& places) {
+  if (!writes_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   if (options_.json) {
-    nlohmann::json summary = {{"status", std::string(name_of(status))},
+    nlohmann::json summary = {{"status", std::string(name_of(record_.status))},
                               {"steps", totals_.num_steps()},
                               {"tokens", totals_.tokens()},
                               {"seconds", elapsed.count()},
                               {"output", options_.output}};
     if (totals_.last()) summary["loss"] = totals_.last()->loss;
     if (totals_.last_evaluation()) summary["eval_loss"] = totals_.last_evaluation()->loss;
+    if (!record_.checkpoint.empty()) summary["checkpoint"] = record_.checkpoint;
     fmt::print("{}\n", summary.dump());
-  } else if (!options_.quiet && status != RunStatus::failed) {
+  } else if (!options_.quiet) {
     fmt::print("{}", summary_table(totals_, elapsed.count(), places));
   }
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 }  // namespace fullshard

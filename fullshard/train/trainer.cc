@@ -143,7 +143,7 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
   if (values[3] > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
-  was_interrupted_ = values[2] > 0;
+  was_interrupted_ = values[2] > 0 && record.step < options_.steps;  // else it is done
   if (record.step % options_.log_every != 0) return;
   const auto peaks = everyone.allocate(2, at::kLong);
   int64_t* most = peaks.mutable_data_ptr<int64_t>();
@@ -155,9 +155,9 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {
-  const bool is_last = step + 1 == options_.steps || was_interrupted_;
+  const bool is_last = step + 1 == options_.steps;
   const bool is_due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
-  if (evaluation_ == nullptr || !(is_last || is_due)) return;
+  if (evaluation_ == nullptr || was_interrupted_ || !(is_last || is_due)) return;
   clock_.reset();
   const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
@@ -201,6 +201,7 @@ void Trainer::save_as(const std::string& name, int64_t steps_done) {
   } else {
     save_checkpoint(folder, sharded_, *optimizer_, progress, how);
   }
+  last_saved_ = folder;
 }
 
 int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,

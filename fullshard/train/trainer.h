@@ -61,11 +61,14 @@ class Trainer {
   int64_t resume(const std::string& checkpoint);
 
   // Collective. Runs to the end, or until `is_interrupted` says so on any rank, at the end of a
-  // step. Gives the number of steps done.
+  // step, which is then saved before anything else: no evaluation delays it. Gives the number of
+  // steps done.
   int64_t run(const OnStep& on_step, const OnBest& on_best,
               const std::function<bool()>& is_interrupted);
 
   bool was_interrupted() const { return was_interrupted_; }
+  // The last checkpoint that run() wrote; empty: none.
+  const std::string& last_saved() const { return last_saved_; }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
   const Optimizer& optimizer() const { return *optimizer_; }
 
@@ -99,6 +102,7 @@ class Trainer {
   int64_t first_step_ = 0;
   AsyncSaver saver_;
   std::optional<std::string> requested_;  // a checkpoint under this name, after the step
+  std::string last_saved_;
   std::optional<double> last_evaluation_;
   std::optional<BestEvaluation> best_evaluation_;
 };

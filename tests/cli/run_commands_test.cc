@@ -96,7 +96,7 @@ TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
   EXPECT_THAT(ended.output, HasSubstr("fsdp_backward_prefetch_policy"));
   EXPECT_THAT(ended.output, HasSubstr("BertForMaskedLM"));
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
-  EXPECT_EQ(record["status"], "finished");
+  EXPECT_EQ(record["status"], "done");
   EXPECT_EQ(record["mesh"]["world"], 2);
   EXPECT_EQ(record["mesh"]["shards"], 2);
   const auto steps = metrics("fullshard-run");

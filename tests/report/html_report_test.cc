@@ -64,7 +64,7 @@ RunFolder example(RunStatus status = RunStatus::finished) {
 TEST(HtmlReport, ShowsTheNumbersOfARun) {
   const std::string page = html_report(example(), kNow);
   EXPECT_THAT(page, HasSubstr("<title>sums</title>"));
-  EXPECT_THAT(page, HasSubstr(R"(<span class="status finished">finished</span>)"));
+  EXPECT_THAT(page, HasSubstr(R"(<span class="status done">done</span>)"));
   EXPECT_THAT(page,
               HasSubstr("llama-15m &middot; LlamaForCausalLM &middot; 15.2 M parameters &middot; "
                         "2 ranks &middot; 1 replica &times; 2 shards"));

@@ -13,6 +13,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "tests/files.h"
 #include "tests/train/curves.h"
 #include "tests/train/fixture_models.h"
 
@@ -93,6 +94,37 @@ TEST(Trainer, StopsAtTheEndOfAStepWhenAnyRankIsTold) {
     done[world.rank()] = steps;
   });
   EXPECT_EQ(done, (std::map<int, int64_t>{{0, 3}, {1, 3}}));
+}
+
+// An evaluation may take longer than whoever sent the signal waits.
+TEST(Trainer, SavesAnInterruptedStepWithoutEvaluating) {
+  const TemporaryFolder folder;
+  const Plan plan = Plan::parse(fsdp_configuration("NO_SHARD"), "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  make_new_weights(*model, sharded, 1);
+  const UnevenData data(model->vocabulary(), false);
+  const TrainerOptions options{.steps = 4,
+                               .global_batch = 4,
+                               .micro_batch = 4,
+                               .eval_every = 2,
+                               .checkpoint_folder = folder.path(),
+                               .save_every = 100};
+  Trainer trainer(*model, sharded, plan, data, &data, options);
+  int asked = 0;
+  EXPECT_EQ(trainer.run({}, {}, [&] { return ++asked == 2; }), 2);
+  EXPECT_TRUE(trainer.was_interrupted());
+  EXPECT_EQ(trainer.last_evaluation(), std::nullopt);
+  EXPECT_EQ(trainer.last_saved(), folder.path() + "/step-000002");
+  EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
+  remove_old_checkpoints(folder.path(), 0, {});
+
+  // A signal during the last step interrupts nothing.
+  Trainer last(*model, sharded, plan, data, &data, options);
+  last.run({}, {}, [&] { return ++asked == 6; });
+  EXPECT_FALSE(last.was_interrupted());
+  EXPECT_NE(last.last_evaluation(), std::nullopt);
+  remove_old_checkpoints(folder.path(), 0, {});
 }
 
 // No moment of a run is left out of its steps, so that tokens per second are those of the clock.
