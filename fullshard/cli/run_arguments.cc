@@ -188,7 +188,9 @@ void RunArguments::add_training() {
   command_->add_option("-o,--output", options_.output, "folder of the run")
       ->capture_default_str()
       ->group(kOutput);
-  command_->add_flag("--overwrite", options_.overwrite, "replace the run that is there")
+  command_
+      ->add_flag("--overwrite", options_.overwrite,
+                 "replace the run that is there, with its checkpoints")
       ->group(kOutput);
 }
 

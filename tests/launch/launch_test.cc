@@ -152,12 +152,16 @@ TEST(Launch, TakesNoHangupForASecondRequest) {
   EXPECT_THAT(ended.output, HasSubstr("saved\n"));
 }
 
+// When the line is in the log, the signal has been looked at or is next.
 TEST(Launch, DoesNotHearAHangupUnderNohup) {
+  const TemporaryFolder folder;
   const Ended ended = shell(
-      "trap '' HUP; fullshard launch --ranks 1 --grace 0 -- sh -c 'kill -HUP $PPID; kill -HUP "
-      "$PPID; sleep 0.3; echo goes on'");
+      "cd " + folder.path() +
+      "; trap '' HUP; fullshard launch --ranks 1 --grace 0 --log-dir logs -- sh -c 'kill -HUP "
+      "$PPID; kill -HUP $PPID; echo asked; until grep -q asked logs/rank-0.log; do sleep 0.02; "
+      "done; echo goes on'");
   EXPECT_EQ(ended.status, 0);
-  EXPECT_EQ(ended.output, "goes on\n");
+  EXPECT_EQ(ended.output, "asked\ngoes on\n");
 }
 
 // The ranks write to a pipe whose end comes only when the last of them is gone.
