@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/shard/engine.h"
 
 namespace fullshard {
 
@@ -33,6 +34,7 @@ void PieceParameters::give_gradients(double factor) {
 void PieceParameters::step(torch::optim::Optimizer& optimizer) {
   check(!dynamic_cast<torch::optim::LBFGS*>(&optimizer),
         "LBFGS cannot step over pieces: it evaluates the loss several times in a step");
+  model_.engine().is_stepped_by_torch = true;
   // The optimizer sees all pieces at once, inside the first batch; the rest finds them updated.
   bool has_stepped = false;
   model_.update([&](const std::vector<PieceView>&, double factor) {

@@ -19,11 +19,13 @@ namespace fullshard {
 
 // This rank's pieces as leaf tensors that stay the same from step to step: views of the masters,
 // so that a 16-bit compute dtype still trains in the master's precision. The optimizer keeps its
-// states by tensor, as always.
+// states by tensor, as always; save_checkpoint(folder, sharded, pieces, optimizer, progress) saves
+// them by pieces.
 class PieceParameters {
  public:
   explicit PieceParameters(ShardedModel model);
 
+  const ShardedModel& model() const { return model_; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<std::string>& names() const { return names_; }  // of the tensors' parameters
 

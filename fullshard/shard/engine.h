@@ -87,7 +87,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_has_values(bool has) { has_values_ = has; }
   NonFiniteWatch& watch() { return watch_; }
   const NonFiniteWatch& watch() const { return watch_; }
-  int open_scopes = 0;  // of gather_full
+  int open_scopes = 0;               // of gather_full
+  bool is_stepped_by_torch = false;  // by an optimizer whose states nobody here holds
 
   const Mesh& mesh() const { return mesh_; }
   const Schedule& schedule() const { return schedule_; }
