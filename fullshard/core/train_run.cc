@@ -60,6 +60,12 @@ bool withholds_model(const Plan& plan) {
   return plan.sharding.stage.value == 3 && gathers.origin.is_explicit() && !gathers.value;
 }
 
+CheckpointOptions checkpoint_options(const RunOptions& options, const Plan& plan) {
+  return {.is_node_local = plan.checkpoint.node_local.value,
+          .num_kept = static_cast<int>(options.keep),
+          .tag_validation = tag_validation_of(plan.checkpoint.tag_validation.value)};
+}
+
 TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, const BatchSizes& batch,
                                int64_t steps) {
   return {.steps = steps,
@@ -74,8 +80,8 @@ TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, cons
           .checkpoint_folder = options.output + "/checkpoints",
           .save_every = options.save_every,
           .saves_aside = options.saves_aside,
-          .checkpoints = {.is_node_local = plan.checkpoint.node_local.value,
-                          .num_kept = static_cast<int>(options.keep)},
+          .checkpoints = checkpoint_options(options, plan),
+          .saves_whole_weights = plan.checkpoint.state_dict_type.value == "FULL_STATE_DICT",
           .keeps_best = options.keep_best || options.restore_best,
           .records_phases = plan.logging.wall_clock_breakdown.value,
           .evaluation = {.micro_batch = batch.micro_batch,

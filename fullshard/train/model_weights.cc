@@ -149,4 +149,14 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
   }
 }
 
+void write_whole_weights(const std::string& folder, const LanguageModel& model,
+                         ShardedModel& sharded) {
+  const Communicator everyone = patient_ranks(sharded.mesh());
+  const auto write_config = [&] {
+    write_whole_file(folder + "/config.json", config_for(model, at::kFloat));
+  };
+  throw_alike(everyone, everyone.rank() == 0 ? error_of(write_config) : std::nullopt, "saving");
+  save_weights(folder, sharded, {.names = names_of(model)});
+}
+
 }  // namespace fullshard

@@ -31,5 +31,8 @@ struct SaveModelOptions {
 // replaced.
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
                        const SaveModelOptions& options = {});
+// config.json and weights, in fp32 and under the names of files, into a folder that is there.
+void write_whole_weights(const std::string& folder, const LanguageModel& model,
+                         ShardedModel& sharded);
 
 }  // namespace fullshard

@@ -169,7 +169,8 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
 
 int64_t Trainer::resume(const std::string& checkpoint) {
   const Progress progress =
-      load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler());
+      load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler(),
+                          plan_.checkpoint.load_from_fp32_weights.value);
   restore_progress(progress, *stepper_, scheduler_.get());
   best_evaluation_ = progress.best;
   first_step_ = progress.step;
@@ -195,6 +196,11 @@ void Trainer::save_as(const std::string& name, int64_t steps_done) {
   CheckpointOptions how = options_.checkpoints;
   if (options_.keeps_best && best_evaluation_)
     how.kept_names.push_back(checkpoint_name(best_evaluation_->step));
+  if (options_.saves_whole_weights) {
+    how.write_beside = [this](const std::string& part) {
+      write_whole_weights(part, model_, sharded_);
+    };
+  }
   const std::string folder = options_.checkpoint_folder + "/" + name;
   if (options_.saves_aside) {
     saver_.start(folder, sharded_, *optimizer_, progress, how);

@@ -38,6 +38,7 @@ struct TrainerOptions {
   int64_t save_every = 0;              // steps; 0: none
   bool saves_aside = false;            // written while training goes on
   CheckpointOptions checkpoints = {};
+  bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
   bool keeps_best = false;      // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;  // wall_clock_breakdown
   double product_roof = 0;      // operations per second of all ranks; 0: MFU is not known
