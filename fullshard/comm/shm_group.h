@@ -28,7 +28,7 @@ class ShmGroup {
   int domain_rank(int rank) const { return ranks_[rank]; }
 
   Claim& claim(int index) const;
-  Slot& slot(int rank, uint64_t ticket) const;
+  CallSlot& slot(int rank, uint64_t ticket) const;
   // Where the rank's input of at most kInlineBytes lies.
   Place inline_place(int rank, uint64_t ticket) const;
 

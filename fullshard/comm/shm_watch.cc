@@ -27,8 +27,7 @@ Lifeline Lifeline::of_this_process() {
 }
 
 std::string describe(const Act& act) {
-  return act.unit.empty() ? std::string(act.what)
-                          : fmt::format("{} of unit '{}'", act.what, act.unit);
+  return act.unit.empty() ? std::string(act.what) : fmt::format("{} of {}", act.what, act.unit);
 }
 
 ShmWatch::ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
@@ -93,17 +92,23 @@ std::string ShmWatch::circle_through(int missing) {
   return {};
 }
 
-// Ranks that make different calls in different groups never meet at one sequence number. They are
-// found by waiting for each other while nothing moves.
-void ShmWatch::look_for_circle(int missing) {
-  constexpr auto kStandstill = std::chrono::seconds(2);
+std::chrono::steady_clock::duration ShmWatch::age_of(const std::string& circle) {
   const auto now = std::chrono::steady_clock::now();
-  const std::string circle = circle_through(missing);
+  const std::lock_guard lock(circle_mutex_);
   if (circle != circle_) {
     circle_ = circle;
     circle_since_ = now;
   }
-  if (circle.empty() || now - circle_since_ < kStandstill) return;
+  return now - circle_since_;
+}
+
+// Ranks that make different calls in different groups never meet at one sequence number. They are
+// found by waiting for each other while nothing moves.
+void ShmWatch::look_for_circle(int missing) {
+  constexpr auto kStandstill = std::chrono::seconds(2);
+  const std::string circle = circle_through(missing);
+  const auto age = age_of(circle);
+  if (circle.empty() || age < kStandstill) return;
   disagree(
       fmt::format("ranks wait for each other: {}; all ranks must make the same calls in the "
                   "same order",

@@ -98,7 +98,7 @@ TEST_F(ShmProcesses, AKilledRankIsNamedAndNothingIsLeft) {
     EXPECT_EQ(WEXITSTATUS(status_of(processes[rank])), 1);
     EXPECT_EQ(read_file(output_of(rank)),
               "rank " + std::to_string(rank) +
-                  ": reduce_scatter of unit 'blocks.3' (group world, sequence 3) waits for rank 1, "
+                  ": reduce_scatter of blocks.3 (group world, sequence 3) waits for rank 1, "
                   "which died; its last act: barrier (sequence 2), finished; see rank 1's log\n");
   }
   for (const auto& name : entries_of("/dev/shm")) {

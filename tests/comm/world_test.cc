@@ -144,11 +144,11 @@ TEST(World, NamesTheRankThatWasKilled) {
       EXPECT_EQ(ended.status, 137);
       EXPECT_THAT(ended.output,
                   HasSubstr(fmt::format("error: rank {}: killed by signal 9 (Killed)", victim)));
-      EXPECT_THAT(ended.output, HasSubstr(fmt::format(
-                                    "error: rank {}: all_reduce of unit 'blocks.3' (group world, "
-                                    "sequence 3) waits for rank {}, which died; its last act: "
-                                    "all_reduce of unit 'blocks.2'",
-                                    1 - victim, victim)));
+      EXPECT_THAT(ended.output,
+                  HasSubstr(fmt::format("error: rank {}: all_reduce of blocks.3 (group world, "
+                                        "sequence 3) waits for rank {}, which died; its last act: "
+                                        "all_reduce of blocks.2",
+                                        1 - victim, victim)));
     }
   }
 }
