@@ -21,8 +21,7 @@ double seconds_since_1970() {
 }  // namespace
 
 std::string html_report(const RunFolder& run, double now) {
-  RunTotals totals;
-  for (const StepRecord& step : run.metrics.steps) totals.add(step);
+  const RunTotals totals = run.metrics.totals();
   const std::string reload =
       run.is_live(now)
           ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", kSecondsBetweenReloads)

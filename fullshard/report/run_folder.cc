@@ -68,9 +68,8 @@ void read_logs(RunFolder& run) {
 
 bool RunFolder::is_live(double now) const {
   if (!record || record->status != RunStatus::running) return false;
-  RunTotals totals;
-  for (const StepRecord& step : metrics.steps) totals.add(step);
-  return now - last_write < std::max(kLongSilence, kSilentSteps * totals.median_step_s());
+  const double step_s = metrics.totals().median_step_s();
+  return now - last_write < std::max(kLongSilence, kSilentSteps * step_s);
 }
 
 RunFolder read_run_folder(const std::string& path) {
