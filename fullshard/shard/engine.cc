@@ -14,6 +14,8 @@
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/deferred_model.h"
 #include "fullshard/shard/model_casts.h"
+#include "fullshard/shard/unit_name.h"
+#include "fullshard/shard/value_agreement.h"
 #include "fullshard/tensor/storage.h"
 
 namespace fullshard {
@@ -69,6 +71,7 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
   check_dtypes(options, world.device());
   switch_recompute(module);
   check_ranks_agree(mesh_.everyone(), plan_, options.sync_module_states);
+  if (!options.sync_module_states) check_values_agree(mesh_.everyone(), plan_);
   has_values_ = options.sync_module_states || first_deferred(plan_).empty();
   materialise_unsharded(plan_, options.sync_module_states && world.rank() != 0, world.device());
   move_buffers(plan_, world.device());
@@ -216,10 +219,10 @@ std::vector<ParamGroup*> Engine::trainable_groups() const {
 void Engine::forward_starts(UnitRuntime& unit) {
   if (!has_values_) [[unlikely]] {
     fail(
-        "forward of unit '{}': the model was built deferred and its parameters have no values yet; "
-        "call load_weights or initialise_weights first, or write all of them in a gather_full "
-        "scope with write_back",
-        unit.path());
+        "forward of {}: the model was built deferred and its parameters have no values yet; call "
+        "load_weights or initialise_weights first, or write all of them in a gather_full scope "
+        "with write_back",
+        describe_unit(unit.path()));
   }
   if (is_stale()) recover();
   if (belongs_to_the_order()) schedule_.note_start(unit.index());

@@ -55,7 +55,7 @@ struct ShardOptions {
   bool watch_non_finite = true;
 
   // Take rank 0's parameters and buffers, unit by unit. The other ranks' models may be deferred;
-  // rank 0's may not.
+  // rank 0's may not. Off: every rank must have made the same values, and is told where not.
   bool sync_module_states = false;
   // Ranks of one host that compute on CPU look at one copy of the gathered parameters.
   bool share_host_copy = true;
