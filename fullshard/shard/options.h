@@ -57,6 +57,10 @@ struct ShardOptions {
   // Take rank 0's parameters and buffers, unit by unit. The other ranks' models may be deferred;
   // rank 0's may not. Off: every rank must have made the same values, and is told where not.
   bool sync_module_states = false;
+  // At every step the ranks take rank 0's buffers, as DDP's broadcast_buffers does before every
+  // forward: BatchNorm's statistics are those of rank 0's batches on all of them. Off: each rank
+  // keeps its own, and a checkpoint has rank 0's. docs/training.md, "Buffers".
+  bool broadcast_buffers = true;
   // Ranks of one host that compute on CPU look at one copy of the gathered parameters.
   bool share_host_copy = true;
 
