@@ -39,6 +39,7 @@ ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOpt
                               bool fills) const {
   plan.check(world.size());
   ShardOptions shard_options = shard_options_of(plan);
+  shard_options.advises_on_units = false;  // nobody here can change the classes of the models
   // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
   shard_options.sync_module_states = false;
   ShardedModel sharded(model, world, shard_options);

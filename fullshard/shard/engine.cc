@@ -38,6 +38,10 @@ ScheduleOptions schedule_options(const ShardOptions& options, const ShardingDeci
   return schedule;
 }
 
+bool gathers(const ShardingDecision& decision) {
+  return decision.num_shards > 1 && decision.sharding.parameters == Placement::sharded;
+}
+
 // On the CPU what the ranks can look at together; on an accelerator its own allocator.
 Pool::Source memory_source(const Mesh& mesh) {
   const auto device = mesh.world().device();
@@ -58,7 +62,8 @@ using GroupKey = std::tuple<at::ScalarType, at::ScalarType, bool, bool>;
 Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
     : options_(options),
       decision_(decide_sharding(options.sharding, world.size(), world.local_size())),
-      plan_(plan_units(module, options.wrap, options.ignored_modules)),
+      plan_(plan_units(module, options.wrap, options.ignored_modules,
+                       options.advises_on_units && gathers(decision_))),
       mesh_(world, decision_.num_shards),
       traffic_(mesh_, options.traffic),
       ledger_(std::make_shared<Ledger>()),

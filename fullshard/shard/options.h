@@ -20,6 +20,9 @@ struct ShardOptions {
   ShardingOptions sharding{};
   WrapPolicy wrap = WrapPolicy::marked();
   std::string ignored_modules{};  // regular expression over module paths
+  // Where parameters are gathered, warn of units that hold most of the model. Off for a model whose
+  // classes the user cannot change.
+  bool advises_on_units = true;
 
   ScheduleOptions schedule{};  // reshard_after_forward comes from `sharding`
   TrafficOptions traffic{};
