@@ -395,7 +395,8 @@ void Engine::drop_gradients() {
   lost_gradients_ = false;
 }
 
-void Engine::check_gradients_kept() const {
+void Engine::check_gradients_kept() {
+  if (is_stale()) recover();
   check(!lost_gradients_,
         "a backward failed after earlier micro-batches had left gradients, and theirs were dropped "
         "with its own; call zero_grad() and start the accumulation again");

@@ -60,7 +60,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // After a backward that threw: waits for what is in flight, drops gradients, releases units.
   void recover();
   // An error when recover() had to drop gradients of earlier, good backwards too.
-  void check_gradients_kept() const;
+  void check_gradients_kept();
   void drop_gradients();
   // The next backward sums squares while it reduces.
   void want_squares() { context_.takes_squares = true; }
