@@ -46,7 +46,9 @@ TEST(LiveMemory, OfATrainersRunDoesNotGrowWithSteps) {
           if (record.step == kRunSteps) grown = live_heap_bytes() - *warm;
         },
         {}, {});
-    if (world.rank() == 0) EXPECT_LT(grown, kMostGrowth);
+    if (world.rank() == 0) {
+      EXPECT_LT(grown, kMostGrowth);
+    }
   });
 }
 
