@@ -262,18 +262,33 @@ std::string RunArguments::device() const {
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }
-  if (!options_.device.empty()) return options_.device;
-  return is_cuda_build() && num_visible_gpus() > 0 ? "cuda" : "cpu";
+  const bool has_gpus = is_cuda_build() && num_visible_gpus() > 0;
+  if (!options_.device.empty() || !has_gpus) return device_of_run(options_.device, {}, has_gpus);
+  const LaunchPlan launch = config_.load(plan_options({}, {}), true).launch;
+  return device_of_run("", launch.device.value, has_gpus);
 }
 
-Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
-                        bool is_quiet) const {
-  PlanOptions options{.ranks = ranks, .device = device(), .inputs = inputs};
+PlanOptions RunArguments::plan_options(std::optional<int64_t> ranks,
+                                       const AutoInputs& inputs) const {
+  PlanOptions options{.ranks = ranks, .inputs = inputs};
   for (const auto& [flag, option] : settings_) {
     if (option->count() == 0) continue;
     options.flags.push_back({flag, flag == "--recompute" ? "true" : option->as<std::string>()});
   }
+  return options;
+}
+
+Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
+                        bool is_quiet) const {
+  PlanOptions options = plan_options(ranks, inputs);
+  options.device = device();
   return config_.load(std::move(options), is_quiet);
+}
+
+std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
+                          bool has_gpus) {
+  if (!flag.empty()) return flag;
+  return configured.value_or(has_gpus ? "cuda" : "cpu");
 }
 
 }  // namespace fullshard

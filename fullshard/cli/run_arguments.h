@@ -2,6 +2,7 @@
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ class RunArguments {
   void add_output();
   void add_compare();
   void add_setting(const std::string& flag, const std::string& help);
+  PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
 
   CLI::App* command_;
   RunKind kind_;
@@ -59,5 +61,9 @@ class RunArguments {
   };
   std::vector<Setting> settings_;  // flags that stand for keys of a configuration
 };
+
+// What the flag says, else the configuration (use_cpu), else what is there.
+std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
+                          bool has_gpus);
 
 }  // namespace fullshard

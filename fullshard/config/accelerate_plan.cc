@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/reader.h"
+#include "fullshard/config/value_check.h"
 
 namespace fullshard {
 namespace {
@@ -26,6 +28,19 @@ constexpr std::array kInner = {
              "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
 };
 
+// Flags that are keys of DeepSpeed's and not of Accelerate's own.
+std::vector<FlagValue> flags_of_deepspeed(const std::vector<FlagValue>& flags) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "optimizer",    "lr",       "adam_beta1", "adam_beta2", "adam_epsilon",
+      "weight_decay", "schedule", "warmup",     "micro_batch"};
+  std::vector<FlagValue> chosen;
+  for (const FlagValue& flag : flags) {
+    const std::string name = plain_name(std::string_view(flag.flag).substr(2));
+    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) chosen.push_back(flag);
+  }
+  return chosen;
+}
+
 }  // namespace
 
 void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
@@ -41,8 +56,12 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
           "add distributed_type: FSDP");
   }
   if (type.value == "DEEPSPEED") {
-    fill_from_deepspeed(plan, deepspeed_of_accelerate(settings));
+    Settings inner = deepspeed_of_accelerate(settings);
+    apply_flags(inner, flags_of_deepspeed(options_.flags), problems_);
+    fill_from_deepspeed(plan, std::move(inner));
+    show_resolved(settings, *plan.deepspeed_);
     plan.sharding.deferred_loading = settings.get<bool>("deepspeed_config.zero3_init_flag");
+    add_expert_layers(plan, settings);
   } else if (type.value == "FSDP" || type.value == "XLA") {
     fill_fsdp(plan, settings);
   } else if (type.value == "NO" || type.value == "MULTI_CPU" || type.value == "MULTI_GPU") {
@@ -67,6 +86,16 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
     derived.from = Origin::From::derived;
     settings.put("mixed_precision", ConfigNode::of_text("fp16"), std::move(derived));
   }
+}
+
+// Accelerate's way to name DeepSpeed's leaf modules.
+void PlanMaker::add_expert_layers(Plan& plan, const Settings& settings) {
+  const auto experts =
+      settings.get<std::vector<std::string>>("deepspeed_config.deepspeed_moe_layer_cls_names");
+  if (experts.value.empty()) return;
+  std::vector<std::string>& leaves = plan.wrap.leaves.value;
+  for (std::string& name : split_names(experts.value)) leaves.push_back(std::move(name));
+  plan.wrap.leaves.origin = experts.origin;
 }
 
 void PlanMaker::fill_launch(Plan& plan, const Settings& settings) {
@@ -186,7 +215,7 @@ Settings PlanMaker::deepspeed_of_accelerate(const Settings& settings) {
   const auto put = [&](std::string_view path, const ConfigNode& value, const Origin& origin) {
     if (file == nullptr) {
       inner.put(path, value, origin);
-    } else if (inner.is_auto(path)) {
+    } else if (inner.is_auto(path) || (!inner.has(path) && origin.from == Origin::From::flag)) {
       inner.put(path, value, origin);
     } else if (!inner.has(path)) {
       error(origin, "is given beside deepspeed_config_file",
@@ -210,6 +239,16 @@ Settings PlanMaker::deepspeed_of_accelerate(const Settings& settings) {
     fill_inner_precision(inner, *precision);
   }
   return inner;
+}
+
+void PlanMaker::show_resolved(Settings& settings, const Settings& deepspeed) {
+  for (const InnerKey& key : kInner) {
+    const std::string path = fmt::format("deepspeed_config.{}", key.accelerate);
+    const Settings::Entry* resolved = deepspeed.find(key.deepspeed);
+    if (settings.is_auto(path) && resolved != nullptr) {
+      settings.put(path, resolved->value, resolved->origin);
+    }
+  }
 }
 
 void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& precision) {

@@ -110,11 +110,6 @@ class PlanChecks {
       warn(named(elastic.origin, "zero_optimization.elastic_checkpoint"),
            "has no meaning in stage 3; every checkpoint loads on any ranks");
     }
-    const auto prescale = deepspeed->get<bool>("prescale_gradients");
-    if (prescale.value && stage > 0) {
-      warn(named(prescale.origin, "prescale_gradients"),
-           "without effect: sums are in fp32 and the mean is exact");
-    }
     if (sharding.factor.value && stage != 3 &&
         sharding.factor.origin.key == "zero_optimization.mics_shard_size") {
       error(named(sharding.factor.origin, "sharding.factor"),
@@ -234,6 +229,7 @@ class PlanChecks {
                         format_number(scheduler.warmup_min_lr.value),
                         format_number(*scheduler.warmup_max_lr.value)));
     }
+    note_short_warmup();
     if (type != "OneCycle") return;
     if (!scheduler.cycle_min_lr.value || !scheduler.cycle_max_lr.value) {
       error(named(scheduler.type.origin, "scheduler.type"),
@@ -245,6 +241,20 @@ class PlanChecks {
           fmt::format("is {}, but cycle_max_lr is {}", format_number(*scheduler.cycle_min_lr.value),
                       format_number(*scheduler.cycle_max_lr.value)));
     }
+  }
+
+  // DeepSpeed's warm-ups last at least two steps, and both have the lower rate.
+  void note_short_warmup() {
+    const SchedulerPlan& scheduler = plan_.scheduler;
+    const auto& steps = scheduler.warmup_num_steps;
+    const bool is_cosine = scheduler.type.value == "WarmupCosineLR";
+    const double low = is_cosine ? scheduler.warmup_min_ratio.value : scheduler.warmup_min_lr.value;
+    if (!scheduler.type.value.starts_with("Warmup") || steps.value > 1 || low > 0) return;
+    warn(named(steps.origin, "scheduler.warmup_num_steps"),
+         fmt::format("is {}, but DeepSpeed's warm-ups last at least two steps: the first two have "
+                     "a learning rate of 0",
+                     steps.value),
+         "for none, leave the scheduler section out");
   }
 
   void check_wrap() {
@@ -287,6 +297,10 @@ class PlanChecks {
       error(named(launch.ranks.origin, "launch.ranks"),
             fmt::format("is {}, expected a multiple of num_machines {}", *launch.ranks.value,
                         launch.machines.value));
+    }
+    if (launch.device.value == "cpu" && device_ == "cuda") {
+      error(named(launch.device.origin, "launch.device"),
+            "asks for the CPU, but the run is on CUDA", "use the device cpu, or leave the key out");
     }
     if (launch.machines.value > 1 && !launch.address.value && !launch.hostfile.value) {
       warn(named(launch.machines.origin, "launch.machines"),

@@ -24,6 +24,8 @@ class PlanMaker {
   void apply_overrides(Settings& settings);
 
   void fill_from_deepspeed(Plan& plan, Settings deepspeed);
+  // --lr is meant for the rate that counts: a schedule's, where it states one.
+  void follow_lr_flag(Settings& deepspeed);
   void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
   void fill_zero(Plan& plan, const Settings& settings);
   void fill_offload(Plan& plan, const Settings& settings);
@@ -33,9 +35,11 @@ class PlanMaker {
 
   void fill_from_accelerate(Plan& plan, Settings& settings);
   void fill_launch(Plan& plan, const Settings& settings);
+  void add_expert_layers(Plan& plan, const Settings& settings);
   void fill_fsdp(Plan& plan, Settings& settings);
   void fill_parallelism(Plan& plan, const Settings& settings);
   Settings deepspeed_of_accelerate(const Settings& settings);
+  void show_resolved(Settings& settings, const Settings& deepspeed);
   void fill_inner_precision(Settings& inner, const Settings::Entry& precision);
   Settings read_deepspeed_file(const Settings& settings);
 

@@ -142,6 +142,13 @@ void Settings::override_with(std::string_view path, std::string_view text, Origi
     return;
   }
   origin.key = path;
+  // A launcher's variables repeat defaults that nobody asked for.
+  const bool is_asked =
+      origin.from != Origin::From::environment || !same_value(*checked.value, fallback_of(*key));
+  if (std::string remark = remark_on(*checked.value, *key); is_asked && !remark.empty()) {
+    problems.warnings.push_back(
+        {.file = origin.note, .key = std::string(path), .message = std::move(remark)});
+  }
   put(path, std::move(*checked.value), std::move(origin));
 }
 

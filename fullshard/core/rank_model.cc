@@ -37,7 +37,8 @@ RankModel::RankModel(const RunOptions& options)
 
 ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOptions& options,
                               bool fills) const {
-  plan.check(world.size());
+  plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
+  set_log_level(plan);
   ShardOptions shard_options = shard_options_of(plan);
   // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
   shard_options.sync_module_states = false;

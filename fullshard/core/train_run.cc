@@ -8,7 +8,6 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
-#include "fullshard/config/batch_sizes.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/shard/agreement.h"
@@ -18,6 +17,7 @@
 #include "fullshard/train/product_roof.h"
 #include "fullshard/train/run_account.h"
 #include "fullshard/train/run_data.h"
+#include "fullshard/train/run_settings.h"
 #include "fullshard/train/trainer.h"
 
 namespace fullshard {
@@ -32,15 +32,6 @@ int64_t steps_of(const RunOptions& options, int64_t num_examples, int64_t global
   return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(order.batches_per_epoch())));
 }
 
-BatchSizes batch_of(const Plan& plan, int ranks) {
-  BatchSizeOptions sizes{plan.batch.global.value, plan.batch.micro.value,
-                         plan.batch.accumulation.value};
-  if (!sizes.train_batch_size && !sizes.train_micro_batch_size_per_gpu) {
-    sizes.train_micro_batch_size_per_gpu = AutoInputs{}.per_device_train_batch_size;
-  }
-  return derive_batch_sizes(sizes, ranks);
-}
-
 double roof_of_all(const World& world, const Plan& plan) {
   const auto roofs = world.communicator().allocate(1, at::kDouble);
   const auto dtype = precision_of(plan).compute.value_or(at::kFloat);
@@ -49,19 +40,8 @@ double roof_of_all(const World& world, const Plan& plan) {
   return roofs.item<double>();
 }
 
-at::ScalarType saved_dtype(const Plan& plan) {
-  const bool wants_16_bit = plan.checkpoint.gather_16bit_weights.value;
-  return wants_16_bit ? precision_of(plan).compute.value_or(at::kFloat) : at::kFloat;
-}
-
-// DeepSpeed's stage 3 with the key set to false writes no whole model: its checkpoint holds it.
-bool withholds_model(const Plan& plan) {
-  const auto& gathers = plan.checkpoint.gather_16bit_weights;
-  return plan.sharding.stage.value == 3 && gathers.origin.is_explicit() && !gathers.value;
-}
-
-TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, const BatchSizes& batch,
-                               int64_t steps) {
+TrainerOptions trainer_options(const RunOptions& options, const RunSettings& settings,
+                               const BatchSizes& batch, int64_t steps) {
   return {.steps = steps,
           .global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
@@ -74,10 +54,10 @@ TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, cons
           .checkpoint_folder = options.output + "/checkpoints",
           .save_every = options.save_every,
           .saves_aside = options.saves_aside,
-          .checkpoints = {.is_node_local = plan.checkpoint.node_local.value,
+          .checkpoints = {.is_node_local = settings.is_node_local,
                           .num_kept = static_cast<int>(options.keep)},
           .keeps_best = options.keep_best || options.restore_best,
-          .records_phases = plan.logging.wall_clock_breakdown.value,
+          .records_phases = settings.records_phases,
           .evaluation = {.micro_batch = batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
@@ -97,7 +77,8 @@ class TrainRun {
         run_(options_),
         world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
-        batch_(batch_of(plan_, world_.size())) {
+        settings_(run_settings_of(plan_)),
+        batch_(plan_.batch_sizes(world_.size())) {
     choose_checkpoint();
   }
 
@@ -111,15 +92,16 @@ class TrainRun {
     const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     ShardedModel sharded = run_.shard(world_, plan_, options_, resumed_.empty());
-    TrainerOptions options = trainer_options(options_, plan_, batch_, steps);
+    TrainerOptions options = trainer_options(options_, settings_, batch_, steps);
     options.product_roof = roof_of_all(world_, plan_);
-    if (withholds_model(plan_) && options.save_every == 0) options.save_every = steps;
+    if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_.empty() ? 0 : trainer.resume(resumed_);
     RunAccount account(options_, command_, plan_, *run_.model, sharded, steps, first_step);
     if (!resumed_.empty())
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_));
     warn_of_precision(account);
+    for (const std::string& warning : trainer.warnings()) account.warn(warning);
     try {
       return train(data, sharded, trainer, account);
     } catch (const std::exception& error) {
@@ -170,7 +152,7 @@ class TrainRun {
   }
 
   int train(const RunData& data, ShardedModel& sharded, Trainer& trainer, RunAccount& account) {
-    const SaveModelOptions saving{.dtype = saved_dtype(plan_), .tokenizer = data.tokenizer_path};
+    const SaveModelOptions saving{.dtype = settings_.saved_dtype, .tokenizer = data.tokenizer_path};
     const auto keep_best = [&](int64_t step, double loss) {
       save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
       account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
@@ -185,7 +167,7 @@ class TrainRun {
     if (options_.restore_best && is_folder(options_.output + "/best")) {
       load_model_weights(options_.output + "/best", *run_.model, sharded);
     }
-    if (withholds_model(plan_)) {
+    if (settings_.withholds_model) {
       account.say(fmt::format(
           "no model/, because stage3_gather_16bit_weights_on_model_save is false; to get one: "
           "fullshard checkpoint to-fp32 {}/checkpoints OUT",
@@ -204,6 +186,7 @@ class TrainRun {
   RankModel run_;
   World world_;
   Plan plan_;
+  RunSettings settings_;
   BatchSizes batch_;
   std::string resumed_;  // the checkpoint that is gone on from; empty: none
 };

@@ -91,6 +91,13 @@ void Stepper::finish_step() {
 }
 
 StepReport Stepper::step() {
+  if (options_.reports_norm) return step_with_norm();
+  StepReport report = step_without_norm();
+  if (!report.skipped) report.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  return report;
+}
+
+StepReport Stepper::step_with_norm() {
   auto report = new_report();
   update_when_finite(report);
   ++num_steps_;
@@ -105,7 +112,7 @@ StepReport Stepper::step() {
 }
 
 StepReport Stepper::step_without_norm() {
-  if (!steps_ahead() || options_.loss_scale) return step();
+  if (!steps_ahead() || options_.loss_scale) return step_with_norm();
   auto report = new_report();
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   (void)optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);

@@ -1,6 +1,7 @@
 #include "fullshard/train/run_account.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <unistd.h>
@@ -108,7 +109,9 @@ void prepare_output_folder(const RunOptions& options, bool resumes) {
 RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>& command,
                        const Plan& plan, const LanguageModel& model, const ShardedModel& sharded,
                        int64_t num_steps, int64_t first_step)
-    : options_(options), writes_(sharded.mesh().world().rank() == 0) {
+    : options_(options),
+      writes_(sharded.mesh().world().rank() == 0),
+      settings_(run_settings_of(plan)) {
   if (!writes_) return;
   const Mesh& mesh = sharded.mesh();
   record_.versions = {{"fullshard", FULLSHARD_VERSION}, {"libtorch", TORCH_VERSION}};
@@ -131,8 +134,8 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   if (options.quiet) progress.mode = ProgressMode::silent;
   progress.num_steps = num_steps;
   progress.first_step = first_step;
-  progress.steps_per_print = plan.logging.steps_per_print.value.value_or(
-      std::max(kFewestStepsPerPrint, num_steps / kUsualLines));
+  progress.steps_per_print =
+      settings_.steps_per_print.value_or(std::max(kFewestStepsPerPrint, num_steps / kUsualLines));
   progress_ = std::make_unique<ProgressLine>(progress);
   describe(plan, sharded);
 }
@@ -200,6 +203,18 @@ void RunAccount::take_memory(const ShardedModel& sharded) {
   const int copies = sharded.mesh().num_replicas();
   record_.memory.unsharded = unsharded_of(sharded, optimizer_bytes / copies);
   write_run_record(in(options_, "run.json"), record_);
+  if (settings_.shows_memory) show_memory();
+}
+
+void RunAccount::show_memory() {
+  for (size_t rank = 0; rank < record_.memory.ranks.size(); ++rank) {
+    std::vector<std::string> parts;
+    for (const MemoryShare& share : record_.memory.ranks[rank]) {
+      parts.push_back(fmt::format("{} {}{}", share.purpose, format_bytes(share.bytes),
+                                  share.tier == "device" ? "" : " (" + share.tier + ")"));
+    }
+    say(fmt::format("memory of rank {} at its peak: {}", rank, fmt::join(parts, ", ")));
+  }
 }
 
 void RunAccount::finish(RunStatus status, const std::string& problem,

@@ -15,6 +15,7 @@
 #include "fullshard/report/run_record.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/train/run_settings.h"
 
 namespace fullshard {
 
@@ -43,9 +44,11 @@ class RunAccount {
 
  private:
   void describe(const Plan& plan, const ShardedModel& sharded);
+  void show_memory();  // of every rank at its peak, by purpose
 
   RunOptions options_;
   bool writes_;
+  RunSettings settings_;
   RunRecord record_;
   RunTotals totals_;
   std::unique_ptr<MetricsWriter> metrics_;

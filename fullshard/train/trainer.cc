@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "fullshard/base/error.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/memory/host_number.h"
@@ -23,6 +25,15 @@ bool counts_are_equal(const std::vector<StepBatch>& batches) {
                      [](const StepBatch& batch) { return batch.labels_all_tokens; });
 }
 
+// Sizes that do not multiply up would train with another batch than was asked for.
+TrainerOptions checked(const TrainerOptions& options, int64_t num_ranks) {
+  const int64_t product = options.micro_batch * options.accumulation * num_ranks;
+  check(options.micro_batch == 0 || product == options.global_batch,
+        "a step of {} examples: micro-batches of {}, {} of them in a step, on {} ranks are {}",
+        options.global_batch, options.micro_batch, options.accumulation, num_ranks, product);
+  return options;
+}
+
 }  // namespace
 
 int64_t peak_resident_bytes() {
@@ -39,10 +50,10 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       data_(data),
       device_(sharded_.mesh().world().device()),
       evaluation_(evaluation),
-      options_(options),
+      options_(checked(options, sharded_.mesh().world().size())),
       optimizer_(make_optimizer(sharded_, plan)),
       scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
-  StepperOptions stepper = stepper_options_of(plan);
+  StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
   const World& world = sharded_.mesh().world();
@@ -111,7 +122,7 @@ StepRecord Trainer::train_step(int64_t step) {
   StepRecord record;
   record.step = step + 1;
   record.lr = report.lr;
-  record.grad_norm = report.grad_norm;
+  if (!std::isnan(report.grad_norm)) record.grad_norm = report.grad_norm;
   record.loss_scale = report.loss_scale;
   record.skipped = report.skipped;
   add_totals(record, loss / static_cast<double>(batches.size()), tokens);

@@ -27,7 +27,7 @@ namespace fullshard {
 struct TrainerOptions {
   int64_t steps = 1;
   int64_t global_batch = 8;
-  int64_t micro_batch = 8;
+  int64_t micro_batch = 0;  // of one rank; 0: what the others leave to it
   int64_t accumulation = 1;
   Order order = Order::shuffled;
   uint64_t seed = 42;
@@ -68,6 +68,7 @@ class Trainer {
   bool was_interrupted() const { return was_interrupted_; }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
 
  private:
   StepRecord train_step(int64_t step);

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "fullshard/base/error.h"
 #include "fullshard/comm/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
@@ -116,6 +117,46 @@ TEST(Trainer, CountsWhatLiesBetweenTwoStepsWithTheSecond) {
   EXPECT_THAT(seconds, SizeIs(4));
   seconds.erase(seconds.begin());
   EXPECT_THAT(seconds, Each(Ge(kBetween)));
+}
+
+// A run of two steps; what each of them records of the norm.
+std::vector<bool> steps_with_norm(const std::string& configuration) {
+  const Plan plan = Plan::parse(configuration, "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  make_new_weights(*model, sharded, 1);
+  const UnevenData data(model->vocabulary(), false);
+  Trainer trainer(*model, sharded, plan, data, nullptr, {.steps = 2, .global_batch = 4});
+  std::vector<bool> has_norm;
+  trainer.run([&](const StepRecord& step) { has_norm.push_back(step.grad_norm.has_value()); }, {},
+              {});
+  return has_norm;
+}
+
+TEST(Trainer, LeavesTheNormOutWhereNobodyWantsIt) {
+  const auto configuration = [](bool computes) {
+    return fmt::format(R"({{"train_batch_size": 4, "gradient_clipping": 0,
+      "zero_optimization": {{"stage": 1, "compute_grad_norm": {}}}}})",
+                       computes);
+  };
+  EXPECT_EQ(steps_with_norm(configuration(true)), (std::vector<bool>{true, true}));
+  EXPECT_EQ(steps_with_norm(configuration(false)), (std::vector<bool>{false, false}));
+}
+
+TEST(Trainer, RefusesSizesThatDoNotMultiplyUp) {
+  const Plan plan = Plan::parse(fsdp_configuration("NO_SHARD"), "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  const UnevenData data(model->vocabulary(), false);
+  try {
+    Trainer(*model, sharded, plan, data, nullptr,
+            {.global_batch = 12, .micro_batch = 2, .accumulation = 3});
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "a step of 12 examples: micro-batches of 2, 3 of them in a step, on 1 ranks are 6");
+  }
 }
 
 TEST(Trainer, EndsAtTheStepWhoseDataIsBroken) {
