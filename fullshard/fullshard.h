@@ -57,6 +57,7 @@
 #include "fullshard/shard/sharded_model.h"
 #include "fullshard/text/tokenizer.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/train/own_optimizer.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/compare.h"
 #include "fullshard/train/epoch_vote.h"

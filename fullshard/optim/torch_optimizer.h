@@ -6,9 +6,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/optim/foreign_optimizer.h"
 #include "fullshard/shard/sharded_model.h"
 
 namespace torch::optim {
@@ -22,7 +24,8 @@ namespace fullshard {
 // states by tensor, as always.
 class PieceParameters {
  public:
-  explicit PieceParameters(ShardedModel model);
+  // With rules, step() refuses an optimizer that they do not allow; without, any may step.
+  explicit PieceParameters(ShardedModel model, std::optional<ForeignOptimizerRules> rules = {});
 
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<std::string>& names() const { return names_; }  // of the tensors' parameters
@@ -37,6 +40,7 @@ class PieceParameters {
   void give_gradients(double factor);
 
   ShardedModel model_;
+  std::optional<ForeignOptimizerRules> rules_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::string> names_;
 };

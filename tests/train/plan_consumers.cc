@@ -10,6 +10,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/train/own_optimizer.h"
 #include "fullshard/train/run_settings.h"
 
 namespace fullshard::testing {
@@ -129,6 +130,12 @@ std::string run_text(const Plan& plan) {
                      batch.accumulation);
 }
 
+std::string own_optimizer_text(const Plan& plan) {
+  const ForeignOptimizerRules rules = foreign_optimizer_rules(plan);
+  return fmt::format("own optimizer {} {} {} {}\n", rules.zero_allow_untested_optimizer,
+                     rules.zero_force_ds_cpu_optimizer, rules.offload, rules.stage);
+}
+
 std::string launch_text(const LaunchPlan& plan) {
   const auto or_none = [](const auto& setting) { return setting.value.value_or("-"); };
   return fmt::format("launch {} {} {} {} {} {} {} {} {} {} {}\n", text_of(*plan.ranks),
@@ -142,7 +149,8 @@ std::string launch_text(const LaunchPlan& plan) {
 std::string consumers_of(const Plan& plan) {
   const ShardOptions options = shard_options_of(plan);
   return options_text(options) + stepper_text(stepper_options_of(plan, kRanks)) + rates_text(plan) +
-         training_text(plan, options) + run_text(plan) + launch_text(plan.launch);
+         training_text(plan, options) + run_text(plan) + own_optimizer_text(plan) +
+         launch_text(plan.launch);
 }
 
 }  // namespace fullshard::testing
