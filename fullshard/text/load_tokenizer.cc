@@ -81,6 +81,7 @@ PipelineParts load_parts(const std::string& file, const TokenizerConfig& config)
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (path == "bytes") return byte_tokenizer();
+  if (is_folder(path) && names_byte_tokenizer(path)) return byte_tokenizer();
   const std::string file =
       is_folder(path) ? file_in(path.ends_with('/') ? path : path + "/") : path;
   if (!is_file(file)) {

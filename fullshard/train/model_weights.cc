@@ -17,6 +17,7 @@
 #include "fullshard/formats/open_weights.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard {
 namespace {
@@ -136,7 +137,9 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
     remove_folder(made);
     make_folder(made);
     write_whole_file(made + "/config.json", config_for(model, options.dtype));
-    if (!options.tokenizer.empty() && options.tokenizer != "bytes") {
+    if (options.tokenizer == "bytes") {
+      write_whole_file(made + "/tokenizer_config.json", byte_tokenizer_config());
+    } else if (!options.tokenizer.empty()) {
       copy_tokenizer(options.tokenizer, made);
     }
   });

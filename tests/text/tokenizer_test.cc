@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/shelf.h"
 #include "fullshard/text/word_cache.h"
+#include "tests/files.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -43,6 +45,16 @@ TEST(ByteTokenizer, NeedsNoFile) {
   EXPECT_TRUE(tokenizer->is_special(256));
   EXPECT_FALSE(tokenizer->is_special(255));
   EXPECT_FALSE(tokenizer->mask());
+}
+
+TEST(ByteTokenizer, IsRememberedInAFolder) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(names_byte_tokenizer(folder.path()));
+  write(folder.file("tokenizer_config.json"), byte_tokenizer_config());
+  EXPECT_TRUE(names_byte_tokenizer(folder.path()));
+  const auto tokenizer = load_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("a\xFF", true), (Ids{256, 97, 255, 257}));
+  EXPECT_EQ(tokenizer->encode("</s>", false), (Ids{60, 47, 115, 62}));
 }
 
 TEST(LoadTokenizer, SpecialIsWhatTheFamilyPutsAround) {
