@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "fullshard/config/checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/reader.h"
 
@@ -41,7 +42,10 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
           "add distributed_type: FSDP");
   }
   if (type.value == "DEEPSPEED") {
-    fill_from_deepspeed(plan, deepspeed_of_accelerate(settings));
+    Settings inner = deepspeed_of_accelerate(settings);
+    left_flags_ = apply_flags(inner, left_flags_, problems_);
+    show_flags(inner, settings);
+    fill_from_deepspeed(plan, std::move(inner));
     plan.sharding.deferred_loading = settings.get<bool>("deepspeed_config.zero3_init_flag");
   } else if (type.value == "FSDP" || type.value == "XLA") {
     fill_fsdp(plan, settings);
@@ -58,6 +62,10 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
   const auto old = settings.get<bool>("fp16");
   if (old.origin.is_explicit()) warn(old.origin, "is the old form of mixed_precision: fp16");
   if (precision.value == "fp8") error(precision.origin, "fp8 is not supported", "use bf16");
+  if (old.value && precision.origin.is_explicit() && precision.value != "fp16") {
+    error(old.origin, fmt::format("is true, but mixed_precision is {}", precision.value),
+          "keep one of them");
+  }
   if (type.value == "DEEPSPEED") return;  // its own keys have it
   if (precision.value == "fp16") plan.precision.fp16 = {true, precision.origin};
   if (precision.value == "bf16") plan.precision.bf16 = {true, precision.origin};
@@ -66,6 +74,15 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
     Origin derived = old.origin;
     derived.from = Origin::From::derived;
     settings.put("mixed_precision", ConfigNode::of_text("fp16"), std::move(derived));
+  }
+}
+
+// What flags made of DeepSpeed's keys, under Accelerate's names for them.
+void PlanMaker::show_flags(const Settings& inner, Settings& settings) {
+  for (const InnerKey& key : kInner) {
+    const Settings::Entry* entry = inner.find(key.deepspeed);
+    if (entry == nullptr || entry->origin.from != Origin::From::flag) continue;
+    settings.put(fmt::format("deepspeed_config.{}", key.accelerate), entry->value, entry->origin);
   }
 }
 
@@ -106,7 +123,9 @@ void PlanMaker::fill_fsdp(Plan& plan, Settings& settings) {
   sharding.strategy = strategy;
   if (is_second) {
     if (strategy.origin.is_explicit()) {
-      warn(strategy.origin, "Accelerate does not read it in version 2; honoured as meant");
+      if (strategy.origin.from != Origin::From::flag) {
+        warn(strategy.origin, "Accelerate does not read it in version 2; honoured as meant");
+      }
     }
     // The strategy's own rule, unless version 2's key is given.
     if (reshard != nullptr || !strategy.origin.is_explicit()) {
@@ -173,7 +192,8 @@ void PlanMaker::fill_parallelism(Plan& plan, const Settings& settings) {
   }
   if (!shards.origin.is_explicit() && ranks && copies.value > 0) {
     if (*ranks % copies.value != 0) {
-      error(origin, fmt::format("is {}, expected a divisor of {} ranks", copies.value, *ranks));
+      error(origin, fmt::format("is {}, expected a divisor of {} ranks: {}", copies.value, *ranks,
+                                divisors_of_ranks(*ranks)));
     } else {
       plan.sharding.factor = {*ranks / copies.value, copies.origin};
     }
@@ -220,6 +240,10 @@ void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& pre
     const Settings::Entry* entry = inner.find(path);
     if (inner.is_auto(path) || (is_silent && name == dtype)) {
       inner.put(path, ConfigNode::of_boolean(name == dtype), precision.origin);
+    } else if (entry != nullptr && entry->value.boolean != (name == dtype) &&
+               precision.origin.from == Origin::From::flag) {
+      problems_.errors.push_back(
+          contradiction(entry->origin, entry->value.text, {precision.origin.note, name}));
     } else if (entry != nullptr && entry->value.boolean != (name == dtype)) {
       error(precision.origin,
             fmt::format("is {}, but {} is {} in {}", name, path, entry->value.boolean,

@@ -54,6 +54,10 @@ class PlanChecks {
 
   void check_precision() {
     const PrecisionPlan& precision = plan_.precision;
+    if (precision.fp16.value && device_ == "cpu") {
+      warn(named(precision.fp16.origin, "precision.fp16"),
+           "fp16 is about 100 times slower than fp32 on a CPU", "use bf16, or no mixed precision");
+    }
     if (precision.fp16.value && precision.bf16.value) {
       error(named(precision.bf16.origin, "precision.bf16"),
             fmt::format("is true, and so is fp16{}", at(precision.fp16.origin)),
@@ -85,7 +89,8 @@ class PlanChecks {
     const auto& sharding = plan_.sharding;
     if (ranks_ && sharding.factor.value && *ranks_ % *sharding.factor.value != 0) {
       error(named(sharding.factor.origin, "sharding.factor"),
-            fmt::format("is {}, expected a divisor of {} ranks", *sharding.factor.value, *ranks_));
+            fmt::format("is {}, expected a divisor of {} ranks: {}", *sharding.factor.value,
+                        *ranks_, divisors_of_ranks(*ranks_)));
     }
     const Settings* deepspeed = deepspeed_keys();
     if (deepspeed == nullptr) return;
@@ -302,6 +307,14 @@ class PlanChecks {
 };
 
 }  // namespace
+
+std::string divisors_of_ranks(int64_t ranks) {
+  std::vector<int64_t> divisors;
+  for (int64_t divisor = 1; divisor <= ranks; ++divisor) {
+    if (ranks % divisor == 0) divisors.push_back(divisor);
+  }
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
 
 void check_plan(const Plan& plan, std::optional<int64_t> ranks,
                 const std::optional<std::string>& device, Problems& problems) {

@@ -88,9 +88,9 @@ void PlanMaker::fill_zero(Plan& plan, const Settings& settings) {
   sharding.param_persistence_threshold = size("stage3_param_persistence_threshold");
   sharding.max_live_parameters = size("stage3_max_live_parameters");
   sharding.max_reuse_distance = size("stage3_max_reuse_distance");
-  if (const auto factor = size("mics_shard_size"); factor.value > 0) {
-    sharding.factor = {factor.value, factor.origin};
-  }
+  const auto factor = size("mics_shard_size");
+  sharding.factor.origin = factor.origin;
+  if (factor.value > 0) sharding.factor.value = factor.value;
   if (const auto classes =
           settings.get<std::vector<std::string>>("zero_optimization.leaf_module.classes");
       !classes.value.empty()) {

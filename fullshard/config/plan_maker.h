@@ -22,6 +22,7 @@ class PlanMaker {
  private:
   Plan make_from(Settings settings);
   void apply_overrides(Settings& settings);
+  void apply_set(Settings& settings, const std::string& path, const std::string& value);
 
   void fill_from_deepspeed(Plan& plan, Settings deepspeed);
   void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
@@ -36,6 +37,7 @@ class PlanMaker {
   void fill_fsdp(Plan& plan, Settings& settings);
   void fill_parallelism(Plan& plan, const Settings& settings);
   Settings deepspeed_of_accelerate(const Settings& settings);
+  static void show_flags(const Settings& inner, Settings& settings);
   void fill_inner_precision(Settings& inner, const Settings::Entry& precision);
   Settings read_deepspeed_file(const Settings& settings);
 
@@ -48,7 +50,8 @@ class PlanMaker {
 
   const PlanOptions& options_;
   Problems& problems_;
-  std::string file_;  // that is being read
+  std::vector<FlagValue> left_flags_;  // those that no key of the file takes
+  std::string file_;                   // that is being read
   Family family_ = Family::accelerate;
   bool names_type_ = false;  // it says distributed_type, rightly or not
 };

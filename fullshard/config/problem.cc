@@ -22,7 +22,7 @@ std::string Problem::text() const {
   std::string text = file;
   if (line > 0) text += fmt::format(":{}", line);
   if (!text.empty()) text += ": ";
-  if (!key.empty()) text += key + ": ";
+  if (!key.empty() && key != file) text += key + ": ";  // a flag is both
   text += message;
   if (suggestion.empty()) return text;
   return text + (is_name ? fmt::format("; did you mean '{}'?", suggestion) : "; " + suggestion);

@@ -179,10 +179,11 @@ class SettingsReader {
   void report_unknown(const Member& member, const std::string& written) {
     const size_t dot = written.rfind('.');
     const std::string section = dot == std::string::npos ? "" : written.substr(0, dot);
-    std::string near = suggest_key(schema_, resolve(section).path, member.name);
-    if (near.empty() && section.empty()) near = suggest_elsewhere(member.name);
+    KeySuggestion near = suggest_key(schema_, resolve(section).path, member.name);
+    if (near.text.empty() && section.empty()) near = {suggest_elsewhere(member.name), true};
     report(options_.allow_unknown ? problems_.warnings : problems_.errors, written, member.line,
-           options_.allow_unknown ? "unknown key, ignored" : "unknown key", near, true);
+           options_.allow_unknown ? "unknown key, ignored" : "unknown key", near.text,
+           near.is_name);
   }
   // A key of another family, when this one has none like it.
   std::string suggest_elsewhere(std::string_view name) const {
@@ -274,10 +275,14 @@ class SettingsReader {
   std::map<std::string, Settings::Entry, std::less<>> noted_;
 };
 
-std::string suggest_key(const Schema& schema, std::string_view section, std::string_view name) {
-  if (const auto near = closest(name, schema.names_in(section))) return join(section, *near);
+KeySuggestion suggest_key(const Schema& schema, std::string_view section, std::string_view name) {
+  KeySuggestion synonym = suggest_synonym(schema, section, name);
+  if (synonym.is_name) return synonym;
+  if (const auto near = closest(name, schema.names_in(section))) {
+    return {join(section, *near), true};
+  }
   const auto places = schema.places_of(name);
-  return places.size() == 1 ? places.front() : "";
+  return places.size() == 1 ? KeySuggestion{places.front(), true} : synonym;
 }
 
 Family tell_family(const ConfigNode& root, bool is_json) {

@@ -17,6 +17,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/config/explain.h"
+#include "fullshard/config/headline.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/shard/engine.h"
@@ -141,8 +142,13 @@ RunAccount::~RunAccount() = default;
 
 void RunAccount::describe(const Plan& plan, const ShardedModel& sharded) {
   if (options_.quiet) return;
-  fmt::print(stderr, "{}", explain(plan, sharded.mesh().world().size()).short_text());
-  fmt::print(stderr, "(all other keys at their defaults: {})\n", in(options_, "run.json"));
+  const int ranks = sharded.mesh().world().size();
+  const Explanation explanation = explain(plan, ranks);
+  fmt::print(stderr, "{}", options_.verbose ? explanation.text() : explanation.short_text());
+  if (!options_.verbose) {
+    fmt::print(stderr, "(every value in effect: --verbose, or {})\n", in(options_, "run.json"));
+  }
+  fmt::print(stderr, "{}\n", headline(plan, ranks));
   fmt::print(stderr, "{}: {}, {} parameters, {} rank{} ({} replica{} of {} shard{}) on {}\n",
              options_.model, record_.model.architecture, format_count(sharded.numel()),
              record_.mesh.world, record_.mesh.world == 1 ? "" : "s", record_.mesh.replicas,
