@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/parse_problem.h"
 #include "fullshard/config/plan.h"
 
 namespace fullshard {
@@ -31,14 +31,8 @@ std::vector<std::string> LaunchCommand::program_of(
   const std::vector<std::string> own(words.end() - left, words.end());
   if (!own.empty() && own.front().starts_with('-')) {
     const std::string word = own.front().substr(0, own.front().find('='));
-    std::vector<std::string> names;
-    for (const CLI::Option* option : command_->get_options()) {
-      if (option->get_group().empty()) continue;
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    const auto near = closest(word, names);
     fail_as(ErrorKind::usage, "launch: no option '{}'{}; see fullshard launch --help", word,
-            near ? fmt::format(", did you mean '{}'?", *near) : "");
+            suggest_option(*command_, word));
   }
   if (!own.empty() && !after_dashes.empty()) {
     fail_as(ErrorKind::usage,

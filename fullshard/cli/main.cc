@@ -17,6 +17,7 @@
 #include "fullshard/cli/fp32_command.h"
 #include "fullshard/cli/known_commands.h"
 #include "fullshard/cli/launch_command.h"
+#include "fullshard/cli/parse_problem.h"
 #include "fullshard/cli/report_command.h"
 #include "fullshard/cli/run_command.h"
 #include "fullshard/cli/words.h"
@@ -28,9 +29,16 @@ void describe(CLI::App& app) {
   app.name("fullshard");
   app.require_subcommand(0, 1);
   app.set_help_flag("-h,--help", "show this text");
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("error: {}\n", error.what());
-  });
+  app.set_version_flag("--version", "fullshard " FULLSHARD_VERSION, "show the version");
+  app.footer("fullshard help COMMAND, or fullshard COMMAND --help, lists the command's options.");
+}
+
+// "help COMMAND" is "COMMAND --help".
+std::vector<std::string> with_help(std::vector<std::string> words) {
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.push_back("--help");
+  return words;
 }
 
 int run(int count, char** arguments) {
@@ -38,7 +46,7 @@ int run(int count, char** arguments) {
   char** const end = arguments + count;
   char** const split = std::find(arguments, end, std::string_view("--"));
   const std::vector<std::string> program(std::min(split + 1, end), end);
-  const std::vector<std::string> words(std::min(arguments + 1, split), split);
+  const std::vector<std::string> words = with_help({std::min(arguments + 1, split), split});
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
@@ -53,8 +61,10 @@ int run(int count, char** arguments) {
   check_command(app, words, "fullshard");
   try {
     app.parse(words_for_parser(words));
+  } catch (const CLI::Success& asked) {  // for help, or the version
+    return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+    fail_as(ErrorKind::usage, "{}", parse_problem(app, error, words));
   }
   if (launch.was_chosen()) return launch.run(words, program);
   if (config.was_chosen()) return config.run();

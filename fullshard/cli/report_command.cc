@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fullshard/report/html_report.h"
+#include "fullshard/report/run_summary.h"
 
 namespace fullshard {
 namespace {
@@ -40,6 +41,7 @@ ReportCommand::ReportCommand(CLI::App& app)
   command_->add_option("--open", open_, "yes: show it in the browser")
       ->check(CLI::IsMember({"yes", "no"}))
       ->capture_default_str();
+  command_->add_flag("--json", json_, "the run in numbers as a JSON object, in place of the path");
   command_->add_flag("--watch", watches_, "write it anew every 10 s until the run ends");
 }
 
@@ -47,14 +49,20 @@ bool ReportCommand::was_chosen() const { return command_->parsed(); }
 
 int ReportCommand::run() const {
   WrittenReport written = write_html_report(folder_, output_);
-  fmt::print("{}\n", written.path);
-  std::fflush(stdout);
+  show(written);
   if (open_ == "yes") open_in_browser(written.path);
   while (watches_ && written.is_live) {
     std::this_thread::sleep_for(kBetweenPages);
     written = write_html_report(folder_, output_);
+    if (json_) show(written);
   }
   return 0;
+}
+
+void ReportCommand::show(const WrittenReport& written) const {
+  fmt::print("{}\n",
+             json_ ? run_summary_json(written.run, written.path, written.is_live) : written.path);
+  std::fflush(stdout);
 }
 
 }  // namespace fullshard

@@ -151,20 +151,29 @@ void RunArguments::add_training() {
   command_->add_option("--epochs", options_.epochs, "times through the data")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
-  add_setting("--accumulate", "micro-batches per optimizer step");
-  add_setting("--optimizer", "AdamW, Adam, Lamb, OneBitAdam, SGD, Adagrad or Lion");
-  add_setting("--lr", "learning rate");
-  add_setting("--adam-beta1", "decay of the mean of gradients");
-  add_setting("--adam-beta2", "decay of the mean of their squares");
-  add_setting("--adam-epsilon", "added to the denominator");
-  add_setting("--weight-decay", "pull towards zero");
-  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine");
-  add_setting("--warmup", "steps until the learning rate is reached");
-  add_setting("--clip", "largest global norm of the gradients; 0: none");
+  const Plan fresh;  // what holds where neither a file nor a flag says more
+  const auto text = [](double value) { return fmt::format("{}", value); };
+  add_setting("--accumulate", "micro-batches per optimizer step", "1");
+  add_setting("--optimizer", "AdamW, Adam, Lamb, OneBitAdam, SGD, Adagrad or Lion",
+              fresh.optimizer.type.value);
+  add_setting("--lr", "learning rate", text(fresh.optimizer.lr.value));
+  add_setting("--adam-beta1", "decay of the mean of gradients",
+              text(fresh.optimizer.betas.value[0]));
+  add_setting("--adam-beta2", "decay of the mean of their squares",
+              text(fresh.optimizer.betas.value[1]));
+  add_setting("--adam-epsilon", "added to the denominator", text(fresh.optimizer.eps.value));
+  add_setting("--weight-decay", "pull towards zero", text(fresh.optimizer.weight_decay.value));
+  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine",
+              fresh.scheduler.type.value);
+  add_setting("--warmup", "steps until the learning rate is reached",
+              fmt::format("{}", fresh.scheduler.warmup_num_steps.value));
+  add_setting("--clip", "largest global norm of the gradients; 0: none",
+              text(fresh.clipping.value));
   command_
       ->add_option("--label-smoothing", options_.label_smoothing,
                    "share of the probability spread over all tokens")
       ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
       ->group(kTraining);
   command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
       ->check(CLI::PositiveNumber)
@@ -181,7 +190,9 @@ void RunArguments::add_training() {
       ->add_flag("--restore-best", options_.restore_best,
                  "go back to that model at the end, so that DIR/model is it; also keeps it")
       ->group(kOutput);
-  command_->add_flag("!--no-save-model", options_.save_model, "do not write DIR/model")
+  command_
+      ->add_flag_callback(
+          "--no-save-model", [this] { options_.save_model = false; }, "do not write DIR/model")
       ->group(kOutput);
   command_->add_option("-o,--output", options_.output, "folder of the run")
       ->capture_default_str()
@@ -207,12 +218,16 @@ void RunArguments::add_checkpoints() {
 }
 
 void RunArguments::add_sharding() {
-  add_setting("--micro-batch", "examples of a rank in one forward");
-  add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5");
+  add_setting("--micro-batch", "examples of a rank in one forward",
+              fmt::format("{}", AutoInputs{}.per_device_train_batch_size));
+  add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5",
+              "FULL_SHARD");
   add_setting("--zero-stage", "0 to 3, in place of a strategy");
-  add_setting("--sharding-factor", "ranks that one copy is sharded over");
-  add_setting("--wrap", "classes that are units, a least number of parameters, none or auto");
-  add_setting("--precision", "no, bf16 or fp16");
+  add_setting("--sharding-factor",
+              "ranks that one copy is sharded over, a divisor of all; default: the strategy's");
+  add_setting("--wrap", "classes that are units, a least number of parameters, none or auto",
+              "auto");
+  add_setting("--precision", "no, bf16 or fp16", "no");
   command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(kSharding);
@@ -243,14 +258,18 @@ void RunArguments::add_compare() {
 void RunArguments::add_output() {
   command_->add_flag("--json", options_.json, "machine-readable standard output")->group(kOutput);
   command_->add_flag("-q,--quiet", options_.quiet, "only warnings and errors")->group(kOutput);
-  command_->add_flag("-v,--verbose", options_.verbose, "also the units and their sizes")
+  command_
+      ->add_flag("-v,--verbose", options_.verbose,
+                 "also every value in effect, and the units with their sizes")
       ->group(kOutput);
 }
 
-void RunArguments::add_setting(const std::string& flag, const std::string& help) {
+void RunArguments::add_setting(const std::string& flag, const std::string& help,
+                               const std::string& fallback) {
   const bool shards = flag == "--strategy" || flag == "--zero-stage" || flag == "--wrap" ||
                       flag == "--sharding-factor" || flag == "--precision";
-  auto* option = command_->add_option(flag, help)->group(shards ? kSharding : kTraining);
+  const std::string text = fallback.empty() ? help : fmt::format("{}; default: {}", help, fallback);
+  auto* option = command_->add_option(flag, text)->group(shards ? kSharding : kTraining);
   option->type_name("");
   settings_.push_back({flag, option});
 }

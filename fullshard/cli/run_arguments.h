@@ -45,7 +45,9 @@ class RunArguments {
   void add_evaluation();
   void add_output();
   void add_compare();
-  void add_setting(const std::string& flag, const std::string& help);
+  // `fallback` is what the help shows as the default; empty: the help says it in words.
+  void add_setting(const std::string& flag, const std::string& help,
+                   const std::string& fallback = "");
 
   CLI::App* command_;
   RunKind kind_;

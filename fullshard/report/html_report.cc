@@ -41,11 +41,12 @@ std::string html_report(const RunFolder& run, double now) {
 }
 
 WrittenReport write_html_report(const std::string& folder, const std::string& output) {
-  const RunFolder run = read_run_folder(folder);
+  RunFolder run = read_run_folder(folder);
   const double now = seconds_since_1970();
   WrittenReport written{.path = output.empty() ? folder + "/report.html" : output,
                         .is_live = run.is_live(now)};
   write_whole_file(written.path, html_report(run, now));
+  written.run = std::move(run);
   return written;
 }
 
