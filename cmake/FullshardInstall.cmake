@@ -11,6 +11,14 @@ list(TRANSFORM folders PREPEND fullshard_ OUTPUT_VARIABLE libraries)
 
 install(TARGETS fullshard ${libraries} EXPORT FullshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# fullshard-core finds libtorch in lib/torch of the prefix, a link that whoever moves the prefix may
+# make, else where it was when this was built. LD_LIBRARY_PATH comes before both.
+if(TARGET fullshard_core_program)
+  set_target_properties(fullshard_core_program PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../lib/torch"
+    INSTALL_RPATH_USE_LINK_PATH TRUE)
+  target_link_options(fullshard_core_program PRIVATE LINKER:--enable-new-dtags)
+endif()
 foreach(program IN ITEMS fullshard_command fullshard_core_program)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
