@@ -21,9 +21,9 @@ std::string batch_of(const BatchPlan& batch, int64_t ranks) {
   const int64_t micro = batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size);
   const int64_t accumulation = batch.accumulation.value.value_or(1);
   const int64_t global = batch.global.value.value_or(micro * accumulation * ranks);
-  return fmt::format("{} examples{} × {} ranks = {} per step", micro,
+  return fmt::format("{} examples{} × {} rank{} = {} per step", micro,
                      accumulation > 1 ? fmt::format(" × {} micro-batches", accumulation) : "",
-                     ranks, global);
+                     ranks, ranks == 1 ? "" : "s", global);
 }
 
 }  // namespace

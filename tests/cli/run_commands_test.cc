@@ -326,14 +326,14 @@ TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
 TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
   write_tokens("t.bin", 4000);
   folder_.write("fsdp.yaml",
-                "distributed_type: FSDP\nmixed_precision: fp16\nfsdp_config:\n"
+                "distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n"
                 "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n");
   const std::string words =
       "train --config fsdp.yaml --overwrite --no-save-model --data t.bin --sequence-length 16 "
       "--micro-batch 2 --steps 1 --model " +
       kModels + "llama ";
   const std::string headline =
-      "FULL_SHARD, fp16, AdamW with lr 5e-05 by WarmupDecayLR, 2 examples × 1 ranks = 2 per step, "
+      "FULL_SHARD, bf16, AdamW with lr 5e-05 by WarmupDecayLR, 2 examples × 1 rank = 2 per step, "
       "gradients clipped at 1\n";
   const Ended brief = run(words);
   ASSERT_EQ(brief.status, 0) << brief.output;
@@ -342,14 +342,21 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
               HasSubstr("(every value in effect: --verbose, or fullshard-run/run.json)"));
   EXPECT_THAT(brief.output, HasSubstr(headline));
   EXPECT_THAT(brief.output, Not(HasSubstr("fsdp_forward_prefetch")));
-  EXPECT_THAT(brief.output, ::testing::StartsWith(
-                                "warning: fsdp.yaml:2: mixed_precision: fp16 is about 100 times "
-                                "slower than fp32 on a CPU; use bf16, or no mixed precision\n"));
   const Ended whole = run(words + "--verbose");
   EXPECT_THAT(whole.output, HasSubstr("fsdp_config.fsdp_forward_prefetch"));
   EXPECT_THAT(whole.output, HasSubstr(headline));
   EXPECT_THAT(folder_.read("fullshard-run/run.json"),
               HasSubstr("fsdp_config.fsdp_forward_prefetch"));
+}
+
+TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
+  folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
+  const Ended ended =
+      run("train --config fsdp.yaml --device cpu --data nowhere.bin --model " + kModels + "llama");
+  EXPECT_EQ(ended.status, 4);
+  EXPECT_THAT(ended.output, ::testing::StartsWith(
+                                "warning: fsdp.yaml:2: mixed_precision: fp16 is about 100 times "
+                                "slower than fp32 on a CPU; use bf16, or no mixed precision\n"));
 }
 
 TEST_F(Runs, RememberTheTokenizerOfBytesInTheModelsFolder) {
