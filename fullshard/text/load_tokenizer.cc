@@ -2,6 +2,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/json_node.h"
 #include "fullshard/text/sentencepiece.h"
@@ -92,9 +93,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
     return make_pipeline(load_parts(file, config));
   } catch (const Error& error) {
     // Parts name their place in the file; the file itself is named here, unless it was another one.
+    // Tokens stand in their messages as the file has them.
+    constexpr size_t kMostShown = 1000;  // bytes
     const std::string what = error.what(), folder = folder_of(file);
     const bool is_named = what.starts_with(folder.empty() ? file : folder);
-    throw Error(is_named ? what : fmt::format("{}: {}", file, what), error.kind());
+    throw Error(printable(is_named ? what : fmt::format("{}: {}", file, what), kMostShown),
+                error.kind());
   }
 }
 

@@ -118,7 +118,14 @@ TEST(Tokenise, ErrorsNameFileAndLine) {
   EXPECT_EQ(error("a.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"}, 3]"),
             "a.json: record 3: is number, expected an object");
   EXPECT_EQ(error("a.json", "[{\"text\": \"a\"},\n{\"text\" \"b\"}]"),
-            "a.json:2: is not valid JSON; expected an array of objects");
+            "a.json: is not valid JSON at line 2, column 11; expected an array of objects");
+  const std::string deep = "{\"text\": " + std::string(100'000, '[');
+  EXPECT_EQ(error("a.jsonl", good + deep + "\n"),
+            "a.jsonl:2: is nested more than 100 deep at column 109; expected one object per line");
+  EXPECT_EQ(error("a.json", "[" + deep),
+            "a.json: is nested more than 100 deep at column 109; expected an array of objects");
+  EXPECT_EQ(error("a.jsonl", "{\"a\\u001b[2J\": 1, \"text\\u0000\": 2}\n"),
+            "a.jsonl:1: has no field 'text'; its fields: a\\x1b[2J, text\\x00");
   EXPECT_EQ(error("a.json", "[]"), "a.json: gives no tokens");
 }
 

@@ -247,7 +247,7 @@ TEST(HtmlReport, ReadsARunThatIsBeingWritten) {
   EXPECT_TRUE(written.is_live);
   const std::string page = read_file(folder.file("page.html"));
   EXPECT_THAT(page, HasSubstr("Step 2 of 10"));
-  EXPECT_THAT(page, HasSubstr("metrics.jsonl:2: not a JSON object; remove the line"));
+  EXPECT_THAT(page, HasSubstr("metrics.jsonl:2: is not valid JSON at column 2; remove the line"));
   EXPECT_THAT(page, HasSubstr("metrics.jsonl: 1 line left out of this page"));
 }
 
@@ -257,7 +257,7 @@ TEST(HtmlReport, GoesOnWithoutAReadableRecord) {
   std::ofstream(folder.file("metrics.jsonl")) << to_json_line(at_step(1)) << "\n";
   write_html_report(folder.path());
   const std::string page = read_file(folder.file("report.html"));
-  EXPECT_THAT(page, HasSubstr("run.json: not JSON; was it written by another program?"));
+  EXPECT_THAT(page, HasSubstr("run.json: is not valid JSON at column 11; was it written by another program?"));
   EXPECT_THAT(page, HasSubstr("<dt>loss</dt><dd>4.0000"));
 }
 

@@ -106,7 +106,11 @@ TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
 }
 
 TEST(RunRecord, RefusesWrongTypesWithTheirKey) {
-  EXPECT_EQ(refusal_of("{"), "out/run.json: not JSON; was it written by another program?");
+  EXPECT_EQ(refusal_of("{"),
+            "out/run.json: is not valid JSON at column 2; was it written by another program?");
+  EXPECT_EQ(refusal_of("{\"configuration\": " + std::string(100'000, '[')),
+            "out/run.json: is nested more than 100 deep at column 118; was it written by another "
+            "program?");
   EXPECT_EQ(refusal_of("[]"), "out/run.json: found [], expected an object");
   EXPECT_EQ(refusal_of(R"({"status":"asleep"})"),
             "out/run.json: status: found \"asleep\", expected running, finished, failed or "
