@@ -44,9 +44,10 @@ class NameMatcher {
  public:
   explicit NameMatcher(const TensorSource& source) : source_(source) {}
 
-  void add(const ModelTensor& tensor, const FileNames& names) {
-    const auto candidates = candidates_of(tensor, names);
+  void add(const ModelTensor& tensor, const LoadOptions& options) {
+    const auto candidates = candidates_of(tensor, options.names);
     for (const auto& candidate : candidates) known_.insert(candidate.name);
+    if (options.is_left_out && options.is_left_out(tensor.names.front())) return;
     for (const auto& candidate : candidates) {
       const auto* stored = source_.find(candidate.name);
       if (stored == nullptr) continue;
@@ -118,7 +119,7 @@ std::vector<TensorMatch> match_names(const TensorSource& source,
                                      const std::vector<ModelTensor>& tensors,
                                      const LoadOptions& options) {
   NameMatcher matcher(source);
-  for (const auto& tensor : tensors) matcher.add(tensor, options.names);
+  for (const auto& tensor : tensors) matcher.add(tensor, options);
   matcher.look_for_extra(options);
   return matcher.result();
 }

@@ -140,6 +140,11 @@ void RunArguments::add_training() {
       ->add_flag("--from-scratch", options_.from_scratch,
                  "new weights, although the folder has some")
       ->group(kModel);
+  command_
+      ->add_flag("--new-head", options_.new_head,
+                 "draw the head anew and keep the rest; a head that the folder lacks is drawn "
+                 "anyway, with a warning")
+      ->group(kModel);
   command_->add_option("--eval-data", options_.eval_data, "evaluate on this")->group(kModel);
   command_->add_option("--order", options_.order, "shuffled or sequential")
       ->check(CLI::IsMember({"shuffled", "sequential"}))

@@ -15,6 +15,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/interruption.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/new_head.h"
 #include "fullshard/train/product_roof.h"
 #include "fullshard/train/run_account.h"
 #include "fullshard/train/run_data.h"
@@ -94,7 +95,7 @@ class TrainRun {
   TrainRun(const RunArguments& arguments, const std::vector<std::string>& command)
       : options_(arguments.options()),
         command_(command),
-        run_(options_),
+        run_(options_, /*is_trained=*/true),
         world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
         batch_(batch_of(plan_, world_.size())) {
@@ -120,6 +121,9 @@ class TrainRun {
     if (!resumed_.empty())
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_));
     warn_of_precision(account);
+    if (resumed_.empty() && !run_.drawn.empty() && !options_.new_head) {
+      account.warn(new_head_warning(run_.source, run_.drawn));
+    }
     try {
       return train(data, sharded, trainer, account);
     } catch (const std::exception& error) {
