@@ -65,4 +65,5 @@
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/run_log.h"
 #include "fullshard/train/trainer.h"
