@@ -9,6 +9,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/world.h"
+#include "fullshard/nn/unit.h"
 #include "fullshard/report/metrics_file.h"
 #include "fullshard/report/run_file.h"
 #include "tests/files.h"
@@ -23,7 +24,7 @@ using SteadyClock = std::chrono::steady_clock;
 void with_log(int ranks, const RunLogOptions& options,
               const std::function<void(RunLog& log, int rank)>& body) {
   run_ranks({.ranks = ranks}, [&](const World& world) {
-    torch::nn::Linear model(3, 2);
+    Wrap<torch::nn::Linear> model(3, 2);
     const auto sharded = shard(model, world, {.sync_module_states = true});
     RunLog log(sharded, options);
     body(log, world.rank());
@@ -107,7 +108,7 @@ TEST(RunLog, RefusesAFolderThatHoldsARunOnAllRanks) {
   const std::string before = testing::read_file(folder.file("metrics.jsonl"));
   std::vector<std::string> errors(3);
   run_ranks({.ranks = 3}, [&](const World& world) {
-    torch::nn::Linear model(3, 2);
+    Wrap<torch::nn::Linear> model(3, 2);
     const auto sharded = shard(model, world, {.sync_module_states = true});
     try {
       RunLog log(sharded, quiet_in(folder));
