@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "fullshard/comm/world.h"
 #include "fullshard/nn/unit.h"
@@ -78,6 +79,47 @@ TEST(GlobalNorm, ClipsEveryDtypeByOneFactor) {
       const auto expected = at::full_like(piece.master, 1 - factor * times * x, at::kDouble);
       const double tolerance = piece.name == "narrow" ? 1.0 / 128 : 1e-6;
       EXPECT_TRUE(at::allclose(piece.master.to(at::kDouble), expected, tolerance, tolerance))
+          << piece.name;
+    }
+  });
+}
+
+// 2 and the largest are both not a number, wherever in the model one is.
+TEST(GlobalNorm, IsNotANumberWhereOneGradientIs) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const char* broken : {"narrow", "plain", "wide"}) {
+      run_ranks({ranks}, [&](const World& world) {
+        Mixed model;
+        auto sharded = shard(model, world);
+        model(1.0).backward();
+        for (const auto& piece : sharded.pieces()) {
+          if (piece.name == broken && piece.begin == 0) piece.gradient.narrow(0, 0, 1).fill_(NAN);
+        }
+        EXPECT_TRUE(std::isnan(sharded.grad_norm())) << broken;
+        EXPECT_TRUE(std::isnan(sharded.grad_norm(ShardedModel::Norm::infinity))) << broken;
+      });
+    }
+  }
+}
+
+TEST(GlobalNorm, ClipsTheNextStepOnly) {
+  run_ranks({2}, [](const World& world) {
+    Mixed model;
+    auto sharded = shard(model, world);
+    Sgd optimizer(sharded, {.lr = 0.125});
+    model(1.0).backward();
+    sharded.clip_grad_norm(0.5);
+    optimizer.step();
+    optimizer.zero_grad();
+    std::map<std::string, at::Tensor> before;
+    for (const auto& piece : sharded.pieces()) before[piece.name] = piece.master.clone();
+    model(1.0).backward();
+    optimizer.step();
+    for (const auto& piece : sharded.pieces()) {
+      if (piece.name == "narrow") continue;  // rounds each step anew
+      const double moved = 0.125 * (piece.name == "plain" ? 2 : 3);
+      EXPECT_TRUE(at::allclose(before.at(piece.name) - piece.master,
+                               at::full_like(piece.master, moved), 1e-6, 1e-6))
           << piece.name;
     }
   });
