@@ -34,19 +34,19 @@ void check_storable(const std::vector<ModelTensor>& tensors) {
 }  // namespace
 
 bool Writers::writes_shard(int rank) const {
-  for (int other = rank % mesh_.num_shards(); other < rank; other += mesh_.num_shards()) {
-    if (host_of(other) == host_of(rank)) return false;
-  }
-  return true;
+  return writer_of_shard(mesh_.shard_of(rank), host_of(rank)) == rank;
 }
 
 bool Writers::writes_whole(int rank) const { return writer_of_whole(host_of(rank)) == rank; }
 
 int Writers::writer_of_shard(int shard, int host) const {
-  for (int rank = shard; rank < mesh_.world().size(); rank += mesh_.num_shards()) {
+  int first = -1;  // of all hosts
+  for (int rank = 0; rank < mesh_.world().size(); ++rank) {
+    if (mesh_.shard_of(rank) != shard) continue;
     if (host_of(rank) == host) return rank;
+    if (first < 0) first = rank;
   }
-  return shard;
+  return first;
 }
 
 int Writers::writer_of_whole(int host) const {

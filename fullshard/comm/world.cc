@@ -76,9 +76,6 @@ void check_groups(const std::vector<std::vector<int>>& groups, int size, const s
     check(group.size() == groups.front().size(),
           "split into '{}': groups of {} and {} ranks; all groups must have the same size", name,
           groups.front().size(), group.size());
-    check(std::is_sorted(group.begin(), group.end()),
-          "split into '{}': a group's ranks are [{}], expected ascending ones", name,
-          fmt::join(group, ", "));
     members.insert(members.end(), group.begin(), group.end());
   }
   std::sort(members.begin(), members.end());
@@ -160,6 +157,13 @@ int World::local_size() const {
 
 int World::num_hosts() const {
   return *std::max_element(impl_->hosts.begin(), impl_->hosts.end()) + 1;
+}
+
+int World::ranks_per_host() const {
+  std::vector<int> counts(static_cast<size_t>(num_hosts()), 0);
+  for (const int host : impl_->hosts) ++counts[static_cast<size_t>(host)];
+  const bool are_equal = std::count(counts.begin(), counts.end(), counts.front()) == num_hosts();
+  return are_equal ? counts.front() : 0;
 }
 
 int World::host_of(int rank) const {

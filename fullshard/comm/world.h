@@ -47,12 +47,13 @@ class World {
 
   const Communicator& communicator() const;  // all ranks, group "world"
   Recorder& recorder() const;
+  int ranks_per_host() const;   // 0 where hosts hold different numbers of them
 
   // Cuts the world into groups of equal `colour`; every rank of the world calls it at the same
   // point. Ranks keep their order.
   Communicator split(int colour, const std::string& group) const;
-  // The same where everyone knows all the groups: they hold every rank once and have equal sizes.
-  // Collective, but nobody waits.
+  // The same where everyone knows all the groups: they hold every rank once, in the order that it
+  // has in its group, and have equal sizes. Collective, but nobody waits.
   Communicator split(const std::vector<std::vector<int>>& groups, const std::string& group) const;
 
   class Impl;
@@ -75,3 +76,4 @@ struct ThreadRanks {
 void run_ranks(const ThreadRanks& options, const std::function<void(const World&)>& body);
 
 }  // namespace fullshard
+  std::vector<int> hosts{};     // of each rank, where they do not follow each other host by host

@@ -55,7 +55,7 @@ using GroupKey = std::tuple<at::ScalarType, at::ScalarType, bool, bool>;
 
 Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
     : options_(options),
-      decision_(decide_sharding(options.sharding, world.size(), world.local_size())),
+      decision_(decide_sharding(options.sharding, world.size(), world.ranks_per_host())),
       plan_(plan_units(module, options.wrap, options.ignored_modules)),
       mesh_(world, decision_.num_shards),
       traffic_(mesh_, options.traffic),

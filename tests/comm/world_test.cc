@@ -78,6 +78,28 @@ TEST(World, RefusesAnUnknownBackend) {
             "world: backend is 'smoke', expected auto, shm, gloo or nccl");
 }
 
+TEST(World, KnowsHowManyRanksEveryHostHolds) {
+  const auto on = [](std::vector<int> hosts, int expected) {
+    const int ranks = static_cast<int>(hosts.size());
+    run_ranks({.ranks = ranks, .backend = "gloo", .hosts = std::move(hosts)},
+              [&](const World& world) { EXPECT_EQ(world.ranks_per_host(), expected); });
+  };
+  on({0, 1, 0, 1}, 2);
+  on({0, 1, 0}, 0);
+  EXPECT_EQ(World::fake(16, 0, 8).ranks_per_host(), 8);
+}
+
+TEST(World, OfThreadsTakesTheHostsThatItIsTold) {
+  EXPECT_EQ(error_of([] {
+              run_ranks({.ranks = 2, .hosts = {0, 1}}, [](const World&) {});
+            }),
+            "run_ranks: shm ranks share one host, but hosts are given; use gloo");
+  EXPECT_EQ(error_of([] {
+              run_ranks({.ranks = 2, .backend = "gloo", .hosts = {0}}, [](const World&) {});
+            }),
+            "run_ranks: hosts of 1 ranks, but there are 2");
+}
+
 TEST(World, RefusesGroupsThatLeaveARankOut) {
   EXPECT_EQ(error_of([] {
               World::fake(4).split({{0, 1}, {2, 2}}, "pairs");
