@@ -58,6 +58,7 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
       held_.insert(held_.end(), file.held.begin(), file.held.end());
       files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
     }
+    engine.mesh().world().check_sound();  // after everything was read from the device
     files_ = std::make_unique<BlockWriter>(std::move(files));
   });
   // Nobody writes before the folder is there, and everybody has come.

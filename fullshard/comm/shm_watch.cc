@@ -162,6 +162,30 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   look_for_circle(missing.front());
 }
 
+void ShmWatch::look_beside(std::span<const int> missing, const Act& act,
+                           std::chrono::milliseconds waited) {
+  if (is_settled()) report(verdict(), act);
+  for (int rank = 0; rank < size_; ++rank) {
+    const Cause cause = rank == rank_ ? Cause::none : how_gone(rank);
+    const bool has_come = std::find(missing.begin(), missing.end(), rank) == missing.end();
+    // One that came and then ended well has left nothing undone.
+    if (cause == Cause::none || (cause == Cause::ended && has_come)) continue;
+    conclude({cause, rank, 0, {}}, act);
+  }
+  const auto limit = length_of(act.limit, timeouts_);
+  const std::string name(name_of(act.limit));
+  if (waited >= limit) {
+    check(!missing.empty(),
+          "{} has not ended after {:.3g} s ({} timeout), although all ranks have come to it; {}",
+          subject_of(act), static_cast<double>(waited.count()) / 1000, name, remedy_of(name));
+    conclude({Cause::late, root_of(missing), waited.count(), name}, act);
+  }
+  if (waited >= kLateAfter && !missing.empty()) {
+    const int late = root_of(missing);
+    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), limit);
+  }
+}
+
 std::string ShmWatch::last_act_of(int rank, std::string_view group) {
   const Note& note = notes(rank);
   const CallProgress progress = note.progress.load(std::memory_order_relaxed);

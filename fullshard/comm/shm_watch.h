@@ -47,6 +47,10 @@ class ShmWatch {
   // was waited for.
   void look_for(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited,
                 const std::function<bool(int)>& is_missing);
+  // The same for a call that a link carries beside the host, which no thread may be waiting for:
+  // any rank that died or failed ends it, and nobody is taken to wait for this rank. With nobody
+  // missing it ends at the limit all the same.
+  void look_beside(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited);
   // This rank has what it waited for.
   void stop_waiting() { notes(rank_).waits_for = 0; }
 

@@ -124,8 +124,8 @@ World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 World World::single(at::Device device) {
   auto transport = make_self_transport();
   if (!device.is_cpu()) {
-    transport =
-        make_device_transport(std::move(transport), device, DeviceLink::self, Timeouts{}.step);
+    transport = make_device_transport(std::move(transport),
+                                      {.device = device, .link = DeviceLink::self, .hosts = {0}});
   }
   return World(std::make_shared<Impl>(0, std::vector<int>{0}, Timeouts{},
                                       std::make_shared<Recorder>(0), std::move(transport), device));
@@ -176,6 +176,7 @@ at::Device World::device() const { return impl_->device; }
 const Timeouts& World::timeouts() const { return impl_->timeouts; }
 const Communicator& World::communicator() const { return impl_->communicator; }
 Recorder& World::recorder() const { return *impl_->recorder; }
+void World::check_sound() const { impl_->transport->check_sound(); }
 
 Communicator World::split(int colour, const std::string& group) const {
   check(backend() != "fake" || size() == 1,

@@ -71,6 +71,7 @@ void Stepper::update_when_finite(StepReport& report) {
     const HostNumber norm(optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm));
     update_();
     report.grad_norm = norm.wait();
+    model_.mesh().world().check_sound();
     model_.recorder().settle(*norm.arrival());
     report.skipped = !std::isfinite(report.grad_norm);
     if (report.skipped) optimizer_->restore_num_steps(optimizer_->num_steps() - 1);
@@ -79,6 +80,7 @@ void Stepper::update_when_finite(StepReport& report) {
   report.grad_norm = options_.max_grad_norm > 0
                          ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm)
                          : model_.grad_norm(options_.norm);
+  model_.mesh().world().check_sound();
   // Every rank has the same norm, so all of them take the same way.
   report.skipped = !std::isfinite(report.grad_norm);
   if (!report.skipped) update_();

@@ -9,6 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/shard/engine.h"
 #include "fullshard/shard/grad_norm.h"
+#include "fullshard/shard/link_warm_up.h"
 
 namespace fullshard {
 
@@ -34,6 +35,7 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
       engine_(std::make_shared<Engine>(*module_, world, options)),
       state_(std::make_shared<State>()) {
   engine_->start();
+  warm_up_links(*engine_);
   if (world.rank() != 0) return;
   for (const auto& warning : warnings()) spdlog::warn("{}", warning);
 }
