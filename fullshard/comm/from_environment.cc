@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -198,6 +199,9 @@ OwnDevice find_device(const std::string& wanted, int local_rank) {
     own.identity = device_identity(own.device);
   } catch (const Error& error) {
     own.problem = error;
+  } catch (const std::exception& error) {  // of CUDA itself, with a backtrace below
+    const std::string text = error.what();
+    own.problem = Error(fmt::format("device '{}': {}", wanted, text.substr(0, text.find('\n'))));
   }
   return own;
 }

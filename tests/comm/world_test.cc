@@ -182,6 +182,17 @@ TEST(World, NamesTheRanksThatDoNotCome) {
   EXPECT_EQ(ended.status, 1);
 }
 
+// It tells the others, who would wait for it otherwise.
+TEST(World, NamesTheRankThatHasNoDevice) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    const Ended ended = play("rank 1 has no device", backend);
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.output, HasSubstr("[1] error: device 'cuda:99': "));
+    EXPECT_THAT(ended.output, HasSubstr("[0] error: world: rank 1 has no device to compute on: "
+                                        "device 'cuda:99': "));
+  }
+}
+
 TEST(World, CanBeMadeTwiceInOneProcess) {
   const Ended ended = play("worlds", "gloo");
   EXPECT_EQ(ended.status, 0) << ended.output;

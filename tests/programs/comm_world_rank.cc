@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -225,6 +226,9 @@ int play(const std::string& scene, const std::string& backend, const std::string
   WorldOptions options{.backend = backend, .device = device};
   if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
   if (scene == "rank 1 does not start") options.timeouts.init = std::chrono::seconds(20);
+  if (scene == "rank 1 has no device" && std::string(std::getenv("RANK")) == "1") {
+    options.device = "cuda:99";
+  }
   std::optional<World> both;
   if (scene == "lonely") {
     // Both are there before either begins to count the time that a third one does not come.
