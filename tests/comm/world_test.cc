@@ -188,7 +188,7 @@ TEST(World, NamesTheRankThatHasNoDevice) {
     const Ended ended = play("rank 1 has no device", backend);
     EXPECT_NE(ended.status, 0);
     EXPECT_THAT(ended.output, HasSubstr("[1] error: device 'cuda:99': "));
-    EXPECT_THAT(ended.output, HasSubstr("[0] error: world: rank 1 has no device to compute on: "
+    EXPECT_THAT(ended.output, HasSubstr("error: world: rank 1 has no device to compute on: "
                                         "device 'cuda:99': "));
   }
 }
