@@ -11,6 +11,16 @@ list(TRANSFORM folders PREPEND fullshard_ OUTPUT_VARIABLE libraries)
 
 install(TARGETS fullshard ${libraries} EXPORT FullshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# fullshard-core finds libtorch in lib/torch of the prefix, a link that whoever moves the prefix may
+# make, else where it was when this was built. LD_LIBRARY_PATH comes before both.
+if(TARGET fullshard_core_program)
+  # Said by name: CMake leaves out folders of this checkout, where scripts/setup.sh puts libtorch.
+  cmake_path(SET torch_libraries NORMALIZE "${FULLSHARD_TORCH_DIR}/../../../lib")
+  set_target_properties(fullshard_core_program PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../lib/torch;${torch_libraries}"
+    INSTALL_RPATH_USE_LINK_PATH TRUE)
+  target_link_options(fullshard_core_program PRIVATE LINKER:--enable-new-dtags)
+endif()
 foreach(program IN ITEMS fullshard_command fullshard_core_program)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

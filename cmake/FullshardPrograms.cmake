@@ -17,6 +17,8 @@ function(fullshard_command_line)
   if(found)
     fullshard_program(fullshard_command "${source}" NO_TORCH LINK fullshard_cli)
     set_target_properties(fullshard_command PROPERTIES OUTPUT_NAME fullshard)
+    target_compile_definitions(fullshard_command PRIVATE
+                               FULLSHARD_VERSION="${PROJECT_VERSION}")
   endif()
   set(source "${PROJECT_SOURCE_DIR}/fullshard/core/main.cc")
   file(GLOB found CONFIGURE_DEPENDS "${source}")

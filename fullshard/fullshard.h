@@ -57,6 +57,7 @@
 #include "fullshard/shard/sharded_model.h"
 #include "fullshard/text/tokenizer.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/train/own_optimizer.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/compare.h"
 #include "fullshard/train/epoch_vote.h"
@@ -65,4 +66,5 @@
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/run_log.h"
 #include "fullshard/train/trainer.h"

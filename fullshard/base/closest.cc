@@ -25,15 +25,19 @@ size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates) {
-  const auto best = std::min_element(candidates.begin(), candidates.end(),
-                                     [&](const std::string& a, const std::string& b) {
-                                       return distance(word, a) < distance(word, b);
-                                     });
   // A third of the letters may be wrong, or two of a short word.
-  if (best == candidates.end() || distance(word, *best) > std::max<size_t>(2, word.size() / 3) ||
-      distance(word, *best) >= best->size()) {
-    return std::nullopt;
+  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
+  const std::string* best = nullptr;
+  for (const std::string& candidate : candidates) {
+    // At least as many letters differ as one has more; a word may come from a hostile file.
+    const size_t longer = std::max(word.size(), candidate.size());
+    if (longer - std::min(word.size(), candidate.size()) >= least) continue;
+    const size_t found = distance(word, candidate);
+    if (found >= least) continue;
+    least = found;
+    best = &candidate;
   }
+  if (best == nullptr || least >= best->size()) return std::nullopt;
   return *best;
 }
 

@@ -14,7 +14,8 @@ void AsyncSaver::start(const std::string& folder, const ShardedModel& model,
                        const Optimizer& optimizer, const Progress& progress,
                        const CheckpointOptions& options) {
   finish();
-  running_ = std::make_unique<RunningSave>(folder, model, &optimizer, progress, options, true);
+  running_ = std::make_unique<RunningSave>(folder, model, states_of(model, optimizer), progress,
+                                           options, true);
 }
 
 void AsyncSaver::settle() {

@@ -6,16 +6,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "fullshard/checkpoint/progress.h"
 #include "fullshard/optim/optimizer.h"
+#include "fullshard/optim/torch_optimizer.h"
 #include "fullshard/shard/sharded_model.h"
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/last_checkpoint.h"
 
 namespace fullshard {
+
+// Ranks that save under different names mean rank 0's: silently, with a warning, or not at all.
+enum class TagValidation { ignore, warn, fail };
+// "Ignore", "Warn" and "Fail" in any case, as DeepSpeed's checkpoint.tag_validation has them.
+TagValidation tag_validation_of(const std::string& name);
 
 struct CheckpointOptions {
   // Every host has a folder of this name on its own disk, and writes there what its ranks hold.
@@ -24,6 +31,13 @@ struct CheckpointOptions {
   // included; they are removed when it is in place. 0: all are kept.
   int num_kept = 0;
   std::vector<std::string> kept_names = {};  // these in any case
+  // Without it a save that would leave out the states of the torch optimizer which steps the model
+  // is an error.
+  bool without_optimizer = false;
+  TagValidation tag_validation = TagValidation::warn;
+  // Called by all ranks with the folder while it has no name yet, before anything is written there:
+  // files that are to be in the checkpoint beside its own, as the weights for other programs.
+  std::function<void(const std::string& folder)> write_beside = {};
 };
 
 // Collective. Every rank writes what it owns, straight from its memory: weights in the optimizer's
@@ -38,6 +52,12 @@ struct CheckpointOptions {
 void save_checkpoint(const std::string& folder, const ShardedModel& model,
                      const Optimizer& optimizer, const Progress& progress,
                      const CheckpointOptions& options = {});
+// The same for a torch optimizer over pieces: its states are copied and saved by pieces, so that
+// they too go on under any number of ranks, and the counts of each parameter once. Optimizers whose
+// states are not known here are an error that names them (optim/torch_states.h).
+void save_checkpoint(const std::string& folder, const ShardedModel& model,
+                     const PieceParameters& pieces, const torch::optim::Optimizer& optimizer,
+                     const Progress& progress, const CheckpointOptions& options = {});
 // Without an optimizer's states.
 void save_checkpoint(const std::string& folder, const ShardedModel& model, const Progress& progress,
                      const CheckpointOptions& options = {});
@@ -48,6 +68,7 @@ struct LoadedCheckpoint {
   bool restored_rng = false;  // by as many ranks as saved it: random numbers go on as they would
                               // have; others have no saved state to go on from
   int64_t bytes_read = 0;     // by this rank, without the manifest
+  std::vector<std::string> notes = {};  // what could not be checked, and why: for people
 };
 
 // Collective. Into a model of any strategy, precision and number of ranks. Each rank reads the
@@ -63,6 +84,10 @@ struct LoadedCheckpoint {
 // generator goes on where it was.
 LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
                                  Optimizer& optimizer);
+// The torch optimizer's states, counts and learning rates become what they were; its other options
+// are the caller's.
+LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
+                                 const PieceParameters& pieces, torch::optim::Optimizer& optimizer);
 // Weights and buffers only: states are not even read, and the generator is left alone.
 LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model);
 

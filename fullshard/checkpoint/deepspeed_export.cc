@@ -4,18 +4,15 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
+#include "fullshard/formats/source_sums.h"
 #include "fullshard/formats/torch_writer.h"
 
 namespace fullshard {
@@ -26,8 +23,7 @@ constexpr const char* kVersion = "0.19.8";  // whose layout this is
 constexpr int64_t kStage = 2;
 
 void make_new_folder(const std::string& path) {
-  check_input(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made: {}", path,
-              std::strerror(errno));
+  check_system(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made", path);
 }
 
 void stream(const TensorSource& source, const StoredTensor& tensor, at::ScalarType dtype,
@@ -92,6 +88,8 @@ class DeepSpeedExport {
     for (const auto& tensor : frozen_) {
       stream(*checkpoint_.weights, tensor, tensor.dtype, writer, storage++);
     }
+    check_sums_of(*checkpoint_.weights, names_of(buffers_));
+    check_sums_of(*checkpoint_.weights, names_of(frozen_));
     writer.finish();
     return path;
   }
@@ -123,7 +121,9 @@ class DeepSpeedExport {
     for (size_t i = 0; i < checkpoint_.states.size(); ++i) {
       const TensorSource& state = *checkpoint_.states[i].tensors;
       for (const auto& tensor : trained_) stream(state, tensor, at::kFloat, writer, i + 1);
+      check_sums_of(state, names_of(trained_));
     }
+    check_sums_of(*checkpoint_.weights, names_of(trained_));
     writer.finish();
     return path;
   }
@@ -134,6 +134,12 @@ class DeepSpeedExport {
     return std::ranges::all_of(checkpoint_.states, [&](const auto& state) {
       return state.tensors->find(name) != nullptr;
     });
+  }
+
+  static std::vector<std::string> names_of(const std::vector<StoredTensor>& tensors) {
+    std::vector<std::string> names;
+    for (const auto& tensor : tensors) names.push_back(tensor.name);
+    return names;
   }
 
   static void put_shapes(PickleWriter& pickle, const std::vector<StoredTensor>& tensors) {
@@ -206,16 +212,7 @@ class DeepSpeedExport {
 
 std::string write_latest(const std::string& out, const std::string& tag) {
   const std::string path = out + "/latest";
-  const std::string part = path + ".part";
-  ::unlink(part.c_str());  // of a run that was killed
-  {
-    FileHandle file = FileHandle::create(part);
-    file.write_at(0, tag.data(), static_cast<int64_t>(tag.size()));
-    file.sync();
-  }
-  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name: {}",
-              part, std::strerror(errno));
-  sync_folder_of(path);
+  replace_file(path, tag);
   return path;
 }
 
@@ -228,7 +225,7 @@ std::vector<std::string> export_deepspeed(const AnyCheckpoint& checkpoint, const
   check_input(is_plain_name(tag), "{}: '{}' is no tag", out, tag);
   const at::NoGradGuard no_grad;
   const std::string folder = fmt::format("{}/{}", out, tag);
-  if (!is_folder(out)) make_new_folder(out);
+  make_folder_tree(out);
   make_new_folder(folder);
   const DeepSpeedExport files(checkpoint, folder);
   std::vector<std::string> written = {files.write_model(), files.write_optimizer()};

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/formats/element_type.h"
+#include "fullshard/formats/source_sums.h"
 
 namespace fullshard {
 namespace {
@@ -77,6 +78,9 @@ class Diff {
       if (first.find(tensor.name) != nullptr) continue;
       if (!has_other_name(tensor.name, tied_in_second, first)) add(part, tensor.name, kOnlySecond);
     }
+    // Damage is no difference.
+    check_sums_of(first);
+    check_sums_of(second);
   }
 
   void add(const std::string& part, const std::string& tensor, const std::string& what) {

@@ -17,6 +17,7 @@
 #include "fullshard/checkpoint/numbered_parameters.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/source_sums.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/transposed_read.h"
@@ -81,8 +82,10 @@ class StateLoader {
     for (const auto& name : optimizer_.state_names()) {
       const auto source = sources_.find(name);
       if (source == sources_.end()) {
-        return fmt::format("its optimizer has the states [{}], and {} needs {}",
-                           fmt::join(std::views::keys(sources_), ", "), optimizer_.name(), name);
+        return fmt::format(
+            "its optimizer has the states [{}], and {} needs {}",
+            printable(fmt::format("{}", fmt::join(std::views::keys(sources_), ", "))),
+            optimizer_.name(), name);
       }
       try {
         matches_.push_back(match_names(*source->second, tensors_, options_));
@@ -93,11 +96,16 @@ class StateLoader {
     return "";
   }
 
-  void read() const {
+  void read(const World& world) const {
     const at::NoGradGuard no_grad;
     for (size_t k = 0; k < matches_.size(); ++k) {
       const auto& source = *sources_.at(optimizer_.state_names()[k]);
-      for (const auto& match : matches_[k]) read_part(source, match, static_cast<int>(k));
+      std::vector<std::string> names;
+      for (const auto& match : matches_[k]) {
+        read_part(source, match, static_cast<int>(k));
+        names.push_back(match.name);
+      }
+      check_sums_of(source, names, world.rank(), world.size());
     }
   }
 
@@ -192,7 +200,7 @@ ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedMode
   load_weights(*checkpoint->weights, model, options);
   ForeignCheckpoint loaded{.kind = checkpoint->kind, .progress = {}, .has_states = reason.empty()};
   if (loaded.has_states) {
-    throw_alike(everyone, error_of([&] { states->read(); }), kForeignLoad);
+    throw_alike(everyone, error_of([&] { states->read(engine.mesh().world()); }), kForeignLoad);
     optimizer.restore_num_steps(
         checkpoint->optimizer_steps.value_or(checkpoint->num_steps.value_or(0)));
   } else {

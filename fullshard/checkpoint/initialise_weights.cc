@@ -56,9 +56,12 @@ uint64_t seed_of_tensor(uint64_t seed, const std::string& name) {
   return mixed ^ (mixed >> 31);
 }
 
-void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make,
-                        int num_threads) {
-  const auto tensors = model_tensors(model.engine());
+void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make, int num_threads,
+                        const std::function<bool(const std::string&)>& is_chosen) {
+  auto tensors = model_tensors(model.engine());
+  std::erase_if(tensors, [&](const ModelTensor& tensor) {
+    return is_chosen && !is_chosen(tensor.names.front());
+  });
   warn_of_buffers(model.engine());
   replace_values(model.engine(), "initialise_weights", [&] {
     // Every tensor has its own generator: who makes it, and when, changes nothing.

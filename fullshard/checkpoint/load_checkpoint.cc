@@ -1,3 +1,5 @@
+#include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -6,9 +8,11 @@
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/rng_state.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/optim/torch_states.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/new_values.h"
 #include "fullshard/shard/whole_masters.h"
+#include "fullshard/stored/manifest_checksum.h"
 
 namespace fullshard {
 namespace {
@@ -41,12 +45,28 @@ void check_same_save(const Communicator& everyone, const Manifest& manifest,
 
 void restore_optimizer(const StoredOptimizer& stored, Optimizer& optimizer) {
   optimizer.restore_num_steps(stored.num_steps);
-  optimizer.set_lr(stored.lr);
+  optimizer.set_lr(stored.lrs.at(0));
   if (stored.momentum && optimizer.has_momentum()) optimizer.set_momentum(*stored.momentum);
   if (stored.beta2 && optimizer.has_beta2()) optimizer.set_beta2(*stored.beta2);
 }
 
-LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer* optimizer) {
+// Of the parameters that have any.
+std::map<std::string, StateCounts> counts_in(const Manifest& manifest) {
+  std::map<std::string, StateCounts> counts;
+  for (const auto& tensor : manifest.tensors) {
+    for (const auto& name : tensor.names) {
+      if (tensor.counts) counts[name] = *tensor.counts;
+    }
+  }
+  return counts;
+}
+
+// What else an optimizer takes over, once its states are there.
+using Restore = std::function<void(const Manifest& manifest)>;
+
+// `states` is null: weights only.
+LoadedCheckpoint load(const std::string& folder, ShardedModel& model, const OptimizerStates* states,
+                      const Restore& restore) {
   auto& engine = model.engine();
   const auto& world = engine.mesh().world();
   const auto everyone = patient_ranks(engine.mesh());
@@ -55,8 +75,8 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
   std::optional<LoadPlan> plan;
   throw_alike(everyone, error_of([&] {
                 manifest = read_manifest(folder);
-                plan.emplace(manifest, folder, engine, optimizer);
-                check_files_for(manifest, folder, *plan, world, optimizer != nullptr);
+                plan.emplace(manifest, folder, engine, states);
+                check_files_for(manifest, folder, *plan, world, states != nullptr);
               }),
               kLoad);
   check_same_save(everyone, manifest, folder);
@@ -64,11 +84,12 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
   LoadedCheckpoint loaded;
   loaded.progress = manifest.progress;
   loaded.num_ranks = manifest.num_ranks;
-  loaded.restored_rng = optimizer != nullptr && manifest.num_ranks == world.size();
+  if (!manifest.has_checksum()) loaded.notes.emplace_back(kNoManifestChecksum);
+  loaded.restored_rng = states != nullptr && manifest.num_ranks == world.size();
   replace_values(engine, kLoad, [&] {
     loaded.bytes_read = read_block_files(plan->take_files());
     plan->finish();
-    if (optimizer != nullptr) restore_optimizer(*manifest.optimizer, *optimizer);
+    if (states != nullptr) restore(manifest);
     if (loaded.restored_rng) {
       restore_rng_state(manifest.rng.at(world.rank()), world.device());
     }
@@ -80,11 +101,26 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model, Optimizer*
 
 LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
                                  Optimizer& optimizer) {
-  return load(folder, model, &optimizer);
+  const OptimizerStates states = states_of(model, optimizer);
+  return load(folder, model, &states,
+              [&](const Manifest& manifest) { restore_optimizer(*manifest.optimizer, optimizer); });
+}
+
+LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
+                                 const PieceParameters& pieces,
+                                 torch::optim::Optimizer& optimizer) {
+  std::optional<OptimizerStates> states;
+  throw_alike(patient_ranks(model.mesh()),
+              error_of([&] { states = empty_states_of(pieces, optimizer); }), kLoad);
+  return load(folder, model, &*states, [&](const Manifest& manifest) {
+    states->counts = counts_in(manifest);
+    states->lrs = manifest.optimizer->lrs;
+    restore_states(pieces, *states, optimizer);
+  });
 }
 
 LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model) {
-  return load(folder, model, nullptr);
+  return load(folder, model, nullptr, {});
 }
 
 }  // namespace fullshard

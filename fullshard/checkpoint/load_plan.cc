@@ -48,13 +48,13 @@ WantedRange range_for(const at::Tensor& target) {
 }  // namespace
 
 LoadPlan::LoadPlan(const Manifest& manifest, const std::string& folder, const Engine& engine,
-                   const Optimizer* optimizer)
+                   const OptimizerStates* states)
     : manifest_(manifest), folder_(folder) {
   for (const auto& file : manifest.files) {
     files_.push_back({fmt::format("{}/{}", folder, file.name), file.bytes, &file.checksums});
   }
   const auto tensors = model_tensors(engine);
-  const auto matches = match_tensors(manifest, tensors, optimizer, folder);
+  const auto matches = match_tensors(manifest, tensors, states, folder);
   const auto indices = trainable_indices(engine);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
@@ -65,11 +65,11 @@ LoadPlan::LoadPlan(const Manifest& manifest, const std::string& folder, const En
       if (is_copy) staged_.push_back({tensor.whole, part->values});
     }
     const bool is_trained = tensor.group != nullptr && tensor.group->trainable();
-    const auto* piece = is_trained && optimizer != nullptr ? own_piece(tensor) : nullptr;
+    const auto* piece = is_trained && states != nullptr ? own_piece(tensor) : nullptr;
     if (piece == nullptr) continue;
-    for (size_t k = 0; k < optimizer->state_names().size(); ++k) {
-      const auto& state = optimizer->state_names()[k];
-      const auto& values = optimizer->state(indices.at(tensor.group), static_cast<int>(k));
+    for (size_t k = 0; k < states->names.size(); ++k) {
+      const auto& state = states->names[k];
+      const auto& values = states->values.at(indices.at(tensor.group)).at(k);
       want(matches[i]->states.at(state), piece->begin,
            values.narrow(0, piece->shard_offset, piece->numel()),
            fmt::format("{} of '{}'", state, name));

@@ -5,25 +5,25 @@
 #include <vector>
 
 #include "fullshard/checkpoint/model_tensors.h"
-#include "fullshard/optim/optimizer.h"
+#include "fullshard/optim/optimizer_states.h"
 #include "fullshard/stored/block_reader.h"
 #include "fullshard/stored/manifest.h"
 
 namespace fullshard {
 
 // Which tensor of the manifest each of the model's is, in the model's order. Everything in which
-// they differ is one error of the kind input that begins with `folder`. With an optimizer its name
-// and states must be those that were saved.
+// they differ is one error of the kind input that begins with `folder`. With an optimizer's states
+// its name and theirs must be those that were saved.
 std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
                                                  const std::vector<ModelTensor>& tensors,
-                                                 const Optimizer* optimizer,
+                                                 const OptimizerStates* states,
                                                  const std::string& folder);
 
-// Borrows from the manifest and looks into the model's and the optimizer's memory.
+// Borrows from the manifest and looks into the model's and the states' memory.
 class LoadPlan {
  public:
   LoadPlan(const Manifest& manifest, const std::string& folder, const Engine& engine,
-           const Optimizer* optimizer);
+           const OptimizerStates* states);
 
   // Once.
   std::vector<WantedFile> take_files();

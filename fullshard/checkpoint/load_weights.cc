@@ -1,10 +1,12 @@
 #include <ATen/ops/empty.h>
 
+#include <string>
 #include <vector>
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/name_match.h"
 #include "fullshard/checkpoint/patient_work.h"
+#include "fullshard/formats/source_sums.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/new_values.h"
 #include "fullshard/stored/transposed_read.h"
@@ -39,7 +41,13 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
   throw_alike(patient_ranks(engine.mesh()),
               error_of([&] { matches = match_names(source, tensors, options); }), "load_weights");
   replace_values(engine, "load_weights", [&] {
-    for (const auto& match : matches) read_own_part(source, match);
+    std::vector<std::string> names;
+    for (const auto& match : matches) {
+      read_own_part(source, match);
+      names.push_back(match.name);
+    }
+    const auto& world = engine.mesh().world();
+    check_sums_of(source, names, world.rank(), world.size());
   });
 }
 

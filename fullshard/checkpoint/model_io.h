@@ -18,6 +18,9 @@ using FileNames = std::function<NameInFile(const std::string& parameter)>;
 struct LoadOptions {
   FileNames names = {};                                     // empty: the parameter's own
   std::function<bool(const std::string&)> is_ignored = {};  // of the file's names
+  // Of the parameters' names: values that are not read, whether the file has them or not. The
+  // caller gives them right afterwards (initialise_weights).
+  std::function<bool(const std::string&)> is_left_out = {};
   // The module's parameters in the order of its tree (named_parameters()), for optimizers that
   // number them; empty: not known.
   std::vector<std::string> order = {};
@@ -33,11 +36,13 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
 // Collective. Gives every parameter new values made per tensor, not per piece: they depend on
 // (seed, name) only, whatever the strategy and the number of ranks. `make` fills a whole tensor:
 // fp32 (fp64 where the master is), of which a rank keeps its part; `num_threads` tensors at a time,
-// then from as many threads, under its first name when it is tied. Buffers are left alone; rank 0
-// warns of those that were deferred.
+// then from as many threads, under its first name when it is tied. With `is_chosen` only the
+// parameters that it chooses get new values. Buffers are left alone; rank 0 warns of those that
+// were deferred.
 using Initialise = std::function<void(const std::string& name, at::Tensor& tensor, uint64_t seed)>;
 void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make,
-                        int num_threads = 1);
+                        int num_threads = 1,
+                        const std::function<bool(const std::string&)>& is_chosen = {});
 // What `make` is given for a tensor.
 uint64_t seed_of_tensor(uint64_t seed, const std::string& name);
 

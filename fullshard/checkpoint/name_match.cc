@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "fullshard/base/error.h"
+#include "fullshard/formats/input_error.h"
 
 namespace fullshard {
 namespace {
@@ -44,9 +44,10 @@ class NameMatcher {
  public:
   explicit NameMatcher(const TensorSource& source) : source_(source) {}
 
-  void add(const ModelTensor& tensor, const FileNames& names) {
-    const auto candidates = candidates_of(tensor, names);
+  void add(const ModelTensor& tensor, const LoadOptions& options) {
+    const auto candidates = candidates_of(tensor, options.names);
     for (const auto& candidate : candidates) known_.insert(candidate.name);
+    if (options.is_left_out && options.is_left_out(tensor.names.front())) return;
     for (const auto& candidate : candidates) {
       const auto* stored = source_.find(candidate.name);
       if (stored == nullptr) continue;
@@ -57,39 +58,43 @@ class NameMatcher {
     if (candidates.empty() || !tensor.is_required) return;
     std::vector<std::string> looked_for;
     for (const auto& candidate : candidates) looked_for.push_back(candidate.name);
-    problems_.push_back(fmt::format("missing: {} {}", fmt::join(looked_for, " or "),
-                                    shape_text(shape_in_file(tensor, candidates[0].transposed))));
+    note("missing: {} {}", fmt::join(looked_for, " or "),
+         shape_text(shape_in_file(tensor, candidates[0].transposed)));
   }
 
   void look_for_extra(const LoadOptions& options) {
     for (const auto& stored : source_.tensors()) {
       if (known_.count(stored.name)) continue;
       if (options.is_ignored && options.is_ignored(stored.name)) continue;
-      problems_.push_back(
-          fmt::format("not expected: {} {}", stored.name, shape_text(stored.shape)));
+      note("not expected: {} {}", stored.name, shape_text(stored.shape));
     }
   }
 
   std::vector<TensorMatch> result() {
     if (problems_.empty()) return std::move(matches_);
     const auto& tensors = source_.tensors();
-    fail_as(ErrorKind::input,
-            "{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
-            tensors.empty() ? "load_weights" : tensors.front().file, fmt::join(problems_, "\n  "));
+    fail_input("{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
+               tensors.empty() ? "load_weights" : tensors.front().file,
+               fmt::join(problems_, "\n  "));
   }
 
  private:
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    problems_.push_back(printable(fmt::format(format, std::forward<Parts>(parts)...)));
+  }
+
   void check_fits(const ModelTensor& tensor, const Candidate& candidate,
                   const StoredTensor& stored) {
     const auto expected = shape_in_file(tensor, candidate.transposed);
     if (stored.shape != expected) {
-      problems_.push_back(fmt::format("another shape: {} is {}, expected {}", stored.name,
-                                      shape_text(stored.shape), shape_text(expected)));
+      note("another shape: {} is {}, expected {}", stored.name, shape_text(stored.shape),
+           shape_text(expected));
     }
     // Integers in the place of weights are quantised ones: their values mean something else.
     if (at::isFloatingType(stored.dtype) != at::isFloatingType(tensor.dtype)) {
-      problems_.push_back(fmt::format("another dtype: {} is {}, expected one like {}", stored.name,
-                                      c10::toString(stored.dtype), c10::toString(tensor.dtype)));
+      note("another dtype: {} is {}, expected one like {}", stored.name,
+           c10::toString(stored.dtype), c10::toString(tensor.dtype));
     }
   }
 
@@ -118,7 +123,7 @@ std::vector<TensorMatch> match_names(const TensorSource& source,
                                      const std::vector<ModelTensor>& tensors,
                                      const LoadOptions& options) {
   NameMatcher matcher(source);
-  for (const auto& tensor : tensors) matcher.add(tensor, options.names);
+  for (const auto& tensor : tensors) matcher.add(tensor, options);
   matcher.look_for_extra(options);
   return matcher.result();
 }

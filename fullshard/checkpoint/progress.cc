@@ -1,6 +1,6 @@
 #include "fullshard/checkpoint/progress.h"
 
-#include "fullshard/base/error.h"
+#include "fullshard/formats/input_error.h"
 
 namespace fullshard {
 
@@ -15,10 +15,10 @@ Progress progress_of(const Stepper& stepper, const LrScheduler* scheduler) {
 
 void restore_progress(const Progress& progress, Stepper& stepper, LrScheduler* scheduler) {
   if (progress.scheduler_steps.has_value() != (scheduler != nullptr)) {
-    fail_as(ErrorKind::input,
-            "progress: the checkpoint was saved {} a learning rate schedule, and this run has {}; "
-            "configure it as it was",
-            progress.scheduler_steps ? "with" : "without", scheduler != nullptr ? "one" : "none");
+    fail_input(
+        "progress: the checkpoint was saved {} a learning rate schedule, and this run has {}; "
+        "configure it as it was",
+        progress.scheduler_steps ? "with" : "without", scheduler != nullptr ? "one" : "none");
   }
   stepper.restore(progress.step, progress.num_skipped);
   if (scheduler != nullptr) scheduler->restore(*progress.scheduler_steps);

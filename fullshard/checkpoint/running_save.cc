@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -31,19 +32,67 @@ std::string folder_above(const std::string& folder) {
   return slash == 0 ? "/" : folder.substr(0, slash);
 }
 
+// Rank 0's name where names differ; what lies above it may be another path on another host.
+std::string agreed_folder(std::string folder, const Communicator& everyone,
+                          TagValidation validation) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  const size_t begin = folder.rfind('/') + 1;  // 0 where there is none
+  const auto names = gather_texts(everyone, folder.substr(begin), kSave);
+  for (size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    const auto what =
+        fmt::format("rank {} saves as '{}' and rank 0 as '{}'", rank, names[rank], names[0]);
+    check(validation != TagValidation::fail,
+          "save_checkpoint: {}; all ranks must save under one name (tag_validation)", what);
+    if (validation == TagValidation::warn && everyone.rank() == 0) {
+      spdlog::warn("save_checkpoint: {}; rank 0's name is taken", what);
+    }
+    break;
+  }
+  return folder.substr(0, begin) + names[0];
+}
+
+// Of a model that a torch optimizer steps, whose states nobody but the caller can give.
+void check_leaves_nothing_out(const Engine& engine, const std::optional<OptimizerStates>& states,
+                              const CheckpointOptions& options) {
+  if (states || options.without_optimizer || !engine.is_stepped_by_torch) return;
+  fail_as(ErrorKind::usage,
+          "save_checkpoint: a torch optimizer steps this model, and its states would not be in the "
+          "checkpoint; save with save_checkpoint(folder, sharded, pieces, optimizer, progress), or "
+          "set CheckpointOptions::without_optimizer to leave them out");
+}
+
+// Ranks with pieces of the same parameter have counted the same steps.
+void add_counts(const json& report, size_t rank, std::vector<ManifestTensor>& tensors) {
+  for (auto& tensor : tensors) {
+    const auto found = report.find(tensor.names.front());
+    if (found == report.end()) continue;
+    const auto counts = found->get<StateCounts>();
+    check(!tensor.counts || *tensor.counts == counts,
+          "save_checkpoint: rank {} has counted other steps of '{}' than a rank before it; the "
+          "optimizers of the ranks differ",
+          rank, tensor.names.front());
+    tensor.counts = counts;
+  }
+}
+
 }  // namespace
 
 RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
-                         const Optimizer* optimizer, const Progress& progress,
+                         const std::optional<OptimizerStates>& states, const Progress& progress,
                          const CheckpointOptions& options, bool is_aside)
-    : model_(model), options_(options), folder_(folder) {
+    : model_(model),
+      options_(options),
+      folder_(agreed_folder(folder, patient_ranks(model.mesh()), options.tag_validation)) {
   std::vector<BlockFile> files;
   const auto problem = error_of([&] {
     const auto& engine = model_.engine();
     check(engine.has_values(),
           "save_checkpoint: the model was built deferred and its parameters have no values yet; "
           "call load_weights, load_checkpoint or initialise_weights first");
-    const SavePlan plan(engine, optimizer, options_.is_node_local);
+    check_leaves_nothing_out(engine, states, options_);
+    const SavePlan plan(engine, states ? &*states : nullptr, options_.is_node_local);
+    if (states) counts_ = states->counts;
     leads_ = plan.writers().writes_whole(engine.mesh().world().rank());
     if (leads_) {
       manifest_ = plan.manifest();
@@ -58,13 +107,15 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
       held_.insert(held_.end(), file.held.begin(), file.held.end());
       files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
     }
+    engine.mesh().world().check_sound();  // after everything was read from the device
     files_ = std::make_unique<BlockWriter>(std::move(files));
   });
   // Nobody writes before the folder is there, and everybody has come.
-  if (problem) is_over_ = true;
   try {
     throw_alike(everyone(), problem, kSave);
+    if (options_.write_beside) options_.write_beside(folder_.part());
   } catch (...) {
+    is_over_ = true;
     if (leads_) folder_.abandon();
     throw;
   }
@@ -142,7 +193,10 @@ std::string RunningSave::own_report() const {
   json checksums = json::object();
   for (size_t i = 0; i < names_.size(); ++i)
     checksums[names_[i]] = checksums_text(files_->checksums()[i]);
-  return json{{"checksums", std::move(checksums)}, {"rng", rng_}, {"saved_at", milliseconds_now()}}
+  return json{{"checksums", std::move(checksums)},
+              {"rng", rng_},
+              {"counts", counts_},
+              {"saved_at", milliseconds_now()}}
       .dump();
 }
 
@@ -151,6 +205,7 @@ Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports)
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const auto report = json::parse(reports[rank]);
     manifest.rng.push_back(report["rng"].get<std::string>());
+    add_counts(report["counts"], rank, manifest.tensors);
     if (rank == 0) manifest.saved_at = report["saved_at"].get<int64_t>();
     for (auto& file : manifest.files) {
       if (file.rank != static_cast<int>(rank)) continue;

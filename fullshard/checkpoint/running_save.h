@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/save_plan.h"
+#include "fullshard/optim/optimizer_states.h"
 #include "fullshard/stored/block_writer.h"
 #include "fullshard/stored/manifest.h"
 
@@ -23,9 +25,10 @@ namespace fullshard {
 // trains. The model must not change until poll() says that all is done, or settle() was called.
 class RunningSave {
  public:
-  // `optimizer` may be null. `is_aside`: forwards run meanwhile, which may change buffers.
-  RunningSave(const std::string& folder, const ShardedModel& model, const Optimizer* optimizer,
-              const Progress& progress, const CheckpointOptions& options, bool is_aside);
+  // `is_aside`: forwards run meanwhile, which may change buffers.
+  RunningSave(const std::string& folder, const ShardedModel& model,
+              const std::optional<OptimizerStates>& states, const Progress& progress,
+              const CheckpointOptions& options, bool is_aside);
   // Unfinished, it stops the writing; what is left of the folder goes with the next save there.
   ~RunningSave();
   RunningSave(const RunningSave&) = delete;
@@ -57,8 +60,9 @@ class RunningSave {
   bool leads_ = false;  // makes the folder and writes the manifest
   Manifest manifest_;   // leaders'
   std::string rng_;
-  std::vector<std::string> names_;  // of the own files
-  std::vector<at::Tensor> held_;    // what the writer looks at
+  std::map<std::string, StateCounts> counts_;  // of the parameters that this rank has pieces of
+  std::vector<std::string> names_;             // of the own files
+  std::vector<at::Tensor> held_;               // what the writer looks at
   std::unique_ptr<BlockWriter> files_;
   std::optional<Error> error_;  // of the writer
   bool is_over_ = false;        // in place, or given up

@@ -34,19 +34,19 @@ void check_storable(const std::vector<ModelTensor>& tensors) {
 }  // namespace
 
 bool Writers::writes_shard(int rank) const {
-  for (int other = rank % mesh_.num_shards(); other < rank; other += mesh_.num_shards()) {
-    if (host_of(other) == host_of(rank)) return false;
-  }
-  return true;
+  return writer_of_shard(mesh_.shard_of(rank), host_of(rank)) == rank;
 }
 
 bool Writers::writes_whole(int rank) const { return writer_of_whole(host_of(rank)) == rank; }
 
 int Writers::writer_of_shard(int shard, int host) const {
-  for (int rank = shard; rank < mesh_.world().size(); rank += mesh_.num_shards()) {
+  int first = -1;  // of all hosts
+  for (int rank = 0; rank < mesh_.world().size(); ++rank) {
+    if (mesh_.shard_of(rank) != shard) continue;
     if (host_of(rank) == host) return rank;
+    if (first < 0) first = rank;
   }
-  return shard;
+  return first;
 }
 
 int Writers::writer_of_whole(int host) const {
@@ -55,9 +55,9 @@ int Writers::writer_of_whole(int host) const {
   return rank;
 }
 
-SavePlan::SavePlan(const Engine& engine, const Optimizer* optimizer, bool is_node_local)
+SavePlan::SavePlan(const Engine& engine, const OptimizerStates* states, bool is_node_local)
     : engine_(engine),
-      optimizer_(optimizer),
+      states_(states),
       writers_(engine.mesh(), is_node_local),
       tensors_(model_tensors(engine)) {
   check_storable(tensors_);
@@ -70,23 +70,23 @@ SavePlan::SavePlan(const Engine& engine, const Optimizer* optimizer, bool is_nod
 }
 
 int SavePlan::num_states() const {
-  return optimizer_ == nullptr ? 0 : static_cast<int>(optimizer_->state_names().size());
+  return states_ == nullptr ? 0 : static_cast<int>(states_->names.size());
 }
 
 std::string SavePlan::file_name(int rank, int kind) const {
-  const auto name = kind == kWeights ? "weights" : optimizer_->state_names().at(kind);
+  const auto name = kind == kWeights ? "weights" : states_->names.at(kind);
   return fmt::format("{}-{:05}.bin", name, rank);
 }
 
 at::Tensor SavePlan::values(const Group& group, int kind) const {
   if (kind == kWeights) return group.group->master();
-  return group.trainable < 0 ? at::Tensor() : optimizer_->state(group.trainable, kind);
+  return group.trainable < 0 ? at::Tensor() : states_->values.at(group.trainable).at(kind);
 }
 
 std::optional<at::ScalarType> SavePlan::dtype(const Group& group, int kind) const {
   if (kind == kWeights) return group.group->spec().master_dtype;
   if (group.trainable < 0) return std::nullopt;
-  return optimizer_->state(group.trainable, kind).scalar_type();
+  return states_->values.at(group.trainable).at(kind).scalar_type();
 }
 
 SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
@@ -135,7 +135,7 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole) const {
 }
 
 StoredValues& SavePlan::stored(ManifestTensor& tensor, int kind) const {
-  return kind == kWeights ? tensor.weights : tensor.states[optimizer_->state_names().at(kind)];
+  return kind == kWeights ? tensor.weights : tensor.states[states_->names.at(kind)];
 }
 
 int SavePlan::file_index(int rank, int kind, const FileLayout& layout, Manifest& manifest) const {
@@ -193,13 +193,13 @@ Manifest SavePlan::manifest() const {
   manifest.num_shards = engine_.mesh().num_shards();
   manifest.strategy = strategy_text(engine_.options().sharding);
   manifest.is_node_local = writers_.is_node_local();
-  if (optimizer_ != nullptr) {
-    manifest.optimizer = {.name = optimizer_->name(),
-                          .num_steps = optimizer_->num_steps(),
-                          .states = optimizer_->state_names(),
-                          .lr = optimizer_->lr()};
-    if (optimizer_->has_momentum()) manifest.optimizer->momentum = optimizer_->momentum();
-    if (optimizer_->has_beta2()) manifest.optimizer->beta2 = optimizer_->beta2();
+  if (states_ != nullptr) {
+    manifest.optimizer = {.name = states_->name,
+                          .num_steps = states_->num_steps,
+                          .states = states_->names,
+                          .lrs = states_->lrs,
+                          .momentum = states_->momentum,
+                          .beta2 = states_->beta2};
   }
   for (const auto& tensor : tensors_) {
     ManifestTensor stored_tensor;

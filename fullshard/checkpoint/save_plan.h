@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fullshard/checkpoint/model_tensors.h"
-#include "fullshard/optim/optimizer.h"
+#include "fullshard/optim/optimizer_states.h"
 #include "fullshard/stored/block_writer.h"
 #include "fullshard/stored/manifest.h"
 
@@ -35,11 +35,12 @@ class Writers {
   bool is_node_local_;
 };
 
-// Borrows from the engine and the optimizer.
+// Borrows from the engine and the states.
 class SavePlan {
  public:
-  // `optimizer` may be null. A tensor of a type that files cannot hold is an error.
-  SavePlan(const Engine& engine, const Optimizer* optimizer, bool is_node_local);
+  // `states` may be null: without an optimizer's. A tensor of a type that files cannot hold is an
+  // error.
+  SavePlan(const Engine& engine, const OptimizerStates* states, bool is_node_local);
 
   const Writers& writers() const { return writers_; }
   // What this rank writes, by the files' names; `held` keeps alive what the spans look at: copies
@@ -51,13 +52,13 @@ class SavePlan {
   };
   std::vector<OwnFile> own_files(bool copies_whole) const;
 
-  // As this rank's host sees it; without checksums, progress, rng and time.
+  // As this rank's host sees it; without checksums, counts, progress, rng and time.
   Manifest manifest() const;
 
  private:
   struct Group {
     const ParamGroup* group;
-    int trainable;  // index for the optimizer; -1: frozen
+    int trainable;  // index for the states; -1: frozen
   };
   struct Place {
     int64_t offset = -1;  // in the file; -1: not in it
@@ -81,7 +82,7 @@ class SavePlan {
   StoredValues& stored(ManifestTensor& tensor, int kind) const;
 
   const Engine& engine_;
-  const Optimizer* optimizer_;
+  const OptimizerStates* states_;
   Writers writers_;
   std::vector<ModelTensor> tensors_;
   std::vector<Group> groups_;

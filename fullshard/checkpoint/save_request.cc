@@ -1,17 +1,14 @@
 #include "fullshard/checkpoint/save_request.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
-#include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 
 namespace fullshard {
 namespace {
@@ -25,11 +22,6 @@ bool can_be(const std::string& name) {
          std::none_of(name.begin(), name.end(), [](unsigned char sign) { return sign < ' '; });
 }
 
-void make_folder_if_missing(const std::string& path) {
-  check_input(::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST, "{}: cannot be made: {}", path,
-              std::strerror(errno));
-}
-
 }  // namespace
 
 void ask_for_save(const std::string& directory, const std::string& name) {
@@ -37,18 +29,10 @@ void ask_for_save(const std::string& directory, const std::string& name) {
     fail_as(ErrorKind::usage,
             "'{}': cannot be the name of a checkpoint; take one without '/', not latest or "
             "request, not beginning with step-",
-            name);
+            printable(name));
   }
-  make_folder_if_missing(directory);
-  const std::string path = directory + kRequest;
-  const std::string part = path + ".part";
-  ::unlink(part.c_str());
-  {
-    FileHandle file = FileHandle::create(part);
-    file.write_at(0, name.data(), static_cast<int64_t>(name.size()));
-  }
-  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name: {}",
-              part, std::strerror(errno));
+  make_folder_tree(directory);
+  replace_file(directory + kRequest, name);
 }
 
 std::optional<std::string> take_save_request(const std::string& directory) {

@@ -13,18 +13,18 @@ namespace {
 
 constexpr size_t kMostProblems = 20;  // named
 
-void check_optimizer(const Manifest& manifest, const Optimizer& optimizer,
+void check_optimizer(const Manifest& manifest, const OptimizerStates& states,
                      const std::string& folder) {
   check_input(manifest.optimizer.has_value(),
               "{}: was saved without an optimizer, and {} needs its states ({}); load it without "
               "one, to begin anew",
-              folder, optimizer.name(), fmt::join(optimizer.state_names(), ", "));
+              folder, states.name, fmt::join(states.names, ", "));
   const auto& stored = *manifest.optimizer;
-  check_input(stored.name == optimizer.name() && stored.states == optimizer.state_names(),
+  check_input(stored.name == states.name && stored.states == states.names,
               "{}: was saved by {} with the states [{}], and this run's optimizer is {} with [{}]; "
               "use the one that saved it, or load without an optimizer to begin anew",
-              folder, stored.name, fmt::join(stored.states, ", "), optimizer.name(),
-              fmt::join(optimizer.state_names(), ", "));
+              folder, stored.name, fmt::format("{}", fmt::join(stored.states, ", ")), states.name,
+              fmt::join(states.names, ", "));
 }
 
 class TensorMatcher {
@@ -64,14 +64,13 @@ class TensorMatcher {
     const size_t more = problems_.size() > kMostProblems ? problems_.size() - kMostProblems : 0;
     problems_.resize(problems_.size() - more);
     if (more > 0) problems_.push_back(fmt::format("and {} more", more));
-    fail_as(ErrorKind::input, "{}: is a checkpoint of another model\n  {}", folder,
-            fmt::join(problems_, "\n  "));
+    fail_input("{}: is a checkpoint of another model\n  {}", folder, fmt::join(problems_, "\n  "));
   }
 
  private:
   template <class... Parts>
   void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    problems_.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+    problems_.push_back(printable(fmt::format(format, std::forward<Parts>(parts)...)));
   }
 
   void compare(const ModelTensor& tensor, const ManifestTensor& stored) {
@@ -111,10 +110,10 @@ class TensorMatcher {
 
 std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
                                                  const std::vector<ModelTensor>& tensors,
-                                                 const Optimizer* optimizer,
+                                                 const OptimizerStates* states,
                                                  const std::string& folder) {
-  if (optimizer != nullptr) check_optimizer(manifest, *optimizer, folder);
-  TensorMatcher matcher(manifest, optimizer != nullptr);
+  if (states != nullptr) check_optimizer(manifest, *states, folder);
+  TensorMatcher matcher(manifest, states != nullptr);
   for (const auto& tensor : tensors) matcher.add(tensor);
   matcher.look_for_extra(manifest);
   return matcher.result(folder);

@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <set>
 #include <utility>
 
-#include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
-#include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/replace_file.h"
 #include "fullshard/tensor_io/write_tensor.h"
 
 namespace fullshard {
@@ -64,18 +61,7 @@ void WeightsFolder::finish() {
 
 void WeightsFolder::write_index() {
   const auto path = fmt::format("{}/{}", folder_, kSafetensorsIndex);
-  const auto part = path + ".part";
-  ::unlink(part.c_str());
-  const auto text = split_.index_json();
-  {
-    auto file = FileHandle::create(part);
-    file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
-    file.sync();
-  }
-  if (std::rename(part.c_str(), path.c_str()) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be given its name: {}", part, std::strerror(errno));
-  }
-  sync_folder_of(path);
+  replace_file(path, split_.index_json());
 }
 
 void WeightsFolder::remove_stale() const {

@@ -23,7 +23,8 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
       "seen from what lies in it.\n"
       "Exit status 4: the checkpoint is damaged or incomplete.");
   inspect_ = add_action("inspect", "what a checkpoint holds");
-  inspect_->add_flag("!--summary", options_.lists_tensors, "only the sums, not every tensor");
+  inspect_->add_flag_callback(
+      "--summary", [this] { options_.lists_tensors = false; }, "only the sums, not every tensor");
   verify_ = add_action("verify", "read it whole and compare all checksums");
 
   to_fp32_ = add_action("to-fp32", "its fp32 weights as files for torch.load or safetensors");
@@ -31,8 +32,9 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
   add_size(*to_fp32_);
   to_fp32_->add_flag("--safe-serialization", options_.safetensors,
                      "write safetensors, not files of torch.load");
-  to_fp32_->add_flag("!--exclude-frozen-parameters", options_.with_frozen,
-                     "leave out parameters that were not trained");
+  to_fp32_->add_flag_callback(
+      "--exclude-frozen-parameters", [this] { options_.with_frozen = false; },
+      "leave out parameters that were not trained");
   to_fp32_->add_flag("-d,--debug", debug_, "accepted for zero_to_fp32.py's sake; changes nothing");
 
   export_ = add_action("export", "its weights as a Hugging Face folder of safetensors");

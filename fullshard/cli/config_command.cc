@@ -106,9 +106,10 @@ int ConfigCommand::explain_file() const {
 }
 
 int ConfigCommand::convert_file() const {
-  const PlanReading reading = read(false);
+  PlanReading reading = read(false);
   fmt::print(stderr, "{}", reading.problems.text());
   if (!reading.problems.ok()) return kBadConfiguration;
+  if (ranks_ > 0) reading.plan.launch.ranks = std::optional(ranks_);  // DeepSpeed has no key for it
   const Conversion result = target_ == "deepspeed" ? convert_to_deepspeed(reading.plan)
                                                    : convert_to_accelerate(reading.plan);
   fmt::print("{}", result.text);

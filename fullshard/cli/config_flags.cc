@@ -3,16 +3,23 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/config/questionnaire.h"
 
 namespace fullshard {
 namespace {
 
 constexpr const char* kGroup = "Configuration";
+
+// A program may start in another folder; a text in base64 is its own place.
+std::string absolute_place(const std::string& file) {
+  std::error_code ignored;
+  const bool is_there = std::filesystem::exists(file, ignored);
+  return is_there ? std::filesystem::absolute(file).string() : file;
+}
 
 }  // namespace
 
@@ -44,32 +51,48 @@ std::string ConfigFlags::named_file() const {
   if (!config_.empty()) return config_;
   if (!deepspeed_.empty()) return deepspeed_;
   if (!fsdp_.empty() || !fsdp_config_.empty()) return "";
-  const char* variable = std::getenv("FULLSHARD_CONFIG");
-  return variable != nullptr ? variable : "";
+  return launched_config().file;
+}
+
+LaunchedConfig ConfigFlags::words() const {
+  if (!fsdp_.empty() || !fsdp_config_.empty()) return {.fsdp = fsdp_, .fsdp_config = fsdp_config_};
+  return launched_config();
+}
+
+LaunchedConfig ConfigFlags::for_ranks() const {
+  LaunchedConfig all = words();
+  const LaunchedConfig around = launched_config();
+  all.file = absolute_place(file());
+  all.fsdp_config = absolute_place(all.fsdp_config);
+  all.overrides = around.overrides;
+  all.overrides.insert(all.overrides.end(), overrides_.begin(), overrides_.end());
+  all.allow_unknown = around.allow_unknown || allow_unknown_;
+  return all;
 }
 
 std::string ConfigFlags::file() const {
   const std::string named = named_file();
-  if (!named.empty() || !fsdp_.empty() || !fsdp_config_.empty()) return named;
+  if (!named.empty() || words().has_words()) return named;
   const std::string fallback = default_config_path();
   return is_file(fallback) ? fallback : "";
 }
 
-bool ConfigFlags::is_named() const {
-  return !named_file().empty() || !fsdp_.empty() || !fsdp_config_.empty();
-}
+bool ConfigFlags::is_named() const { return !named_file().empty() || words().has_words(); }
 
 Plan ConfigFlags::load(PlanOptions options, bool is_quiet) const {
-  options.allow_unknown = options.allow_unknown || allow_unknown_;
-  options.overrides.insert(options.overrides.end(), overrides_.begin(), overrides_.end());
+  const LaunchedConfig launched = launched_config();
+  options.allow_unknown = options.allow_unknown || allow_unknown_ || launched.allow_unknown;
+  for (const auto& overrides : {launched.overrides, overrides_}) {
+    options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
+  }
   const std::string path = file();
   if (!path.empty()) {
     if (!is_named() && !is_quiet) {
-      fmt::print(stderr, "note: using {}, which `fullshard config` wrote\n", path);
+      say(fmt::format("note: using {}, which `fullshard config` wrote\n", path));
     }
     return Plan::load(path, options);
   }
-  return Plan::from_words(fsdp_, fsdp_config_, options);
+  return Plan::from_words(words().fsdp, words().fsdp_config, options);
 }
 
 }  // namespace fullshard

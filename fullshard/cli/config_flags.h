@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/config/launched_config.h"
 #include "fullshard/config/plan.h"
 
 namespace CLI {
@@ -22,6 +23,9 @@ class ConfigFlags {
   // --fsdp's words stand for one.
   std::string file() const;
   bool is_named() const;  // by a flag or the environment, not the default file
+  bool has_overrides() const { return !overrides_.empty(); }
+  // What ranks of a launched program are to find.
+  LaunchedConfig for_ranks() const;
   // Reads what was named. `options` are completed by --set and --allow-unknown; the default file is
   // mentioned on standard error (by one rank: `is_quiet` for the others). Without any file: what
   // Accelerate's environment says, or FULL_SHARD with all defaults.
@@ -29,6 +33,8 @@ class ConfigFlags {
 
  private:
   std::string named_file() const;
+  // --fsdp and --fsdp-config: the flags', else those that this program was launched with.
+  LaunchedConfig words() const;
 
   std::string config_, deepspeed_, fsdp_, fsdp_config_;
   std::vector<std::string> overrides_;

@@ -9,23 +9,43 @@
 #include <fstream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/config/document.h"
 #include "fullshard/launch/machine_facts.h"
 #include "fullshard/launch/run_report.h"
+#include "fullshard/report/run_start.h"
 
 namespace fullshard {
+namespace {
+
+std::string facts_json(const std::vector<Fact>& facts) {
+  bool ok = true;
+  std::string rows;
+  for (const Fact& fact : facts) {
+    ok = ok && fact.kind != Fact::Kind::problem;
+    rows += fmt::format(R"({}  {{"subject": {}, "found": {}, "meaning": {}, "kind": "{}"}})",
+                        rows.empty() ? "\n" : ",\n", quote_json(fact.subject),
+                        quote_json(fact.found), quote_json(fact.meaning), name_of(fact.kind));
+  }
+  return fmt::format("{{\"ok\": {}, \"facts\": [{}\n]}}\n", ok, rows);
+}
+
+}  // namespace
 
 DoctorCommand::DoctorCommand(CLI::App& app)
     : command_(app.add_subcommand("doctor", "what this machine can do, and what is missing")) {
-  command_->add_option("--report", run_folder_,
-                       "a run's folder: bundle what a report about it needs into one text");
+  auto* report = command_->add_option(
+      "--report", run_folder_, "a run's folder: bundle what a report about it needs into one text");
+  command_->add_flag("--json", json_, "machine-readable standard output")->excludes(report);
   command_->add_option("--output", output_, "write the text there, not to standard output");
 }
 
 bool DoctorCommand::was_chosen() const { return command_->parsed(); }
 
 int DoctorCommand::run() const {
-  const std::string text =
-      run_folder_.empty() ? facts_text(machine_facts()) : run_report(run_folder_);
+  if (!run_folder_.empty()) close_dead_run(run_folder_);  // so that run.json tells how it ended
+  const std::string text = !run_folder_.empty() ? run_report(run_folder_)
+                           : json_              ? facts_json(machine_facts())
+                                                : facts_text(machine_facts());
   if (output_.empty()) {
     fmt::print("{}", text);
     return 0;

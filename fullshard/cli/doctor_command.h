@@ -23,6 +23,7 @@ class DoctorCommand {
   CLI::App* command_;
   std::string run_folder_;
   std::string output_;
+  bool json_ = false;
 };
 
 }  // namespace fullshard

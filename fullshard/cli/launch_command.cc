@@ -1,10 +1,8 @@
 #include "fullshard/cli/launch_command.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-
-#include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/parse_problem.h"
 #include "fullshard/config/plan.h"
 
 namespace fullshard {
@@ -15,8 +13,9 @@ LaunchCommand::LaunchCommand(CLI::App& app)
       config_(*command_) {
   command_->footer(
       "Usage: fullshard launch --ranks N -- PROGRAM [ARGUMENTS]...\n"
-      "Ranks, hosts, address and port come from the configuration where no flag names them; the "
-      "program finds the file in FULLSHARD_CONFIG.\n"
+      "Ranks, hosts, address and port come from the configuration where no flag names them. What "
+      "stands before the program is launch's, what follows it the program's; the program finds "
+      "launch's --config, --deepspeed, --fsdp, --fsdp-config and --set in its environment.\n"
       "Dashes and underscores are the same; names of torchrun, deepspeed and accelerate are "
       "known.");
   command_->prefix_command();
@@ -24,49 +23,37 @@ LaunchCommand::LaunchCommand(CLI::App& app)
 
 bool LaunchCommand::was_chosen() const { return command_->parsed(); }
 
-// The program may also stand without "--", as for torchrun; but then it is no option.
-std::vector<std::string> LaunchCommand::program_of(
-    const std::vector<std::string>& words, const std::vector<std::string>& after_dashes) const {
+// The program may also stand without "--", as for torchrun; but then it is no option, and a later
+// "--" is its own. `after` begins with "--" where there is one.
+std::vector<std::string> LaunchCommand::program_of(const std::vector<std::string>& words,
+                                                   const std::vector<std::string>& after) const {
   const auto left = static_cast<ptrdiff_t>(command_->remaining().size());
-  const std::vector<std::string> own(words.end() - left, words.end());
+  std::vector<std::string> own(words.end() - left, words.end());
   if (!own.empty() && own.front().starts_with('-')) {
     const std::string word = own.front().substr(0, own.front().find('='));
-    std::vector<std::string> names;
-    for (const CLI::Option* option : command_->get_options()) {
-      if (option->get_group().empty()) continue;
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    const auto near = closest(word, names);
     fail_as(ErrorKind::usage, "launch: no option '{}'{}; see fullshard launch --help", word,
-            near ? fmt::format(", did you mean '{}'?", *near) : "");
+            suggest_option(*command_, word));
   }
-  if (!own.empty() && !after_dashes.empty()) {
-    fail_as(ErrorKind::usage,
-            "launch: '{}' stands before '--'; write the program and all its arguments after it",
-            own.front());
-  }
-  return own.empty() ? after_dashes : own;
+  const bool begins_after = own.empty() && !after.empty();
+  own.insert(own.end(), after.begin() + (begins_after ? 1 : 0), after.end());
+  return own;
 }
 
 // The default file is not needed where flags say all; a named one must be right.
 void LaunchCommand::take_configuration() {
-  const std::string file = config_.file();
-  if (file.empty()) return;
-  if (!config_.is_named() && flags_.names_ranks()) return;
-  const Plan plan = config_.load({});
-  std::error_code ignored;
-  flags_.take(plan.launch);
-  // The program may start in another folder; a text in base64 is its own place.
-  const bool is_file = std::filesystem::exists(file, ignored);
-  flags_.add_variable("FULLSHARD_CONFIG=" +
-                      (is_file ? std::filesystem::absolute(file).string() : file));
+  const bool is_asked_for = config_.is_named() || config_.has_overrides();
+  if (!is_asked_for && (config_.file().empty() || flags_.names_ranks())) return;
+  flags_.take(config_.load({}).launch);
+  for (const std::string& variable : config_.for_ranks().variables()) {
+    flags_.add_variable(variable);
+  }
 }
 
 int LaunchCommand::run(const std::vector<std::string>& words,
-                       const std::vector<std::string>& program) {
-  const std::vector<std::string> command = program_of(words, program);
+                       const std::vector<std::string>& after) {
+  const std::vector<std::string> command = program_of(words, after);
   take_configuration();
-  return flags_.start(command);
+  return flags_.start(command).status;
 }
 
 }  // namespace fullshard

@@ -20,13 +20,13 @@ class LaunchCommand {
   LaunchCommand& operator=(const LaunchCommand&) = delete;
 
   bool was_chosen() const;
-  // `words` as the user wrote them, up to "--"; `program` is what followed it. Gives the exit
+  // `words` as the user wrote them, up to "--"; `after` is the rest, from "--" on. Gives the exit
   // status.
-  int run(const std::vector<std::string>& words, const std::vector<std::string>& program);
+  int run(const std::vector<std::string>& words, const std::vector<std::string>& after);
 
  private:
   std::vector<std::string> program_of(const std::vector<std::string>& words,
-                                      const std::vector<std::string>& after_dashes) const;
+                                      const std::vector<std::string>& after) const;
   void take_configuration();
 
   CLI::App* command_;

@@ -89,7 +89,8 @@ void LaunchFlags::add_failures(CLI::App& command) {
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--grace", grace_seconds_,
-                  "seconds that ranks may take to end before they are killed")
+                  "seconds that ranks may take to end before they are killed; train needs none, "
+                  "it ends when it has saved")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command
@@ -102,7 +103,7 @@ void LaunchFlags::add_failures(CLI::App& command) {
 void LaunchFlags::add_hosts(CLI::App& command) {
   const std::string group = "Several hosts";
   command
-      .add_option("--nnodes,--num-nodes,--num-machines", nodes_,
+      .add_option("--nnodes,--nnode,--num-nodes,--num-machines", nodes_,
                   "how many hosts; each starts its own launcher, or the first so many of the "
                   "hostfile")
       ->check(CLI::Range(1, 1 << 20))
@@ -137,6 +138,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
 // What one launcher tells another; no part of the interface, so not in the help.
 void LaunchFlags::add_internal(CLI::App& command) {
   command.add_flag("--controlled", is_controlled_)->group("");
+  command.add_flag("--saves-itself", options_.saves_itself)->group("");
   command.add_option("--first-rank", options_.first_rank)->group("");
   command.add_option("--world-size", options_.world_size)->group("");
   command.add_option("--restart-count", options_.restart_count)->group("");
@@ -205,7 +207,7 @@ std::vector<Host> LaunchFlags::chosen_hosts() const {
   return hosts;
 }
 
-int LaunchFlags::start_here() {
+LaunchResult LaunchFlags::start_here() {
   take_slurm();
   options_.nodes = nodes_.value_or(1);
   require(
@@ -218,14 +220,23 @@ int LaunchFlags::start_here() {
     options_.secret = read_secret();
     options_.control = STDIN_FILENO;
   }
-  return launch(options_).status;
+  return launch(options_);
+}
+
+bool LaunchFlags::starts_rank_zero() {
+  if (chooses_hosts()) {
+    const std::vector<Host> hosts = chosen_hosts();
+    return hosts.size() == 1 && is_this_host(hosts.front().name);
+  }
+  take_slurm();
+  return node_rank_.value_or(0) == 0;
 }
 
 bool LaunchFlags::chooses_hosts() const {
   return !hostfile_.empty() || !include_.empty() || !exclude_.empty();
 }
 
-int LaunchFlags::start(const std::vector<std::string>& command) {
+LaunchResult LaunchFlags::start(const std::vector<std::string>& command) {
   options_.command = command;
   const auto time = [](double seconds) {
     return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -242,10 +253,10 @@ int LaunchFlags::start(const std::vector<std::string>& command) {
     const Host& host = hosts_.hosts.front();
     options_.ranks = static_cast<int>(host.slots.size());
     if (host.slots.back() != options_.ranks - 1) options_.devices = host.slots;
-    return launch(options_).status;
+    return launch(options_);
   }
   hosts_.launcher = std::filesystem::read_symlink("/proc/self/exe").string();
-  return launch_hosts(options_, hosts_).status;
+  return launch_hosts(options_, hosts_);
 }
 
 int LaunchFlags::world_size() {

@@ -26,15 +26,20 @@ class LaunchFlags {
   void keep_logs_in(const std::string& folder);  // unless --log-dir says where
   void show_only_first();                        // rank 0's output, unless --tee says whose
   void trust_messages() { options_.explains_itself = true; }  // of the program that is started
+  void let_it_save() { options_.saves_itself = true; }        // after a signal, in its own time
   void set_default_ranks(int ranks);                          // when nothing else says how many
+  void keep_open(int descriptor) { options_.kept_open.push_back(descriptor); }  // in every rank
   // Variables that every rank gets, as NAME=VALUE.
   void add_variable(const std::string& variable);
 
   bool names_ranks() const;  // by a flag, or a configuration
   // On all hosts together, as far as it is known before they are asked.
   int world_size();
-  // Starts the command on all ranks and looks after them; gives the exit status.
-  int start(const std::vector<std::string>& command);
+  // Of all hosts, this one has rank 0; false also where ssh starts it.
+  bool starts_rank_zero();
+  bool is_over_ssh() const { return chooses_hosts(); }
+  // Starts the command on all ranks and looks after them.
+  LaunchResult start(const std::vector<std::string>& command);
 
  private:
   void add_ranks(CLI::App& command);
@@ -47,7 +52,7 @@ class LaunchFlags {
   bool chooses_hosts() const;
   void take_slurm();
   std::vector<Host> chosen_hosts() const;
-  int start_here();
+  LaunchResult start_here();
 
   LaunchOptions options_;
   HostsOptions hosts_;
@@ -58,7 +63,7 @@ class LaunchFlags {
   std::string tee_;  // empty: all
   std::string bind_ = "none";
   std::string hostfile_, include_, exclude_;
-  double notice_seconds_ = 3, grace_seconds_ = 5;
+  double notice_seconds_ = 3, grace_seconds_ = 30;
   bool is_controlled_ = false;
 };
 

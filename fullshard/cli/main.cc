@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/config_command.h"
 #include "fullshard/cli/data_command.h"
@@ -17,6 +18,7 @@
 #include "fullshard/cli/fp32_command.h"
 #include "fullshard/cli/known_commands.h"
 #include "fullshard/cli/launch_command.h"
+#include "fullshard/cli/parse_problem.h"
 #include "fullshard/cli/report_command.h"
 #include "fullshard/cli/run_command.h"
 #include "fullshard/cli/words.h"
@@ -28,17 +30,24 @@ void describe(CLI::App& app) {
   app.name("fullshard");
   app.require_subcommand(0, 1);
   app.set_help_flag("-h,--help", "show this text");
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("error: {}\n", error.what());
-  });
+  app.set_version_flag("--version", "fullshard " FULLSHARD_VERSION, "show the version");
+  app.footer("fullshard help COMMAND, or fullshard COMMAND --help, lists the command's options.");
+}
+
+// "help COMMAND" is "COMMAND --help".
+std::vector<std::string> with_help(std::vector<std::string> words) {
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.push_back("--help");
+  return words;
 }
 
 int run(int count, char** arguments) {
   // What follows "--" is another program's: CLI11 must not see it.
   char** const end = arguments + count;
   char** const split = std::find(arguments, end, std::string_view("--"));
-  const std::vector<std::string> program(std::min(split + 1, end), end);
-  const std::vector<std::string> words(std::min(arguments + 1, split), split);
+  const std::vector<std::string> after(split, end);
+  const auto words = with_help(with_command_first({std::min(arguments + 1, split), split}));
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
@@ -53,10 +62,12 @@ int run(int count, char** arguments) {
   check_command(app, words, "fullshard");
   try {
     app.parse(words_for_parser(words));
+  } catch (const CLI::Success& asked) {  // for help, or the version
+    return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+    fail_as(ErrorKind::usage, "{}", parse_problem(app, error, words));
   }
-  if (launch.was_chosen()) return launch.run(words, program);
+  if (launch.was_chosen()) return launch.run(words, after);
   if (config.was_chosen()) return config.run();
   // Here a file that may not grow is a message; programs that launch starts decide for themselves.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -79,13 +90,16 @@ int run(int count, char** arguments) {
 }  // namespace fullshard
 
 int main(int count, char** arguments) {
+  fullshard::open_missing_streams();
   try {
-    return fullshard::run(count, arguments);
+    const int status = fullshard::run(count, arguments);
+    if (status == 0) fullshard::flush_standard_output();
+    return status;
   } catch (const fullshard::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fullshard::say(fmt::format("error: {}\n", error.what()));
     return error.exit_status();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: fullshard: {}\n", error.what());
+    fullshard::say(fmt::format("error: fullshard: {}\n", error.what()));
     return 1;
   }
 }

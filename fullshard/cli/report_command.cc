@@ -10,7 +10,11 @@
 #include <cstdio>
 #include <thread>
 
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/report/html_report.h"
+#include "fullshard/report/run_record.h"
+#include "fullshard/report/run_start.h"
+#include "fullshard/report/run_summary.h"
 
 namespace fullshard {
 namespace {
@@ -40,21 +44,32 @@ ReportCommand::ReportCommand(CLI::App& app)
   command_->add_option("--open", open_, "yes: show it in the browser")
       ->check(CLI::IsMember({"yes", "no"}))
       ->capture_default_str();
+  command_->add_flag("--json", json_, "the run in numbers as a JSON object, in place of the path");
   command_->add_flag("--watch", watches_, "write it anew every 10 s until the run ends");
 }
 
 bool ReportCommand::was_chosen() const { return command_->parsed(); }
 
 int ReportCommand::run() const {
+  if (close_dead_run(folder_)) {
+    say(fmt::format("note: {}: the run had not said how it ended; {}\n", folder_,
+                    read_run_record(folder_ + "/run.json").problem));
+  }
   WrittenReport written = write_html_report(folder_, output_);
-  fmt::print("{}\n", written.path);
-  std::fflush(stdout);
+  show(written);
   if (open_ == "yes") open_in_browser(written.path);
   while (watches_ && written.is_live) {
     std::this_thread::sleep_for(kBetweenPages);
     written = write_html_report(folder_, output_);
+    if (json_) show(written);
   }
   return 0;
+}
+
+void ReportCommand::show(const WrittenReport& written) const {
+  fmt::print("{}\n",
+             json_ ? run_summary_json(written.run, written.path, written.is_live) : written.path);
+  std::fflush(stdout);
 }
 
 }  // namespace fullshard

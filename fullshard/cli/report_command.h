@@ -9,6 +9,8 @@ class App;
 
 namespace fullshard {
 
+struct WrittenReport;
+
 class ReportCommand {
  public:
   explicit ReportCommand(CLI::App& app);
@@ -19,11 +21,14 @@ class ReportCommand {
   int run() const;  // gives the exit status
 
  private:
+  void show(const WrittenReport& written) const;
+
   CLI::App* command_;
   std::string folder_;
   std::string output_;
   std::string open_ = "no";
   bool watches_ = false;
+  bool json_ = false;
 };
 
 }  // namespace fullshard

@@ -72,6 +72,8 @@ void RunArguments::add_model() {
   add_timeouts();
   command_->add_option("--seed", options_.seed, "of weights, order and dropout")
       ->capture_default_str();
+  // As deepspeed and old versions of torch's launcher add it; -1 is no rank.
+  command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
 }
 
 // How long ranks wait for one that lives and does not come; one that is gone ends every wait.
@@ -140,6 +142,11 @@ void RunArguments::add_training() {
       ->add_flag("--from-scratch", options_.from_scratch,
                  "new weights, although the folder has some")
       ->group(kModel);
+  command_
+      ->add_flag("--new-head", options_.new_head,
+                 "draw the head anew and keep the rest; a head that the folder lacks is drawn "
+                 "anyway, with a warning")
+      ->group(kModel);
   command_->add_option("--eval-data", options_.eval_data, "evaluate on this")->group(kModel);
   command_->add_option("--order", options_.order, "shuffled or sequential")
       ->check(CLI::IsMember({"shuffled", "sequential"}))
@@ -151,20 +158,29 @@ void RunArguments::add_training() {
   command_->add_option("--epochs", options_.epochs, "times through the data")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
-  add_setting("--accumulate", "micro-batches per optimizer step");
-  add_setting("--optimizer", "AdamW, Adam, Lamb, OneBitAdam, SGD, Adagrad or Lion");
-  add_setting("--lr", "learning rate");
-  add_setting("--adam-beta1", "decay of the mean of gradients");
-  add_setting("--adam-beta2", "decay of the mean of their squares");
-  add_setting("--adam-epsilon", "added to the denominator");
-  add_setting("--weight-decay", "pull towards zero");
-  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine");
-  add_setting("--warmup", "steps until the learning rate is reached");
-  add_setting("--clip", "largest global norm of the gradients; 0: none");
+  const Plan fresh;  // what holds where neither a file nor a flag says more
+  const auto text = [](double value) { return fmt::format("{}", value); };
+  add_setting("--accumulate", "micro-batches per optimizer step", "1");
+  add_setting("--optimizer", "AdamW, Adam, Lamb, OneBitAdam, SGD, Adagrad or Lion",
+              fresh.optimizer.type.value);
+  add_setting("--lr", "learning rate", text(fresh.optimizer.lr.value));
+  add_setting("--adam-beta1", "decay of the mean of gradients",
+              text(fresh.optimizer.betas.value[0]));
+  add_setting("--adam-beta2", "decay of the mean of their squares",
+              text(fresh.optimizer.betas.value[1]));
+  add_setting("--adam-epsilon", "added to the denominator", text(fresh.optimizer.eps.value));
+  add_setting("--weight-decay", "pull towards zero", text(fresh.optimizer.weight_decay.value));
+  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine",
+              fresh.scheduler.type.value);
+  add_setting("--warmup", "steps until the learning rate is reached",
+              fmt::format("{}", fresh.scheduler.warmup_num_steps.value));
+  add_setting("--clip", "largest global norm of the gradients; 0: none",
+              text(fresh.clipping.value));
   command_
       ->add_option("--label-smoothing", options_.label_smoothing,
                    "share of the probability spread over all tokens")
       ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
       ->group(kTraining);
   command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
       ->check(CLI::PositiveNumber)
@@ -181,12 +197,16 @@ void RunArguments::add_training() {
       ->add_flag("--restore-best", options_.restore_best,
                  "go back to that model at the end, so that DIR/model is it; also keeps it")
       ->group(kOutput);
-  command_->add_flag("!--no-save-model", options_.save_model, "do not write DIR/model")
+  command_
+      ->add_flag_callback(
+          "--no-save-model", [this] { options_.save_model = false; }, "do not write DIR/model")
       ->group(kOutput);
   command_->add_option("-o,--output", options_.output, "folder of the run")
       ->capture_default_str()
       ->group(kOutput);
-  command_->add_flag("--overwrite", options_.overwrite, "replace the run that is there")
+  command_
+      ->add_flag("--overwrite", options_.overwrite,
+                 "replace the run that is there, with its checkpoints")
       ->group(kOutput);
 }
 
@@ -207,12 +227,16 @@ void RunArguments::add_checkpoints() {
 }
 
 void RunArguments::add_sharding() {
-  add_setting("--micro-batch", "examples of a rank in one forward");
-  add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5");
+  add_setting("--micro-batch", "examples of a rank in one forward",
+              fmt::format("{}", AutoInputs{}.per_device_train_batch_size));
+  add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5",
+              "FULL_SHARD");
   add_setting("--zero-stage", "0 to 3, in place of a strategy");
-  add_setting("--sharding-factor", "ranks that one copy is sharded over");
-  add_setting("--wrap", "classes that are units, a least number of parameters, none or auto");
-  add_setting("--precision", "no, bf16 or fp16");
+  add_setting("--sharding-factor",
+              "ranks that one copy is sharded over, a divisor of all; default: the strategy's");
+  add_setting("--wrap", "classes that are units, a least number of parameters, none or auto",
+              "auto");
+  add_setting("--precision", "no, bf16 or fp16", "no");
   command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(kSharding);
@@ -243,16 +267,24 @@ void RunArguments::add_compare() {
 void RunArguments::add_output() {
   command_->add_flag("--json", options_.json, "machine-readable standard output")->group(kOutput);
   command_->add_flag("-q,--quiet", options_.quiet, "only warnings and errors")->group(kOutput);
-  command_->add_flag("-v,--verbose", options_.verbose, "also the units and their sizes")
+  command_
+      ->add_flag("-v,--verbose", options_.verbose,
+                 "also every value in effect, and the units with their sizes")
       ->group(kOutput);
 }
 
-void RunArguments::add_setting(const std::string& flag, const std::string& help) {
+void RunArguments::add_setting(const std::string& flag, const std::string& help,
+                               const std::string& fallback) {
   const bool shards = flag == "--strategy" || flag == "--zero-stage" || flag == "--wrap" ||
                       flag == "--sharding-factor" || flag == "--precision";
-  auto* option = command_->add_option(flag, help)->group(shards ? kSharding : kTraining);
+  const std::string text = fallback.empty() ? help : fmt::format("{}; default: {}", help, fallback);
+  auto* option = command_->add_option(flag, text)->group(shards ? kSharding : kTraining);
   option->type_name("");
   settings_.push_back({flag, option});
+}
+
+std::optional<int> RunArguments::local_rank() const {
+  return local_rank_ < 0 ? std::nullopt : std::optional(local_rank_);
 }
 
 bool RunArguments::was_chosen() const { return command_->parsed(); }
@@ -262,18 +294,33 @@ std::string RunArguments::device() const {
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }
-  if (!options_.device.empty()) return options_.device;
-  return is_cuda_build() && num_visible_gpus() > 0 ? "cuda" : "cpu";
+  const bool has_gpus = is_cuda_build() && num_visible_gpus() > 0;
+  if (!options_.device.empty() || !has_gpus) return device_of_run(options_.device, {}, has_gpus);
+  const LaunchPlan launch = config_.load(plan_options({}, {}), true).launch;
+  return device_of_run("", launch.device.value, has_gpus);
 }
 
-Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
-                        bool is_quiet) const {
-  PlanOptions options{.ranks = ranks, .device = device(), .inputs = inputs};
+PlanOptions RunArguments::plan_options(std::optional<int64_t> ranks,
+                                       const AutoInputs& inputs) const {
+  PlanOptions options{.ranks = ranks, .inputs = inputs};
   for (const auto& [flag, option] : settings_) {
     if (option->count() == 0) continue;
     options.flags.push_back({flag, flag == "--recompute" ? "true" : option->as<std::string>()});
   }
+  return options;
+}
+
+Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
+                        bool is_quiet) const {
+  PlanOptions options = plan_options(ranks, inputs);
+  options.device = device();
   return config_.load(std::move(options), is_quiet);
+}
+
+std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
+                          bool has_gpus) {
+  if (!flag.empty()) return flag;
+  return configured.value_or(has_gpus ? "cuda" : "cpu");
 }
 
 }  // namespace fullshard

@@ -2,6 +2,7 @@
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class RunArguments {
   const RunOptions& options() const { return options_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
+  // What a launcher says of this rank by a flag, beside the environment.
+  std::optional<int> local_rank() const;
 
   // The configuration with these flags over it. `inputs` is what the model is known to be;
   // `is_quiet` leaves out the note about the default file.
@@ -45,7 +48,10 @@ class RunArguments {
   void add_evaluation();
   void add_output();
   void add_compare();
-  void add_setting(const std::string& flag, const std::string& help);
+  PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
+  // `fallback` is what the help shows as the default; empty: the help says it in words.
+  void add_setting(const std::string& flag, const std::string& help,
+                   const std::string& fallback = "");
 
   CLI::App* command_;
   RunKind kind_;
@@ -53,11 +59,16 @@ class RunArguments {
   ConfigFlags config_;
   RunOptions options_;
   bool recompute_ = false;
+  int local_rank_ = -1;
   struct Setting {
     std::string flag;
     CLI::Option* option;
   };
   std::vector<Setting> settings_;  // flags that stand for keys of a configuration
 };
+
+// What the flag says, else the configuration (use_cpu), else what is there.
+std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
+                          bool has_gpus);
 
 }  // namespace fullshard

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/run_claim.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard {
@@ -30,7 +33,9 @@ std::string core_program() {
 bool is_a_rank() {
   const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
   const char* tasks = std::getenv("SLURM_NTASKS");
-  return (has("RANK") && has("WORLD_SIZE")) || has("OMPI_COMM_WORLD_RANK") || has("PMI_RANK") ||
+  // Our own names alone say that it is one; if one of them is missing, the rank says so.
+  return has("FULLSHARD_RANK") || has("FULLSHARD_WORLD_SIZE") ||
+         (has("RANK") && has("WORLD_SIZE")) || has("OMPI_COMM_WORLD_RANK") || has("PMI_RANK") ||
          (has("SLURM_PROCID") && has("SLURM_STEP_ID") && tasks != nullptr &&
           std::strcmp(tasks, "1") != 0);
 }
@@ -63,6 +68,8 @@ std::vector<std::string> core_command(const std::vector<std::string>& words) {
 void become_core(const std::vector<std::string>& words) { become(core_command(words)); }
 
 int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words) {
+  // What nobody reads any more must not end a run; ranks decide for themselves.
+  if (arguments.kind() == RunKind::train) std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> command = core_command(words);
   LaunchFlags& launch = arguments.launch();
   if (is_a_rank() && !launch.names_ranks()) become(command);
@@ -71,16 +78,28 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   launch.take(plan.launch);
   const bool on_gpus = arguments.device() == "cuda";
   launch.set_default_ranks(on_gpus ? std::max(num_visible_gpus(), 1) : 1);
+  if (arguments.local_rank() && launch.world_size() > 1) {
+    fail_as(
+        ErrorKind::usage,
+        "--local-rank: is what a launcher tells one rank, but here {} are started; leave it out",
+        launch.world_size());
+  }
   arguments.plan(launch.world_size(), {}, true);  // batch sizes and factors must fit the ranks
   for (const Problem& warning : plan.warnings()) {
-    fmt::print(stderr, "warning: {}\n", warning.text());
+    say(fmt::format("warning: {}\n", warning.text()));
   }
-  const RunOptions& options = arguments.options();
-  if (arguments.kind() == RunKind::train) launch.keep_logs_in(options.output + "/logs");
   launch.show_only_first();
   launch.trust_messages();
   lend_terminal(launch);
-  return launch.start(command);
+  if (arguments.kind() != RunKind::train) return launch.start(command).status;
+
+  const RunOptions& options = arguments.options();
+  const RunClaim claim(options, launch);
+  launch.keep_logs_in(options.output + "/logs");
+  launch.let_it_save();
+  const LaunchResult result = launch.start(command);
+  claim.conclude(result);
+  return result.status;
 }
 
 }  // namespace fullshard

@@ -15,4 +15,15 @@ std::vector<std::string> words_for_parser(std::vector<std::string> words) {
   return words;
 }
 
+std::vector<std::string> with_command_first(std::vector<std::string> words) {
+  if (words.empty()) return words;
+  std::string name = words.front().substr(0, words.front().find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (name != "--local-rank") return words;
+  const size_t count = words.front().size() > name.size() ? 1 : 2;
+  const auto command = words.begin() + static_cast<ptrdiff_t>(std::min(count, words.size()));
+  std::rotate(words.begin(), command, words.end());
+  return words;
+}
+
 }  // namespace fullshard

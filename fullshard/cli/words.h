@@ -10,4 +10,8 @@ namespace fullshard {
 // a vector.
 std::vector<std::string> words_for_parser(std::vector<std::string> words);
 
+// `deepspeed --no_python` puts --local_rank=N before all words of the program: it is moved to their
+// end, where the command that it is for takes it.
+std::vector<std::string> with_command_first(std::vector<std::string> words);
+
 }  // namespace fullshard

@@ -22,6 +22,8 @@ struct Call {
   TimeLimit limit = TimeLimit::step;
 };
 
+class LinkPeers;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -40,6 +42,13 @@ class Backend {
   virtual bool shares_memory() const { return false; }
   virtual at::Tensor allocate_common(int64_t numel, at::ScalarType dtype);
   virtual std::shared_ptr<SharedCounters> make_counters(int slots);
+
+  // What this host's backend knows of the group's ranks, for a link that carries calls beside it.
+  // Collective in order, but nobody waits. Null where no rank can go missing.
+  virtual std::shared_ptr<LinkPeers> make_link_peers() { return nullptr; }
+  // Makes now, for messages of `bytes`, what a backend otherwise makes at the first of them.
+  // Collective.
+  virtual void warm_up(const Call&, int64_t /*bytes*/) {}
 };
 
 }  // namespace fullshard

@@ -38,7 +38,7 @@ CallTerms::CallTerms(const Call& call)
 
 std::string describe_call(Operation operation, std::string_view unit) {
   return unit.empty() ? std::string(name_of(operation))
-                      : fmt::format("{} of unit '{}'", name_of(operation), unit);
+                      : fmt::format("{} of {}", name_of(operation), unit);
 }
 
 std::optional<std::string> find_disagreement(std::span<const CallTerms> terms,

@@ -32,7 +32,8 @@ struct CallTerms {
   bool operator==(const CallTerms&) const = default;
 };
 
-// "all_gather of unit 'blocks.2'", or only the operation where the unit is empty.
+// "all_gather of unit 'blocks.2'": `unit` as it is written, or only the operation where it is
+// empty.
 std::string describe_call(Operation operation, std::string_view unit);
 
 // The message when the ranks of a group do not make the same call; `ranks[i]` has `terms[i]`.

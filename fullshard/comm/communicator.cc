@@ -230,6 +230,12 @@ void Communicator::barrier(std::string_view unit) const {
   recorder.finish(ticket, recorder.now() - begin);
 }
 
+void Communicator::warm_up(int64_t bytes) const {
+  const c10::NoGradGuard no_grad;
+  const Call call{++state_->sequence, Operation::barrier, state_->group, "warm-up", bytes, limit_};
+  state_->backend->warm_up(call, bytes);
+}
+
 at::Tensor Communicator::allocate(int64_t numel, at::ScalarType dtype) const {
   check(numel >= 0, "allocate: {} elements asked for, expected zero or more", numel);
   return state_->backend->allocate(numel, dtype);

@@ -106,6 +106,10 @@ class Communicator {
   Work broadcast(const at::Tensor& tensor, int root, std::string_view unit = {}) const;
   void barrier(std::string_view unit = {}) const;
 
+  // Makes now what calls over device tensors of up to `bytes` would otherwise make at the first of
+  // them, when memory may be full: connections and buffers. Collective; not recorded.
+  void warm_up(int64_t bytes) const;
+
   // Uninitialised 1-D tensor in host memory that the backend moves without copying. Ordinary
   // tensors work everywhere too, at the price of a staging copy. Freed with the last reference.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) const;

@@ -28,12 +28,13 @@ __device__ __forceinline__ Sum folded(Fold fold, Sum sum, Sum value) {
 
 template <class Output, class Sum, class Row>
 __global__ void __launch_bounds__(kThreads)
-    sum_rows(Output* output, Rows rows, int64_t numel, Fold fold, Sum scale, const Output* addend) {
+    sum_rows(Output* output, Rows rows, int64_t numel, Fold fold, Sum scale, const Sum* start,
+             const Output* addend) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < numel;
        i += step) {
-    Sum sum = static_cast<Sum>(static_cast<const Row*>(rows.begin[0])[i]);
-    for (int row = 1; row < rows.count; ++row) {
+    Sum sum = start ? start[i] : static_cast<Sum>(static_cast<const Row*>(rows.begin[0])[i]);
+    for (int row = start ? 0 : 1; row < rows.count; ++row) {
       sum = folded(fold, sum, static_cast<Sum>(static_cast<const Row*>(rows.begin[row])[i]));
     }
     sum = sum * scale;
@@ -47,31 +48,29 @@ Fold fold_of(ReduceOp op) {
 }
 
 template <class Output, class Sum, class Row>
-bool launch(void* output, const Rows& rows, int64_t numel, const DeviceSum& options,
-            cudaStream_t stream) {
+bool launch(const RowSum& sum, cudaStream_t stream) {
+  Rows rows{.begin = {}, .count = static_cast<int>(sum.rows.size())};
+  std::copy(sum.rows.begin(), sum.rows.end(), rows.begin);
   Sum scale{1};
-  if constexpr (!std::is_integral_v<Sum>) {
-    if (options.op == ReduceOp::average) scale = Sum(1.0 / static_cast<double>(rows.count));
-  }
-  const int64_t blocks = std::min((numel + kThreads - 1) / kThreads, kMaxBlocks);
+  if constexpr (!std::is_integral_v<Sum>) scale = Sum(1.0 / static_cast<double>(sum.divisor));
+  const int64_t blocks = std::min((sum.numel + kThreads - 1) / kThreads, kMaxBlocks);
   sum_rows<Output, Sum, Row><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      static_cast<Output*>(output), rows, numel, fold_of(options.op), scale,
-      static_cast<const Output*>(options.addend));
+      static_cast<Output*>(sum.output), rows, sum.numel, fold_of(sum.op), scale,
+      static_cast<const Sum*>(sum.start), static_cast<const Output*>(sum.addend));
   return true;
 }
 
 template <class Sum, class Row>
-bool launch_to(void* output, c10::ScalarType output_dtype, const Rows& rows, int64_t numel,
-               const DeviceSum& options, cudaStream_t stream) {
-  switch (output_dtype) {
+bool launch_to(const RowSum& sum, cudaStream_t stream) {
+  switch (sum.output_dtype) {
     case c10::ScalarType::Float:
-      return launch<float, Sum, Row>(output, rows, numel, options, stream);
+      return launch<float, Sum, Row>(sum, stream);
     case c10::ScalarType::BFloat16:
-      return launch<c10::BFloat16, Sum, Row>(output, rows, numel, options, stream);
+      return launch<c10::BFloat16, Sum, Row>(sum, stream);
     case c10::ScalarType::Half:
-      return launch<c10::Half, Sum, Row>(output, rows, numel, options, stream);
+      return launch<c10::Half, Sum, Row>(sum, stream);
     case c10::ScalarType::Double:
-      return launch<double, Sum, Row>(output, rows, numel, options, stream);
+      return launch<double, Sum, Row>(sum, stream);
     default:
       return false;
   }
@@ -79,23 +78,20 @@ bool launch_to(void* output, c10::ScalarType output_dtype, const Rows& rows, int
 
 }  // namespace
 
-bool device_sum(void* output, c10::ScalarType output_dtype, std::span<const void* const> rows,
-                c10::ScalarType rows_dtype, int64_t numel, const DeviceSum& options, void* stream) {
-  if (numel == 0) return true;
-  Rows list{.begin = {}, .count = static_cast<int>(rows.size())};
-  std::copy(rows.begin(), rows.end(), list.begin);
+bool device_sum(const RowSum& sum, void* stream) {
+  if (sum.numel == 0) return true;
   const auto at = static_cast<cudaStream_t>(stream);
-  switch (rows_dtype) {
+  switch (sum.rows_dtype) {
     case c10::ScalarType::Float:
-      return launch_to<float, float>(output, output_dtype, list, numel, options, at);
+      return launch_to<float, float>(sum, at);
     case c10::ScalarType::BFloat16:
-      return launch_to<float, c10::BFloat16>(output, output_dtype, list, numel, options, at);
+      return launch_to<float, c10::BFloat16>(sum, at);
     case c10::ScalarType::Half:
-      return launch_to<float, c10::Half>(output, output_dtype, list, numel, options, at);
+      return launch_to<float, c10::Half>(sum, at);
     case c10::ScalarType::Double:
-      return launch_to<double, double>(output, output_dtype, list, numel, options, at);
+      return launch_to<double, double>(sum, at);
     case c10::ScalarType::Long:
-      return launch<int64_t, int64_t, int64_t>(output, list, numel, options, at);
+      return launch<int64_t, int64_t, int64_t>(sum, at);
     default:
       return false;
   }

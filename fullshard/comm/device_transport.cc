@@ -1,8 +1,11 @@
 #include "fullshard/comm/device_transport.h"
 
 #include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -11,15 +14,18 @@
 #include "fullshard/comm/nccl_backend.h"
 #include "fullshard/comm/self_backend.h"
 #include "fullshard/comm/staged_backend.h"
+#include "fullshard/comm/stream_watch.h"
 
 namespace fullshard {
 namespace {
 
-// Chooses by where the tensors lie.
+// Chooses by where the tensors lie. Every call asks first whether the links are sound: after a
+// failure the other ranks have been told that this one is gone, and would only say so.
 class DeviceBackend : public Backend {
  public:
-  DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<Backend> link)
-      : host_(std::move(host)), link_(std::move(link)) {}
+  DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<Backend> link,
+                std::shared_ptr<const StreamWatch> watch)
+      : host_(std::move(host)), link_(std::move(link)), watch_(std::move(watch)) {}
 
   std::string_view name() const override { return link_->name(); }
   int rank() const override { return host_->rank(); }
@@ -35,50 +41,94 @@ class DeviceBackend : public Backend {
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
     return of(tensor).broadcast(call, tensor, root);
   }
-  void barrier(const Call& call) override { host_->barrier(call); }
+  void barrier(const Call& call) override {
+    check_sound();
+    host_->barrier(call);
+  }
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) override {
     return host_->allocate(numel, dtype);
   }
+  void warm_up(const Call& call, int64_t bytes) override { link_->warm_up(call, bytes); }
 
  private:
-  Backend& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *host_ : *link_; }
+  void check_sound() const {
+    if (watch_) watch_->check_sound();
+  }
+  Backend& of(const at::Tensor& tensor) {
+    check_sound();
+    return tensor.is_cpu() ? *host_ : *link_;
+  }
 
   std::shared_ptr<Backend> host_;
   std::shared_ptr<Backend> link_;
+  std::shared_ptr<const StreamWatch> watch_;  // none for one rank
 };
 
 class DeviceTransport : public Transport {
  public:
-  DeviceTransport(std::shared_ptr<Transport> host, at::Device device, DeviceLink link,
-                  std::chrono::milliseconds limit)
-      : host_(std::move(host)), device_(device), link_(link), limit_(limit) {}
+  DeviceTransport(std::shared_ptr<Transport> host, const DeviceTransportOptions& options)
+      : host_(std::move(host)), options_(options) {
+    const bool has_streams = options.link == DeviceLink::nccl || options.link == DeviceLink::shared;
+    if (!has_streams || options.hosts.size() == 1) return;
+    watch_ = std::make_shared<StreamWatch>(StreamWatch::Options{
+        .enter_thread = [device = options.device] { enter_device(device); },
+        .on_failure = [host = host_](const std::string& why) { host->leave(why); }});
+  }
 
   std::string_view name() const override {
-    return link_ == DeviceLink::nccl ? std::string_view("nccl") : host_->name();
+    return options_.link == DeviceLink::nccl ? std::string_view("nccl") : host_->name();
   }
   std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups,
                                         const std::string& name) override {
     auto host = host_->make_backend(groups, name);
-    auto link = make_link(host, name);
-    return std::make_shared<DeviceBackend>(std::move(host), std::move(link));
+    auto link = make_link(host, groups, name);
+    return std::make_shared<DeviceBackend>(std::move(host), std::move(link), watch_);
   }
   void leave(const std::string& reason) noexcept override { host_->leave(reason); }
+  void check_sound() const override {
+    if (watch_) watch_->check_sound();
+  }
 
  private:
+  // No communicator for one rank: it has nobody to talk to.
   std::shared_ptr<Backend> make_link(const std::shared_ptr<Backend>& host,
+                                     const std::vector<std::vector<int>>& groups,
                                      const std::string& name) {
-    if (link_ == DeviceLink::nccl) return make_nccl_backend(*host, device_, name, limit_);
     if (host->size() == 1) return std::make_shared<SelfBackend>();
-    if (link_ == DeviceLink::shared) {
-      if (auto link = make_ipc_backend(host, device_, limit_)) return link;
+    if (options_.link == DeviceLink::nccl) {
+      return make_nccl_backend(host, {.device = options_.device,
+                                      .group = name,
+                                      .hosts = hosts_of_own(groups),
+                                      .sums = options_.sums,
+                                      .watch = watch_});
+    }
+    if (options_.link == DeviceLink::shared) {
+      if (auto link = make_ipc_backend(host, options_.device, watch_)) return link;
+      warn_of_staging();
     }
     return std::make_shared<StagedBackend>(host);
   }
 
+  std::vector<int> hosts_of_own(const std::vector<std::vector<int>>& groups) const {
+    std::vector<int> hosts;
+    for (const auto& ranks : groups) {
+      if (std::find(ranks.begin(), ranks.end(), options_.rank) == ranks.end()) continue;
+      for (const int rank : ranks) hosts.push_back(options_.hosts[static_cast<size_t>(rank)]);
+    }
+    return hosts;
+  }
+
+  void warn_of_staging() {
+    if (options_.rank != 0 || std::exchange(has_warned_, true)) return;
+    spdlog::warn(
+        "world: ranks cannot see each other's GPU memory here (CUDA IPC), so collectives go "
+        "through host memory, which is slow; start one rank per GPU to use nccl");
+  }
+
   std::shared_ptr<Transport> host_;
-  at::Device device_;
-  DeviceLink link_;
-  std::chrono::milliseconds limit_;
+  DeviceTransportOptions options_;
+  std::shared_ptr<StreamWatch> watch_;
+  bool has_warned_ = false;
 };
 
 [[noreturn]] void refuse_device(const std::string& wanted, const std::string& why) {
@@ -120,9 +170,13 @@ at::Device choose_device(const std::string& wanted, int local_rank) {
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-std::shared_ptr<Transport> make_device_transport(std::shared_ptr<Transport> host, at::Device device,
-                                                 DeviceLink link, std::chrono::milliseconds limit) {
-  return std::make_shared<DeviceTransport>(std::move(host), device, link, limit);
+void enter_device(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+}
+
+std::shared_ptr<Transport> make_device_transport(std::shared_ptr<Transport> host,
+                                                 const DeviceTransportOptions& options) {
+  return std::make_shared<DeviceTransport>(std::move(host), options);
 }
 
 }  // namespace fullshard

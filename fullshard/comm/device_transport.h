@@ -4,29 +4,35 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "fullshard/comm/device_link.h"
 #include "fullshard/comm/transport.h"
+#include "fullshard/comm/world.h"
 
 namespace fullshard {
-
-enum class DeviceLink {
-  self,    // one rank
-  shared,  // through each other's device memory: ranks of one host that share a GPU; staged
-           // where the system forbids that
-  staged,  // through host memory: hosts without nccl
-  nccl     // a GPU for every rank
-};
 
 // "cpu"; "cuda": the GPU number `local_rank`, counted round when ranks share; "cuda:N". An error
 // names what is missing: a build with CUDA, a driver, that GPU.
 at::Device choose_device(const std::string& wanted, int local_rank);
 int num_cuda_devices();  // visible ones; 0 without CUDA
 
-// `limit`: how long a call of nccl may take before it is named.
-std::shared_ptr<Transport> make_device_transport(std::shared_ptr<Transport> host, at::Device device,
-                                                 DeviceLink link, std::chrono::milliseconds limit);
+// This thread works for the device from now on. Before its first call to CUDA, or that call makes a
+// context on GPU 0, half a gigabyte that nobody uses.
+void enter_device(at::Device device);
+// What tells a GPU from every other of its host, by whatever number it is known; "" for the CPU.
+std::string device_identity(at::Device device);
+
+struct DeviceTransportOptions {
+  at::Device device = at::kCPU;
+  DeviceLink link = DeviceLink::self;
+  int rank = 0;
+  std::vector<int> hosts = {};  // of each rank of the world
+  DeviceSums sums = DeviceSums::ordered;
+};
+std::shared_ptr<Transport> make_device_transport(std::shared_ptr<Transport> host,
+                                                 const DeviceTransportOptions& options);
 
 }  // namespace fullshard

@@ -166,6 +166,13 @@ void take_master(Environment& environment, const WorldOptions& options,
           environment.master_port);
 }
 
+DeviceSums read_device_sums(const Variable& variable) {
+  if (!variable || *variable.text == "ordered") return DeviceSums::ordered;
+  require(*variable.text == "nccl", "environment: {} is '{}', expected ordered or nccl",
+          variable.name, *variable.text);
+  return DeviceSums::nccl;
+}
+
 }  // namespace
 
 Environment read_environment(const WorldOptions& options, const Lookup& lookup) {
@@ -190,6 +197,8 @@ Environment read_environment(const WorldOptions& options, const Lookup& lookup) 
   }
   environment.interface =
       variables.first({"FULLSHARD_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}).text.value_or("");
+  environment.device_sums =
+      options.device_sums.value_or(read_device_sums(variables.first({"FULLSHARD_DEVICE_SUMS"})));
   return environment;
 }
 

@@ -21,6 +21,7 @@ struct Environment {
   int restart = 0;           // how often the launcher has started the ranks again
   std::string secret;        // of the job; who does not know it cannot join
   std::string interface;     // of the network, where several hosts talk; empty: as it is found
+  DeviceSums device_sums = DeviceSums::ordered;
 
   // Whether the launcher said that all ranks are on this host.
   bool is_one_host() const {

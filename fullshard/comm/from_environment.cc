@@ -1,10 +1,12 @@
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -13,6 +15,8 @@
 #include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/environment.h"
 #include "fullshard/comm/gloo_transport.h"
+#include "fullshard/comm/meeting_notice.h"
+#include "fullshard/comm/nccl_settings.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/shm_domain.h"
 #include "fullshard/comm/tcp_connect.h"
@@ -22,6 +26,11 @@ namespace fullshard {
 namespace {
 
 using std::chrono::milliseconds;
+
+std::optional<std::string> process_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
 
 // Ranks with the same identity can share memory: one boot of one machine, and one network
 // namespace, since the sockets over which memory is handed out live there.
@@ -61,12 +70,15 @@ std::shared_ptr<Store> open_store(const Environment& environment, milliseconds t
 // How long rank 0 waits for those who came to hear why it fails: they may be slow, not gone.
 constexpr auto kFarewell = std::chrono::seconds(10);
 
-std::string host_key(int rank) { return fmt::format("host of rank {}", rank); }
+std::string key_of(const std::string& what, int rank) {
+  return fmt::format("{} of rank {}", what, rank);
+}
 
-std::string missing_text(Store& store, const Environment& environment, milliseconds timeout) {
+std::string missing_text(Store& store, const Environment& environment, const std::string& what,
+                         milliseconds timeout) {
   std::vector<int> missing;
   for (int rank = 0; rank < environment.size; ++rank) {
-    if (!store.find(host_key(rank))) missing.push_back(rank);
+    if (!store.find(key_of(what, rank))) missing.push_back(rank);
   }
   return fmt::format(
       "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
@@ -78,40 +90,43 @@ std::string missing_text(Store& store, const Environment& environment, milliseco
 
 // The store goes with rank 0, so it first tells those who came.
 [[noreturn]] void fail_for_all(Store& store, const Environment& environment,
-                               const std::string& text) {
+                               const std::string& what, const std::string& text) {
   std::vector<std::string> readers;
   for (int rank = 1; rank < environment.size; ++rank) {
-    if (store.find(host_key(rank))) readers.push_back(fmt::format("rank {} knows", rank));
+    if (store.find(key_of(what, rank))) readers.push_back(fmt::format("rank {} knows", rank));
   }
-  store.set("hosts", "!" + text);
+  store.set(what, "!" + text);
   if (!readers.empty()) store.wait(readers, kFarewell);
   throw Error(text);
 }
 
-// Every rank's host. Rank 0 collects them, so that the store answers N questions and not N².
-std::vector<int> exchange_hosts(Store& store, const Environment& environment,
-                                milliseconds timeout) {
-  store.set(host_key(environment.rank), host_identity());
+// What every rank tells, a line each. Rank 0 collects it, so that the store answers N questions and
+// not N².
+std::vector<std::string> exchange_texts(Store& store, const Environment& environment,
+                                        const std::string& what, const std::string& own,
+                                        milliseconds timeout) {
+  store.set(key_of(what, environment.rank), own + "\n");
   if (environment.rank == 0) {
-    std::vector<std::string> keys, names;
-    for (int rank = 0; rank < environment.size; ++rank) keys.push_back(host_key(rank));
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < environment.size; ++rank) keys.push_back(key_of(what, rank));
     if (!store.wait(keys, timeout)) {
-      fail_for_all(store, environment, missing_text(store, environment, timeout));
+      fail_for_all(store, environment, what, missing_text(store, environment, what, timeout));
     }
-    for (const std::string& key : keys) names.push_back(*store.find(key));
-    store.set("hosts", fmt::format("{}", fmt::join(number_hosts(names), " ")));
-  } else if (!store.wait({"hosts"}, timeout + kFarewell)) {
-    throw Error(missing_text(store, environment, timeout));
+    std::string all = "=";
+    for (const std::string& key : keys) all += *store.find(key);
+    store.set(what, all);
+  } else if (!store.wait({what}, timeout + kFarewell)) {
+    throw Error(missing_text(store, environment, what, timeout));
   }
-  const std::string found = *store.find("hosts");
+  const std::string found = *store.find(what);
   if (found.starts_with('!')) {
     store.set(fmt::format("rank {} knows", environment.rank), "");
     throw Error(found.substr(1));
   }
-  std::istringstream numbers(found);
-  std::vector<int> hosts;
-  for (int host = 0; numbers >> host;) hosts.push_back(host);
-  return hosts;
+  std::istringstream lines(found.substr(1));
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(lines, line);) texts.push_back(line);
+  return texts;
 }
 
 bool is_one_host(const std::vector<int>& hosts) {
@@ -170,35 +185,99 @@ int place_of(int rank, const std::vector<int>& hosts) {
   return static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank, hosts[rank]));
 }
 
-int most_on_a_host(const std::vector<int>& hosts) {
-  int most = 0;
-  for (const int host : hosts) {
-    most = std::max(most, static_cast<int>(std::count(hosts.begin(), hosts.end(), host)));
+// A device that is there, or why it is not; what the other ranks have to know of it.
+struct OwnDevice {
+  at::Device device = at::kCPU;
+  std::string identity = {};
+  std::optional<Error> problem = {};
+};
+
+OwnDevice find_device(const std::string& wanted, int local_rank) {
+  OwnDevice own;
+  try {
+    own.device = choose_device(wanted, local_rank);
+    enter_device(own.device);
+    own.identity = device_identity(own.device);
+  } catch (const Error& error) {
+    own.problem = error;
+  } catch (const std::exception& error) {  // of CUDA itself, with a backtrace below
+    const std::string text = error.what();
+    own.problem = Error(fmt::format("device '{}': {}", wanted, text.substr(0, text.find('\n'))));
   }
-  return most;
+  return own;
 }
 
-DeviceLink choose_link(const WorldOptions& options, const std::vector<int>& hosts) {
-  const int num_ranks = most_on_a_host(hosts), num_devices = num_cuda_devices();
-  const bool shares = num_ranks > num_devices || options.device != "cuda";
-  if (options.backend == "nccl" && num_ranks > num_devices) {
-    fail_as(ErrorKind::usage,
-            "world: backend nccl with {} ranks on a host of {} GPU{}: nccl takes one rank per GPU; "
-            "start {} rank{}, or let them share with backend auto",
-            num_ranks, num_devices, num_devices == 1 ? "" : "s", num_devices,
-            num_devices == 1 ? "" : "s");
+// What a rank tells the others: its GPU, or after a '!' why it has none, lest they wait for it.
+std::string told_of(const OwnDevice& own) {
+  if (!own.problem) return own.identity;
+  const std::string text = own.problem->what();
+  return "!" + text.substr(0, text.find('\n'));
+}
+
+// Where every rank decides the same from what all have told.
+std::optional<LinkDecision> decide(const std::vector<std::string>& told,
+                                   const std::vector<int>& hosts, const OwnDevice& own,
+                                   const std::string& backend) {
+  if (own.problem) throw *own.problem;
+  std::vector<RankDevice> devices;
+  bool has_gpus = false;
+  for (size_t rank = 0; rank < told.size(); ++rank) {
+    check(!told[rank].starts_with('!'), "world: rank {} has no device to compute on: {}", rank,
+          told[rank].substr(std::min<size_t>(1, told[rank].size())));
+    has_gpus = has_gpus || !told[rank].empty();
+    devices.push_back({hosts[rank], told[rank]});
   }
-  const bool by_host = shares || options.backend == "shm" || options.backend == "gloo";
-  if (!by_host || options.backend == "nccl") return DeviceLink::nccl;
-  return options.backend == "gloo" ? DeviceLink::staged : DeviceLink::shared;
+  return has_gpus ? std::optional(decide_link(devices, backend)) : std::nullopt;
+}
+
+// The store goes with rank 0: nobody fails before all have read in it why.
+void part_in_failure(Store& store, const Environment& environment) {
+  const auto knows = [](int rank) { return fmt::format("rank {} knows", rank); };
+  if (environment.rank != 0) return store.set(knows(environment.rank), "");
+  std::vector<std::string> readers;
+  for (int rank = 1; rank < environment.size; ++rank) readers.push_back(knows(rank));
+  store.wait(readers, kFarewell);
+}
+
+// Before NCCL starts, and before threads of it could read the environment.
+void set_for_nccl() {
+  for (const auto& [name, value] : nccl_settings(process_variable)) {
+    ::setenv(name.c_str(), value.c_str(), 0);
+  }
+}
+
+std::shared_ptr<Transport> over_devices(std::shared_ptr<Transport> host, Store& store,
+                                        const WorldOptions& options, const Environment& environment,
+                                        const std::vector<int>& hosts, const OwnDevice& own) {
+  const auto told =
+      exchange_texts(store, environment, "device", told_of(own), options.timeouts.init);
+  std::optional<LinkDecision> decision;
+  try {
+    decision = decide(told, hosts, own, options.backend);
+  } catch (const Error&) {
+    part_in_failure(store, environment);
+    throw;
+  }
+  if (!decision) return host;
+  if (!decision->warning.empty() && environment.rank == 0) {
+    spdlog::warn("world: {}", decision->warning);
+  }
+  if (decision->link == DeviceLink::nccl) set_for_nccl();
+  return make_device_transport(std::move(host), {.device = own.device,
+                                                 .link = decision->link,
+                                                 .rank = environment.rank,
+                                                 .hosts = hosts,
+                                                 .sums = environment.device_sums});
 }
 
 World alone(const WorldOptions& options) {
   const at::Device device = choose_device(options.device, 0);
+  enter_device(device);
   if (device.is_cpu() || options.backend != "nccl") return World::single(device);
   return World(std::make_shared<World::Impl>(
       0, std::vector<int>{0}, options.timeouts, std::make_shared<Recorder>(0),
-      make_device_transport(make_self_transport(), device, DeviceLink::nccl, options.timeouts.step),
+      make_device_transport(make_self_transport(),
+                            {.device = device, .link = DeviceLink::nccl, .hosts = {0}}),
       device));
 }
 
@@ -206,31 +285,27 @@ World alone(const WorldOptions& options) {
 
 World World::from_environment(const WorldOptions& options) {
   check_backend(options);
-  const Environment environment = read_environment(options, [](const std::string& name) {
-    const char* value = std::getenv(name.c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  });
+  const Environment environment = read_environment(options, process_variable);
   if (environment.size == 1) return alone(options);
 
+  const MeetingNotice notice;
   const Timeouts& timeouts = options.timeouts;
   auto store = open_store(environment, timeouts.init);
   GlooOptions members{.rank = environment.rank,
-                      .hosts = exchange_hosts(*store, environment, timeouts.init),
+                      .hosts = number_hosts(exchange_texts(*store, environment, "host",
+                                                           host_identity(), timeouts.init)),
                       .timeouts = timeouts};
   members.loopback = is_one_host(members.hosts);
   members.device = device_for(environment, members.loopback);
   auto recorder = std::make_shared<Recorder>(environment.rank);
-  auto transport = make_transport(options.backend, members, store, recorder);
-  const at::Device device =
-      choose_device(options.device, place_of(environment.rank, members.hosts));
-  if (!device.is_cpu()) {
-    const auto link = choose_link(options, members.hosts);
-    transport = make_device_transport(std::move(transport), device, link, timeouts.step);
-  }
+  const OwnDevice own = find_device(options.device, place_of(environment.rank, members.hosts));
+  auto transport = over_devices(make_transport(options.backend, members, store, recorder), *store,
+                                options, environment, members.hosts, own);
   const World world(std::make_shared<Impl>(environment.rank, members.hosts, timeouts, recorder,
-                                           std::move(transport), device));
+                                           std::move(transport), own.device));
   // The store goes with rank 0: nobody leaves before all have what they need from it.
   world.communicator().barrier("join");
+  notice.met();
   world.recorder().reset_totals();
   check_local(options, world);
   return world;

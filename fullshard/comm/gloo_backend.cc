@@ -15,6 +15,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/broken_pipe.h"
 #include "fullshard/comm/call_terms.h"
+#include "fullshard/comm/gloo_link_peers.h"
 #include "fullshard/comm/gloo_reduce.h"
 #include "fullshard/comm/late_notice.h"
 
@@ -58,6 +59,8 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
         timeouts_(timeouts) {}
 
   const GlooMembers& members() const { return members_; }
+  const std::shared_ptr<GlooWatch>& watch() const { return watch_; }
+  const Timeouts& timeouts() const { return timeouts_; }
   std::chrono::milliseconds limit_of(const Call& call) const {
     return length_of(call.limit, timeouts_);
   }
@@ -316,6 +319,10 @@ void GlooBackend::barrier(const Call& call) { start(worker_, call, CallTerms(cal
 
 at::Tensor GlooBackend::allocate(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype));
+}
+
+std::shared_ptr<LinkPeers> GlooBackend::make_link_peers() {
+  return std::make_shared<GlooLinkPeers>(worker_->members(), worker_->watch(), worker_->timeouts());
 }
 
 }  // namespace fullshard

@@ -40,6 +40,7 @@ class GlooBackend : public Backend {
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override;
   void barrier(const Call& call) override;
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) override;
+  std::shared_ptr<LinkPeers> make_link_peers() override;
 
  private:
   class Worker;

@@ -2,60 +2,17 @@
 
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <span>
 
 #include "fullshard/comm/ordered_sum.h"
+#include "fullshard/comm/reduce_parts.h"
 
 namespace fullshard {
 namespace {
 
-// Rank r reduces part r / slices of slice r % slices; the ranks of one slice are its replicas.
-//
-//   4 ranks, 2 slices:   slice 0: | rank 0 | rank 2 |    slice 1: | rank 1 | rank 3 |
-struct Parts {
-  Parts(const at::Tensor& rows, int num_ranks, int rank)
-      : num_slices(static_cast<int>(rows.size(0))),
-        num_parts(num_ranks / num_slices),
-        slice_numel(rows.size(1)),
-        own_slice(rank % num_slices),
-        own_part(rank / num_slices) {}
-
-  int64_t begin(int part) const { return slice_numel * part / num_parts; }
-  int64_t numel(int part) const { return begin(part + 1) - begin(part); }
-
-  int num_slices;
-  int num_parts;
-  int64_t slice_numel;
-  int own_slice;
-  int own_part;
-};
-
-// The ranks of a host in ascending order, then the hosts: the order in which rows are added.
-struct HostOrder {
-  explicit HostOrder(const std::vector<int>& hosts) : ranks(hosts.size()) {
-    std::iota(ranks.begin(), ranks.end(), 0);
-    // A group's hosts in order of their lowest rank, as the world numbers them.
-    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-      return hosts[static_cast<size_t>(a)] < hosts[static_cast<size_t>(b)];
-    });
-    int previous = -1;
-    for (const int rank : ranks) {
-      const int host = hosts[static_cast<size_t>(rank)];
-      if (host != previous) rows_per_host.push_back(0);
-      ++rows_per_host.back();
-      previous = host;
-    }
-  }
-
-  std::vector<int> ranks;
-  std::vector<int> rows_per_host;
-};
-
 // What each rank reduces, side by side in the order of ranks.
-at::Tensor packed(const at::Tensor& rows, const Parts& parts) {
+at::Tensor packed(const at::Tensor& rows, const ReduceParts& parts) {
   if (parts.num_parts == 1) return rows.contiguous().view({rows.numel()});
   const at::Tensor line = at::empty({rows.numel()}, rows.options());
   int64_t at = 0;
@@ -83,13 +40,13 @@ void sum_received(const at::Tensor& output, const at::Tensor& received,
 }
 
 // Every replica of the slice gets all its parts, in order.
-at::Tensor exchange_parts(GlooGroup& group, const at::Tensor& part, const Parts& parts,
-                          std::chrono::milliseconds timeout) {
+at::Tensor exchange_parts(GlooGroup& group, const at::Tensor& part, const ReduceParts& parts,
+                          int own_slice, std::chrono::milliseconds timeout) {
   const auto element = static_cast<int64_t>(part.element_size());
   const auto num_ranks = static_cast<size_t>(parts.num_parts * parts.num_slices);
   std::vector<int64_t> sent(num_ranks, 0), received(num_ranks, 0);
   for (int replica = 0; replica < parts.num_parts; ++replica) {
-    const auto rank = static_cast<size_t>(replica * parts.num_slices + parts.own_slice);
+    const auto rank = static_cast<size_t>(replica * parts.num_slices + own_slice);
     sent[rank] = part.numel() * element;
     received[rank] = parts.numel(replica) * element;
   }
@@ -107,13 +64,14 @@ void gloo_reduce_scatter(GlooGroup& group, const at::Tensor& shard, const at::Te
                          const GlooReduction& reduction) {
   const auto num_ranks = static_cast<int>(reduction.hosts.size());
   const bool accumulate = reduction.options.accumulate;
-  const Parts parts(rows, num_ranks, reduction.rank);
+  const ReduceParts parts(rows, num_ranks);
+  const int own_part = parts.part_of(reduction.rank);
   const auto element = static_cast<int64_t>(rows.element_size());
-  const int64_t numel = parts.numel(parts.own_part);
+  const int64_t numel = parts.numel(own_part);
 
   std::vector<int64_t> sent;
   for (int rank = 0; rank < num_ranks; ++rank) {
-    sent.push_back(parts.numel(rank / parts.num_slices) * element);
+    sent.push_back(parts.numel(parts.part_of(rank)) * element);
   }
   const at::Tensor received = at::empty({num_ranks * numel}, rows.options());
   group.all_to_all(as_bytes(received),
@@ -126,7 +84,8 @@ void gloo_reduce_scatter(GlooGroup& group, const at::Tensor& shard, const at::Te
   const auto dtype = accumulate ? sum_dtype(rows.scalar_type()) : shard.scalar_type();
   const at::Tensor part = at::empty({numel}, rows.options().dtype(dtype));
   sum_received(part, received, reduction, false);
-  const at::Tensor slice = exchange_parts(group, part, parts, reduction.timeout);
+  const at::Tensor slice =
+      exchange_parts(group, part, parts, parts.slice_of(reduction.rank), reduction.timeout);
   const void* const row = slice.const_data_ptr();
   ordered_sum(shard.mutable_data_ptr(), shard.scalar_type(), std::span(&row, 1), dtype,
               shard.numel(), {.op = ReduceOp::sum, .accumulate = accumulate});

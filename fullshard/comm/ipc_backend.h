@@ -7,18 +7,17 @@
 
 #include <c10/core/Device.h>
 
-#include <chrono>
 #include <memory>
-#include <string>
 
 #include "fullshard/comm/backend.h"
+#include "fullshard/comm/stream_watch.h"
 
 namespace fullshard {
 
 // Null, for all ranks of the group alike, where CUDA IPC does not serve: the host's ranks see no
 // common memory, ranks use different GPUs, there are over 64 of them, or the system refuses.
-// Collective. `limit`: how long a call may take before it is named.
+// Collective. `watch` names a call that does not end.
 std::shared_ptr<Backend> make_ipc_backend(std::shared_ptr<Backend> host, at::Device device,
-                                          std::chrono::milliseconds limit);
+                                          std::shared_ptr<StreamWatch> watch);
 
 }  // namespace fullshard

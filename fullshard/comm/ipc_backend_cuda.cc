@@ -1,13 +1,10 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <fmt/format.h>
 
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <optional>
+#include <thread>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -22,43 +19,19 @@ namespace fullshard {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kGoneFor{2};  // a process that ends well leaves nothing undone
-
-// Finds a process that is no more, once it has been so for a while.
-class GoneProcesses {
- public:
-  GoneProcesses(std::vector<pid_t> processes, int own_rank)
-      : processes_(std::move(processes)), own_rank_(own_rank) {}
-
-  std::string find() {
-    for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
-      const pid_t process = processes_[static_cast<size_t>(rank)];
-      if (rank == own_rank_ || ::kill(process, 0) == 0 || errno != ESRCH) continue;
-      if (!since_) since_ = Clock::now();
-      if (Clock::now() - *since_ < kGoneFor) return "";
-      return fmt::format("cannot end: rank {} of its group, process {}, is gone", rank, process);
-    }
-    return "";
-  }
-
- private:
-  std::vector<pid_t> processes_;
-  int own_rank_;
-  std::optional<Clock::time_point> since_;
-};
+// How long a rank that ends by an error waits for peers that may be gone.
+constexpr std::chrono::seconds kGoneFor{2};
 
 class IpcBackend : public Backend {
  public:
   IpcBackend(std::shared_ptr<Backend> host, std::unique_ptr<IpcPeers> peers, at::Device device,
-             std::chrono::milliseconds limit)
+             std::shared_ptr<StreamWatch> watch)
       : host_(std::move(host)),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
         drain_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
-        gone_(peers->processes, host_->rank()),
-        watch_({.name = "CUDA IPC",
-                .find_fault = [this] { return gone_.find(); },
-                .let_go = [] { std::_Exit(EXIT_FAILURE); }},
-               limit),
+        link_(std::move(watch), {.name = "CUDA IPC",
+                                 .peers = host_->make_link_peers(),
+                                 .let_go = [] { std::_Exit(EXIT_FAILURE); }}),
         peers_(std::move(peers)),
         meeting_(*host_) {}
   // Peers may still read what this rank lent them.
@@ -78,13 +51,14 @@ class IpcBackend : public Backend {
 
   Work all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) override {
     if (shard.numel() == 0) return Work();
+    auto begun = link_.begin(call);
     const StreamOrder order(stream_);
     const auto lent = meet(call, shard, 0);
     for (int other = 0; other < size(); ++other) {
       copy(rows.select(0, other).data_ptr(), lent[static_cast<size_t>(other)], shard.nbytes());
     }
     auto drained = part(call);
-    return watched(call, order, {rows, shard}, std::move(drained));
+    return watched(std::move(begun), order, {rows, shard}, std::move(drained));
   }
 
   Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
@@ -92,17 +66,22 @@ class IpcBackend : public Backend {
     check(rows.scalar_type() != at::kLong || options.op != ReduceOp::average,
           "reduce_scatter: int64 has no average; ask for the sum and divide it");
     if (shard.numel() == 0) return Work();
+    auto begun = link_.begin(call);
     const StreamOrder order(stream_);
     const auto row_bytes = rows.stride(0) * static_cast<int64_t>(rows.element_size());
     auto lent = meet(call, rows, row_bytes);
     // Others read the row that the result may overwrite, unless each rank reads a row of its own.
     const bool is_read_alone = options.slices == size();
     const auto result = is_read_alone ? shard : at::empty_like(shard);
-    const DeviceSum sum{.op = options.op,
-                        .addend = options.accumulate ? shard.const_data_ptr() : nullptr};
-    const bool is_known = device_sum(result.mutable_data_ptr(), result.scalar_type(),
-                                     rows_at(lent, rank() % options.slices), rows.scalar_type(),
-                                     shard.numel(), sum, stream_.stream());
+    const RowSum sum{.output = result.mutable_data_ptr(),
+                     .output_dtype = result.scalar_type(),
+                     .rows = rows_at(lent, rank() % options.slices),
+                     .rows_dtype = rows.scalar_type(),
+                     .numel = shard.numel(),
+                     .op = options.op,
+                     .divisor = options.op == ReduceOp::average ? size() : 1,
+                     .addend = options.accumulate ? shard.const_data_ptr() : nullptr};
+    const bool is_known = device_sum(sum, stream_.stream());
     check(is_known, "reduce_scatter: {} cannot be summed into {}",
           c10::toString(rows.scalar_type()), c10::toString(shard.scalar_type()));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -111,18 +90,19 @@ class IpcBackend : public Backend {
       drained->block(stream_);
       copy(shard.mutable_data_ptr(), result.const_data_ptr(), shard.nbytes());
     }
-    return watched(call, order, {rows, shard, result}, std::move(drained));
+    return watched(std::move(begun), order, {rows, shard, result}, std::move(drained));
   }
 
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
     if (tensor.numel() == 0) return Work();
+    auto begun = link_.begin(call);
     const StreamOrder order(stream_);
     const auto lent = meet(call, tensor, 0);
     if (rank() != root) {
       copy(tensor.mutable_data_ptr(), lent[static_cast<size_t>(root)], tensor.nbytes());
     }
     auto drained = part(call);
-    return watched(call, order, {tensor}, std::move(drained));
+    return watched(std::move(begun), order, {tensor}, std::move(drained));
   }
 
   // Never called: barriers belong to the host.
@@ -180,9 +160,9 @@ class IpcBackend : public Backend {
     return drained;
   }
 
-  Work watched(const Call& call, const StreamOrder& order, std::vector<at::Tensor> used,
+  Work watched(LinkCall call, const StreamOrder& order, std::vector<at::Tensor> used,
                std::shared_ptr<c10::Event> drained) {
-    watch_.add(call, drained);
+    link_.end(std::move(call), [drained] { return drained->query(); });
     return StreamOrder::behind(order.end(), std::move(used), std::move(drained));
   }
 
@@ -190,9 +170,8 @@ class IpcBackend : public Backend {
 
   std::shared_ptr<Backend> host_;
   c10::cuda::CUDAStream stream_, drain_;
-  GoneProcesses gone_;
   // Ends last: what follows may stand still when it is given up after a peer has died.
-  StreamWatch watch_;
+  WatchedLink link_;
   std::unique_ptr<IpcPeers> peers_;
   IpcMeeting meeting_;
   IpcMemory memory_;
@@ -203,12 +182,12 @@ class IpcBackend : public Backend {
 }  // namespace
 
 std::shared_ptr<Backend> make_ipc_backend(std::shared_ptr<Backend> host, at::Device device,
-                                          std::chrono::milliseconds limit) {
+                                          std::shared_ptr<StreamWatch> watch) {
   if (!host->shares_memory() || host->size() == 1 || host->size() > kMaxDeviceRows) return nullptr;
   const c10::cuda::CUDAGuard guard(device);
   auto peers = meet_ipc_peers(*host, device);
   if (!peers) return nullptr;
-  return std::make_shared<IpcBackend>(std::move(host), std::move(peers), device, limit);
+  return std::make_shared<IpcBackend>(std::move(host), std::move(peers), device, std::move(watch));
 }
 
 }  // namespace fullshard

@@ -3,7 +3,7 @@
 namespace fullshard {
 
 std::shared_ptr<Backend> make_ipc_backend(std::shared_ptr<Backend>, at::Device,
-                                          std::chrono::milliseconds) {
+                                          std::shared_ptr<StreamWatch>) {
   return nullptr;
 }
 

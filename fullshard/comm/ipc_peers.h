@@ -1,8 +1,7 @@
-// The ranks that share a GPU as each other's processes: their numbers, and their marks on streams.
+// The ranks that share a GPU as each other's processes: their marks on streams.
 #pragma once
 
 #include <c10/core/Device.h>
-#include <sys/types.h>
 
 #include <memory>
 #include <string>
@@ -15,7 +14,6 @@ namespace fullshard {
 
 // By rank; the own ones are at the own rank.
 struct IpcPeers {
-  std::vector<pid_t> processes;
   std::vector<IpcEvents> ready;  // what a rank lends may be read
   std::vector<IpcEvents> done;   // a rank has read what the others lent
 };

@@ -95,7 +95,6 @@ std::unique_ptr<IpcPeers> meet_ipc_peers(Backend& host, at::Device device) {
   meet(1);
   if (!can_be_peers(all)) return nullptr;
   own.can_open = succeeds([&] { open_others(all, *peers, host.rank()); });
-  for (const Introduction& other : all) peers->processes.push_back(other.process);
   meet(2);
   const bool all_can =
       std::all_of(all.begin(), all.end(), [](const auto& other) { return other.can_open; });

@@ -5,9 +5,8 @@ namespace fullshard {
 
 bool is_built_with_nccl() { return false; }
 
-std::shared_ptr<Backend> make_nccl_backend(Backend&, at::Device, const std::string& group,
-                                           std::chrono::milliseconds) {
-  fail("group {}: this build of Fullshard has no CUDA; build with the preset cuda", group);
+std::shared_ptr<Backend> make_nccl_backend(std::shared_ptr<Backend>, const NcclOptions& options) {
+  fail("group {}: this build of Fullshard has no CUDA; build with the preset cuda", options.group);
 }
 
 }  // namespace fullshard

@@ -158,8 +158,8 @@ std::string Recorder::last_act() const {
   if (next_ticket_ == 1) return "none yet";
   const Record& record = ring_[(next_ticket_ - 2) % ring_.size()];
   return fmt::format("{}{} (group {}, sequence {}), {}", name_of(record.operation),
-                     record.unit.empty() ? "" : fmt::format(" of unit '{}'", record.unit),
-                     record.group, record.sequence, record.finished > 0 ? "finished" : "in flight");
+                     record.unit.empty() ? "" : fmt::format(" of {}", record.unit), record.group,
+                     record.sequence, record.finished > 0 ? "finished" : "in flight");
 }
 
 void Recorder::reset_totals() {

@@ -28,7 +28,7 @@ struct Record {
   uint64_t sequence = 0;  // of its communicator, counted from 1
   Operation operation = Operation::barrier;
   std::string group{};  // which communicator: "world", "shards", "replicas"
-  std::string unit{};   // who asked; empty outside a unit
+  std::string unit{};   // who asked, as messages name it: "unit 'blocks.2'", "gather_full"
   int64_t bytes = 0;    // of the full buffer
   int64_t moved = 0;    // what a ring would carry per rank: (N-1)/N of bytes, twice that to
                         // all-reduce; 0 for share
@@ -69,7 +69,7 @@ class Recorder {
   // Of the kept ones that were issued since then: seconds with any in flight, overlaps counted
   // once.
   double in_flight_since(double start) const;
-  std::string last_act() const;  // "all_gather of unit 'block 3' (sequence 17), finished"
+  std::string last_act() const;  // "all_gather of unit 'blocks.3' (sequence 17), finished"
   void reset_totals();
   double now() const;
 

@@ -8,6 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/shm_collectives.h"
 #include "fullshard/comm/shm_counters.h"
+#include "fullshard/comm/shm_link_peers.h"
 
 namespace fullshard {
 namespace {
@@ -81,6 +82,10 @@ at::Tensor ShmBackend::allocate_common(int64_t numel, at::ScalarType dtype) {
 std::shared_ptr<SharedCounters> ShmBackend::make_counters(int slots) {
   Claim& claim = group_->claim(next_claim_++);
   return std::make_shared<ShmCounters>(rank_, group_, claim, slots);
+}
+
+std::shared_ptr<LinkPeers> ShmBackend::make_link_peers() {
+  return std::make_shared<ShmLinkPeers>(rank_, group_, make_counters(1));
 }
 
 }  // namespace fullshard

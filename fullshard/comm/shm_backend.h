@@ -29,6 +29,7 @@ class ShmBackend final : public Backend {
   bool shares_memory() const override { return true; }
   at::Tensor allocate_common(int64_t numel, at::ScalarType dtype) override;
   std::shared_ptr<SharedCounters> make_counters(int slots) override;
+  std::shared_ptr<LinkPeers> make_link_peers() override;
 
  private:
   template <class Collective, class... Buffers>

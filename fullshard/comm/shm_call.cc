@@ -32,7 +32,7 @@ void ShmCall::issue(uint64_t ticket) {
   ticket_ = ticket;
   prepare();
   watch_.note(act(), CallProgress::issued);
-  Slot& own = slot(group_->rank());
+  CallSlot& own = slot(group_->rank());
   own.terms = terms_;
   own.input = input_;
   own.output = output_;

@@ -73,7 +73,7 @@ class ShmCall {
 
   const ShmGroup& group() const { return *group_; }
   ShmArena& arena() const { return *arena_; }
-  Slot& slot(int rank) const { return group_->slot(rank, ticket_); }
+  CallSlot& slot(int rank) const { return group_->slot(rank, ticket_); }
 
   CallTerms terms_;
   Place input_;

@@ -107,7 +107,7 @@ inline constexpr int64_t kInlineBytes = 4096;
 
 // One rank's part of one collective. The counters hold the newest ticket that got so far; the rest
 // belongs to the owner until `issued`, and to the readers until all of them have drained.
-struct alignas(64) Slot {
+struct alignas(64) CallSlot {
   std::atomic<uint64_t> issued;
   std::atomic<uint64_t> reduced;
   std::atomic<uint64_t> drained;

@@ -16,7 +16,7 @@ int64_t index_of(int rank, uint64_t ticket) {
 }
 
 int64_t slots_bytes(int size) {
-  return round_up(static_cast<int64_t>(sizeof(Slot)) * kNumTickets * size, 4096);
+  return round_up(static_cast<int64_t>(sizeof(CallSlot)) * kNumTickets * size, 4096);
 }
 
 }  // namespace
@@ -39,9 +39,9 @@ Claim& ShmGroup::claim(int index) const {
   return reinterpret_cast<Claim*>(memory_->common().base() + offset_)[index];
 }
 
-Slot& ShmGroup::slot(int rank, uint64_t ticket) const {
+CallSlot& ShmGroup::slot(int rank, uint64_t ticket) const {
   std::byte* slots = memory_->common().base() + offset_ + kClaimsBytes;
-  return reinterpret_cast<Slot*>(slots)[index_of(rank, ticket)];
+  return reinterpret_cast<CallSlot*>(slots)[index_of(rank, ticket)];
 }
 
 Place ShmGroup::inline_place(int rank, uint64_t ticket) const {

@@ -17,7 +17,7 @@ class ShmGroup {
   static constexpr int kMaxClaims = 65536;
   static int64_t block_bytes(int size);
 
-  // `offset` of the block in the common memory; `ranks` of the domain, ascending.
+  // `offset` of the block in the common memory; `ranks` of the domain, in the order of the group.
   ShmGroup(std::shared_ptr<const ShmMemory> memory, int64_t offset, std::vector<int> ranks,
            int rank, std::string name);
 
@@ -28,7 +28,7 @@ class ShmGroup {
   int domain_rank(int rank) const { return ranks_[rank]; }
 
   Claim& claim(int index) const;
-  Slot& slot(int rank, uint64_t ticket) const;
+  CallSlot& slot(int rank, uint64_t ticket) const;
   // Where the rank's input of at most kInlineBytes lies.
   Place inline_place(int rank, uint64_t ticket) const;
 

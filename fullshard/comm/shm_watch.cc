@@ -27,8 +27,7 @@ Lifeline Lifeline::of_this_process() {
 }
 
 std::string describe(const Act& act) {
-  return act.unit.empty() ? std::string(act.what)
-                          : fmt::format("{} of unit '{}'", act.what, act.unit);
+  return act.unit.empty() ? std::string(act.what) : fmt::format("{} of {}", act.what, act.unit);
 }
 
 ShmWatch::ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
@@ -93,17 +92,23 @@ std::string ShmWatch::circle_through(int missing) {
   return {};
 }
 
-// Ranks that make different calls in different groups never meet at one sequence number. They are
-// found by waiting for each other while nothing moves.
-void ShmWatch::look_for_circle(int missing) {
-  constexpr auto kStandstill = std::chrono::seconds(2);
+std::chrono::steady_clock::duration ShmWatch::age_of(const std::string& circle) {
   const auto now = std::chrono::steady_clock::now();
-  const std::string circle = circle_through(missing);
+  const std::lock_guard lock(circle_mutex_);
   if (circle != circle_) {
     circle_ = circle;
     circle_since_ = now;
   }
-  if (circle.empty() || now - circle_since_ < kStandstill) return;
+  return now - circle_since_;
+}
+
+// Ranks that make different calls in different groups never meet at one sequence number. They are
+// found by waiting for each other while nothing moves.
+void ShmWatch::look_for_circle(int missing) {
+  constexpr auto kStandstill = std::chrono::seconds(2);
+  const std::string circle = circle_through(missing);
+  const auto age = age_of(circle);
+  if (circle.empty() || age < kStandstill) return;
   disagree(
       fmt::format("ranks wait for each other: {}; all ranks must make the same calls in the "
                   "same order",
@@ -160,6 +165,30 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   note(act, CallProgress::issued);
   notes(rank_).waits_for = missing.front() + 1;
   look_for_circle(missing.front());
+}
+
+void ShmWatch::look_beside(std::span<const int> missing, const Act& act,
+                           std::chrono::milliseconds waited) {
+  if (is_settled()) report(verdict(), act);
+  for (int rank = 0; rank < size_; ++rank) {
+    const Cause cause = rank == rank_ ? Cause::none : how_gone(rank);
+    const bool has_come = std::find(missing.begin(), missing.end(), rank) == missing.end();
+    // One that came and then ended well has left nothing undone.
+    if (cause == Cause::none || (cause == Cause::ended && has_come)) continue;
+    conclude({cause, rank, 0, {}}, act);
+  }
+  const auto limit = length_of(act.limit, timeouts_);
+  const std::string name(name_of(act.limit));
+  if (waited >= limit) {
+    check(!missing.empty(),
+          "{} has not ended after {:.3g} s ({} timeout), although all ranks have come to it; {}",
+          subject_of(act), static_cast<double>(waited.count()) / 1000, name, remedy_of(name));
+    conclude({Cause::late, root_of(missing), waited.count(), name}, act);
+  }
+  if (waited >= kLateAfter && !missing.empty()) {
+    const int late = root_of(missing);
+    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), limit);
+  }
 }
 
 std::string ShmWatch::last_act_of(int rank, std::string_view group) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@ namespace fullshard {
 // Something a rank does together with others, as messages name it.
 struct Act {
   std::string_view what;  // an operation
-  std::string_view unit;  // may be empty
+  std::string_view unit;  // "unit 'blocks.2'", or what else it is for; may be empty
   std::string_view group;
   uint64_t sequence = 0;  // 0: not counted
   TimeLimit limit = TimeLimit::step;
@@ -47,6 +48,10 @@ class ShmWatch {
   // was waited for.
   void look_for(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited,
                 const std::function<bool(int)>& is_missing);
+  // The same for a call that a link carries beside the host, which no thread may be waiting for:
+  // any rank that died or failed ends it, and nobody is taken to wait for this rank. With nobody
+  // missing it ends at the limit all the same.
+  void look_beside(std::span<const int> missing, const Act& act, std::chrono::milliseconds waited);
   // This rank has what it waited for.
   void stop_waiting() { notes(rank_).waits_for = 0; }
 
@@ -68,6 +73,8 @@ class ShmWatch {
   // What the ranks of a circle of waiting do, this one first; empty when there is no circle.
   std::string circle_through(int missing);
   void look_for_circle(int missing);
+  // How long the same circle has been seen.
+  std::chrono::steady_clock::duration age_of(const std::string& circle);
   void settle(const Finding& finding) noexcept;
   bool is_settled() const { return block_.verdict.state.load() == Verdict::settled; }
   [[noreturn]] void conclude(const Finding& finding, const Act& act);
@@ -82,6 +89,7 @@ class ShmWatch {
   Timeouts timeouts_;
   std::vector<ShmDescriptor> lifelines_;
   LateNotice late_;
+  std::mutex circle_mutex_;
   std::string circle_;  // seen at the last look, and since when it has not changed
   std::chrono::steady_clock::time_point circle_since_;
 };

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
@@ -32,9 +34,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A stranger may hold a connection so long, and so many of them at a time.
+// A stranger may hold a connection so long, and so many of them at a time: fewer where the process
+// may open few files, since its ranks and checkpoints need them.
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 256;
+constexpr size_t kFilesPerStranger = 4;
+// So many come in before those who have spoken are heard.
+constexpr int kMostAtOnce = 32;
+constexpr int kPauseWithoutFiles = 50;  // ms
 constexpr size_t kIntroduction = sizeof(StoreNonce) + sizeof(Digest);
 
 int listen_on(int family, const sockaddr* address, socklen_t length) {
@@ -64,6 +71,14 @@ int listen_for_ranks(int port, bool loopback) {
   four.sin_port = htons(static_cast<uint16_t>(port));
   four.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
   return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
+}
+
+size_t most_strangers() {
+  rlimit files = {};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
+    return kMostStrangers;
+  }
+  return std::clamp<size_t>(files.rlim_cur / kFilesPerStranger, 1, kMostStrangers);
 }
 
 int port_of(int socket) {
@@ -120,12 +135,15 @@ class StoreServer::Impl {
  private:
   void run() {
     for (;;) {
-      std::vector<pollfd> watched = {{stop_, POLLIN, 0}, {listener_, POLLIN, 0}};
+      // Without a file to spare the listener would only say so again and again.
+      const short wanted = has_files_ ? POLLIN : 0;
+      std::vector<pollfd> watched = {{stop_, POLLIN, 0}, {listener_, wanted, 0}};
       for (const Guest& guest : guests_) {
         const int events = POLLIN | (guest.unsent.empty() ? 0 : POLLOUT);
         watched.push_back({guest.socket, static_cast<short>(events), 0});
       }
       ::poll(watched.data(), watched.size(), patience());
+      has_files_ = true;
       if (watched[0].revents != 0) return;
       size_t place = 2;
       std::erase_if(guests_,
@@ -144,12 +162,19 @@ class StoreServer::Impl {
       if (!guest.awaited.empty()) until = std::min(until, guest.deadline);
     }
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
-    return static_cast<int>(std::max<int64_t>(left.count(), 0));
+    const int most = has_files_ ? std::numeric_limits<int>::max() : kPauseWithoutFiles;
+    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, most));
   }
 
+  // Some of those who stand at the door; the others at the next look.
   void welcome() {
-    int socket;
-    while ((socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+    for (int come = 0; come < kMostAtOnce; ++come) {
+      const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (socket < 0) {
+        const bool lacks_files = errno == EMFILE || errno == ENFILE;
+        if (lacks_files) has_files_ = dismiss_oldest_stranger();
+        return;
+      }
       const int yes = 1;
       ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       Guest& guest = guests_.emplace_back(socket);
@@ -247,13 +272,22 @@ class StoreServer::Impl {
     });
   }
 
+  // False when there is none.
+  bool dismiss_oldest_stranger() {
+    const auto oldest = std::find_if(guests_.begin(), guests_.end(),
+                                     [](const Guest& guest) { return !guest.is_known; });
+    if (oldest == guests_.end()) return false;
+    guests_.erase(oldest);
+    return true;
+  }
+
   void dismiss_strangers() {
     const auto now = Clock::now();
     size_t strangers = 0;
     for (const Guest& guest : guests_) strangers += !guest.is_known;
     std::erase_if(guests_, [&](const Guest& guest) {  // the oldest stand first
       const bool goes =
-          !guest.is_known && (now >= guest.arrived + kPatience || strangers > kMostStrangers);
+          !guest.is_known && (now >= guest.arrived + kPatience || strangers > most_strangers_);
       if (goes) --strangers;
       return goes;
     });
@@ -276,6 +310,8 @@ class StoreServer::Impl {
   int port_ = 0;
   StoreKeys keys_;
   std::list<Guest> guests_;
+  const size_t most_strangers_ = most_strangers();
+  bool has_files_ = true;  // at the last attempt to let somebody in
   std::thread thread_;
 };
 

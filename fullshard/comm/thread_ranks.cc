@@ -34,6 +34,7 @@ class FirstError {
 };
 
 std::vector<int> hosts_of(const ThreadRanks& options) {
+  if (!options.hosts.empty()) return options.hosts;
   std::vector<int> hosts;
   for (int rank = 0; rank < options.ranks; ++rank) {
     hosts.push_back(options.ranks_per_host > 0 ? rank / options.ranks_per_host : 0);
@@ -57,6 +58,8 @@ MakeTransport transports_of(const ThreadRanks& options) {
   check(options.ranks_per_host == 0 || options.ranks_per_host >= options.ranks,
         "run_ranks: {} ranks per host of {} ranks, but shm ranks share one host; use gloo",
         options.ranks_per_host, options.ranks);
+  check(options.hosts.empty(),
+        "run_ranks: shm ranks share one host, but hosts are given; use gloo");
   return [domains = ShmDomain::for_threads(options.ranks, options.timeouts)](
              int rank, const std::shared_ptr<Recorder>&) {
     return make_shm_transport(domains[static_cast<size_t>(rank)]);
@@ -100,6 +103,8 @@ void run_rank(const ThreadRanks& options, const MakeTransport& make_transport, i
 
 void run_ranks(const ThreadRanks& options, const std::function<void(const World&)>& body) {
   check(options.ranks > 0, "run_ranks: {} ranks, expected at least 1", options.ranks);
+  check(options.hosts.empty() || options.hosts.size() == static_cast<size_t>(options.ranks),
+        "run_ranks: hosts of {} ranks, but there are {}", options.hosts.size(), options.ranks);
   const MakeTransport make_transport = transports_of(options);
   FirstError first;
   std::vector<std::thread> threads;

@@ -15,13 +15,15 @@ struct Timeouts {
 
 // Which of them a call keeps. `none` is for what a user or a disk does in between: that may take as
 // long as it takes.
-enum class TimeLimit { step, checkpoint, none };
+enum class TimeLimit { init, step, checkpoint, none };
 
 // Later than any run ends, and far from what a clock can count to.
 inline constexpr std::chrono::milliseconds kNoLimit = std::chrono::hours(24 * 365 * 10);
 
 constexpr std::chrono::milliseconds length_of(TimeLimit limit, const Timeouts& timeouts) {
   switch (limit) {
+    case TimeLimit::init:
+      return timeouts.init;
     case TimeLimit::step:
       return timeouts.step;
     case TimeLimit::checkpoint:
@@ -35,6 +37,8 @@ constexpr std::chrono::milliseconds length_of(TimeLimit limit, const Timeouts& t
 // The name of its setting.
 constexpr std::string_view name_of(TimeLimit limit) {
   switch (limit) {
+    case TimeLimit::init:
+      return "init";
     case TimeLimit::step:
       return "step";
     case TimeLimit::checkpoint:

@@ -22,6 +22,8 @@ class Transport {
                                                 const std::string& name) = 0;
   // This rank makes no more calls; an empty reason means that it ended well.
   virtual void leave(const std::string& reason) noexcept = 0;
+  // An Error once calls on an accelerator were given up: what it holds is worth nothing then.
+  virtual void check_sound() const {}
 };
 
 }  // namespace fullshard

@@ -76,9 +76,6 @@ void check_groups(const std::vector<std::vector<int>>& groups, int size, const s
     check(group.size() == groups.front().size(),
           "split into '{}': groups of {} and {} ranks; all groups must have the same size", name,
           groups.front().size(), group.size());
-    check(std::is_sorted(group.begin(), group.end()),
-          "split into '{}': a group's ranks are [{}], expected ascending ones", name,
-          fmt::join(group, ", "));
     members.insert(members.end(), group.begin(), group.end());
   }
   std::sort(members.begin(), members.end());
@@ -127,8 +124,8 @@ World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 World World::single(at::Device device) {
   auto transport = make_self_transport();
   if (!device.is_cpu()) {
-    transport =
-        make_device_transport(std::move(transport), device, DeviceLink::self, Timeouts{}.step);
+    transport = make_device_transport(std::move(transport),
+                                      {.device = device, .link = DeviceLink::self, .hosts = {0}});
   }
   return World(std::make_shared<Impl>(0, std::vector<int>{0}, Timeouts{},
                                       std::make_shared<Recorder>(0), std::move(transport), device));
@@ -162,6 +159,13 @@ int World::num_hosts() const {
   return *std::max_element(impl_->hosts.begin(), impl_->hosts.end()) + 1;
 }
 
+int World::ranks_per_host() const {
+  std::vector<int> counts(static_cast<size_t>(num_hosts()), 0);
+  for (const int host : impl_->hosts) ++counts[static_cast<size_t>(host)];
+  const bool are_equal = std::count(counts.begin(), counts.end(), counts.front()) == num_hosts();
+  return are_equal ? counts.front() : 0;
+}
+
 int World::host_of(int rank) const {
   check(rank >= 0 && rank < size(), "host_of: rank is {}, expected 0 to {}", rank, size() - 1);
   return impl_->hosts[static_cast<size_t>(rank)];
@@ -172,6 +176,7 @@ at::Device World::device() const { return impl_->device; }
 const Timeouts& World::timeouts() const { return impl_->timeouts; }
 const Communicator& World::communicator() const { return impl_->communicator; }
 Recorder& World::recorder() const { return *impl_->recorder; }
+void World::check_sound() const { impl_->transport->check_sound(); }
 
 Communicator World::split(int colour, const std::string& group) const {
   check(backend() != "fake" || size() == 1,

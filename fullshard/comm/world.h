@@ -12,6 +12,12 @@
 
 namespace fullshard {
 
+// How device tensors are summed between GPUs.
+enum class DeviceSums {
+  ordered,  // exchanged as they are, added in fp32 in the order of ranks: the bits of the CPU
+  nccl      // by NCCL's own reductions: 16-bit values are added and averaged in 16 bits
+};
+
 struct WorldOptions {
   // What is set here wins over the environment.
   std::optional<int> rank = {}, size = {}, local_rank = {}, local_size = {};
@@ -20,6 +26,7 @@ struct WorldOptions {
   // auto: shm when all ranks are on one host, else gloo; between GPUs of their own, nccl
   std::string backend = "auto";
   std::string device = "cpu";  // cpu; cuda: the GPU of this rank among its host's; or cuda:N
+  std::optional<DeviceSums> device_sums = {};  // else FULLSHARD_DEVICE_SUMS, else ordered
   Timeouts timeouts{};
 };
 
@@ -40,6 +47,7 @@ class World {
   int local_rank() const;  // index among the ranks of this host
   int local_size() const;  // ranks on this host
   int num_hosts() const;
+  int ranks_per_host() const;   // 0 where hosts hold different numbers of them
   int host_of(int rank) const;  // hosts counted from 0 in order of their lowest rank
   std::string_view backend() const;
   at::Device device() const;  // where models are sharded; collectives take host tensors as well
@@ -48,11 +56,16 @@ class World {
   const Communicator& communicator() const;  // all ranks, group "world"
   Recorder& recorder() const;
 
+  // An Error once a collective between GPUs was given up, after a rank died or did not come: from
+  // then on calls look as if they had ended, and what they left is garbage. Asked before an update
+  // counts and before anything is saved.
+  void check_sound() const;
+
   // Cuts the world into groups of equal `colour`; every rank of the world calls it at the same
   // point. Ranks keep their order.
   Communicator split(int colour, const std::string& group) const;
-  // The same where everyone knows all the groups: they hold every rank once and have equal sizes.
-  // Collective, but nobody waits.
+  // The same where everyone knows all the groups: they hold every rank once, in the order that it
+  // has in its group, and have equal sizes. Collective, but nobody waits.
   Communicator split(const std::vector<std::vector<int>>& groups, const std::string& group) const;
 
   class Impl;
@@ -70,6 +83,7 @@ struct ThreadRanks {
   int ranks = 2;
   std::string backend = "shm";  // shm or gloo
   int ranks_per_host = 0;       // 0: all on one host; pretends several hosts otherwise (gloo)
+  std::vector<int> hosts{};     // of each rank, where they do not follow each other host by host
   Timeouts timeouts{};
 };
 void run_ranks(const ThreadRanks& options, const std::function<void(const World&)>& body);

@@ -66,7 +66,8 @@ bool is_from_accelerate() {
 Plan PlanMaker::make_from_environment() {
   const bool is_fsdp = is_on("ACCELERATE_USE_FSDP");
   const bool is_deepspeed = is_on("ACCELERATE_USE_DEEPSPEED");
-  if (!is_fsdp && !is_deepspeed && options_.overrides.empty()) return {};
+  const bool says_nothing = options_.overrides.empty() && options_.flags.empty();
+  if (!is_fsdp && !is_deepspeed && says_nothing) return {};
   if (!is_fsdp && !is_deepspeed) return make_from(Settings(Family::deepspeed));
   Settings settings(Family::accelerate);
   settings.put("distributed_type", ConfigNode::of_text(is_fsdp ? "FSDP" : "DEEPSPEED"),

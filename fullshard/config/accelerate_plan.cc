@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "fullshard/config/checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/reader.h"
 
@@ -41,8 +42,13 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
           "add distributed_type: FSDP");
   }
   if (type.value == "DEEPSPEED") {
-    fill_from_deepspeed(plan, deepspeed_of_accelerate(settings));
+    Settings inner = deepspeed_of_accelerate(settings);
+    left_flags_ = apply_flags(inner, left_flags_, problems_);
+    show_flags(inner, settings);
+    fill_from_deepspeed(plan, std::move(inner));
+    show_resolved(settings, *plan.deepspeed_);
     plan.sharding.deferred_loading = settings.get<bool>("deepspeed_config.zero3_init_flag");
+    add_expert_layers(plan, settings);
   } else if (type.value == "FSDP" || type.value == "XLA") {
     fill_fsdp(plan, settings);
   } else if (type.value == "NO" || type.value == "MULTI_CPU" || type.value == "MULTI_GPU") {
@@ -58,6 +64,10 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
   const auto old = settings.get<bool>("fp16");
   if (old.origin.is_explicit()) warn(old.origin, "is the old form of mixed_precision: fp16");
   if (precision.value == "fp8") error(precision.origin, "fp8 is not supported", "use bf16");
+  if (old.value && precision.origin.is_explicit() && precision.value != "fp16") {
+    error(old.origin, fmt::format("is true, but mixed_precision is {}", precision.value),
+          "keep one of them");
+  }
   if (type.value == "DEEPSPEED") return;  // its own keys have it
   if (precision.value == "fp16") plan.precision.fp16 = {true, precision.origin};
   if (precision.value == "bf16") plan.precision.bf16 = {true, precision.origin};
@@ -66,6 +76,25 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
     Origin derived = old.origin;
     derived.from = Origin::From::derived;
     settings.put("mixed_precision", ConfigNode::of_text("fp16"), std::move(derived));
+  }
+}
+
+// Accelerate's way to name DeepSpeed's leaf modules.
+void PlanMaker::add_expert_layers(Plan& plan, const Settings& settings) {
+  const auto experts =
+      settings.get<std::vector<std::string>>("deepspeed_config.deepspeed_moe_layer_cls_names");
+  if (experts.value.empty()) return;
+  std::vector<std::string>& leaves = plan.wrap.leaves.value;
+  for (std::string& name : split_names(experts.value)) leaves.push_back(std::move(name));
+  plan.wrap.leaves.origin = experts.origin;
+}
+
+// What flags made of DeepSpeed's keys, under Accelerate's names for them.
+void PlanMaker::show_flags(const Settings& inner, Settings& settings) {
+  for (const InnerKey& key : kInner) {
+    const Settings::Entry* entry = inner.find(key.deepspeed);
+    if (entry == nullptr || entry->origin.from != Origin::From::flag) continue;
+    settings.put(fmt::format("deepspeed_config.{}", key.accelerate), entry->value, entry->origin);
   }
 }
 
@@ -106,7 +135,9 @@ void PlanMaker::fill_fsdp(Plan& plan, Settings& settings) {
   sharding.strategy = strategy;
   if (is_second) {
     if (strategy.origin.is_explicit()) {
-      warn(strategy.origin, "Accelerate does not read it in version 2; honoured as meant");
+      if (strategy.origin.from != Origin::From::flag) {
+        warn(strategy.origin, "Accelerate does not read it in version 2; honoured as meant");
+      }
     }
     // The strategy's own rule, unless version 2's key is given.
     if (reshard != nullptr || !strategy.origin.is_explicit()) {
@@ -173,7 +204,8 @@ void PlanMaker::fill_parallelism(Plan& plan, const Settings& settings) {
   }
   if (!shards.origin.is_explicit() && ranks && copies.value > 0) {
     if (*ranks % copies.value != 0) {
-      error(origin, fmt::format("is {}, expected a divisor of {} ranks", copies.value, *ranks));
+      error(origin, fmt::format("is {}, expected a divisor of {} ranks: {}", copies.value, *ranks,
+                                divisors_of_ranks(*ranks)));
     } else {
       plan.sharding.factor = {*ranks / copies.value, copies.origin};
     }
@@ -186,7 +218,7 @@ Settings PlanMaker::deepspeed_of_accelerate(const Settings& settings) {
   const auto put = [&](std::string_view path, const ConfigNode& value, const Origin& origin) {
     if (file == nullptr) {
       inner.put(path, value, origin);
-    } else if (inner.is_auto(path)) {
+    } else if (inner.is_auto(path) || (!inner.has(path) && origin.from == Origin::From::flag)) {
       inner.put(path, value, origin);
     } else if (!inner.has(path)) {
       error(origin, "is given beside deepspeed_config_file",
@@ -212,6 +244,16 @@ Settings PlanMaker::deepspeed_of_accelerate(const Settings& settings) {
   return inner;
 }
 
+void PlanMaker::show_resolved(Settings& settings, const Settings& deepspeed) {
+  for (const InnerKey& key : kInner) {
+    const std::string path = fmt::format("deepspeed_config.{}", key.accelerate);
+    const Settings::Entry* resolved = deepspeed.find(key.deepspeed);
+    if (settings.is_auto(path) && resolved != nullptr) {
+      settings.put(path, resolved->value, resolved->origin);
+    }
+  }
+}
+
 void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& precision) {
   const std::string& name = precision.value.text;
   const bool is_silent = !inner.has("fp16.enabled") && !inner.has("bf16.enabled");
@@ -220,6 +262,10 @@ void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& pre
     const Settings::Entry* entry = inner.find(path);
     if (inner.is_auto(path) || (is_silent && name == dtype)) {
       inner.put(path, ConfigNode::of_boolean(name == dtype), precision.origin);
+    } else if (entry != nullptr && entry->value.boolean != (name == dtype) &&
+               precision.origin.from == Origin::From::flag) {
+      problems_.errors.push_back(
+          contradiction(entry->origin, entry->value.text, {precision.origin.note, name}));
     } else if (entry != nullptr && entry->value.boolean != (name == dtype)) {
       error(precision.origin,
             fmt::format("is {}, but {} is {} in {}", name, path, entry->value.boolean,

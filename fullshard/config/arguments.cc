@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/config/launched_config.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/reader.h"
@@ -105,6 +105,11 @@ Plan Plan::from_words(const std::string& words, const std::string& config_file,
 
 Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given) {
   PlanOptions options = given;
+  const LaunchedConfig launched = launched_config();
+  options.allow_unknown = options.allow_unknown || launched.allow_unknown;
+  // What the program itself is told comes later, and wins.
+  options.overrides.insert(options.overrides.begin(), launched.overrides.begin(),
+                           launched.overrides.end());
   const ConfigArguments found = ArgumentTaker(count, arguments, options).take();
   std::vector<std::string_view> kinds;
   if (!found.deepspeed.empty()) kinds.push_back("--deepspeed");
@@ -115,12 +120,12 @@ Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given
   }
   if (!found.config.empty()) return load(found.config, options);
   if (!found.deepspeed.empty()) return load(found.deepspeed, options);
-  const char* launched_with = std::getenv("FULLSHARD_CONFIG");
-  if (kinds.empty() && launched_with != nullptr) return load(launched_with, options);
+  if (kinds.empty() && !launched.file.empty()) return load(launched.file, options);
   Problems problems;
   PlanMaker maker(options, problems);
-  Plan plan = kinds.empty() ? maker.make_from_environment()
-                            : maker.make_from_words(found.fsdp, found.fsdp_config);
+  Plan plan = !kinds.empty()         ? maker.make_from_words(found.fsdp, found.fsdp_config)
+              : launched.has_words() ? maker.make_from_words(launched.fsdp, launched.fsdp_config)
+                                     : maker.make_from_environment();
   problems.throw_if_any();
   return plan;
 }

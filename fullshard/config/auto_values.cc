@@ -1,7 +1,7 @@
 #include "fullshard/config/auto_values.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "fullshard/base/error.h"
 #include "fullshard/config/batch_sizes.h"
@@ -12,6 +12,13 @@ namespace {
 constexpr std::string_view kBatch = "train_batch_size";
 constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
+constexpr auto kTrainer = "the Trainer's default";
+constexpr std::string_view kLr = "optimizer.params.lr";
+constexpr std::array<std::string_view, 3> kOfHiddenSize = {
+    "zero_optimization.reduce_bucket_size", "zero_optimization.stage3_prefetch_bucket_size",
+    "zero_optimization.stage3_param_persistence_threshold"};
+constexpr int64_t kMostHidden = 1'000'000'000;  // its square is an int64
 
 class AutoFiller {
  public:
@@ -42,61 +49,71 @@ std::optional<int64_t> given(const Settings& settings, std::string_view path) {
   return entry->value.integer;
 }
 
+// Not out of "auto", which a flag may still settle.
+std::optional<int64_t> said(const Settings& settings, std::string_view path) {
+  const Settings::Entry* entry = settings.find(path);
+  return entry != nullptr && entry->origin.is_explicit() ? given(settings, path) : std::nullopt;
+}
+
+// The optimizer's rate as it will be: what was said of it, else what the inputs say.
+std::pair<double, std::string> effective_lr(const Settings& settings, const AutoInputs& inputs) {
+  const Settings::Entry* entry = settings.find(kLr);
+  if (entry == nullptr || settings.is_auto(kLr)) return {inputs.learning_rate, "learning_rate"};
+  return {entry->value.number, std::string(kLr)};
+}
+
+void fill_from_hidden_size(AutoFiller& filler, int64_t hidden) {
+  const int64_t square = hidden * hidden;
+  filler.fill(kOfHiddenSize[0], ConfigNode::of_integer(square), "hidden_size squared");
+  filler.fill(kOfHiddenSize[1],
+              ConfigNode::of_integer(static_cast<int64_t>(0.9 * static_cast<double>(square))),
+              "0.9 hidden_size squared");
+  filler.fill(kOfHiddenSize[2], ConfigNode::of_integer(10 * hidden), "10 hidden_size");
+}
+
+bool is_of_hidden_size(std::string_view path) {
+  return std::find(kOfHiddenSize.begin(), kOfHiddenSize.end(), path) != kOfHiddenSize.end();
+}
+
 }  // namespace
 
 void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
   AutoFiller filler(deepspeed);
+  const auto [lr, lr_source] = effective_lr(deepspeed, inputs);
   filler.fill("gradient_clipping", ConfigNode::of_number(inputs.max_grad_norm), "max_grad_norm");
-  filler.fill("optimizer.params.lr", ConfigNode::of_number(inputs.learning_rate), "learning_rate");
+  filler.fill(kLr, ConfigNode::of_number(inputs.learning_rate), "learning_rate");
   filler.fill("optimizer.params.betas", list_of(inputs.adam_beta1, inputs.adam_beta2),
               "adam_beta1 and adam_beta2");
   filler.fill("optimizer.params.eps", ConfigNode::of_number(inputs.adam_epsilon), "adam_epsilon");
   filler.fill("optimizer.params.weight_decay", ConfigNode::of_number(inputs.weight_decay),
               "weight_decay");
   filler.fill("scheduler.params.warmup_min_lr", ConfigNode::of_number(0), "the Trainer's rule");
-  filler.fill("scheduler.params.warmup_max_lr", ConfigNode::of_number(inputs.learning_rate),
-              "learning_rate");
+  filler.fill("scheduler.params.warmup_max_lr", ConfigNode::of_number(lr), lr_source);
   filler.fill("scheduler.params.warmup_num_steps",
               ConfigNode::of_integer(std::max<int64_t>(1, inputs.warmup_steps)), "warmup_steps");
+  filler.fill(kMicro, ConfigNode::of_integer(inputs.per_device_train_batch_size), kTrainer);
+  filler.fill(kAccumulation, ConfigNode::of_integer(inputs.gradient_accumulation_steps), kTrainer);
   filler.fill("fp16.enabled", ConfigNode::of_boolean(inputs.fp16), "--fp16");
   filler.fill("bf16.enabled", ConfigNode::of_boolean(inputs.bf16), "--bf16");
   if (inputs.num_training_steps) {
-    filler.fill("scheduler.params.total_num_steps",
-                ConfigNode::of_integer(*inputs.num_training_steps), "the steps of the run");
+    filler.fill(kTotalSteps, ConfigNode::of_integer(*inputs.num_training_steps),
+                "the steps of the run");
   }
-  if (inputs.hidden_size) {
-    const int64_t hidden = *inputs.hidden_size;
-    filler.fill("zero_optimization.reduce_bucket_size", ConfigNode::of_integer(hidden * hidden),
-                "hidden_size squared");
-    filler.fill("zero_optimization.stage3_prefetch_bucket_size",
-                ConfigNode::of_integer(static_cast<int64_t>(0.9 * static_cast<double>(hidden) *
-                                                            static_cast<double>(hidden))),
-                "0.9 hidden_size squared");
-    filler.fill("zero_optimization.stage3_param_persistence_threshold",
-                ConfigNode::of_integer(10 * hidden), "10 hidden_size");
+  if (inputs.hidden_size && *inputs.hidden_size <= kMostHidden) {
+    fill_from_hidden_size(filler, *inputs.hidden_size);
   }
   // DeepSpeed drops "auto" from its typed sections: the default is meant.
   for (const std::string& path : unresolved_keys(deepspeed)) {
-    if (path == kBatch || path == kMicro || path == kAccumulation) continue;
-    const SchemaKey* key = deepspeed.key_of(path);
-    const bool waits = path == "scheduler.params.total_num_steps" ||
-                       path == "zero_optimization.reduce_bucket_size" ||
-                       path == "zero_optimization.stage3_prefetch_bucket_size" ||
-                       path == "zero_optimization.stage3_param_persistence_threshold";
-    if (!waits && key->fallback != "auto") {
-      filler.fill(path, fallback_of(*key), "its default");
-    }
+    const bool waits = path == kBatch || path == kTotalSteps || is_of_hidden_size(path);
+    if (!waits) filler.fill(path, fallback_of(*deepspeed.key_of(path)), "its default");
   }
 }
 
 std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
-  const auto batch = given(deepspeed, kBatch);
-  const auto micro = given(deepspeed, kMicro);
-  const auto accumulation = given(deepspeed, kAccumulation);
-  if (!batch || !micro || !accumulation || *micro > (int64_t{1} << 30) ||
-      *accumulation > (int64_t{1} << 30)) {
-    return std::nullopt;
-  }
+  const auto batch = said(deepspeed, kBatch);
+  const auto micro = said(deepspeed, kMicro);
+  const auto accumulation = said(deepspeed, kAccumulation);
+  if (!batch || !micro || !accumulation) return std::nullopt;
   const int64_t unit = *micro * *accumulation;
   if (*batch % unit != 0) return std::nullopt;
   return *batch / unit;
@@ -108,8 +125,8 @@ void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
   int64_t unit = 1;
   std::string what;
   for (const std::string_view path : {kMicro, kAccumulation}) {
-    const auto value = given(deepspeed, path);
-    if (!value || *value > (int64_t{1} << 30)) continue;
+    const auto value = said(deepspeed, path);
+    if (!value) continue;
     unit *= *value;
     what += fmt::format("{}{} {}", what.empty() ? "" : " times ", path, *value);
   }
@@ -128,29 +145,25 @@ void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
   BatchSizeOptions options{.train_batch_size = given(deepspeed, kBatch),
                            .train_micro_batch_size_per_gpu = given(deepspeed, kMicro),
                            .gradient_accumulation_steps = given(deepspeed, kAccumulation)};
-  const bool is_micro_auto = deepspeed.is_auto(kMicro) || !options.train_batch_size;
-  if (!options.train_micro_batch_size_per_gpu && is_micro_auto) {
-    options.train_micro_batch_size_per_gpu = inputs.per_device_train_batch_size;
-  }
-  if (!options.gradient_accumulation_steps && deepspeed.is_auto(kAccumulation)) {
-    options.gradient_accumulation_steps = inputs.gradient_accumulation_steps;
-  }
+  const bool takes_micro = !options.train_micro_batch_size_per_gpu && !options.train_batch_size;
+  if (takes_micro) options.train_micro_batch_size_per_gpu = inputs.per_device_train_batch_size;
   const Settings::Entry* culprit = nullptr;
   for (const std::string_view path : {kAccumulation, kMicro, kBatch}) {
     if (const Settings::Entry* entry = deepspeed.find(path)) culprit = entry;
   }
-  const auto put = [&](std::string_view path, int64_t value) {
+  const auto put = [&](std::string_view path, int64_t value, bool is_of_inputs = false) {
     const Settings::Entry* entry = deepspeed.find(path);
     if (entry != nullptr && entry->value.kind == NodeKind::integer) return;
     Origin origin = entry != nullptr ? entry->origin : Origin{.key = std::string(path)};
     origin.from = Origin::From::derived;
-    origin.note = fmt::format("{} ranks", ranks);
+    origin.note = is_of_inputs ? kTrainer : fmt::format("{} ranks", ranks);
+    origin.ranks = is_of_inputs ? 0 : ranks;
     deepspeed.put(path, ConfigNode::of_integer(value), std::move(origin));
   };
   try {
     const BatchSizes sizes = derive_batch_sizes(options, ranks);
     put(kBatch, sizes.global_batch);
-    put(kMicro, sizes.micro_batch);
+    put(kMicro, sizes.micro_batch, takes_micro);
     put(kAccumulation, sizes.accumulation);
   } catch (const Error& error) {
     const Origin origin = culprit != nullptr ? culprit->origin : Origin{};
@@ -166,9 +179,26 @@ void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
 std::vector<std::string> unresolved_keys(const Settings& settings) {
   std::vector<std::string> keys;
   for (const auto& [path, entry] : settings.entries()) {
-    if (settings.is_auto(path)) keys.push_back(path);
+    if (settings.is_auto(path) && entry.key->fallback != "auto") keys.push_back(path);
   }
   return keys;
+}
+
+AutoNeed need_of(std::string_view path) {
+  if (path == kTotalSteps) return AutoNeed::steps;
+  return is_of_hidden_size(path) ? AutoNeed::hidden_size : AutoNeed::ranks;
+}
+
+std::string_view name_of(AutoNeed need) {
+  switch (need) {
+    case AutoNeed::ranks:
+      return "the number of ranks";
+    case AutoNeed::steps:
+      return "the run's steps";
+    case AutoNeed::hidden_size:
+      break;
+  }
+  return "the model's hidden_size";
 }
 
 }  // namespace fullshard

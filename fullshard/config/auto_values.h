@@ -27,11 +27,12 @@ struct AutoInputs {
   std::optional<int64_t> num_training_steps{};  // of the run
 };
 
-// Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". Batch
-// sizes stay: they depend on each other, see resolve_batch().
+// Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". What file
+// and flags say counts before the inputs: a schedule's rate follows the optimizer's. The total
+// batch stays: it depends on the others, see resolve_batch().
 void resolve_auto(Settings& deepspeed, const AutoInputs& inputs);
 
-// The three batch keys for that many ranks, "auto" and absent ones derived. Problems name the keys.
+// The three batch keys for that many ranks, what is not said derived. Problems name the keys.
 void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
                    Problems& problems);
 
@@ -41,7 +42,12 @@ void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems);
 // The ranks that make the three given batch sizes agree, if there is such a number.
 std::optional<int64_t> ranks_of_batch(const Settings& deepspeed);
 
-// Keys that still say "auto".
+// Keys that still say "auto" and have no other meaning of it.
 std::vector<std::string> unresolved_keys(const Settings& settings);
+
+// What has to be known before a key that still says "auto" has a value.
+enum class AutoNeed { ranks, steps, hidden_size };
+AutoNeed need_of(std::string_view path);
+std::string_view name_of(AutoNeed need);
 
 }  // namespace fullshard

@@ -15,8 +15,6 @@ namespace {
 constexpr auto kBatch = "train_batch_size";
 constexpr auto kMicro = "train_micro_batch_size_per_gpu";
 constexpr auto kAccumulation = "gradient_accumulation_steps";
-// Products of three then stay below 2^63.
-constexpr int64_t kLargest = (int64_t{1} << 21) - 1;
 
 template <class... Parts>
 [[noreturn]] void reject(fmt::format_string<Parts...> format, Parts&&... parts) {
@@ -63,12 +61,12 @@ int64_t divide(int64_t batch, int64_t unit, const std::string& what) {
 }  // namespace
 
 BatchSizes derive_batch_sizes(const BatchSizeOptions& options, int64_t num_ranks) {
-  check(num_ranks > 0 && num_ranks <= kLargest, "batch sizes: {} ranks, expected 1 to {}",
-        num_ranks, kLargest);
+  check(num_ranks > 0 && num_ranks <= kLargestMicroBatch, "batch sizes: {} ranks, expected 1 to {}",
+        num_ranks, kLargestMicroBatch);
   const auto& [batch, micro, accumulation] = options;
-  check_given(kBatch, batch, int64_t{1} << 62);
-  check_given(kMicro, micro, kLargest);
-  check_given(kAccumulation, accumulation, kLargest);
+  check_given(kBatch, batch, kLargestBatch);
+  check_given(kMicro, micro, kLargestMicroBatch);
+  check_given(kAccumulation, accumulation, kLargestMicroBatch);
 
   if (batch && micro && accumulation) {
     const BatchSizes sizes{*batch, *micro, *accumulation};

@@ -7,6 +7,11 @@
 
 namespace fullshard {
 
+// Products of two of them and a number of ranks stay below 2^63.
+inline constexpr int64_t kLargestMicroBatch =
+    (int64_t{1} << 21) - 1;  // and accumulation, and ranks
+inline constexpr int64_t kLargestBatch = 1'000'000'000'000;
+
 // Named after DeepSpeed's keys. train_batch_size or train_micro_batch_size_per_gpu must be given.
 struct BatchSizeOptions {
   std::optional<int64_t> train_batch_size = {};

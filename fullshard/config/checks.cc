@@ -54,6 +54,10 @@ class PlanChecks {
 
   void check_precision() {
     const PrecisionPlan& precision = plan_.precision;
+    if (precision.fp16.value && device_ == "cpu") {
+      warn(named(precision.fp16.origin, "precision.fp16"),
+           "fp16 is about 100 times slower than fp32 on a CPU", "use bf16, or no mixed precision");
+    }
     if (precision.fp16.value && precision.bf16.value) {
       error(named(precision.bf16.origin, "precision.bf16"),
             fmt::format("is true, and so is fp16{}", at(precision.fp16.origin)),
@@ -85,7 +89,8 @@ class PlanChecks {
     const auto& sharding = plan_.sharding;
     if (ranks_ && sharding.factor.value && *ranks_ % *sharding.factor.value != 0) {
       error(named(sharding.factor.origin, "sharding.factor"),
-            fmt::format("is {}, expected a divisor of {} ranks", *sharding.factor.value, *ranks_));
+            fmt::format("is {}, expected a divisor of {} ranks: {}", *sharding.factor.value,
+                        *ranks_, divisors_of_ranks(*ranks_)));
     }
     const Settings* deepspeed = deepspeed_keys();
     if (deepspeed == nullptr) return;
@@ -109,11 +114,6 @@ class PlanChecks {
     if (elastic.value && stage == 3) {
       warn(named(elastic.origin, "zero_optimization.elastic_checkpoint"),
            "has no meaning in stage 3; every checkpoint loads on any ranks");
-    }
-    const auto prescale = deepspeed->get<bool>("prescale_gradients");
-    if (prescale.value && stage > 0) {
-      warn(named(prescale.origin, "prescale_gradients"),
-           "without effect: sums are in fp32 and the mean is exact");
     }
     if (sharding.factor.value && stage != 3 &&
         sharding.factor.origin.key == "zero_optimization.mics_shard_size") {
@@ -234,6 +234,7 @@ class PlanChecks {
                         format_number(scheduler.warmup_min_lr.value),
                         format_number(*scheduler.warmup_max_lr.value)));
     }
+    note_short_warmup();
     if (type != "OneCycle") return;
     if (!scheduler.cycle_min_lr.value || !scheduler.cycle_max_lr.value) {
       error(named(scheduler.type.origin, "scheduler.type"),
@@ -245,6 +246,20 @@ class PlanChecks {
           fmt::format("is {}, but cycle_max_lr is {}", format_number(*scheduler.cycle_min_lr.value),
                       format_number(*scheduler.cycle_max_lr.value)));
     }
+  }
+
+  // DeepSpeed's warm-ups last at least two steps, and both have the lower rate.
+  void note_short_warmup() {
+    const SchedulerPlan& scheduler = plan_.scheduler;
+    const auto& steps = scheduler.warmup_num_steps;
+    const bool is_cosine = scheduler.type.value == "WarmupCosineLR";
+    const double low = is_cosine ? scheduler.warmup_min_ratio.value : scheduler.warmup_min_lr.value;
+    if (!scheduler.type.value.starts_with("Warmup") || steps.value > 1 || low > 0) return;
+    warn(named(steps.origin, "scheduler.warmup_num_steps"),
+         fmt::format("is {}, but DeepSpeed's warm-ups last at least two steps: the first two have "
+                     "a learning rate of 0",
+                     steps.value),
+         "for none, leave the scheduler section out");
   }
 
   void check_wrap() {
@@ -288,6 +303,10 @@ class PlanChecks {
             fmt::format("is {}, expected a multiple of num_machines {}", *launch.ranks.value,
                         launch.machines.value));
     }
+    if (launch.device.value == "cpu" && device_ == "cuda") {
+      error(named(launch.device.origin, "launch.device"),
+            "asks for the CPU, but the run is on CUDA", "use the device cpu, or leave the key out");
+    }
     if (launch.machines.value > 1 && !launch.address.value && !launch.hostfile.value) {
       warn(named(launch.machines.origin, "launch.machines"),
            fmt::format("is {}, but main_process_ip is not given", launch.machines.value),
@@ -302,6 +321,14 @@ class PlanChecks {
 };
 
 }  // namespace
+
+std::string divisors_of_ranks(int64_t ranks) {
+  std::vector<int64_t> divisors;
+  for (int64_t divisor = 1; divisor <= ranks; ++divisor) {
+    if (ranks % divisor == 0) divisors.push_back(divisor);
+  }
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
 
 void check_plan(const Plan& plan, std::optional<int64_t> ranks,
                 const std::optional<std::string>& device, Problems& problems) {

@@ -13,6 +13,9 @@ namespace fullshard {
 void check_plan(const Plan& plan, std::optional<int64_t> ranks,
                 const std::optional<std::string>& device, Problems& problems);
 
+// "1, 2, 4": for messages.
+std::string divisors_of_ranks(int64_t ranks);
+
 // Warns of what is accepted without effect on that device.
 void note_without_effect(const Plan& plan, const std::optional<std::string>& device,
                          Problems& problems);

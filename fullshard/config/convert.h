@@ -17,8 +17,17 @@ struct Conversion {
 // ZeRO stage that shards as much.
 Conversion convert_to_deepspeed(const Plan& plan);
 
-// An Accelerate YAML of type FSDP (or NO), in version 1, which can name every strategy.
+// An Accelerate YAML of type FSDP (or MULTI_GPU), in version 1, which can name every strategy; in
+// version 2 where a copy is sharded over a number of ranks that version 1 has no key for. It always
+// says num_processes, without which `accelerate launch` refuses a file.
 Conversion convert_to_accelerate(const Plan& plan);
+
+// Said, and something else than the default: a file that leaves it out says something else.
+bool is_missed(const Settings::Entry& entry);
+
+// Ranks that one copy is sharded over, where the Plan tells: a factor, or the ranks of one machine
+// under a hybrid strategy.
+std::optional<int64_t> shards_of_copy(const Plan& plan);
 
 // The settings that were said, as a nested JSON document.
 std::string to_json_document(const Settings& settings);

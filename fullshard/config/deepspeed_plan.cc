@@ -4,7 +4,33 @@
 
 namespace fullshard {
 
+void PlanMaker::follow_lr_flag(Settings& deepspeed) {
+  const Settings::Entry* lr = deepspeed.find("optimizer.params.lr");
+  if (lr == nullptr || lr->origin.note != "--lr" || !deepspeed.has("scheduler.type")) return;
+  for (const FlagValue& flag : options_.flags) {
+    if (is_trainer_schedule(flag.value)) return;  // it takes the optimizer's rate
+  }
+  constexpr std::string_view kPeak = "scheduler.params.warmup_max_lr";
+  const Settings::Entry* peak = deepspeed.find(kPeak);
+  const std::string type = deepspeed.variant_of(kPeak);
+  if (type == "onecycle" || type == "lrrangetest") {
+    warn({.note = "--lr"}, fmt::format("without effect: {} states its own rates",
+                                       deepspeed.find("scheduler.type")->value.text));
+    return;
+  }
+  const bool follows = peak != nullptr || type == "warmupdecaylr";  // whose default is a number
+  if (deepspeed.key_of(kPeak) == nullptr || !follows || deepspeed.is_auto(kPeak)) return;
+  if (peak != nullptr && peak->origin.from == Origin::From::flag) return;
+  if (peak != nullptr && !same_value(peak->value, lr->value)) {
+    warn(peak->origin, fmt::format("is {}, --lr makes it {}", peak->value.text, lr->value.text));
+  }
+  Origin origin = lr->origin;
+  origin.key = kPeak;
+  deepspeed.put(kPeak, ConfigNode(lr->value), std::move(origin));
+}
+
 void PlanMaker::fill_from_deepspeed(Plan& plan, Settings deepspeed) {
+  follow_lr_flag(deepspeed);
   resolve_auto(deepspeed, options_.inputs);
   settle_batch(deepspeed, plan.launch.ranks.value);
   fill_zero(plan, deepspeed);
@@ -13,10 +39,10 @@ void PlanMaker::fill_from_deepspeed(Plan& plan, Settings deepspeed) {
   fill_optimizer(plan, deepspeed);
   fill_scheduler(plan, deepspeed);
   plan.clipping = deepspeed.get<double>("gradient_clipping");
+  plan.compute_grad_norm = deepspeed.get<bool>("zero_optimization.compute_grad_norm");
   plan.batch.global = deepspeed.get_optional<int64_t>("train_batch_size");
   plan.batch.micro = deepspeed.get_optional<int64_t>("train_micro_batch_size_per_gpu");
   plan.batch.accumulation = deepspeed.get_optional<int64_t>("gradient_accumulation_steps");
-  plan.batch.drop_last = deepspeed.get<bool>("dataloader_drop_last");
   plan.logging = {deepspeed.get_optional<int64_t>("steps_per_print"),
                   deepspeed.get<bool>("wall_clock_breakdown"),
                   deepspeed.get<bool>("memory_breakdown"),
@@ -88,14 +114,11 @@ void PlanMaker::fill_zero(Plan& plan, const Settings& settings) {
   sharding.param_persistence_threshold = size("stage3_param_persistence_threshold");
   sharding.max_live_parameters = size("stage3_max_live_parameters");
   sharding.max_reuse_distance = size("stage3_max_reuse_distance");
-  if (const auto factor = size("mics_shard_size"); factor.value > 0) {
-    sharding.factor = {factor.value, factor.origin};
-  }
-  if (const auto classes =
-          settings.get<std::vector<std::string>>("zero_optimization.leaf_module.classes");
-      !classes.value.empty()) {
-    plan.wrap.classes = classes;
-  }
+  const auto factor = size("mics_shard_size");
+  sharding.factor.origin = factor.origin;
+  if (factor.value > 0) sharding.factor.value = factor.value;
+  plan.wrap.leaves =
+      settings.get<std::vector<std::string>>("zero_optimization.leaf_module.classes");
   plan.checkpoint.gather_16bit_weights = flag("stage3_gather_16bit_weights_on_model_save");
   plan.checkpoint.load_from_fp32_weights = flag("load_from_fp32_weights");
 }
@@ -149,7 +172,6 @@ void PlanMaker::fill_precision(Plan& plan, const Settings& settings) {
   precision.bf16_master_weights_and_grads =
       settings.get<bool>("bf16.bf16_master_weights_and_grads");
   precision.bf16_optimizer_states = settings.get<bool>("bf16.bf16_optimizer_states");
-  precision.check_grad_overflow = settings.get<bool>("bf16.check_grad_overflow");
   if (const auto amp = settings.get<bool>("amp.enabled"); amp.value) {
     precision.amp = {settings.get<std::string>("amp.opt_level").value, amp.origin};
   }

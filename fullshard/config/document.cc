@@ -7,7 +7,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
+
+#include "fullshard/base/utf8_character.h"
 
 namespace fullshard {
 namespace {
@@ -112,15 +115,20 @@ std::string_view name_of(NodeKind kind) {
 
 std::string quote_json(std::string_view text) {
   std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    const size_t length = utf8_character_length(text.substr(at));
+    if (length == 0) {
+      quoted += "\\ufffd";  // JSON is UTF-8
+    } else if (c == '"' || c == '\\') {
       quoted += '\\';
       quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
       quoted += fmt::format("\\u{:04x}", static_cast<int>(c));
     } else {
-      quoted += c;
+      quoted += text.substr(at, length);
     }
+    at += std::max<size_t>(length, 1);
   }
   return quoted + '"';
 }
@@ -161,6 +169,20 @@ std::string to_json(const ConfigNode& node) {
   return "null";
 }
 
+namespace {
+
+bool same_members(const ConfigNode& a, const ConfigNode& b) {
+  if (a.members.size() != b.members.size()) return false;
+  std::map<std::string_view, const ConfigNode*> others;
+  for (const Member& member : b.members) others[member.name] = &member.value;
+  return std::all_of(a.members.begin(), a.members.end(), [&](const Member& member) {
+    const auto other = others.find(member.name);
+    return other != others.end() && same_value(member.value, *other->second);
+  });
+}
+
+}  // namespace
+
 bool same_value(const ConfigNode& a, const ConfigNode& b) {
   const auto is_number = [](const ConfigNode& node) {
     return node.kind == NodeKind::integer || node.kind == NodeKind::number;
@@ -175,11 +197,7 @@ bool same_value(const ConfigNode& a, const ConfigNode& b) {
     case NodeKind::list:
       return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value);
     case NodeKind::map:
-      return a.members.size() == b.members.size() &&
-             std::all_of(a.members.begin(), a.members.end(), [&](const Member& member) {
-               const ConfigNode* other = b.find(member.name);
-               return other != nullptr && same_value(member.value, *other);
-             });
+      return same_members(a, b);
     default:
       return true;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fullshard/base/printable.h"
 #include "fullshard/config/memory_effect.h"
 #include "fullshard/config/value_check.h"
 
@@ -46,7 +47,9 @@ class Explainer {
       row.origin = "default";
       derive(settings, key, row);
     }
-    if (settings.is_auto(key.path) && key.fallback != "auto") row.effect += "; " + waits_for(key);
+    if (settings.is_auto(key.path) && key.fallback != "auto") {
+      row.effect += fmt::format("; waits for {}", name_of(need_of(key.path)));
+    }
     if (key.standing.support != Support::honoured) {
       row.effect +=
           fmt::format("; {}{}", key.standing.support == Support::refused ? "not supported: " : "",
@@ -58,11 +61,6 @@ class Explainer {
     }
     row.is_worth_a_line = row.origin != "default" || key.standing.support == Support::honoured;
     result_.keys.push_back(std::move(row));
-  }
-  static std::string waits_for(const SchemaKey& key) {
-    return key.path == "scheduler.params.total_num_steps" ? "known when the run's steps are"
-           : key.path.starts_with("zero_optimization")    ? "known when the model's hidden_size is"
-                                                          : "known when the ranks are";
   }
 
   // Defaults that depend on others.
@@ -89,14 +87,15 @@ std::string table_of(const std::vector<ExplainedKey>& keys, const IsShown& is_sh
   for (const ExplainedKey& key : keys) {
     if (!is_shown(key)) continue;
     key_width = std::max(key_width, key.path.size());
-    value_width = std::max(value_width, std::min<size_t>(24, to_json(key.value).size()));
+    value_width = std::max(value_width, std::min<size_t>(24, printable(to_json(key.value)).size()));
     origin_width = std::max(origin_width, key.origin.size());
   }
   std::string text;
   for (const ExplainedKey& key : keys) {
     if (!is_shown(key)) continue;
-    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {}\n", key.path, key_width, to_json(key.value),
-                        value_width, key.origin, origin_width, key.effect);
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {}\n", key.path, key_width,
+                        printable(to_json(key.value)), value_width, printable(key.origin),
+                        origin_width, key.effect);
   }
   return text;
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 
+#include "fullshard/config/sharding_flags.h"
 #include "fullshard/config/value_check.h"
 
 namespace fullshard {
@@ -15,6 +17,8 @@ struct FlagRow {
   std::string_view path;
   bool overrides = false;
 };
+
+constexpr std::string_view kStage = "zero_optimization.stage";
 
 constexpr std::array kRows = {
     FlagRow{"optimizer", Family::deepspeed, "optimizer.type", true},
@@ -28,14 +32,8 @@ constexpr std::array kRows = {
     FlagRow{"micro_batch", Family::deepspeed, "train_micro_batch_size_per_gpu"},
     FlagRow{"accumulate", Family::deepspeed, "gradient_accumulation_steps"},
     FlagRow{"clip", Family::deepspeed, "gradient_clipping"},
-    FlagRow{"zero_stage", Family::deepspeed, "zero_optimization.stage"},
-    FlagRow{"sharding_factor", Family::deepspeed, "zero_optimization.mics_shard_size"},
-    FlagRow{"accumulate", Family::accelerate, "deepspeed_config.gradient_accumulation_steps"},
-    FlagRow{"clip", Family::accelerate, "deepspeed_config.gradient_clipping"},
-    FlagRow{"zero_stage", Family::accelerate, "deepspeed_config.zero_stage"},
+    FlagRow{"zero_stage", Family::deepspeed, kStage},
     FlagRow{"strategy", Family::accelerate, "fsdp_config.fsdp_sharding_strategy"},
-    FlagRow{"sharding_factor", Family::accelerate,
-            "parallelism_config.parallelism_config_dp_shard_size"},
     FlagRow{"precision", Family::accelerate, "mixed_precision"},
     FlagRow{"recompute", Family::accelerate, "fsdp_config.fsdp_activation_checkpointing"},
     FlagRow{"gradient_checkpointing", Family::accelerate,
@@ -48,23 +46,33 @@ class FlagApplier {
  public:
   FlagApplier(Settings& settings, Problems& problems) : settings_(settings), problems_(problems) {}
 
-  void apply(const FlagValue& flag) {
-    const std::string name =
-        plain_name(std::string_view(flag.flag).substr(flag.flag.starts_with("--") ? 2 : 0));
-    if (name == "precision" && settings_.family() == Family::deepspeed) {
-      set_precision(flag);
-      return;
-    }
-    if (name == "schedule" && is_trainer_schedule(flag.value)) return;
+  // Whether the file has a key for it.
+  bool apply(const FlagValue& flag) {
+    const std::string name = name_of_flag(flag.flag);
+    const bool is_deepspeed = settings_.family() == Family::deepspeed;
+    if (is_deepspeed && name == "precision") return set_precision(flag);
+    if (is_deepspeed && name == "strategy") return set_stage_of_strategy(flag);
+    if (is_deepspeed && name == "sharding_factor") return set_stage_of_factor(flag);
+    if (name == "schedule" && is_trainer_schedule(flag.value)) return false;
     for (const FlagRow& row : kRows) {
-      if (row.flag != name || row.family != settings_.family()) continue;
+      if (row.flag != name || row.family != settings_.family() || !is_read(row.path)) continue;
       const bool is_beta = name == "adam_beta1" || name == "adam_beta2";
       set(flag, std::string(row.path), is_beta ? betas(name, flag.value) : flag.value,
           row.overrides);
+      return true;
     }
+    return false;
   }
 
  private:
+  // Keys of fsdp_config count in FSDP's files; another key may say the strategy already.
+  bool is_read(std::string_view path) const {
+    if (settings_.family() != Family::accelerate || !path.starts_with("fsdp_config.")) return true;
+    if (settings_.get<std::string>("distributed_type").value != "FSDP") return false;
+    return !path.ends_with("sharding_strategy") ||
+           !settings_.has("fsdp_config.fsdp_reshard_after_forward");
+  }
+
   // Both as one list; the other one keeps its value.
   std::string betas(std::string_view name, const std::string& value) const {
     const auto now = settings_.get<std::vector<double>>("optimizer.params.betas").value;
@@ -74,40 +82,69 @@ class FlagApplier {
   }
 
   // DeepSpeed has a switch for each dtype; where one contradicts, the other must not be set too.
-  void set_precision(const FlagValue& flag) {
+  bool set_precision(const FlagValue& flag) {
+    const auto name = accelerate_choice("mixed_precision", flag.value);
+    if (!name || *name == "fp8") return false;
     const size_t before = problems_.errors.size();
     for (const std::string_view dtype : {"fp16", "bf16"}) {
-      if (flag.value != dtype) set(flag, fmt::format("{}.enabled", dtype), "false", false);
+      if (*name != dtype) set(flag, fmt::format("{}.enabled", dtype), "false", false);
     }
-    if (flag.value != "no" && problems_.errors.size() == before) {
-      set(flag, flag.value + ".enabled", "true", false);
+    if (*name != "no" && problems_.errors.size() == before) {
+      set(flag, *name + ".enabled", "true", false);
     }
+    return true;
+  }
+
+  // Groups of ranks that shard: where the file names no stage, all of the model is meant.
+  bool set_stage_of_factor(const FlagValue& flag) {
+    const Settings::Entry* said = settings_.find(kStage);
+    const bool is_free = said == nullptr || said->origin.from == Origin::From::fallback;
+    if (is_free && flag.value != "1") {
+      settings_.put(kStage, ConfigNode::of_integer(3),
+                    {.from = Origin::From::derived, .key = std::string(kStage), .note = flag.flag});
+    }
+    return false;
+  }
+
+  // What a strategy shards, as the file's own key shows it; the Plan takes the strategy itself.
+  bool set_stage_of_strategy(const FlagValue& flag) {
+    const auto strategy = accelerate_choice("fsdp_config.fsdp_sharding_strategy", flag.value);
+    if (!strategy) return false;
+    const Settings::Entry* said = settings_.find(kStage);
+    const bool is_bound = said != nullptr && binds_flags(said->origin);
+    if (is_bound && !is_same_sharding(*strategy, said->value.integer)) {
+      problems_.errors.push_back(contradiction(said->origin, said->value.text, flag));
+      return true;
+    }
+    if (is_bound) return true;
+    settings_.put(kStage, ConfigNode::of_integer(*strategy == "NO_SHARD" ? 0 : 3),
+                  {.from = Origin::From::flag, .key = std::string(kStage), .note = flag.flag});
+    return false;
   }
 
   void set(const FlagValue& flag, const std::string& path, const std::string& value,
            bool overrides) {
     const Settings::Entry* entry = settings_.find(path);
     const bool was_said = entry != nullptr && !settings_.is_auto(path) &&
-                          entry->origin.from != Origin::From::fallback;
+                          (binds_flags(entry->origin) || overridden_.contains(path));
     const ConfigNode before = was_said ? entry->value : ConfigNode{};
-    const Origin origin = was_said ? entry->origin : Origin{};
+    // Two flags may set the two betas: the file's place is shown for both.
+    const Origin said =
+        was_said ? overridden_.try_emplace(path, entry->origin).first->second : Origin{};
     settings_.override_with(path, value, {.from = Origin::From::flag, .note = flag.flag},
                             problems_);
     const Settings::Entry* after = settings_.find(path);
     if (!was_said || after == nullptr || same_value(before, after->value)) return;
-    Problem problem{.file = origin.file, .line = origin.line, .key = origin.key};
     if (overrides) {
-      problem.message =
-          fmt::format("is {}, {} makes it {}", before.text, flag.flag, after->value.text);
-      problems_.warnings.push_back(std::move(problem));
+      problems_.warnings.push_back(
+          overridden(said, text_of(before), flag.flag, text_of(after->value)));
       return;
     }
-    problem.message = fmt::format("is {}, but {} is {}", before.text, flag.flag, flag.value);
-    problem.suggestion = "leave the flag away, or set the key to what is meant";
-    problems_.errors.push_back(std::move(problem));
-    settings_.put(path, before, origin);
+    problems_.errors.push_back(contradiction(said, text_of(before), flag));
+    settings_.put(path, before, said);
   }
 
+  std::map<std::string, Origin> overridden_;  // where a value stood that a flag replaced
   Settings& settings_;
   Problems& problems_;
 };
@@ -119,9 +156,61 @@ bool is_trainer_schedule(std::string_view name) {
          name == "cosine";
 }
 
-void apply_flags(Settings& settings, std::span<const FlagValue> flags, Problems& problems) {
+std::optional<std::string> accelerate_choice(std::string_view path, std::string_view value) {
+  const ValueType& type = Schema::of(Family::accelerate).find(path).front()->type;
+  CheckedValue checked = check_value(ConfigNode::of_text(std::string(value)), type, false);
+  return checked.value ? std::optional(std::move(checked.value->text)) : std::nullopt;
+}
+
+std::string text_of(const ConfigNode& value) {
+  if (value.kind == NodeKind::list && value.items.size() == 1) return text_of(value.items[0]);
+  return value.text.empty() ? to_json(value) : value.text;
+}
+
+std::string name_of_flag(std::string_view flag) {
+  return plain_name(flag.substr(flag.starts_with("--") ? 2 : 0));
+}
+
+bool binds_flags(const Origin& origin) {
+  return origin.from == Origin::From::file || origin.from == Origin::From::flag;
+}
+
+namespace {
+
+// A flag of the key's own name needs no key behind it.
+std::string key_to_show(const Origin& said) {
+  const bool is_flag = said.from == Origin::From::flag;
+  return is_flag && name_of_flag(said.note) == name_of_flag(said.key) ? "" : said.key;
+}
+
+}  // namespace
+
+Problem contradiction(const Origin& said, std::string_view value, const FlagValue& flag) {
+  const bool is_flag = said.file.empty();
+  return {.file = is_flag ? said.note : said.file,
+          .line = said.line,
+          .key = key_to_show(said),
+          .message = fmt::format("is {}, but {} is {}", value, flag.flag, flag.value),
+          .suggestion = is_flag ? "keep one of them"
+                                : "leave the flag away, or set the key to what is meant"};
+}
+
+Problem overridden(const Origin& said, std::string_view value, std::string_view flag,
+                   std::string_view by) {
+  return {.file = said.file.empty() ? said.note : said.file,
+          .line = said.line,
+          .key = key_to_show(said),
+          .message = fmt::format("is {}, {} makes it {}", value, flag, by)};
+}
+
+std::vector<FlagValue> apply_flags(Settings& settings, std::span<const FlagValue> flags,
+                                   Problems& problems) {
   FlagApplier applier(settings, problems);
-  for (const FlagValue& flag : flags) applier.apply(flag);
+  std::vector<FlagValue> left;
+  for (const FlagValue& flag : flags) {
+    if (!applier.apply(flag)) left.push_back(flag);
+  }
+  return left;
 }
 
 }  // namespace fullshard

@@ -1,9 +1,11 @@
 // A program's flags that say what a key of the file may say too.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fullshard/config/problem.h"
 #include "fullshard/config/settings.h"
@@ -18,12 +20,32 @@ struct FlagValue {
 };
 
 // Flags of optimizer and schedule override the file, with a warning that shows it. Any other that
-// contradicts an explicit value (not "auto") is a problem; all of them are listed. A flag that the
-// file's family has no key for is left to the program.
-void apply_flags(Settings& settings, std::span<const FlagValue> flags, Problems& problems);
+// contradicts an explicit value (not "auto") is a problem; all of them are listed. Gives the flags
+// that the file has no key for, which go straight into the Plan.
+std::vector<FlagValue> apply_flags(Settings& settings, std::span<const FlagValue> flags,
+                                   Problems& problems);
 
-// The same flags where the family has no key: straight into the Plan, after its keys.
+// Those flags, by the same rule, after the Plan's keys.
 void apply_flags(Plan& plan, std::span<const FlagValue> flags, Problems& problems);
+
+// "zero_stage" for "--zero-stage".
+std::string name_of_flag(std::string_view flag);
+
+// A value as that key of Accelerate spells it, "FULL_SHARD" for "full shard" and "1"; nothing when
+// it is none of the key's.
+std::optional<std::string> accelerate_choice(std::string_view path, std::string_view value);
+
+// A file or another flag says it. The environment and defaults give way to flags.
+bool binds_flags(const Origin& origin);
+
+// As a file says it: a text without quotes, a list as JSON.
+std::string text_of(const ConfigNode& value);
+
+// "ds.json:3: gradient_clipping: is 1.0, but --clip is 0.5; ...".
+Problem contradiction(const Origin& said, std::string_view value, const FlagValue& flag);
+// "ds.json:3: optimizer.params.lr: is 0.001, --lr makes it 0.5": a warning.
+Problem overridden(const Origin& said, std::string_view value, std::string_view flag,
+                   std::string_view by);
 
 // The Trainer's names of schedules, which DeepSpeed's key does not take.
 bool is_trainer_schedule(std::string_view name);

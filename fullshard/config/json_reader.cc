@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
+#include <map>
+#include <string>
 
 #include "fullshard/config/reader.h"
 
@@ -75,6 +76,11 @@ void append_utf8(std::string& text, uint32_t code) {
 
 struct SyntaxError {};  // said already
 
+constexpr int kMostForeign = 100;  // look-alikes that are worth a line each
+
+// Of one map: names and their lines. Not a hash table: a file could make its entries collide.
+using MemberLines = std::map<std::string, int>;
+
 class JsonReader {
  public:
   JsonReader(std::string_view text, const std::string& name, Problems& problems)
@@ -101,13 +107,16 @@ class JsonReader {
     throw SyntaxError{};
   }
 
-  // In characters, as editors count.
-  size_t column() const {
-    size_t count = 1;
-    for (size_t i = line_start_; i < at_; ++i) {
-      if ((static_cast<unsigned char>(text_[i]) & 0xC0u) != 0x80) ++count;
+  // In characters, as editors count. A line is counted once, however often it is asked about.
+  size_t column() {
+    if (counted_to_ < line_start_) {
+      counted_to_ = line_start_;
+      counted_ = 0;
     }
-    return count;
+    for (; counted_to_ < at_; ++counted_to_) {
+      if ((static_cast<unsigned char>(text_[counted_to_]) & 0xC0u) != 0x80) ++counted_;
+    }
+    return counted_ + 1;
   }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void advance() {
@@ -148,6 +157,7 @@ class JsonReader {
     const CodePoint found = decode(text_.substr(at_));
     for (const ForeignCharacter& foreign : kForeign) {
       if (foreign.code != found.code || foreign.meant != meant) continue;
+      if (++foreign_ > kMostForeign) stop(fmt::format("found {} once more", here()));
       report(fmt::format("'{}' at column {} is U+{:04X} ({})", text_.substr(at_, found.bytes),
                          column(), found.code, foreign.name),
              meant == ' ' ? "write an ordinary space" : fmt::format("write {}", meant));
@@ -200,6 +210,7 @@ class JsonReader {
   ConfigNode map(int depth) {
     ConfigNode node;
     node.kind = NodeKind::map;
+    MemberLines names;
     for (;;) {
       skip();
       if (take('}')) return node;
@@ -210,7 +221,7 @@ class JsonReader {
         stop(fmt::format("found {} after \"{}\", expected ':'", here(), key));
       }
       ConfigNode member = value(depth + 1);
-      add_member(node, {std::move(key), line, std::move(member)});
+      add_member(node, names, {std::move(key), line, std::move(member)});
       end_of_item('}');
     }
   }
@@ -229,14 +240,14 @@ class JsonReader {
     at_ = end;
     return std::string(word);
   }
-  void add_member(ConfigNode& node, Member member) {
-    for (const Member& other : node.members) {
-      if (other.name != member.name) continue;
-      report(fmt::format("given twice, first on line {}", other.line), "keep one of them",
-             member.line, member.name);
+  void add_member(ConfigNode& node, MemberLines& names, Member member) {
+    const auto [first, is_new] = names.try_emplace(member.name, member.line);
+    if (is_new) {
+      node.members.push_back(std::move(member));
       return;
     }
-    node.members.push_back(std::move(member));
+    report(fmt::format("given twice, first on line {}", first->second), "keep one of them",
+           member.line, member.name);
   }
 
   ConfigNode list(int depth) {
@@ -323,17 +334,24 @@ class JsonReader {
   }
 
   // What is left of the line, as hjson takes a text without quotes; empty where that would hold
-  // more than the writer meant: the next key, a comma or a comment.
+  // more than the writer meant: the next key, a comma or a comment. It is looked at up to the first
+  // of those only: a line may be all of the file.
   std::string_view rest_of_line() const {
-    std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
-    rest = rest.substr(0, rest.find_last_not_of(" \t\r") + 1);
-    const bool is_doubtful =
-        rest.find_first_of(",:{}[]\"'#") != std::string_view::npos ||
-        rest.find("//") != std::string_view::npos || rest.find("/*") != std::string_view::npos ||
-        std::any_of(rest.begin(), rest.end(), [](char c) {
-          return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F;
-        });
-    return is_doubtful ? std::string_view() : rest;
+    size_t end = at_;
+    for (; end < text_.size() && text_[end] != '\n'; ++end) {
+      const char c = text_[end];
+      const char next = end + 1 < text_.size() ? text_[end + 1] : '\n';
+      const bool is_blank = c == '\r' || c == '\t';
+      const bool is_printable =
+          static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) < 0x7F;
+      if (std::string_view(",:{}[]\"'#").find(c) != std::string_view::npos ||
+          (c == '/' && (next == '/' || next == '*')) || !(is_printable || is_blank)) {
+        return {};
+      }
+    }
+    const std::string_view rest = text_.substr(at_, end - at_);
+    const std::string_view text = rest.substr(0, rest.find_last_not_of(" \t\r") + 1);
+    return text.find_first_of("\t\r") == std::string_view::npos ? text : std::string_view();
   }
 
   // A number, one of true, false, null, or a text without quotes that fills its line.
@@ -379,8 +397,11 @@ class JsonReader {
   Problems& problems_;
   size_t at_ = 0;
   size_t line_start_ = 0;
+  size_t counted_to_ = 0;  // characters of this line up to here
+  size_t counted_ = 0;     // are so many
   int line_ = 1;
   int nodes_ = 0;
+  int foreign_ = 0;
 };
 
 }  // namespace

@@ -29,12 +29,36 @@ void Plan::check(std::optional<int64_t> ranks, std::optional<std::string> device
 }
 
 std::vector<std::string> Plan::unresolved() const {
-  std::vector<std::string> keys;
-  if (settings_ != nullptr) keys = unresolved_keys(*settings_);
-  if (deepspeed_ != nullptr) {
-    for (std::string& key : unresolved_keys(*deepspeed_)) keys.push_back(std::move(key));
+  // Accelerate's own keys that may say "auto" are among DeepSpeed's too.
+  const Settings* settings = deepspeed_ != nullptr ? deepspeed_.get() : settings_.get();
+  return settings != nullptr ? unresolved_keys(*settings) : std::vector<std::string>();
+}
+
+void Plan::check_resolved() const {
+  Problems problems;
+  for (const std::string& path : unresolved()) {
+    if (need_of(path) != AutoNeed::hidden_size) continue;
+    const Origin& origin = (deepspeed_ != nullptr ? deepspeed_ : settings_)->find(path)->origin;
+    problems.errors.push_back(
+        {.file = origin.file,
+         .line = origin.line,
+         .key = path,
+         .message = fmt::format("is \"auto\", which needs {}", name_of(AutoNeed::hidden_size)),
+         .suggestion = "write a number, or give PlanOptions::inputs.hidden_size"});
   }
-  return keys;
+  problems.sort();
+  problems.throw_if_any();
+}
+
+BatchSizes Plan::batch_sizes(int64_t ranks) const {
+  const auto given = [](const Setting<std::optional<int64_t>>& size) {
+    return size.origin.ranks == 0 ? size.value : std::nullopt;
+  };
+  BatchSizeOptions sizes{given(batch.global), given(batch.micro), given(batch.accumulation)};
+  if (!sizes.train_batch_size && !sizes.train_micro_batch_size_per_gpu) {
+    sizes.train_micro_batch_size_per_gpu = AutoInputs{}.per_device_train_batch_size;
+  }
+  return derive_batch_sizes(sizes, ranks);
 }
 
 std::string Plan::effective_json() const { return explain(*this).json(); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fullshard/config/auto_values.h"
+#include "fullshard/config/batch_sizes.h"
 #include "fullshard/config/flags.h"
 #include "fullshard/config/plan_sections.h"
 #include "fullshard/config/problem.h"
@@ -46,8 +47,9 @@ class Plan {
                          const PlanOptions& options = {});
   // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
   // --allow-unknown out of the arguments (dashes and underscores alike, also --flag=value) and
-  // leaves the program's own. Without any of them: the file that FULLSHARD_CONFIG names (set by
-  // `fullshard launch --config`), or Accelerate's environment, if it is there.
+  // leaves the program's own. Without any of them: what `fullshard launch` was given
+  // (launched_config.h), or Accelerate's environment, if it is there; launch's --set counts in any
+  // case, the program's own wins.
   static Plan from_arguments(int& count, char** arguments, const PlanOptions& options = {});
 
   LaunchPlan launch{};
@@ -57,7 +59,8 @@ class Plan {
   OptimizerPlan optimizer{};
   SchedulerPlan scheduler{};
   BatchPlan batch{};
-  Setting<double> clipping{1.0};  // largest global norm; 0: none
+  Setting<double> clipping{1.0};          // largest global norm; 0: none
+  Setting<bool> compute_grad_norm{true};  // where nothing is clipped
   OffloadPlan offload{};
   RecomputePlan recompute{};
   CheckpointPlan checkpoint{};
@@ -71,6 +74,11 @@ class Plan {
   const std::vector<Problem>& warnings() const { return warnings_; }
   // "auto" keys that nothing known so far resolves, such as those that need the model.
   std::vector<std::string> unresolved() const;
+  // Throws as load() when there are such keys, with all of them. Those that the caller says later
+  // are left: batch sizes wait for batch_sizes(), total_num_steps for make_schedule().
+  void check_resolved() const;
+  // The three batch sizes on that many ranks, whatever number they were derived for before.
+  BatchSizes batch_sizes(int64_t ranks) const;
 
   // The keys of the file itself; null for a Plan built in code.
   const Settings* settings() const { return settings_.get(); }

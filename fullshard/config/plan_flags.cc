@@ -1,17 +1,32 @@
 // Flags that a family has no key for, as values of the Plan.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
-#include <functional>
+#include <limits>
 
 #include "fullshard/config/flags.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/plan_maker.h"
+#include "fullshard/config/sharding_flags.h"
 #include "fullshard/config/value_check.h"
 
 namespace fullshard {
 namespace {
+
+std::string shown(const std::string& value) { return value; }
+std::string shown(bool value) { return value ? "true" : "false"; }
+std::string shown(double value) { return format_number(value); }
+std::string shown(int64_t value) { return fmt::format("{}", value); }
+template <class T>
+std::string shown(const std::vector<T>& values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+template <class T>
+std::string shown(const std::optional<T>& value) {
+  return value ? shown(*value) : "none";
+}
 
 class PlanFlags {
  public:
@@ -19,10 +34,11 @@ class PlanFlags {
 
   void apply(const FlagValue& flag) {
     flag_ = &flag;
-    const std::string name =
-        plain_name(std::string_view(flag.flag).substr(flag.flag.starts_with("--") ? 2 : 0));
+    const std::string name = name_of_flag(flag.flag);
     for (const Row& row : kRows) {
-      if (row.name == name) (this->*row.set)();
+      if (row.name != name) continue;
+      overrides_ = row.overrides;
+      (this->*row.set)();
     }
   }
 
@@ -30,88 +46,158 @@ class PlanFlags {
   struct Row {
     std::string_view name;
     void (PlanFlags::*set)();
+    bool overrides = false;  // of optimizer and schedule
   };
 
-  void optimizer() { put(plan_.optimizer.type, flag_->value); }
-  void lr() { put(plan_.optimizer.lr, number(0)); }
+  void optimizer() {
+    put_choice(plan_.optimizer.type, type_of(Family::deepspeed, "optimizer.type"));
+  }
+  void lr() { put(plan_.optimizer.lr, number()); }
   void beta1() { put_beta(0); }
   void beta2() { put_beta(1); }
-  void epsilon() { put(plan_.optimizer.eps, number(0)); }
-  void weight_decay() { put(plan_.optimizer.weight_decay, number(0)); }
-  void schedule() { put(plan_.scheduler.type, flag_->value); }
+  void epsilon() { put(plan_.optimizer.eps, number()); }
+  void weight_decay() { put(plan_.optimizer.weight_decay, number()); }
+  // DeepSpeed's names and the Trainer's.
+  void schedule() {
+    put_choice(plan_.scheduler.type,
+               schema::any_case("WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest|"
+                                "constant|constant_with_warmup|linear|cosine"));
+  }
   void warmup() { put(plan_.scheduler.warmup_num_steps, integer(0)); }
   void micro_batch() { put(plan_.batch.micro, std::optional(integer(1))); }
   void accumulate() { put(plan_.batch.accumulation, std::optional(integer(1))); }
-  void clip() { put(plan_.clipping, number(0)); }
-  void strategy() { put(plan_.sharding.strategy, flag_->value); }
-  void zero_stage() { put(plan_.sharding.stage, std::optional(integer(0))); }
-  void factor() { put(plan_.sharding.factor, std::optional(integer(1))); }
+  void clip() { put(plan_.clipping, number()); }
   void recompute() { put(plan_.recompute.enabled, flag_->value != "false"); }
+  void strategy() {
+    if (const auto name =
+            choice(type_of(Family::accelerate, "fsdp_config.fsdp_sharding_strategy"))) {
+      apply_strategy(plan_, *flag_, *name, problems_);
+    }
+  }
+  void zero_stage() { apply_number(0, 3, apply_stage); }
+  void factor() { apply_number(1, std::numeric_limits<int64_t>::max(), apply_factor); }
   void precision() {
-    put(plan_.precision.bf16, flag_->value == "bf16");
-    put(plan_.precision.fp16, flag_->value == "fp16");
+    const auto name = choice(type_of(Family::accelerate, "mixed_precision"));
+    if (!name) return;
+    if (*name == "fp8") {
+      problems_.errors.push_back(
+          {.file = flag_->flag, .message = "fp8 is not supported", .suggestion = "use bf16"});
+      return;
+    }
+    put(plan_.precision.bf16, *name == "bf16");
+    put(plan_.precision.fp16, *name == "fp16");
   }
 
   // A policy's name, a least number of parameters, or class names.
   void wrap() {
     const std::string name = plain_name(flag_->value);
+    WrapPlanSettings& wrap = plan_.wrap;
     if (name == "no_wrap" || name == "none") {
-      put(plan_.wrap.policy, std::string("NO_WRAP"));
-    } else if (name == "auto") {
-      put(plan_.wrap.policy, std::string("MARKED"));
+      put(wrap.policy, std::string("NO_WRAP"));
+    } else if (name == "auto") {  // the model's own blocks
+      if (put_policy("TRANSFORMER_BASED_WRAP")) put(wrap.classes, std::vector<std::string>{});
     } else if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos) {
-      put(plan_.wrap.policy, std::string("SIZE_BASED_WRAP"));
-      put(plan_.wrap.min_num_params, integer(1));
-    } else {
-      put(plan_.wrap.policy, std::string("TRANSFORMER_BASED_WRAP"));
-      put(plan_.wrap.classes, split_names({flag_->value}));
+      if (put_policy("SIZE_BASED_WRAP")) put(wrap.min_num_params, integer(1));
+    } else if (put_policy("TRANSFORMER_BASED_WRAP")) {
+      put(wrap.classes, split_names({flag_->value}));
     }
   }
+  // One word about a flag is enough: what belongs to another policy is not compared.
+  bool put_policy(std::string policy) {
+    const size_t before = problems_.errors.size();
+    put(plan_.wrap.policy, std::move(policy));
+    return problems_.errors.size() == before;
+  }
 
-  // What came through the family's own key is there already.
   template <class T>
   void put(Setting<T>& setting, T value) {
-    if (setting.origin.from == Origin::From::flag && setting.origin.note == flag_->flag) return;
+    const Origin& said = setting.origin;
+    const bool is_same = setting.value == value;
+    if (is_said(said) && is_same) return;
+    if (is_said(said) && !overrides_) {
+      problems_.errors.push_back(
+          contradiction(said, said_value(plan_, said, shown(setting.value)), *flag_));
+      return;
+    }
+    if (is_said(said)) {
+      problems_.warnings.push_back(
+          overridden(said, shown(setting.value), flag_->flag, shown(value)));
+    }
     setting.value = std::move(value);
     setting.origin = {.from = Origin::From::flag, .key = flag_->flag, .note = flag_->flag};
+  }
+  // One flag may set several values, and two flags the two betas.
+  bool is_said(const Origin& origin) const {
+    const bool is_override = origin.from == Origin::From::flag && origin.note != "--set";
+    return binds_flags(origin) && origin.note != flag_->flag && !(overrides_ && is_override);
   }
 
   void put_beta(size_t place) {
     auto betas = plan_.optimizer.betas.value;
-    betas.at(place) = number(0);
+    betas.at(place) = number();
     put(plan_.optimizer.betas, std::move(betas));
   }
 
+  static const ValueType& type_of(Family family, std::string_view path) {
+    return Schema::of(family).find(path).front()->type;
+  }
+  // The flag's value as one of the choices; a problem, and nothing, when it is none.
+  std::optional<std::string> choice(const ValueType& type) {
+    CheckedValue checked = check_value(ConfigNode::of_text(flag_->value), type, false);
+    if (checked.value) return checked.value->text;
+    problems_.errors.push_back({.file = flag_->flag,
+                                .message = std::move(checked.message),
+                                .suggestion = std::move(checked.suggestion),
+                                .is_name = checked.is_name});
+    return std::nullopt;
+  }
+  void put_choice(Setting<std::string>& setting, const ValueType& type) {
+    if (auto name = choice(type)) put(setting, std::move(*name));
+  }
+
   template <class T>
-  T parsed(T least, std::string_view what) {
+  std::optional<T> parsed(T least, T most, std::string_view what) {
     T value{};
     const char* end = flag_->value.data() + flag_->value.size();
     const auto [stop, problem] = std::from_chars(flag_->value.data(), end, value);
-    if (problem == std::errc() && stop == end && value >= least) return value;
+    if (problem == std::errc() && stop == end && value >= least && value <= most) return value;
+    const bool is_open = most == std::numeric_limits<T>::max();
     problems_.errors.push_back(
         {.file = flag_->flag,
-         .message = fmt::format("is '{}', expected {} from {}", flag_->value, what, least)});
-    return least;
+         .message = fmt::format("is '{}', expected {} from {}{}", flag_->value, what, least,
+                                is_open ? "" : fmt::format(" to {}", most))});
+    return std::nullopt;
   }
-  double number(double least) { return parsed(least, "a number"); }
-  int64_t integer(int64_t least) { return parsed(least, "a whole number"); }
+  double number() {
+    return parsed(0.0, std::numeric_limits<double>::max(), "a number").value_or(0.0);
+  }
+  int64_t integer(int64_t least) {
+    return parsed(least, std::numeric_limits<int64_t>::max(), "a whole number").value_or(least);
+  }
+  void apply_number(int64_t least, int64_t most,
+                    void (*act)(Plan&, const FlagValue&, int64_t, Problems&)) {
+    if (const auto value = parsed(least, most, "a whole number")) {
+      act(plan_, *flag_, *value, problems_);
+    }
+  }
 
   static const std::array<Row, 18> kRows;
 
   Plan& plan_;
   Problems& problems_;
   const FlagValue* flag_ = nullptr;
+  bool overrides_ = false;
 };
 
 const std::array<PlanFlags::Row, 18> PlanFlags::kRows = {{
-    {"optimizer", &PlanFlags::optimizer},
-    {"lr", &PlanFlags::lr},
-    {"adam_beta1", &PlanFlags::beta1},
-    {"adam_beta2", &PlanFlags::beta2},
-    {"adam_epsilon", &PlanFlags::epsilon},
-    {"weight_decay", &PlanFlags::weight_decay},
-    {"schedule", &PlanFlags::schedule},
-    {"warmup", &PlanFlags::warmup},
+    {"optimizer", &PlanFlags::optimizer, true},
+    {"lr", &PlanFlags::lr, true},
+    {"adam_beta1", &PlanFlags::beta1, true},
+    {"adam_beta2", &PlanFlags::beta2, true},
+    {"adam_epsilon", &PlanFlags::epsilon, true},
+    {"weight_decay", &PlanFlags::weight_decay, true},
+    {"schedule", &PlanFlags::schedule, true},
+    {"warmup", &PlanFlags::warmup, true},
     {"micro_batch", &PlanFlags::micro_batch},
     {"accumulate", &PlanFlags::accumulate},
     {"clip", &PlanFlags::clip},
@@ -127,7 +213,6 @@ const std::array<PlanFlags::Row, 18> PlanFlags::kRows = {{
 }  // namespace
 
 void apply_flags(Plan& plan, std::span<const FlagValue> flags, Problems& problems) {
-  if (!problems.ok()) return;  // what contradicts the file must not hide it
   PlanFlags applier(plan, problems);
   for (const FlagValue& flag : flags) applier.apply(flag);
 }

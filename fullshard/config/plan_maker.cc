@@ -47,7 +47,7 @@ Plan PlanMaker::make_default() {
   };
   bool speaks_deepspeed = false;
   for (const FlagValue& flag : options_.flags) {
-    speaks_deepspeed |= plain_name(flag.flag.substr(2)) == "zero_stage";
+    speaks_deepspeed |= name_of_flag(flag.flag) == "zero_stage";
   }
   for (const std::string& text : options_.overrides) {
     speaks_deepspeed |= is_deepspeeds(text.substr(0, text.find('=')));
@@ -82,7 +82,7 @@ Plan PlanMaker::make_from(Settings settings) {
       break;
   }
   if (plan.settings_ == nullptr) plan.settings_ = std::make_shared<Settings>(std::move(settings));
-  apply_flags(plan, options_.flags, problems_);
+  apply_flags(plan, left_flags_, problems_);
   const auto ranks = options_.ranks ? options_.ranks : plan.launch.ranks.value;
   const auto device = options_.device ? options_.device : plan.launch.device.value;
   check_plan(plan, ranks, device, problems_);
@@ -93,10 +93,9 @@ Plan PlanMaker::make_from(Settings settings) {
 }
 
 void PlanMaker::apply_overrides(Settings& settings) {
-  apply_flags(settings, options_.flags, problems_);
+  left_flags_ = apply_flags(settings, options_.flags, problems_);
   for (const std::string& text : options_.overrides) {
     const size_t split = text.find('=');
-    Origin origin{.from = Origin::From::flag, .note = "--set"};
     if (split == std::string::npos || split == 0) {
       problems_.errors.push_back({.file = "--set",
                                   .key = text,
@@ -104,8 +103,24 @@ void PlanMaker::apply_overrides(Settings& settings) {
                                   .suggestion = "write --set key=value"});
       continue;
     }
-    settings.override_with(text.substr(0, split), text.substr(split + 1), std::move(origin),
-                           problems_);
+    apply_set(settings, text.substr(0, split), text.substr(split + 1));
+  }
+}
+
+// Over the file, which is shown; a flag that says something else must not lose in silence.
+void PlanMaker::apply_set(Settings& settings, const std::string& path, const std::string& value) {
+  const Settings::Entry* found = settings.find(path);
+  const std::optional<Settings::Entry> before = found ? std::optional(*found) : std::nullopt;
+  settings.override_with(path, value, {.from = Origin::From::flag, .note = "--set"}, problems_);
+  if (!before || !binds_flags(before->origin) || before->origin.note == "--set") return;
+  const Settings::Entry* after = settings.find(path);
+  if (after->origin.note != "--set" || same_value(before->value, after->value)) return;
+  if (before->origin.from == Origin::From::flag) {
+    problems_.errors.push_back(
+        contradiction(before->origin, text_of(before->value), {"--set", text_of(after->value)}));
+  } else {
+    problems_.warnings.push_back(
+        overridden(before->origin, text_of(before->value), "--set", text_of(after->value)));
   }
 }
 

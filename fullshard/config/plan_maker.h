@@ -22,8 +22,11 @@ class PlanMaker {
  private:
   Plan make_from(Settings settings);
   void apply_overrides(Settings& settings);
+  void apply_set(Settings& settings, const std::string& path, const std::string& value);
 
   void fill_from_deepspeed(Plan& plan, Settings deepspeed);
+  // --lr is meant for the rate that counts: a schedule's, where it states one.
+  void follow_lr_flag(Settings& deepspeed);
   void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
   void fill_zero(Plan& plan, const Settings& settings);
   void fill_offload(Plan& plan, const Settings& settings);
@@ -33,9 +36,12 @@ class PlanMaker {
 
   void fill_from_accelerate(Plan& plan, Settings& settings);
   void fill_launch(Plan& plan, const Settings& settings);
+  void add_expert_layers(Plan& plan, const Settings& settings);
   void fill_fsdp(Plan& plan, Settings& settings);
   void fill_parallelism(Plan& plan, const Settings& settings);
   Settings deepspeed_of_accelerate(const Settings& settings);
+  void show_resolved(Settings& settings, const Settings& deepspeed);
+  static void show_flags(const Settings& inner, Settings& settings);
   void fill_inner_precision(Settings& inner, const Settings::Entry& precision);
   Settings read_deepspeed_file(const Settings& settings);
 
@@ -48,7 +54,8 @@ class PlanMaker {
 
   const PlanOptions& options_;
   Problems& problems_;
-  std::string file_;  // that is being read
+  std::vector<FlagValue> left_flags_;  // those that no key of the file takes
+  std::string file_;                   // that is being read
   Family family_ = Family::accelerate;
   bool names_type_ = false;  // it says distributed_type, rightly or not
 };

@@ -55,6 +55,7 @@ struct WrapPlanSettings {
   // TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP, or MARKED: the modules marked as units.
   Setting<std::string> policy{"MARKED"};
   Setting<std::vector<std::string>> classes{};  // empty: the model's own blocks
+  Setting<std::vector<std::string>> leaves{};   // classes of units that have none below them
   Setting<int64_t> min_num_params{100'000'000};
   Setting<std::string> ignored_modules{};  // regular expression over module paths
 };
@@ -74,7 +75,6 @@ struct PrecisionPlan {
   Setting<bool> bf16{false};
   Setting<bool> bf16_master_weights_and_grads{false};
   Setting<bool> bf16_optimizer_states{false};
-  Setting<bool> check_grad_overflow{true};
   Setting<std::optional<std::string>> amp{};  // "O0" to "O3"
   // "fp32", "fp16" or "bf16"; absent: as the precision above says.
   Setting<std::optional<std::string>> communication_data_type{};
@@ -136,7 +136,6 @@ struct BatchPlan {
   Setting<std::optional<int64_t>> global{};
   Setting<std::optional<int64_t>> micro{};
   Setting<std::optional<int64_t>> accumulation{};
-  Setting<bool> drop_last{false};
 };
 
 struct OffloadTarget {

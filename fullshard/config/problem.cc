@@ -5,10 +5,13 @@
 
 #include <algorithm>
 
+#include "fullshard/base/printable.h"
 #include "fullshard/config/document.h"
 
 namespace fullshard {
 namespace {
+
+constexpr size_t kMostShown = 400;  // bytes of a key
 
 std::string list_json(const std::vector<Problem>& problems) {
   std::vector<std::string> parts;
@@ -22,10 +25,12 @@ std::string Problem::text() const {
   std::string text = file;
   if (line > 0) text += fmt::format(":{}", line);
   if (!text.empty()) text += ": ";
-  if (!key.empty()) text += key + ": ";
+  if (!key.empty() && key != file) text += printable(key, kMostShown) + ": ";  // a flag is both
   text += message;
-  if (suggestion.empty()) return text;
-  return text + (is_name ? fmt::format("; did you mean '{}'?", suggestion) : "; " + suggestion);
+  if (!suggestion.empty()) {
+    text += is_name ? fmt::format("; did you mean '{}'?", suggestion) : "; " + suggestion;
+  }
+  return printable(text);
 }
 
 std::string Problem::json() const {

@@ -1,13 +1,14 @@
 #include "fullshard/config/reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "fullshard/base/base64.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 namespace {
@@ -41,6 +42,25 @@ std::optional<std::string> json_in_base64(std::string text) {
   return decoded;
 }
 
+// No more than a configuration may have, and a byte to tell that there is more: /dev/zero never
+// ends.
+std::string read_bounded(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 65536> block;
+  while (file && text.size() <= kMaxConfigBytes) {
+    file.read(block.data(), block.size());
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+  }
+  const int problem = errno;  // before anything else sets it
+  if (!file.is_open() || file.bad()) {
+    fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
+            printable(path), std::strerror(problem != 0 ? problem : EIO));
+  }
+  return text;
+}
+
 }  // namespace
 
 ConfigText read_config_file(const std::string& path) {
@@ -50,18 +70,15 @@ ConfigText read_config_file(const std::string& path) {
   }
   if (std::filesystem::is_directory(path, ignored)) {
     fail_as(ErrorKind::input, "{}: is a folder, expected a configuration file; name the file",
-            path);
+            printable(path));
   }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    // An empty file leaves the stream failed without an error.
-    if (file && file.eof()) return {path, ""};
-    fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
-            path, std::strerror(errno != 0 ? errno : EIO));
+  if (std::filesystem::is_fifo(path, ignored)) {
+    fail_as(ErrorKind::input,
+            "{}: is a pipe, which can be read only once, but every rank reads the configuration; "
+            "save it to a file",
+            printable(path));
   }
-  return {path, std::move(text).str()};
+  return {path, read_bounded(path)};
 }
 
 bool looks_like_json(std::string_view text) {
@@ -73,9 +90,9 @@ std::optional<ConfigNode> read_config(std::string_view text, const std::string& 
                                       Problems& problems) {
   if (text.size() > kMaxConfigBytes) {
     problems.errors.push_back({.file = name,
-                               .message = fmt::format("{} bytes, expected a configuration of at "
-                                                      "most {}",
-                                                      text.size(), kMaxConfigBytes)});
+                               .message = fmt::format("expected a configuration of at most {} "
+                                                      "bytes, but it has more",
+                                                      kMaxConfigBytes)});
     return std::nullopt;
   }
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());

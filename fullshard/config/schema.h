@@ -54,12 +54,14 @@ struct ValueType {
   }
 };
 
-enum class Support { honoured, differs, refused };
+enum class Support { honoured, differs, noted, refused };
 
-// A refused key may still say its default: nothing is asked then.
+// A noted key is accepted, but only one of its values is what happens here; any other is warned
+// about. A refused key may still say its default: nothing is asked then.
 struct Standing {
   Support support = Support::honoured;
   std::string_view note{};  // the difference, or the reason
+  std::string_view held{};  // of a noted key: the value that holds; empty: its default
 };
 
 struct SchemaKey {
@@ -106,6 +108,9 @@ constexpr ValueType integers() { return {.kind = ValueKind::integer_list, .low =
 constexpr ValueType open_map() { return {.kind = ValueKind::open_map}; }
 constexpr Standing kHonoured{};
 constexpr Standing differs(std::string_view note) { return {Support::differs, note}; }
+constexpr Standing noted(std::string_view note, std::string_view held = {}) {
+  return {Support::noted, note, held};
+}
 constexpr Standing refused(std::string_view note) { return {Support::refused, note}; }
 }  // namespace schema
 

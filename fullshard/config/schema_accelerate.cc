@@ -1,4 +1,5 @@
 // Accelerate's file: its top, fsdp_config and deepspeed_config. Defaults are the launcher's.
+#include "fullshard/config/batch_sizes.h"
 #include "fullshard/config/schema.h"
 
 namespace fullshard {
@@ -13,6 +14,8 @@ constexpr auto kNoXla = refused("there is no XLA in this build");
 constexpr auto kOffload = differs(
     "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
     "until offload is there");
+constexpr const char* kStateDict =
+    "what a checkpoint holds: FULL_STATE_DICT adds the whole weights to it";
 constexpr auto kRemoved = differs("not a setting of version 2; a warning says so");
 
 constexpr SchemaKey kKeys[] = {
@@ -32,8 +35,8 @@ constexpr SchemaKey kKeys[] = {
      differs("they are always compared")},
     {"num_processes", integer(-1, 65536).loose(), "-1",
      "ranks on all machines together; -1: the command line says", "launch"},
-    {"machine_rank", integer(0).loose(), "0", "which machine this is", "launch"},
-    {"num_machines", integer(1).loose(), "1", "how many machines", "launch"},
+    {"machine_rank", integer(0, 65535).loose(), "0", "which machine this is", "launch"},
+    {"num_machines", integer(1, 65536).loose(), "1", "how many machines", "launch"},
     {"gpu_ids", text().loose(), "all", "which GPUs of this machine", "launch"},
     {"main_process_ip", text(), "null", "address where ranks meet", "launch"},
     {"main_process_port", integer(0, 65535).loose(), "null", "port where ranks meet; 0: a free one",
@@ -43,7 +46,7 @@ constexpr SchemaKey kKeys[] = {
     {"same_network", kBoolean, "false", "all machines share a network", "launch",
      differs("the address decides")},
     {"main_training_function", text(), "main", "Python function to start", "launch",
-     differs("a program is started as a whole")},
+     noted("a program is started as a whole")},
     {"enable_cpu_affinity", kBoolean, "false", "bind ranks to cores", "launch"},
     {"downcast_bf16", kBoolean, "false", "bf16 for doubles on TPU", "precision", kNoXla},
     {"fp16", kBoolean, "false", "old form of mixed_precision fp16", "precision",
@@ -92,16 +95,16 @@ constexpr SchemaKey kKeys[] = {
      "gather the next unit during this one's forward", "sharding"},
     {"fsdp_config.fsdp_state_dict_type",
      any_case("FULL_STATE_DICT=1|LOCAL_STATE_DICT=2|SHARDED_STATE_DICT=3").loose(),
-     "FULL_STATE_DICT", "what a checkpoint holds", "checkpoint",
-     differs("LOCAL_STATE_DICT is written as SHARDED_STATE_DICT"), "1"},
+     "FULL_STATE_DICT", kStateDict, "checkpoint", kHonoured, "1"},
     {"fsdp_config.fsdp_state_dict_type", any_case("FULL_STATE_DICT=1|SHARDED_STATE_DICT=3").loose(),
-     "SHARDED_STATE_DICT", "what a checkpoint holds", "checkpoint", kHonoured, "2"},
+     "SHARDED_STATE_DICT", kStateDict, "checkpoint", kHonoured, "2"},
     {"fsdp_config.fsdp_use_orig_params", kBoolean, "true", "parameters keep their names and shapes",
-     "sharding", differs("they always do"), "1"},
+     "sharding", noted("they always do"), "1"},
     {"fsdp_config.fsdp_use_orig_params", kBoolean, "true", "parameters keep their names and shapes",
      "sharding", kRemoved, "2"},
     {"fsdp_config.fsdp_cpu_ram_efficient_loading", kBoolean, "true",
-     "each rank reads only what it owns of a pretrained model", "sharding"},
+     "each rank reads only what it owns of a pretrained model", "sharding",
+     noted("each rank always reads only what it owns")},
     {"fsdp_config.fsdp_sync_module_states", kBoolean, "true",
      "take rank 0's parameters and buffers at the start", "sharding", kHonoured, "1"},
     {"fsdp_config.fsdp_sync_module_states", kBoolean, "true",
@@ -131,11 +134,13 @@ constexpr SchemaKey kKeys[] = {
      "offload", kOffload},
     {"deepspeed_config.offload_param_nvme_path", text(), "null", "folder for parameters on disk",
      "offload", kOffload},
-    {"deepspeed_config.gradient_accumulation_steps", integer(1).or_auto().loose(), "1",
+    {"deepspeed_config.gradient_accumulation_steps",
+     integer(1, static_cast<double>(kLargestMicroBatch)).or_auto().loose(), "1",
      "micro-batches of one rank per optimizer step", "batch"},
     {"deepspeed_config.gradient_clipping", number().or_auto().loose(), "1.0",
      "largest global norm of gradients; 0: no clipping", "clipping"},
-    {"deepspeed_config.zero3_init_flag", kBoolean, "true", "create the model sharded", "sharding"},
+    {"deepspeed_config.zero3_init_flag", kBoolean, "true", "create the model sharded", "sharding",
+     noted("`train` always does; a program of its own says it with deferred()")},
     {"deepspeed_config.zero3_save_16bit_model", kBoolean, "false",
      "write a whole 16-bit model at the end", "checkpoint"},
     {"deepspeed_config.deepspeed_multinode_launcher",
@@ -145,8 +150,8 @@ constexpr SchemaKey kKeys[] = {
     {"deepspeed_config.deepspeed_exclusion_filter", text(), "null", "hosts to leave out", "launch"},
     {"deepspeed_config.deepspeed_inclusion_filter", text(), "null", "hosts to take", "launch"},
     {"deepspeed_config.deepspeed_moe_layer_cls_names", texts(), "null",
-     "expert layers that are gathered as a whole", "wrap",
-     differs("added to the classes of units")},
+     "expert layers that are gathered as a whole: units with none below them", "wrap",
+     noted("units are what the wrap policy names")},
 };
 
 constexpr std::string_view kGuides =

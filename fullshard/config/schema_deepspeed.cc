@@ -1,4 +1,5 @@
 // The top of a DeepSpeed file, its precision sections, and the other names of its keys.
+#include "fullshard/config/batch_sizes.h"
 #include "fullshard/config/schema.h"
 
 namespace fullshard {
@@ -9,22 +10,28 @@ constexpr std::string_view kDtypes =
     "fp32=float32=torch.float32=float|fp16=float16=torch.float16=half|"
     "bf16=bfloat16=torch.bfloat16=bfp16";
 
+constexpr auto kMostInBatch = static_cast<double>(kLargestBatch);
+constexpr auto kMostInMicro = static_cast<double>(kLargestMicroBatch);
+
+constexpr double kMostInt = std::numeric_limits<int32_t>::max();
+constexpr auto kNoPrescaling =
+    noted("sums are in fp32 and the mean is exact, so nothing has to be divided before them");
+
 constexpr SchemaKey kKeys[] = {
-    {"train_batch_size", integer(1).or_auto(), "null",
+    {"train_batch_size", integer(1, kMostInBatch).or_auto(), "null",
      "samples of one optimizer step over all ranks", "batch"},
-    {"train_micro_batch_size_per_gpu", integer(1).or_auto(), "null",
+    {"train_micro_batch_size_per_gpu", integer(1, kMostInMicro).or_auto(), "null",
      "samples of one rank in one forward", "batch"},
-    {"gradient_accumulation_steps", integer(1).or_auto(), "null",
+    {"gradient_accumulation_steps", integer(1, kMostInMicro).or_auto(), "null",
      "micro-batches of one rank per optimizer step", "batch"},
     {"managed_gradient_accumulation", boolean(), "true", "the engine counts micro-batches", "batch",
-     differs("a C++ loop says itself when it steps; false changes nothing")},
+     noted("a C++ loop says itself when it steps")},
     {"gradient_clipping", number().or_auto(), "1.0",
      "largest global norm of gradients; 0: no clipping", "clipping"},
     {"prescale_gradients", boolean(), "false", "divide gradients before they are summed",
-     "sharding",
-     differs("sums are in fp32 and the mean is exact; gradient_predivide_factor must be 1")},
+     "sharding", kNoPrescaling},
     {"gradient_predivide_factor", positive(), "1.0", "what prescaling divides by", "sharding",
-     refused("sums are in fp32, so nothing has to be divided before them")},
+     kNoPrescaling},
     {"gradient_allreduce_op", choice("mean|sum"), "mean", "how ranks' gradients are joined",
      "sharding", refused("gradients are always the mean over ranks")},
     {"communication_data_type", choice(kDtypes), "null",
@@ -37,7 +44,8 @@ constexpr SchemaKey kKeys[] = {
      "sharding", refused("gradients are dense in the flat buffer")},
     {"disable_allgather", boolean(), "false", "use broadcasts in place of all-gathers", "sharding",
      differs("the same as zero_optimization.allgather_partitions false")},
-    {"dataloader_drop_last", boolean(), "false", "leave out a last incomplete batch", "batch"},
+    {"dataloader_drop_last", boolean(), "false", "leave out a last incomplete batch", "batch",
+     noted("the last incomplete batch of an epoch is always left out", "true")},
     {"zero_allow_untested_optimizer", boolean(), "false",
      "let ZeRO run with a user's own optimizer", "optimizer"},
     {"zero_force_ds_cpu_optimizer", boolean(), "true",
@@ -45,7 +53,7 @@ constexpr SchemaKey kKeys[] = {
     {"steps_per_print", integer(1), "null", "steps between two progress lines", "logging"},
     {"wall_clock_breakdown", boolean(), "false", "time of forward, backward and step in the log",
      "logging"},
-    {"memory_breakdown", boolean(), "false", "memory by purpose in the log", "logging"},
+    {"memory_breakdown", boolean(), "false", "peak memory by purpose in the log", "logging"},
     {"dump_state", boolean(), "false", "print the effective configuration at the start", "logging",
      differs("it is always printed and kept in run.json")},
     {"log_level", any_case("debug|info|warning|error|critical"), "null", "what is logged",
@@ -53,7 +61,7 @@ constexpr SchemaKey kKeys[] = {
     {"disable_python_gc", boolean(), "false", "switch Python's garbage collector off", "logging",
      differs("there is no Python")},
     {"vocabulary_size", integer(1), "null", "entries of the vocabulary, for a warning", "logging",
-     differs("the model's own configuration says it")},
+     noted("the model's own configuration says it")},
     {"allgather_size", integer(0), "500000000", "largest gather of the old boolean ZeRO section",
      "sharding", differs("read as zero_optimization.allgather_bucket_size")},
 
@@ -65,10 +73,10 @@ constexpr SchemaKey kKeys[] = {
      "precision"},
     {"fp16.initial_scale_power", integer(0, 64).or_auto(), "16", "the first loss scale is 2 to it",
      "precision"},
-    {"fp16.loss_scale_window", integer(1).or_auto(), "1000",
+    {"fp16.loss_scale_window", integer(1, kMostInt).or_auto(), "1000",
      "good steps after which the scale doubles", "precision"},
-    {"fp16.hysteresis", integer(1).or_auto(), "2", "overflows forgiven before the scale is halved",
-     "precision"},
+    {"fp16.hysteresis", integer(1, kMostInt).or_auto(), "2",
+     "overflows forgiven before the scale is halved", "precision"},
     {"fp16.consecutive_hysteresis", boolean().or_auto(), "false", "a good step forgives again",
      "precision"},
     {"fp16.min_loss_scale", integer(1).or_auto(), "1", "the scale never falls below it",
@@ -80,7 +88,8 @@ constexpr SchemaKey kKeys[] = {
     {"bf16.immediate_grad_update", boolean().or_auto(), "false",
      "add a gradient to its fp32 sum as soon as it is there", "precision", differs("it always is")},
     {"bf16.check_grad_overflow", boolean().or_auto(), "true",
-     "skip a step whose gradients are not finite", "precision"},
+     "skip a step whose gradients are not finite", "precision",
+     noted("a step whose gradients are not finite is always left out")},
     {"bf16.bf16_master_weights_and_grads", boolean().or_auto(), "false",
      "keep masters and gradients in bf16 too", "precision"},
     {"bf16.bf16_optimizer_states", boolean().or_auto(), "false",

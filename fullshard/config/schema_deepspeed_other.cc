@@ -6,21 +6,22 @@ namespace fullshard {
 namespace {
 using namespace schema;
 
-constexpr auto kMonitor = differs("the same numbers are in metrics.jsonl and report.html");
-constexpr auto kNoService = refused("nothing is sent to a service; metrics.jsonl has the numbers");
-constexpr auto kNoFlops = differs("flops and MFU are in metrics.jsonl for every step");
-constexpr auto kNoComms = differs("bytes and times of communication are in metrics.jsonl");
+constexpr auto kMonitor =
+    noted("monitors are not written yet; the numbers are in metrics.jsonl and report.html");
+constexpr auto kNoFlops = noted("no table is written; MFU is in metrics.jsonl for every step");
+constexpr auto kNoComms =
+    noted("collectives are not logged one by one; their time is in metrics.jsonl");
 constexpr auto kNoElastic = refused("a checkpoint loads on any number of ranks");
-constexpr auto kNoTuning = refused("'fullshard estimate' and 'fullshard bench' take its place");
+constexpr auto kNoTuning = refused("settings are not searched for");
 constexpr auto kNoCompile = refused("there is no graph compiler");
-constexpr auto kNoHybrid = refused("'fullshard generate' samples from a sharded model");
+constexpr auto kNoHybrid = refused("training and generation do not take turns");
 constexpr auto kNoTensorParallel = refused("there is no tensor parallelism");
 constexpr auto kNoPipeline = refused("there is no pipeline parallelism");
 constexpr auto kNoNebula =
     refused("there is no Nebula service; checkpoints go to the output folder");
 constexpr auto kNoDrop = refused("there is no layer drop");
 constexpr auto kWriter =
-    differs("checkpoints are always written in parallel by every rank with aligned buffers");
+    noted("checkpoints are always written in parallel by every rank with aligned buffers");
 
 constexpr SchemaKey kKeys[] = {
     {"activation_checkpointing.partition_activations", boolean(), "false",
@@ -35,14 +36,15 @@ constexpr SchemaKey kKeys[] = {
      "how many layers are recomputed", "recompute",
      differs("every unit is recomputed, whatever the number")},
     {"activation_checkpointing.synchronize_checkpoint_boundary", boolean(), "false",
-     "synchronise the device at each boundary", "recompute", differs("never needed")},
+     "synchronise the device at each boundary", "recompute",
+     noted("nothing has to be waited for there")},
     {"activation_checkpointing.profile", boolean(), "false", "time recomputation", "recompute",
-     differs("its time is in metrics.jsonl")},
+     noted("it is not timed apart; wall_clock_breakdown shows the backward that holds it")},
 
     {"checkpoint.tag_validation", any_case("Warn|Ignore|Fail"), "Warn",
      "whether ranks must agree on a checkpoint's name", "checkpoint"},
     {"checkpoint.load_universal", boolean(), "false", "read a universal checkpoint", "checkpoint",
-     differs("the kind of a checkpoint is told by its content")},
+     noted("the kind of a checkpoint is told by its content")},
     {"checkpoint.use_node_local_storage", boolean(), "false", "each host writes to its own disk",
      "checkpoint"},
     {"checkpoint.parallel_write.pipeline_stage", boolean(), "false",
@@ -61,7 +63,7 @@ constexpr SchemaKey kKeys[] = {
     {"checkpoint.writer.data_parallel", any_case("replica|socket|machine"), "null",
      "who shares the writing", "checkpoint", kWriter},
     {"checkpoint.writer.decoupled", boolean(), "false", "write while training goes on",
-     "checkpoint", kWriter},
+     "checkpoint", noted("`train` is told so by --async-save")},
     {"datastates_ckpt", open_map(), "{}", "DataStates checkpoints", "checkpoint",
      refused("checkpoints have their own writer")},
     {"nebula.enabled", boolean(), "false", "checkpoints through Nebula", "checkpoint", kNoNebula},
@@ -91,21 +93,20 @@ constexpr SchemaKey kKeys[] = {
     {"comms_logger.debug", boolean(), "false", "with their callers", "logging", kNoComms},
     {"comms_logger.prof_ops", texts(), "[]", "kinds to log", "logging", kNoComms},
     {"timers.throughput.enabled", boolean(), "true", "measure samples per second", "logging",
-     differs("tokens per second are always in metrics.jsonl")},
+     noted("tokens per second are always in metrics.jsonl")},
     {"timers.throughput.synchronized", boolean(), "true", "synchronise before measuring", "logging",
-     differs("steps are timed where each waits for the device")},
+     noted("steps are timed where each waits for the device")},
     {"tensorboard.enabled", boolean(), "false", "write TensorBoard events", "logging", kMonitor},
     {"tensorboard.output_path", text(), "", "their folder", "logging", kMonitor},
     {"tensorboard.job_name", text(), "DeepSpeedJobName", "their name", "logging", kMonitor},
     {"csv_monitor.enabled", boolean(), "false", "write CSV files", "logging", kMonitor},
     {"csv_monitor.output_path", text(), "", "their folder", "logging", kMonitor},
     {"csv_monitor.job_name", text(), "DeepSpeedJobName", "their name", "logging", kMonitor},
-    {"wandb.enabled", boolean(), "false", "send metrics to Weights & Biases", "logging",
-     kNoService},
+    {"wandb.enabled", boolean(), "false", "send metrics to Weights & Biases", "logging", kMonitor},
     {"wandb.group", text(), "null", "its group", "logging", kMonitor},
     {"wandb.team", text(), "null", "its team", "logging", kMonitor},
     {"wandb.project", text(), "deepspeed", "its project", "logging", kMonitor},
-    {"comet.enabled", boolean(), "false", "send metrics to Comet", "logging", kNoService},
+    {"comet.enabled", boolean(), "false", "send metrics to Comet", "logging", kMonitor},
     {"comet.samples_log_interval", integer(1), "100", "samples between two", "logging", kMonitor},
     {"comet.project", text(), "null", "its project", "logging", kMonitor},
     {"comet.workspace", text(), "null", "its workspace", "logging", kMonitor},

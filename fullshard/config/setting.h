@@ -1,6 +1,7 @@
 // A value together with where it came from.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace fullshard {
@@ -13,6 +14,7 @@ struct Origin {
   int line = 0;
   std::string key{};   // as it was written, dotted
   std::string note{};  // the variable, the flag, or what it was derived from
+  int64_t ranks = 0;   // that a batch size was derived for; 0: it holds for any number
 
   bool is_explicit() const { return from != From::fallback && from != From::derived; }
   // "ds.json:12", "environment", "flag", "default" or "derived".

@@ -113,10 +113,10 @@ void Settings::override_with(std::string_view path, std::string_view text, Origi
   if (key == nullptr) {
     const size_t dot = path.rfind('.');
     const bool is_top = dot == std::string_view::npos;
+    KeySuggestion near = suggest_key(*schema_, is_top ? "" : path.substr(0, dot),
+                                     is_top ? path : path.substr(dot + 1));
     report(schema_->is_section(path) ? "is a section, expected one of its keys" : "unknown key",
-           suggest_key(*schema_, is_top ? "" : path.substr(0, dot),
-                       is_top ? path : path.substr(dot + 1)),
-           true);
+           std::move(near.text), near.is_name);
     return;
   }
   ConfigNode node = ConfigNode::of_plain(text, true);
@@ -142,6 +142,13 @@ void Settings::override_with(std::string_view path, std::string_view text, Origi
     return;
   }
   origin.key = path;
+  // A launcher's variables repeat defaults that nobody asked for.
+  const bool is_asked =
+      origin.from != Origin::From::environment || !same_value(*checked.value, fallback_of(*key));
+  if (std::string remark = remark_on(*checked.value, *key); is_asked && !remark.empty()) {
+    problems.warnings.push_back(
+        {.file = origin.note, .key = std::string(path), .message = std::move(remark)});
+  }
   put(path, std::move(*checked.value), std::move(origin));
 }
 

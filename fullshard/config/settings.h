@@ -13,6 +13,7 @@
 #include "fullshard/config/problem.h"
 #include "fullshard/config/schema.h"
 #include "fullshard/config/setting.h"
+#include "fullshard/config/synonyms.h"
 
 namespace fullshard {
 
@@ -70,6 +71,7 @@ Settings read_settings(const ConfigNode& root, const std::string& file, Family f
                        const ReadOptions& options, Problems& problems);
 
 // "did you mean": the nearest key of the section, else the place where a key of that name belongs.
-std::string suggest_key(const Schema& schema, std::string_view section, std::string_view name);
+// What other programs call it comes first.
+KeySuggestion suggest_key(const Schema& schema, std::string_view section, std::string_view name);
 
 }  // namespace fullshard

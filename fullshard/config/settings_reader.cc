@@ -14,6 +14,9 @@ std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
+// A nearest key is looked for among all names: that many are help, a hundred thousand are none.
+constexpr int kMostSuggested = 100;
+
 // Sections whose keys may be written with or without the section's prefix.
 struct PrefixRule {
   Family family;
@@ -179,10 +182,14 @@ class SettingsReader {
   void report_unknown(const Member& member, const std::string& written) {
     const size_t dot = written.rfind('.');
     const std::string section = dot == std::string::npos ? "" : written.substr(0, dot);
-    std::string near = suggest_key(schema_, resolve(section).path, member.name);
-    if (near.empty() && section.empty()) near = suggest_elsewhere(member.name);
+    KeySuggestion near;
+    if (++unknown_ <= kMostSuggested) {
+      near = suggest_key(schema_, resolve(section).path, member.name);
+      if (near.text.empty() && section.empty()) near = {suggest_elsewhere(member.name), true};
+    }
     report(options_.allow_unknown ? problems_.warnings : problems_.errors, written, member.line,
-           options_.allow_unknown ? "unknown key, ignored" : "unknown key", near, true);
+           options_.allow_unknown ? "unknown key, ignored" : "unknown key", near.text,
+           near.is_name);
   }
   // A key of another family, when this one has none like it.
   std::string suggest_elsewhere(std::string_view name) const {
@@ -215,7 +222,15 @@ class SettingsReader {
              fmt::format("is not supported: {}", key->standing.note));
       return;
     }
+    remark(*checked.value, *key, written, member.line);
     store(path, std::move(*checked.value), written, member.line);
+  }
+  // Of a section that can be switched on, only the switch is worth a word.
+  void remark(const ConfigNode& value, const SchemaKey& key, const std::string& written, int line) {
+    const std::string switched = fmt::format("{}.enabled", key.path.substr(0, key.path.rfind('.')));
+    if (key.path != switched && !schema_.find(switched).empty()) return;
+    std::string text = remark_on(value, key);
+    if (!text.empty()) report(problems_.warnings, written, line, std::move(text));
   }
   static bool is_supported(std::string_view optimizer) {
     static constexpr std::array<std::string_view, 7> kNames = {
@@ -272,12 +287,17 @@ class SettingsReader {
   Settings settings_;
   const Schema& schema_;
   std::map<std::string, Settings::Entry, std::less<>> noted_;
+  int unknown_ = 0;
 };
 
-std::string suggest_key(const Schema& schema, std::string_view section, std::string_view name) {
-  if (const auto near = closest(name, schema.names_in(section))) return join(section, *near);
+KeySuggestion suggest_key(const Schema& schema, std::string_view section, std::string_view name) {
+  KeySuggestion synonym = suggest_synonym(schema, section, name);
+  if (synonym.is_name) return synonym;
+  if (const auto near = closest(name, schema.names_in(section))) {
+    return {join(section, *near), true};
+  }
   const auto places = schema.places_of(name);
-  return places.size() == 1 ? places.front() : "";
+  return places.size() == 1 ? KeySuggestion{places.front(), true} : synonym;
 }
 
 Family tell_family(const ConfigNode& root, bool is_json) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 #include <sstream>
 
 #include "fullshard/base/closest.h"
@@ -25,36 +27,52 @@ std::string upper(std::string text) {
   return text;
 }
 
+bool is_word_of_fsdp(const std::string& name) {
+  const auto& known = words_of_fsdp();
+  return name == "true" || name == "false" ||
+         std::find(known.begin(), known.end(), name) != known.end();
+}
+
 struct FsdpWords {
   std::vector<std::string> strategies{};  // different ones
   std::vector<std::string> unknown{};
+  std::vector<std::string> spaced{};  // "full shard", which the Trainer does not read
   bool offloads = false;
   bool is_off = false;
-};
 
-// "full_shard auto_wrap": one text or a list; true and auto_wrap add nothing to the defaults.
-FsdpWords read_words(const ConfigNode& list) {
-  FsdpWords words;
-  for (const ConfigNode& item : list.items) {
-    std::istringstream stream(item.text);
-    for (std::string word; stream >> word;) {
-      const std::string name = plain_name(word);
-      const auto& known = words_of_fsdp();
-      if (name == "true" || name == "auto_wrap") continue;
-      if (name == "false") {
-        words.is_off = true;
-      } else if (name == "offload") {
-        words.offloads = true;
-      } else if (std::find(known.begin(), known.end(), name) == known.end()) {
-        words.unknown.push_back(word);
-      } else if (std::find(words.strategies.begin(), words.strategies.end(), name) ==
-                 words.strategies.end()) {
-        words.strategies.push_back(name);
-      }
+  // "full_shard auto_wrap": one text or a list; true and auto_wrap add nothing to the defaults.
+  explicit FsdpWords(const ConfigNode& list) {
+    for (const ConfigNode& item : list.items) {
+      std::istringstream stream(item.text);
+      std::vector<std::string> parts{std::istream_iterator<std::string>(stream), {}};
+      for (size_t at = 0; at < parts.size();) at += take(std::span(parts).subspan(at));
     }
   }
-  return words;
-}
+
+ private:
+  // The longest word that begins here, "shard grad op" before "shard"; gives its number of parts.
+  size_t take(std::span<const std::string> parts) {
+    for (size_t length = std::min<size_t>(3, parts.size()); length > 0; --length) {
+      const std::string written = fmt::format("{}", fmt::join(parts.first(length), " "));
+      if (!is_word_of_fsdp(plain_name(written))) continue;
+      if (length > 1) spaced.push_back(written);
+      add(plain_name(written));
+      return length;
+    }
+    unknown.push_back(parts[0]);
+    return 1;
+  }
+  void add(const std::string& name) {
+    if (name == "true" || name == "auto_wrap") return;
+    if (name == "false") {
+      is_off = true;
+    } else if (name == "offload") {
+      offloads = true;
+    } else if (std::find(strategies.begin(), strategies.end(), name) == strategies.end()) {
+      strategies.push_back(name);
+    }
+  }
+};
 
 }  // namespace
 
@@ -96,7 +114,12 @@ void PlanMaker::fill_from_trainer(Plan& plan, Settings& settings) {
 
 void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
   const Settings::Entry& fsdp = *settings.find("fsdp");
-  const FsdpWords words = read_words(fsdp.value);
+  const FsdpWords words(fsdp.value);
+  for (const std::string& word : words.spaced) {
+    warn(fsdp.origin,
+         fmt::format("the Trainer does not read '{}' with a space; honoured as meant", word),
+         fmt::format("write {}", plain_name(word)));
+  }
   for (const std::string& word : words.unknown) {
     const auto near = closest(plain_name(word), words_of_fsdp());
     error(fsdp.origin,

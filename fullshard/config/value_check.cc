@@ -7,12 +7,14 @@
 #include <cmath>
 
 #include "fullshard/base/closest.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 namespace {
 
 // Integers beyond it are not exact as a double, and no setting needs them.
 constexpr double kLargestInteger = 9.2e18;
+constexpr size_t kMostShown = 200;  // bytes of a text in a message
 
 CheckedValue accept(ConfigNode value, int line) {
   value.line = line;
@@ -20,10 +22,10 @@ CheckedValue accept(ConfigNode value, int line) {
 }
 
 CheckedValue reject(const ConfigNode& node, const ValueType& type, std::string suggestion = "") {
-  const std::string found = node.kind == NodeKind::list || node.kind == NodeKind::map
-                                ? std::string(name_of(node.kind))
-                            : node.kind == NodeKind::text ? fmt::format("\"{}\"", node.text)
-                                                          : node.text;
+  const std::string found =
+      node.kind == NodeKind::list || node.kind == NodeKind::map ? std::string(name_of(node.kind))
+      : node.kind == NodeKind::text ? fmt::format("\"{}\"", printable(node.text, kMostShown))
+                                    : node.text;
   return {
       .message = fmt::format("is {}, expected {}", found.empty() ? "empty" : found, describe(type)),
       .suggestion = std::move(suggestion)};
@@ -152,6 +154,16 @@ std::string plain_name(std::string_view text) {
 
 bool is_auto(const ConfigNode& node, const ValueType& type) {
   return type.may_be_auto && node.kind == NodeKind::text && node.text == "auto";
+}
+
+std::string remark_on(const ConfigNode& value, const SchemaKey& key) {
+  const Standing& standing = key.standing;
+  if (standing.support != Support::noted || is_auto(value, key.type)) return "";
+  const ConfigNode held =
+      standing.held.empty() ? fallback_of(key) : ConfigNode::of_plain(standing.held, false);
+  const auto checked = check_value(held, key.type, true).value;
+  if (checked && same_value(*checked, value)) return "";
+  return fmt::format("without effect: {}", standing.note);
 }
 
 CheckedValue check_value(const ConfigNode& node, const ValueType& type, bool may_be_null) {

@@ -23,6 +23,9 @@ CheckedValue check_value(const ConfigNode& node, const ValueType& type, bool may
 // "auto" for a key that may be.
 bool is_auto(const ConfigNode& node, const ValueType& type);
 
+// What to say of a value of a noted key that is not the one that holds; empty: nothing.
+std::string remark_on(const ConfigNode& value, const SchemaKey& key);
+
 // Lower case, with underscores for spaces and dashes.
 std::string plain_name(std::string_view text);
 

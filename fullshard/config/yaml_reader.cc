@@ -1,7 +1,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -66,6 +66,7 @@ class YamlConverter {
 
   void convert_members(const YAML::Node& node, ConfigNode& result, int depth) {
     std::vector<ConfigNode> merged;
+    std::map<std::string, int> lines;  // of the names so far
     for (const auto& pair : node) {
       const int line = pair.first.Mark().line + 1;
       if (!pair.first.IsScalar()) {
@@ -78,19 +79,19 @@ class YamlConverter {
         merged.push_back(std::move(value));
         continue;
       }
-      const auto other = std::find_if(result.members.begin(), result.members.end(),
-                                      [&](const Member& member) { return member.name == key; });
-      if (other != result.members.end()) {
-        report(line, fmt::format("given twice, first on line {}", other->line), key,
-               "keep one of them");
-      } else {
+      if (const auto [first, is_new] = lines.try_emplace(key, line); is_new) {
         result.members.push_back({key, line, std::move(value)});
+      } else {
+        report(line, fmt::format("given twice, first on line {}", first->second), key,
+               "keep one of them");
       }
       if (is_too_large_) return;
     }
     for (ConfigNode& map : merged) {
       for (Member& member : map.members) {
-        if (result.find(member.name) == nullptr) result.members.push_back(std::move(member));
+        if (lines.try_emplace(member.name, member.line).second) {
+          result.members.push_back(std::move(member));
+        }
       }
     }
   }

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,15 +11,16 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/checkpoint/deepspeed_export.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
 #include "fullshard/cli/fp32_command.h"
 #include "fullshard/core/checkpoint_table.h"
-#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/flat_checkpoint.h"
 #include "fullshard/stored/fp32_export.h"
@@ -71,10 +70,11 @@ int verify(const CheckpointCommandOptions& options) {
     return 0;
   }
   for (const auto& found : result.not_finite) {
-    fmt::print(stderr, "warning: {}: {} of '{}': {} values are not finite\n", checkpoint.path,
-               found.part, found.tensor, found.count);
+    fmt::print(stderr, "warning: {}: {} of '{}': {} values are not finite\n",
+               printable(checkpoint.path), printable(found.part), printable(found.tensor),
+               found.count);
   }
-  fmt::print("{}: whole: {} tensors, {}, {}\n", checkpoint.path, result.num_tensors,
+  fmt::print("{}: whole: {} tensors, {}, {}\n", printable(checkpoint.path), result.num_tensors,
              format_bytes(result.bytes), checksum_text(result));
   return 0;
 }
@@ -108,14 +108,6 @@ void print_files(const CheckpointCommandOptions& options, const AnyCheckpoint& c
   }
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  ::unlink(part.c_str());  // of a run that was killed
-  FileHandle file = FileHandle::create(part);
-  file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
-  check_input(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name", part);
-}
-
 int export_model(const CheckpointCommandOptions& options) {
   if (options.output.ends_with(".bin")) {
     fail_as(ErrorKind::usage, "export: writes safetensors; for {} use convert --to bin",
@@ -129,7 +121,7 @@ int export_model(const CheckpointCommandOptions& options) {
                    .files;
   if (!checkpoint.config.empty() && is_folder(options.output)) {
     files.push_back(options.output + "/config.json");
-    write_text(files.back(), checkpoint.config);
+    replace_file(files.back(), checkpoint.config);
   }
   print_files(options, checkpoint, files);
   return 0;

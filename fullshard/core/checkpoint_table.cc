@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/formats/element_type.h"
 
 namespace fullshard {
@@ -47,16 +48,16 @@ std::string sum_line(const std::string& part, const Sum& sum) {
 std::string tensor_lines(const AnyCheckpoint& checkpoint) {
   size_t width = 6;
   for (const auto& tensor : checkpoint.weights->tensors()) {
-    width = std::max(width, tensor.name.size());
+    width = std::max(width, printable(tensor.name).size());
   }
   std::string text =
       fmt::format("\n{:<{}}  {:<5}  {:>10}  shape\n", "tensor", width, "dtype", "bytes");
   for (const auto& tensor : checkpoint.weights->tensors()) {
     const auto second = checkpoint.tied.find(tensor.name);
-    text +=
-        fmt::format("{:<{}}  {:<5}  {:>10}  {}{}\n", tensor.name, width, dtype_name(tensor.dtype),
-                    format_bytes(bytes_of(tensor)), format_shape(tensor.shape),
-                    second == checkpoint.tied.end() ? "" : "  tied to " + second->second);
+    text += fmt::format(
+        "{:<{}}  {:<5}  {:>10}  {}{}\n", printable(tensor.name), width, dtype_name(tensor.dtype),
+        format_bytes(bytes_of(tensor)), format_shape(tensor.shape),
+        second == checkpoint.tied.end() ? "" : "  tied to " + printable(second->second));
   }
   return text;
 }
@@ -75,12 +76,12 @@ json tensors_json(const std::vector<StoredTensor>& tensors) {
 }  // namespace
 
 std::string checkpoint_table(const AnyCheckpoint& checkpoint, bool lists_tensors) {
-  std::string text = fmt::format("{}: {}\n", checkpoint.path, checkpoint.kind);
+  std::string text = fmt::format("{}: {}\n", printable(checkpoint.path), checkpoint.kind);
   for (const auto& [name, value] : checkpoint.facts)
-    text += fmt::format("{:<12} {}\n", name, value);
+    text += fmt::format("{:<12} {}\n", name, printable(value));
   text += sum_line("weights", sum_of(checkpoint.distinct_weights()));
   for (const auto& state : checkpoint.states) {
-    text += sum_line(state.name, sum_of(state.tensors->tensors()));
+    text += sum_line(printable(state.name), sum_of(state.tensors->tensors()));
   }
   if (lists_tensors && checkpoint.weights != nullptr) text += tensor_lines(checkpoint);
   return text;
@@ -106,17 +107,17 @@ json checkpoint_json(const AnyCheckpoint& checkpoint) {
 }
 
 std::string diff_table(const CheckpointDiff& diff) {
+  const auto name_of = [](const auto& found) {
+    return printable(found.tensor.empty() ? found.part
+                                          : fmt::format("{} {}", found.part, found.tensor));
+  };
   size_t width = 6;
-  for (const auto& found : diff.differences) {
-    width = std::max(width, found.part.size() + found.tensor.size() + 1);
-  }
+  for (const auto& found : diff.differences) width = std::max(width, name_of(found).size());
   std::string text =
       fmt::format("{:<{}}  {:>10}  {:>10}  what\n", "tensor", width, "elements", "largest");
   for (const auto& found : diff.differences) {
-    const std::string name =
-        found.tensor.empty() ? found.part : fmt::format("{} {}", found.part, found.tensor);
     const bool has_values = found.num_different > 0;
-    text += fmt::format("{:<{}}  {:>10}  {:>10}  {}\n", name, width,
+    text += fmt::format("{:<{}}  {:>10}  {:>10}  {}\n", name_of(found), width,
                         has_values ? std::to_string(found.num_different) : "",
                         has_values ? fmt::format("{:.3e}", found.largest) : "", found.what);
   }

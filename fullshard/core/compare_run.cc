@@ -44,7 +44,7 @@ void print_comparison(const std::vector<Comparison>& results, double tolerance, 
 
 int run_compare(const RunArguments& arguments) {
   const RunOptions& options = arguments.options();
-  const RankModel run(options);
+  const RankModel run(options, /*is_trained=*/false);
   const auto reference = open_weights(options.reference);
   const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);

@@ -13,7 +13,7 @@ namespace fullshard {
 
 int run_eval(const RunArguments& arguments) {
   const RunOptions& options = arguments.options();
-  const RankModel run(options);
+  const RankModel run(options, /*is_trained=*/false);
   const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
   std::optional<RunData> data;

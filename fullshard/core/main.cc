@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/run_arguments.h"
 #include "fullshard/cli/words.h"
@@ -59,17 +60,20 @@ int run(int count, char** arguments) {
 }  // namespace fullshard
 
 int main(int count, char** arguments) {
+  fullshard::open_missing_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a message, not the end
   try {
-    return fullshard::run(count, arguments);
+    const int status = fullshard::run(count, arguments);
+    if (status == 0) fullshard::flush_standard_output();
+    return status;
   } catch (const fullshard::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fullshard::say(fmt::format("error: {}\n", error.what()));
     return error.exit_status();
   } catch (const c10::Error& error) {
-    fmt::print(stderr, "error: libtorch: {}\n", error.what_without_backtrace());
+    fullshard::say(fmt::format("error: libtorch: {}\n", error.what_without_backtrace()));
     return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fullshard::say(fmt::format("error: {}\n", error.what()));
     return 1;
   }
 }

@@ -8,6 +8,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/determinism.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/new_head.h"
 
 namespace fullshard {
 
@@ -17,34 +18,45 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
+// From scratch the weights in the folder count for nothing.
+ModelSource source_of(const RunOptions& options) {
+  ModelSource source = find_model(options.model);
+  source.has_weights = source.has_weights && !options.from_scratch;
+  return source;
+}
+
 }  // namespace
 
 World meet_ranks(const RunArguments& arguments) {
   const auto& options = arguments.options();
   return World::from_environment(
-      {.backend = options.backend,
+      {.local_rank = arguments.local_rank(),
+       .backend = options.backend,
        .device = arguments.device(),
        .timeouts = {.init = milliseconds_of(options.init_timeout),
                     .step = milliseconds_of(options.step_timeout),
                     .checkpoint = milliseconds_of(options.checkpoint_timeout)}});
 }
 
-RankModel::RankModel(const RunOptions& options)
-    : source(find_model(options.model)), model(make_deferred_model(source)) {
+RankModel::RankModel(const RunOptions& options, bool is_trained)
+    : source(source_of(options)), model(make_deferred_model(source, is_trained)) {
+  if (is_trained) drawn = new_head(source, *model, options.new_head);
   if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
   if (options.is_deterministic) choose_deterministic_kernels();
 }
 
 ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOptions& options,
                               bool fills) const {
-  plan.check(world.size());
+  plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
+  set_log_level(plan);
   ShardOptions shard_options = shard_options_of(plan);
+  shard_options.advises_on_units = false;  // nobody here can change the classes of the models
   // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
   shard_options.sync_module_states = false;
   ShardedModel sharded(model, world, shard_options);
   if (!fills) return sharded;
-  if (source.has_weights && !options.from_scratch) {
-    load_model_weights(source.folder, *model, sharded);
+  if (source.has_weights) {
+    load_model_weights(source.folder, *model, sharded, {.names = drawn, .seed = options.seed});
   } else {
     make_new_weights(*model, sharded, options.seed);
   }

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "fullshard/cli/run_arguments.h"
 #include "fullshard/comm/world.h"
@@ -17,8 +19,10 @@ World meet_ranks(const RunArguments& arguments);
 struct RankModel {
   ModelSource source;
   std::shared_ptr<LanguageModel> model;
+  std::vector<std::string> drawn = {};  // parameters of the head that the file does not give
 
-  explicit RankModel(const RunOptions& options);
+  // To be trained: a head that the file lacks is drawn anew.
+  RankModel(const RunOptions& options, bool is_trained);
   // Collective. Shards the model by the plan and, unless a checkpoint will do that, loads its
   // weights or makes new ones.
   ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,

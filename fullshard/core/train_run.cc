@@ -1,23 +1,31 @@
 #include "fullshard/core/train_run.h"
 
 #include <ATen/Context.h>
+#include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
+#include <functional>
+#include <optional>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
-#include "fullshard/config/batch_sizes.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
+#include "fullshard/report/run_lock.h"
+#include "fullshard/report/run_start.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/interruption.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/new_head.h"
 #include "fullshard/train/product_roof.h"
+#include "fullshard/train/resume_choice.h"
 #include "fullshard/train/run_account.h"
 #include "fullshard/train/run_data.h"
+#include "fullshard/train/run_settings.h"
 #include "fullshard/train/trainer.h"
 
 namespace fullshard {
@@ -32,15 +40,6 @@ int64_t steps_of(const RunOptions& options, int64_t num_examples, int64_t global
   return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(order.batches_per_epoch())));
 }
 
-BatchSizes batch_of(const Plan& plan, int ranks) {
-  BatchSizeOptions sizes{plan.batch.global.value, plan.batch.micro.value,
-                         plan.batch.accumulation.value};
-  if (!sizes.train_batch_size && !sizes.train_micro_batch_size_per_gpu) {
-    sizes.train_micro_batch_size_per_gpu = AutoInputs{}.per_device_train_batch_size;
-  }
-  return derive_batch_sizes(sizes, ranks);
-}
-
 double roof_of_all(const World& world, const Plan& plan) {
   const auto roofs = world.communicator().allocate(1, at::kDouble);
   const auto dtype = precision_of(plan).compute.value_or(at::kFloat);
@@ -49,19 +48,14 @@ double roof_of_all(const World& world, const Plan& plan) {
   return roofs.item<double>();
 }
 
-at::ScalarType saved_dtype(const Plan& plan) {
-  const bool wants_16_bit = plan.checkpoint.gather_16bit_weights.value;
-  return wants_16_bit ? precision_of(plan).compute.value_or(at::kFloat) : at::kFloat;
+CheckpointOptions checkpoint_options(const RunOptions& options, const RunSettings& settings) {
+  return {.is_node_local = settings.is_node_local,
+          .num_kept = static_cast<int>(options.keep),
+          .tag_validation = settings.tag_validation};
 }
 
-// DeepSpeed's stage 3 with the key set to false writes no whole model: its checkpoint holds it.
-bool withholds_model(const Plan& plan) {
-  const auto& gathers = plan.checkpoint.gather_16bit_weights;
-  return plan.sharding.stage.value == 3 && gathers.origin.is_explicit() && !gathers.value;
-}
-
-TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, const BatchSizes& batch,
-                               int64_t steps) {
+TrainerOptions trainer_options(const RunOptions& options, const RunSettings& settings,
+                               const BatchSizes& batch, int64_t steps) {
   return {.steps = steps,
           .global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
@@ -74,10 +68,10 @@ TrainerOptions trainer_options(const RunOptions& options, const Plan& plan, cons
           .checkpoint_folder = options.output + "/checkpoints",
           .save_every = options.save_every,
           .saves_aside = options.saves_aside,
-          .checkpoints = {.is_node_local = plan.checkpoint.node_local.value,
-                          .num_kept = static_cast<int>(options.keep)},
+          .checkpoints = checkpoint_options(options, settings),
+          .saves_whole_weights = settings.saves_whole_weights,
           .keeps_best = options.keep_best || options.restore_best,
-          .records_phases = plan.logging.wall_clock_breakdown.value,
+          .records_phases = settings.records_phases,
           .evaluation = {.micro_batch = batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
@@ -88,64 +82,112 @@ std::string model_type_of(const LanguageModel& model) {
   return model.is_encoder_decoder() ? "t5" : "";
 }
 
+// A line that is drawn on a terminal has no end yet.
+std::string line_end_of_terminal() {
+  const bool is_drawn =
+      std::getenv("FULLSHARD_TERMINAL_FD") != nullptr || ::isatty(STDERR_FILENO) != 0;
+  return is_drawn ? "\n" : "";
+}
+
+// Ranks that their launcher has started again go on by themselves.
+bool is_restart() {
+  const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return restarts != nullptr && std::atoi(restarts) > 0;
+}
+
 // One command's parts, in the order in which they are made.
 class TrainRun {
  public:
   TrainRun(const RunArguments& arguments, const std::vector<std::string>& command)
       : options_(arguments.options()),
         command_(command),
-        run_(options_),
+        run_(options_, /*is_trained=*/true),
         world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
-        batch_(batch_of(plan_, world_.size())) {
-    choose_checkpoint();
-  }
+        settings_(run_settings_of(plan_)),
+        batch_(plan_.batch_sizes(world_.size())) {}
 
   int run() {
-    const bool is_first = world_.rank() == 0;
-    throw_alike(world_.communicator(),
-                is_first ? error_of([&] { prepare_output_folder(options_, !resumed_.empty()); })
-                         : std::nullopt,
-                "output");
+    on_first_rank([&] { claim_folder(); });
+    choose_checkpoint();
+    on_first_rank([&] { prepare_folder(); });
     const RunData data = open_data_in_turn();
     const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     ShardedModel sharded = run_.shard(world_, plan_, options_, resumed_.empty());
-    TrainerOptions options = trainer_options(options_, plan_, batch_, steps);
+    TrainerOptions options = trainer_options(options_, settings_, batch_, steps);
     options.product_roof = roof_of_all(world_, plan_);
-    if (withholds_model(plan_) && options.save_every == 0) options.save_every = steps;
+    if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_.empty() ? 0 : trainer.resume(resumed_);
+    // From here on there is a record of the run, which a signal must not leave open.
+    const Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
+                                    line_end_of_terminal());
     RunAccount account(options_, command_, plan_, *run_.model, sharded, steps, first_step);
     if (!resumed_.empty())
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_));
     warn_of_precision(account);
+    for (const std::string& warning : trainer.warnings()) account.warn(warning);
+    if (resumed_.empty() && !run_.drawn.empty() && !options_.new_head) {
+      account.warn(new_head_warning(run_.source, run_.drawn));
+    }
     try {
-      return train(data, sharded, trainer, account);
+      train(data, sharded, trainer, account, interruption);
     } catch (const std::exception& error) {
-      account.finish(RunStatus::failed, error.what(), {});
+      account.finish(RunStatus::failed, error.what(), trainer.last_saved());
       throw;
     }
+    account.summarise(places_);
+    return trainer.was_interrupted() ? kInterrupted : 0;
   }
 
  private:
+  // Collective: what fails there fails on all.
+  void on_first_rank(const std::function<void()>& act) {
+    throw_alike(world_.communicator(), world_.rank() == 0 ? error_of(act) : std::nullopt, "output");
+  }
+
+  void claim_folder() {
+    lock_.emplace(RunLock::inherited_or_new(options_.output));
+    if (!lock_->warning().empty()) say(fmt::format("warning: {}\n", lock_->warning()));
+    close_dead_run(options_.output, *lock_);
+  }
+
   // Where to go on, if anywhere. A group that was started again goes on by itself.
   void choose_checkpoint() {
-    const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
-    const bool is_restart = restarts != nullptr && std::atoi(restarts) > 0;
-    if (options_.resume == "none" && !(is_restart && options_.save_every > 0)) return;
-    if (options_.resume != "none" && options_.resume != "auto") {
-      resumed_ = options_.resume;
-      return;
+    const bool is_named = options_.resume != "none" && options_.resume != "auto";
+    const bool goes_on = is_restart() && options_.save_every > 0;
+    if (options_.resume == "none" && !goes_on) return;
+    const ResumeChoice choice =
+        fullshard::choose_checkpoint(world_, is_named ? options_.resume : "auto", checkpoints());
+    for (const std::string& reason : choice.skipped) {
+      say(fmt::format("warning: checkpoint skipped: {}\n", reason));
     }
-    const LastCheckpoint last = last_checkpoint(options_.output + "/checkpoints");
-    if (world_.rank() == 0) {
-      for (const std::string& reason : last.skipped) {
-        fmt::print(stderr, "warning: checkpoint skipped: {}\n", reason);
-      }
-      if (last.folder.empty()) fmt::print(stderr, "note: no checkpoint to resume; starting anew\n");
+    if (choice.folder.empty() && world_.rank() == 0) {
+      say("note: no checkpoint to resume; starting anew\n");
     }
-    resumed_ = last.folder;
+    resumed_ = choice.folder;
+  }
+
+  std::string checkpoints() const { return options_.output + "/checkpoints"; }
+
+  // Of a run that is replaced nothing is left that a restart could take for its own.
+  void prepare_folder() const {
+    check_run_start(options_.output,
+                    {.overwrites = options_.overwrite,
+                     .resumes = !resumed_.empty(),
+                     .may_begin_again = options_.resume == "auto" || is_restart()});
+    if (!resumed_.empty()) return;
+    remove_run_records(options_.output);
+    if (!options_.overwrite || is_restart()) return;
+    remove_old_checkpoints(checkpoints(), 0, {});
+    ::unlink((checkpoints() + "/latest").c_str());
+  }
+
+  static std::string notice(bool saves) {
+    return fmt::format("the step is being finished{}; a second signal ends the run at once",
+                       saves ? " and a checkpoint saved"
+                             : ", and no checkpoint saved, because --save-every is not given");
   }
 
   // Rank 0 first: what it had to tokenise is in the run's folder then, and the others map it.
@@ -169,34 +211,38 @@ class TrainRun {
     }
   }
 
-  int train(const RunData& data, ShardedModel& sharded, Trainer& trainer, RunAccount& account) {
-    const SaveModelOptions saving{.dtype = saved_dtype(plan_), .tokenizer = data.tokenizer_path};
+  void train(const RunData& data, ShardedModel& sharded, Trainer& trainer, RunAccount& account,
+             const Interruption& interruption) {
+    const SaveModelOptions saving{.dtype = settings_.saved_dtype, .tokenizer = data.tokenizer_path};
     const auto keep_best = [&](int64_t step, double loss) {
       save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
       account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
     };
-    const Interruption interruption;
     trainer.run([&](const StepRecord& record) { account.add(record); },
                 options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
                 [&] { return interruption.is_asked_for(); });
     account.take_memory(sharded);
-    std::vector<std::pair<std::string, std::string>> places = {
-        {"report", options_.output + "/report.html"}};
+    places_ = {{"report", options_.output + "/report.html"}};
+    if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && is_folder(options_.output + "/best")) {
       load_model_weights(options_.output + "/best", *run_.model, sharded);
     }
-    if (withholds_model(plan_)) {
+    if (settings_.withholds_model) {
       account.say(fmt::format(
           "no model/, because stage3_gather_16bit_weights_on_model_save is false; to get one: "
           "fullshard checkpoint to-fp32 {}/checkpoints OUT",
           options_.output));
     } else if (options_.save_model && !trainer.was_interrupted()) {
       save_model_folder(options_.output + "/model", *run_.model, sharded, saving);
-      places.emplace_back("model", options_.output + "/model");
+      places_.emplace_back("model", options_.output + "/model");
     }
-    account.finish(trainer.was_interrupted() ? RunStatus::interrupted : RunStatus::finished, "",
-                   places);
-    return trainer.was_interrupted() ? kInterrupted : 0;
+    if (!trainer.was_interrupted()) {
+      return account.finish(RunStatus::finished, "", trainer.last_saved());
+    }
+    const int signal = interruption.signal();
+    account.finish(RunStatus::interrupted,
+                   signal == 0 ? "a signal to another rank" : interruption_name(signal),
+                   trainer.last_saved());
   }
 
   const RunOptions& options_;
@@ -204,13 +250,17 @@ class TrainRun {
   RankModel run_;
   World world_;
   Plan plan_;
+  RunSettings settings_;
   BatchSizes batch_;
-  std::string resumed_;  // the checkpoint that is gone on from; empty: none
+  std::optional<RunLock> lock_;  // rank 0's
+  std::string resumed_;          // the checkpoint that is gone on from; empty: none
+  std::vector<std::pair<std::string, std::string>> places_;  // for the summary
 };
 
 }  // namespace
 
 int run_train(const RunArguments& arguments, const std::vector<std::string>& command) {
+  std::signal(SIGPIPE, SIG_IGN);  // what nobody reads any more must not end a run
   return TrainRun(arguments, command).run();
 }
 

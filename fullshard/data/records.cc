@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 namespace {
@@ -34,26 +36,28 @@ void for_each_line(const TextBlock& block, const Act& act) {
 
 Json parse_line(const TextBlock& block, std::string_view line, int64_t number) {
   try {
-    return Json::parse(line);
-  } catch (const Json::parse_error& error) {
-    fail_at(block, number, "is not valid JSON at column {}; expected one object per line",
-            error.byte);
+    return parse_json(line);
+  } catch (const JsonError& error) {
+    fail_at(block, number, "{}; expected one object per line", error.what());
   }
 }
 
 Json parse_array(const TextBlock& block) {
   try {
-    return Json::parse(block.text);
-  } catch (const Json::parse_error& error) {
-    const std::string_view before = block.text.substr(0, error.byte);
-    fail_as(ErrorKind::input, "{}:{}: is not valid JSON; expected an array of objects",
-            block.file->name(), 1 + std::ranges::count(before, '\n'));
+    return parse_json(block.text);
+  } catch (const JsonError& error) {
+    fail_as(ErrorKind::input, "{}: {}; expected an array of objects", block.file->name(),
+            error.what());
   }
 }
 
 std::string names_in(const Json& object) {
+  constexpr size_t kMostShown = 500;  // bytes
   std::string text;
-  for (const auto& [name, value] : object.items()) text += (text.empty() ? "" : ", ") + name;
+  for (const auto& [name, value] : object.items()) {
+    text += (text.empty() ? "" : ", ") + printable(name, 100);
+    if (text.size() > kMostShown) return text + ", \u2026";
+  }
   return text.empty() ? "none" : text;
 }
 

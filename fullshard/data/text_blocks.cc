@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/utf8.h"
 
 namespace fullshard {
 namespace {
@@ -59,6 +60,18 @@ std::optional<size_t> cut_after(std::string_view text, size_t from, size_t limit
 std::string TextBlock::place(int64_t line_or_record) const {
   return is_array ? fmt::format("{}: record {}", file->name(), line_or_record)
                   : fmt::format("{}:{}", file->name(), line_or_record);
+}
+
+void check_is_text(const TextBlock& block) {
+  const size_t valid = valid_utf8_bytes(block.text);
+  const size_t wrong = std::min(valid, block.text.find('\0'));
+  if (wrong >= block.text.size()) return;
+  const auto place = block.text.data() + wrong - block.file->bytes().data();
+  fail_as(ErrorKind::input,
+          "{}: byte {} is 0x{:02x}, which is {}; text is read as UTF-8: convert the file, or give "
+          "token files",
+          block.file->name(), place, static_cast<unsigned char>(block.text[wrong]),
+          wrong == valid ? "no UTF-8" : "no text");
 }
 
 std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind, int64_t block_bytes) {

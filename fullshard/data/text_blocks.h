@@ -26,6 +26,9 @@ struct TextBlock {
   std::string place(int64_t line_or_record) const;
 };
 
+// An Error of the kind `input` that names the byte where the file is not text: no UTF-8, or a zero.
+void check_is_text(const TextBlock& block);
+
 // About this many bytes per block.
 inline constexpr int64_t kBlockBytes = int64_t{1} << 20;
 

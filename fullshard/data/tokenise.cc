@@ -21,6 +21,7 @@ class Tokeniser {
       : options_(options), tokenizer_(tokenizer) {}
 
   BlockTokens operator()(const TextBlock& block) const {
+    check_is_text(block);
     BlockTokens result{.bytes = std::ssize(block.text)};
     if (block.kind == FileKind::text) {
       if (block.begins_document) result.documents.push_back(0);

@@ -22,6 +22,7 @@ class PairEncoder {
 
   Encoded operator()(const TextBlock& block) const {
     Encoded texts;
+    check_is_text(block);
     for (const PairRecord& pair : read_pairs(block, options_.languages)) {
       const std::string place = options_.vocabulary > 0 ? block.place(pair.number) : "";
       texts.push_back(encode(options_.source_prefix + pair.source, options_.source_length, place));

@@ -90,7 +90,7 @@ std::vector<std::string> DcpFolder::states() const {
 std::unique_ptr<TensorSource> DcpFolder::state(const std::string& name) const {
   const auto found = states_.find(name);
   check_input(found != states_.end(), "{}: has no optimizer state '{}', only {}", path_, name,
-              fmt::join(states(), ", "));
+              fmt::format("{}", fmt::join(states(), ", ")));
   return std::make_unique<DcpSource>(path_, metadata_, found->second);
 }
 

@@ -41,6 +41,12 @@ class OpenItem {
 
   void read(int64_t begin, const ElementSpan& out) const { file_.read(place_, begin, out, what_); }
 
+  const std::shared_ptr<EntrySum>& sum() const { return place_.sum; }
+  void use_sum(std::shared_ptr<EntrySum> sum) { place_.sum = std::move(sum); }
+  void check() const {
+    if (const auto storage = file_.storage_of(place_, what_)) storage->check();
+  }
+
  private:
   TorchFile file_;
   std::string what_;
@@ -102,8 +108,36 @@ void DcpSource::read(const std::string& name, int64_t begin, ElementSpan out) co
     const BoxRuns runs(tensor.shape, chunk.offsets, chunk.sizes);
     const int64_t first = runs.first_after(begin);
     if (first == runs.count() || runs.begin_of(first) >= begin + out.numel) continue;
-    read_box(OpenItem(folder_, tensor, chunk, fmt::format("tensor '{}'", name)), runs, begin, out);
+    OpenItem item(folder_, tensor, chunk, fmt::format("tensor '{}'", name));
+    item.use_sum(kept_sum(chunk.item, item.sum()));
+    read_box(item, runs, begin, out);
   }
+}
+
+std::shared_ptr<EntrySum> DcpSource::kept_sum(const DcpItem& item,
+                                              std::shared_ptr<EntrySum> fresh) const {
+  const std::lock_guard lock(mutex_);
+  return sums_.emplace(std::pair(item.file, item.offset), std::move(fresh)).first->second;
+}
+
+void DcpSource::check_item(const DcpTensor& tensor, const DcpChunk& chunk,
+                           const std::string& what) const {
+  OpenItem item(folder_, tensor, chunk, what);
+  item.use_sum(kept_sum(chunk.item, item.sum()));
+  item.check();
+}
+
+std::vector<SummedStorage> DcpSource::storages_of(const std::string& name) const {
+  const StoredTensor& stored = find_or_fail(*this, name, metadata_->path);
+  const DcpTensor& tensor = *places_[static_cast<size_t>(&stored - tensors_.data())];
+  std::vector<SummedStorage> storages;
+  for (const auto& chunk : tensor.chunks) {
+    storages.push_back({fmt::format("{}/{}", folder_, chunk.item.file), chunk.item.offset,
+                        chunk.item.length, [this, &tensor, &chunk, name] {
+                          check_item(tensor, chunk, fmt::format("tensor '{}'", name));
+                        }});
+  }
+  return storages;
 }
 
 }  // namespace fullshard

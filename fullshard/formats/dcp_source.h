@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fullshard/formats/dcp_metadata.h"
 #include "fullshard/formats/tensor_source.h"
 
 namespace fullshard {
+
+class EntrySum;
 
 class DcpSource : public TensorSource {
  public:
@@ -20,12 +24,20 @@ class DcpSource : public TensorSource {
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   void read(const std::string& name, int64_t begin, ElementSpan out) const override;
+  std::vector<SummedStorage> storages_of(const std::string& name) const override;
 
  private:
+  // Items are opened anew for every read; what was summed of one before goes on here.
+  using SumOf = std::map<std::pair<std::string, int64_t>, std::shared_ptr<EntrySum>>;
+  std::shared_ptr<EntrySum> kept_sum(const DcpItem& item, std::shared_ptr<EntrySum> fresh) const;
+  void check_item(const DcpTensor& tensor, const DcpChunk& chunk, const std::string& what) const;
+
   std::string folder_;
   std::shared_ptr<const DcpMetadata> metadata_;
   std::vector<StoredTensor> tensors_;
   std::vector<const DcpTensor*> places_;  // of tensors_
+  mutable std::mutex mutex_;
+  mutable SumOf sums_;  // by file and offset
 };
 
 }  // namespace fullshard

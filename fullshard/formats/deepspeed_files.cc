@@ -109,9 +109,8 @@ DeepSpeedFiles open_deepspeed_files(const std::string& path, const std::string& 
     } else if (name == kModelEnd) {
       add(models, 0, name, files.folder);
     } else {
-      fail_as(ErrorKind::input,
-              "{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not read",
-              files.folder, name);
+      fail_input("{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not read",
+                 files.folder, name);
     }
   }
   check_input(!models.empty(), "{}: has no *_model_states.pt", files.folder);

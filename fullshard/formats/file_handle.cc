@@ -28,11 +28,10 @@ std::string folder_of(const std::string& path) {
 FileHandle FileHandle::open(const std::string& path) {
   // O_NONBLOCK: opening a pipe of this name would wait for a writer for ever.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  check_input(descriptor >= 0, "{}: cannot be opened: {}", path, std::strerror(errno));
+  check_system(descriptor >= 0, "{}: cannot be opened", path);
   FileHandle file(descriptor, path);
   struct stat facts = {};
-  check_input(::fstat(descriptor, &facts) == 0, "{}: cannot be examined: {}", path,
-              std::strerror(errno));
+  check_system(::fstat(descriptor, &facts) == 0, "{}: cannot be examined", path);
   check_input(S_ISREG(facts.st_mode), "{}: is not a regular file", path);
   file.size_ = facts.st_size;
   return file;
@@ -41,11 +40,11 @@ FileHandle FileHandle::open(const std::string& path) {
 FileHandle FileHandle::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0 && errno == EEXIST) {
-    fail_as(ErrorKind::input,
-            "{}: exists already; another program is writing it, or one was killed: remove it then",
-            path);
+    fail_input(
+        "{}: exists already; another program is writing it, or one was killed: remove it then",
+        path);
   }
-  check_input(descriptor >= 0, "{}: cannot be created: {}", path, std::strerror(errno));
+  check_system(descriptor >= 0, "{}: cannot be created", path);
   return FileHandle(descriptor, path);
 }
 
@@ -65,7 +64,7 @@ void FileHandle::read_at(int64_t offset, void* data, int64_t bytes, std::string_
     const auto part = static_cast<size_t>(std::min(bytes - done, kMostPerCall));
     const ssize_t got = ::pread(descriptor_, target + done, part, offset + done);
     if (got < 0 && errno == EINTR) continue;
-    check_input(got >= 0, "{}: {}: cannot be read: {}", path_, what, std::strerror(errno));
+    check_system(got >= 0, "{}: {}: cannot be read", path_, what);
     check_input(got > 0,
                 "{}: {}: the file ends at byte {}, its bytes {} to {} were expected; the file is "
                 "truncated: copy it again",
@@ -94,14 +93,13 @@ void FileHandle::write_at(int64_t offset, const void* data, int64_t bytes) {
 }
 
 void FileHandle::sync() {
-  check_input(::fsync(descriptor_) == 0, "{}: cannot be flushed to disk: {}", path_,
-              std::strerror(errno));
+  check_system(::fsync(descriptor_) == 0, "{}: cannot be flushed to disk", path_);
 }
 
 void sync_folder_of(const std::string& path) {
   const std::string folder = folder_of(path);
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check_input(descriptor >= 0, "{}: cannot be opened: {}", folder, std::strerror(errno));
+  check_system(descriptor >= 0, "{}: cannot be opened", folder);
   // EINVAL: this kind of file system has no such thing.
   const bool done = ::fsync(descriptor) == 0 || errno == EINVAL;
   const int problem = errno;

@@ -1,10 +1,10 @@
 #include "fullshard/formats/folder.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "fullshard/formats/input_error.h"
 
@@ -12,7 +12,7 @@ namespace fullshard {
 
 std::vector<std::string> names_in(const std::string& folder) {
   DIR* stream = ::opendir(folder.c_str());
-  check_input(stream != nullptr, "{}: cannot be read: {}", folder, std::strerror(errno));
+  check_system(stream != nullptr, "{}: cannot be read", folder);
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(stream)) {
     const std::string name = entry->d_name;
@@ -21,6 +21,15 @@ std::vector<std::string> names_in(const std::string& folder) {
   ::closedir(stream);
   std::ranges::sort(names);
   return names;
+}
+
+void make_folder_tree(const std::string& path) {
+  for (size_t end = path.find('/', 1); true; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    check_system(::mkdir(part.c_str(), 0777) == 0 || errno == EEXIST, "{}: cannot be made", part);
+    check_input(is_folder(part), "{}: is a file where a folder is needed", part);
+    if (end == std::string::npos) return;
+  }
 }
 
 std::string folder_part(const std::string& path) {

@@ -13,6 +13,9 @@ namespace fullshard {
 // Sorted, without "." and ".."; an error (kind input) when the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
+// The folder and those above it, as far as they are missing.
+void make_folder_tree(const std::string& path);
+
 // Everything before the last '/' of "runs/a/latest" and after it; "." when there is none.
 std::string folder_part(const std::string& path);
 std::string_view name_part(std::string_view path);

@@ -68,4 +68,16 @@ void IntervalSource::read(const std::string& name, int64_t begin, ElementSpan ou
   }
 }
 
+std::vector<SummedStorage> IntervalSource::storages_of(const std::string& name) const {
+  const StoredTensor* tensor = find(name);
+  std::vector<SummedStorage> storages;
+  if (tensor == nullptr) return storages;
+  for (const auto& piece : *pieces_[static_cast<size_t>(tensor - tensors_.data())]) {
+    const auto& [file, held, first, numel] = piece.interval;
+    auto storage = file->storage_of(*held, fmt::format("tensor '{}'", name));
+    if (storage) storages.push_back(std::move(*storage));
+  }
+  return storages;
+}
+
 }  // namespace fullshard

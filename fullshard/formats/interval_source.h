@@ -31,6 +31,7 @@ class IntervalSource : public TensorSource {
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   void read(const std::string& name, int64_t begin, ElementSpan out) const override;
+  std::vector<SummedStorage> storages_of(const std::string& name) const override;
 
  private:
   struct Piece {

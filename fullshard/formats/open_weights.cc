@@ -82,10 +82,10 @@ std::unique_ptr<TensorSource> open_weights(const std::string& path) {
     if (is_file(file)) return open_one(file);
   }
   if (auto weights = open_checkpoint(path)) return weights;
-  fail_as(ErrorKind::input,
-          "{}: holds no weights; expected one of {}, or a checkpoint of DeepSpeed or "
-          "torch.distributed.checkpoint",
-          path, fmt::join(kNames, ", "));
+  fail_input(
+      "{}: holds no weights; expected one of {}, or a checkpoint of DeepSpeed or "
+      "torch.distributed.checkpoint",
+      path, fmt::join(kNames, ", "));
 }
 
 }  // namespace fullshard

@@ -38,12 +38,17 @@ void PartedSource::check_promises(const WeightIndex& index) const {
     if (++count <= kMostNamed) lacking.push_back(fmt::format("'{}' ({})", tensor, file));
   }
   check_input(count == 0, "{}: promises {} tensors that their files lack: {}{}", path_, count,
-              fmt::join(lacking, ", "), count > kMostNamed ? ", ..." : "");
+              fmt::format("{}", fmt::join(lacking, ", ")), count > kMostNamed ? ", ..." : "");
 }
 
 void PartedSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
   const StoredTensor& tensor = find_or_fail(*this, name, path_);
   sources_[static_cast<size_t>(&tensor - tensors_.data())]->read(name, begin, out);
+}
+
+std::vector<SummedStorage> PartedSource::storages_of(const std::string& name) const {
+  const StoredTensor& tensor = find_or_fail(*this, name, path_);
+  return sources_[static_cast<size_t>(&tensor - tensors_.data())]->storages_of(name);
 }
 
 }  // namespace fullshard

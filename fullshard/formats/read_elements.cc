@@ -9,6 +9,7 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/element_type.h"
+#include "fullshard/formats/entry_sum.h"
 #include "fullshard/formats/input_error.h"
 
 namespace fullshard {
@@ -24,20 +25,34 @@ void make_booleans(void* data, int64_t numel) {
   for (int64_t i = 0; i < numel; ++i) bytes[i] = bytes[i] != 0 ? 1 : 0;
 }
 
+// Summed while they are still in the cache.
+void read_summed(const FileHandle& file, int64_t offset, char* data, int64_t bytes,
+                 std::string_view what, EntrySum& sum) {
+  for (int64_t done = 0; done < bytes; done += kBlockBytes) {
+    const int64_t part = std::min(kBlockBytes, bytes - done);
+    file.read_at(offset + done, data + done, part, what);
+    sum.add(offset + done, data + done, part, what);
+  }
+}
+
 void read_raw(const FileHandle& file, int64_t offset, at::ScalarType stored, void* data,
-              int64_t numel, std::string_view what) {
-  const auto size = element_bytes(stored);
-  file.read_at(offset, data, numel * size, what);
+              int64_t numel, std::string_view what, EntrySum* sum) {
+  const int64_t bytes = numel * element_bytes(stored);
+  if (sum != nullptr) {
+    read_summed(file, offset, static_cast<char*>(data), bytes, what, *sum);
+  } else {
+    file.read_at(offset, data, bytes, what);
+  }
   if (stored == at::kBool) make_booleans(data, numel);
 }
 
 }  // namespace
 
 void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored,
-                   const ElementSpan& out, std::string_view what) {
+                   const ElementSpan& out, std::string_view what, EntrySum* sum) {
   if (out.numel == 0) return;
   if (out.dtype == stored) {
-    read_raw(file, offset, stored, out.data, out.numel, what);
+    read_raw(file, offset, stored, out.data, out.numel, what, sum);
     return;
   }
   const int64_t size = element_bytes(stored);
@@ -45,7 +60,7 @@ void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored
   const ElementBuffer buffer(most, stored);
   for (int64_t done = 0; done < out.numel; done += most) {
     const ElementSpan block = buffer.all().part(0, std::min(most, out.numel - done));
-    read_raw(file, offset + done * size, stored, block.data, block.numel, what);
+    read_raw(file, offset + done * size, stored, block.data, block.numel, what, sum);
     convert_elements(block, out.part(done, block.numel));
   }
 }
@@ -66,8 +81,8 @@ const StoredTensor& find_or_fail(const TensorSource& source, const std::string& 
   std::vector<std::string> names;
   for (const auto& tensor : source.tensors()) names.push_back(tensor.name);
   const auto near = closest(name, names);
-  fail_as(ErrorKind::input, "{}: has no tensor '{}' among its {}{}", where, name, names.size(),
-          near ? fmt::format("; did you mean '{}'?", *near) : "");
+  fail_input("{}: has no tensor '{}' among its {}{}", where, name, names.size(),
+             near ? fmt::format("; did you mean '{}'?", *near) : "");
 }
 
 }  // namespace fullshard

@@ -10,10 +10,13 @@
 
 namespace fullshard {
 
+class EntrySum;
+
 // The elements of dtype `stored` that lie one after the other from byte `offset` on fill `out`.
-// Without conversion they go straight into it, otherwise through 1 MiB.
+// Without conversion they go straight into it, otherwise through 1 MiB. `sum` may be null: it is
+// told the bytes as they lie in the file.
 void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored,
-                   const ElementSpan& out, std::string_view what);
+                   const ElementSpan& out, std::string_view what, EntrySum* sum = nullptr);
 
 // What TensorSource::read() asks of its arguments.
 void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& out);

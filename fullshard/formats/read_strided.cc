@@ -32,7 +32,7 @@ class Window {
     values_.emplace(end_ - begin_, dtype_);
     const auto size = element_bytes(tensor_.dtype);
     read_elements(file_, tensor_.storage_offset + begin_ * size, tensor_.dtype, values_->all(),
-                  what_);
+                  what_, tensor_.sum.get());
     data_ = static_cast<const char*>(values_->all().data);
   }
 

@@ -124,8 +124,7 @@ std::string read_json(const FileHandle& file) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   const auto most = static_cast<int64_t>(kPointer.size());
   if (file.size() >= most && file.read_text(0, most, "header") == kPointer) {
-    fail_as(ErrorKind::input,
-            "{}: is a pointer of Git LFS, not the weights; fetch them with git lfs pull", path);
+    fail_input("{}: is a pointer of Git LFS, not the weights; fetch them with git lfs pull", path);
   }
   check_input(length <= static_cast<uint64_t>(file.size() - kLengthBytes),
               "{}: its header would take {} bytes and the file has {}; it is truncated, or no "
@@ -195,7 +194,7 @@ SafetensorsHeader lay_out_safetensors(const std::vector<TensorPlan>& tensors,
   try {
     header.data_begin = static_cast<int64_t>(format_safetensors_header(header).size());
   } catch (const json::exception&) {
-    fail_as(ErrorKind::input, "{}: a tensor has a name that is not UTF-8", path);
+    fail_input("{}: a tensor has a name that is not UTF-8", path);
   }
   for (auto& entry : header.entries) {
     entry.begin += header.data_begin;

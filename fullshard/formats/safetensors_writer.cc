@@ -4,9 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <optional>
 
@@ -14,6 +11,7 @@
 #include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 #include "fullshard/formats/safetensors_header.h"
 #include "fullshard/formats/written_ranges.h"
 
@@ -54,8 +52,7 @@ struct SafetensorsWriter::State {
     try {
       file->write_at(offset, data, bytes);
     } catch (const Error& error) {
-      fail_as(ErrorKind::input, "{}; the whole file needs {}", error.what(),
-              format_bytes(file_bytes));
+      fail_input("{}; the whole file needs {}", error.what(), format_bytes(file_bytes));
     }
   }
 };
@@ -136,10 +133,8 @@ void SafetensorsWriter::finish() {
   check_input(count == 0, "{}: {} tensors were not written whole: {}{}", state.path, count,
               fmt::join(missing, ", "), count > 8 ? ", ..." : "");
   state.file->sync();
-  check_input(std::rename(state.part.c_str(), state.path.c_str()) == 0,
-              "{}: cannot be given its name: {}", state.part, std::strerror(errno));
+  rename_into_place(state.part, state.path);
   state.file.reset();
-  sync_folder_of(state.path);
 }
 
 }  // namespace fullshard

@@ -52,7 +52,7 @@ std::string SplitFiles::index_json() const {
   try {
     return index.dump(2, ' ', true) + "\n";  // ASCII, as Python's json.dumps
   } catch (const nlohmann::json::exception&) {
-    fail_as(ErrorKind::input, "{}: a tensor has a name that is not UTF-8", kSafetensorsIndex);
+    fail_input("{}: a tensor has a name that is not UTF-8", kSafetensorsIndex);
   }
 }
 

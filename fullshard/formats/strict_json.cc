@@ -44,9 +44,9 @@ json parse_strict_json(std::string_view text, const std::string& where) {
   try {
     return json::parse(text, std::ref(rules));
   } catch (const json::parse_error& error) {
-    fail_as(ErrorKind::input, "{}: is not JSON at its byte {}", where, error.byte);
+    fail_input("{}: is not JSON at its byte {}", where, error.byte);
   } catch (const json::exception&) {
-    fail_as(ErrorKind::input, "{}: holds a number that no computer keeps", where);
+    fail_input("{}: holds a number that no computer keeps", where);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,14 @@ struct StoredTensor {
   int64_t numel() const;
 };
 
+// A stretch of a file that has a checksum of its own.
+struct SummedStorage {
+  std::string file;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  std::function<void()> check;  // reads what was not read yet and throws when the sum is wrong
+};
+
 // Thread-safe for reading. Errors are of the kind `input` and name file and tensor.
 class TensorSource {
  public:
@@ -32,6 +41,10 @@ class TensorSource {
   // Elements [begin, begin + out.numel) of a tensor, row-major, into `out`, converted to its dtype.
   // At most 4 MiB beside `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
   virtual void read(const std::string& name, int64_t begin, ElementSpan out) const = 0;
+
+  // Where the values of a tensor lie, if the file has checksums that reading alone may not have
+  // compared: see check_sums_of(). They borrow from the source.
+  virtual std::vector<SummedStorage> storages_of(const std::string& name) const;
 };
 
 }  // namespace fullshard

@@ -77,8 +77,7 @@ std::string find_root(const ZipArchive& archive, const std::string& path) {
       return name.substr(0, name.size() - kPickle.size() + 1);
     }
   }
-  fail_as(ErrorKind::input, "{}: is a zip archive without data.pkl; torch.save did not write it",
-          path);
+  fail_input("{}: is a zip archive without data.pkl; torch.save did not write it", path);
 }
 
 std::vector<int64_t> naturals(const PickleValue& value, const char* what,
@@ -158,6 +157,7 @@ struct TorchFile::Storage {
   std::optional<at::ScalarType> dtype;  // nothing: bytes, the tensor says what they are
   int64_t offset = 0;
   int64_t bytes = 0;
+  std::shared_ptr<EntrySum> sum = {};
 };
 
 TorchFile::TorchFile(const std::string& path, const PickleLimits& limits)
@@ -169,6 +169,10 @@ TorchFile::TorchFile(FileHandle file, int64_t begin, int64_t length, const Pickl
       root_(find_root(archive_, file_.path())),
       pickle_(
           read_pickle(read_entry("data.pkl", limits.max_bytes), path() + ": data.pkl", limits)) {
+  for (const auto& [name, entry] : archive_.entries()) {
+    const bool is_summed = has_checksums() && entry.bytes > 0 && name.starts_with(root_ + "data/");
+    if (is_summed) sums_[name] = std::make_shared<EntrySum>(path(), name, entry);
+  }
   if (archive_.entries().contains(root_ + "byteorder")) {
     const std::string order = read_entry("byteorder", 16);
     check_input(order == "little", "{}: its byte order is '{}', only 'little' is read", path(),
@@ -180,7 +184,12 @@ std::string TorchFile::read_entry(const std::string& name, int64_t max_bytes) co
   const ZipEntry* entry = archive_.find(root_ + name);
   check_input(entry->bytes <= max_bytes, "{}: {} takes {} bytes, expected at most {}", path(), name,
               entry->bytes, max_bytes);
-  return file_.read_text(entry->offset, entry->bytes, name);
+  std::string text = file_.read_text(entry->offset, entry->bytes, name);
+  const uint32_t sum = crc32(0, text.data(), entry->bytes);
+  if (has_checksums() && sum != entry->checksum) {
+    fail_entry_sum(path(), name, root_ + name, sum, entry->checksum);
+  }
+  return text;
 }
 
 // The id of a storage: ("storage", class, key, device, number of elements).
@@ -197,14 +206,16 @@ TorchFile::Storage TorchFile::storage(const PickleValue& value, const std::strin
   const auto dtype = storage_dtype(id[1]->text);
   check_input(dtype.has_value() || id[1]->text == kUntyped,
               "{}: its storage is of {}, which is unknown", where, id[1]->text);
-  const ZipEntry* entry = archive_.find(root_ + "data/" + id[2]->text);
+  const std::string name = root_ + "data/" + id[2]->text;
+  const ZipEntry* entry = archive_.find(name);
   check_input(entry != nullptr, "{}: its storage '{}' is not in the file", where, id[2]->text);
   const auto size = dtype ? element_bytes(*dtype) : 1;
   int64_t bytes = 0;
   check_input(!__builtin_mul_overflow(id[4]->integer, size, &bytes) && bytes == entry->bytes,
               "{}: its storage '{}' has {} bytes, {} elements of {} were promised", where,
               id[2]->text, entry->bytes, id[4]->integer, id[1]->text);
-  return {dtype, entry->offset, bytes};
+  const auto sum = sums_.find(name);
+  return {dtype, entry->offset, bytes, sum == sums_.end() ? nullptr : sum->second};
 }
 
 std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
@@ -228,7 +239,8 @@ std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
                      .strides = naturals(*given[3], "list of strides", where),
                      .first = given[1]->integer,
                      .storage_numel = held.bytes / size,
-                     .storage_offset = held.offset};
+                     .storage_offset = held.offset,
+                     .sum = held.sum};
   check_extent(tensor, where);
   return tensor;
 }
@@ -238,13 +250,22 @@ void TorchFile::read(const TorchTensor& tensor, int64_t begin, const ElementSpan
   if (tensor.is_contiguous()) {
     const auto size = element_bytes(tensor.dtype);
     read_elements(file_, tensor.storage_offset + (tensor.first + begin) * size, tensor.dtype, out,
-                  what);
+                  what, tensor.sum.get());
   } else {
     read_strided(file_, tensor, begin, out, what);
   }
 }
 
+std::optional<SummedStorage> TorchFile::storage_of(const TorchTensor& tensor,
+                                                   std::string what) const {
+  if (tensor.sum == nullptr) return std::nullopt;
+  return SummedStorage{
+      path(), tensor.sum->offset(), tensor.sum->bytes(),
+      [this, sum = tensor.sum, what = std::move(what)] { sum->complete(file_, what); }};
+}
+
 void TorchFile::check_sums(std::string_view what) const {
+  if (!has_checksums()) return;
   std::string block;
   for (const auto& [name, entry] : archive_.entries()) {
     archive_.find(name);  // refuses what is not stored as it is
@@ -255,11 +276,9 @@ void TorchFile::check_sums(std::string_view what) const {
       file_.read_at(entry.offset + done, block.data(), bytes, name);
       sum = crc32(sum, block.data(), bytes);
     }
-    if (sum == entry.checksum) continue;
-    fail_as(ErrorKind::input,
-            "{}: {}: entry '{}' has the checksum {:08x}, written was {:08x}; the file is damaged: "
-            "copy it again",
-            path(), owner_of(name, what), name, sum, entry.checksum);
+    if (sum != entry.checksum) {
+      fail_entry_sum(path(), owner_of(name, what), name, sum, entry.checksum);
+    }
   }
 }
 

@@ -5,15 +5,19 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fullshard/formats/element_span.h"
+#include "fullshard/formats/entry_sum.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/pickle_reader.h"
 #include "fullshard/formats/pickle_value.h"
+#include "fullshard/formats/tensor_source.h"
 #include "fullshard/formats/zip_archive.h"
 
 namespace fullshard {
@@ -25,7 +29,8 @@ struct TorchTensor {
   std::vector<int64_t> strides;  // in elements, as torch counts them
   int64_t first = 0;             // element of the storage
   int64_t storage_numel = 0;
-  int64_t storage_offset = 0;  // byte of the file
+  int64_t storage_offset = 0;          // byte of the file
+  std::shared_ptr<EntrySum> sum = {};  // of the storage, as far as it was read; null: none
 
   bool is_contiguous() const;
 };
@@ -44,10 +49,16 @@ class TorchFile {
   // begins the message. Parameters and tensors with attributes are tensors too.
   std::optional<TorchTensor> tensor(const PickleValue& value, const std::string& where) const;
 
-  // Elements [begin, begin + out.numel), row-major, into `out`, converted.
+  // Elements [begin, begin + out.numel), row-major, into `out`, converted. The storage's checksum
+  // is compared when the last of its bytes has been read, by whichever tensors.
   void read(const TorchTensor& tensor, int64_t begin, const ElementSpan& out,
             std::string_view what) const;
 
+  // For check_sums_of(): the storage of a tensor; nothing where the file has no checksums.
+  std::optional<SummedStorage> storage_of(const TorchTensor& tensor, std::string what) const;
+
+  // False: there is none in it to compare with.
+  bool has_checksums() const { return archive_.has_checksums(); }
   // Reads the whole file and compares its checksums. A message names the tensor, or `what` where
   // the file is but one or the damage is elsewhere.
   void check_sums(std::string_view what) const;
@@ -60,6 +71,7 @@ class TorchFile {
 
   FileHandle file_;
   ZipArchive archive_;
+  std::map<std::string, std::shared_ptr<EntrySum>> sums_;  // of storages, by their entries
   std::string root_;  // the folder in the archive that holds everything, with '/'
   Pickle pickle_;
 };

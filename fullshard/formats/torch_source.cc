@@ -58,4 +58,12 @@ void TorchSource::read(const std::string& name, int64_t begin, ElementSpan out) 
              fmt::format("tensor '{}'", name));
 }
 
+std::vector<SummedStorage> TorchSource::storages_of(const std::string& name) const {
+  const StoredTensor& tensor = find_or_fail(*this, name, file_.path());
+  auto storage = file_.storage_of(places_[static_cast<size_t>(&tensor - tensors_.data())],
+                                  fmt::format("tensor '{}'", name));
+  if (!storage) return {};
+  return {std::move(*storage)};
+}
+
 }  // namespace fullshard

@@ -18,6 +18,7 @@ class TorchSource : public TensorSource {
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   void read(const std::string& name, int64_t begin, ElementSpan out) const override;
+  std::vector<SummedStorage> storages_of(const std::string& name) const override;
 
  private:
   TorchFile file_;

@@ -3,9 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -15,6 +12,7 @@
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 #include "fullshard/formats/torch_layout.h"
 
 namespace fullshard {
@@ -103,10 +101,8 @@ void TorchWriter::finish() {
   for (const auto& slot : zip.slots()) state.write_at(slot.header, slot.header_bytes());
   state.write_at(zip.directory_offset(), zip.directory_bytes());
   state.file->sync();
-  check_input(std::rename(state.part.c_str(), state.path.c_str()) == 0,
-              "{}: cannot be given its name: {}", state.part, std::strerror(errno));
+  rename_into_place(state.part, state.path);
   state.file.reset();
-  sync_folder_of(state.path);
 }
 
 }  // namespace fullshard

@@ -85,10 +85,10 @@ class Reader {
                   "{}: is one of several volumes of an archive", path());
       return {u32(tail, at + 16), u32(tail, at + 12), u16(tail, at + 10)};
     }
-    fail_as(ErrorKind::input,
-            "{}: has no zip directory at its end; it is truncated, or not written by torch.save: "
-            "copy it again",
-            path());
+    fail_input(
+        "{}: has no zip directory at its end; it is truncated, or not written by torch.save: "
+        "copy it again",
+        path());
   }
 
   std::optional<Directory> find_directory64(int64_t end) const {
@@ -199,6 +199,11 @@ class Reader {
 
 ZipArchive::ZipArchive(const FileHandle& file, int64_t begin, int64_t length)
     : path_(file.path()), entries_(Reader(file, begin, length).read()) {}
+
+bool ZipArchive::has_checksums() const {
+  return std::ranges::any_of(entries_,
+                             [](const auto& named) { return named.second.checksum != 0; });
+}
 
 const ZipEntry* ZipArchive::find(const std::string& name) const {
   const auto found = entries_.find(name);

@@ -14,12 +14,14 @@ namespace {
 constexpr size_t kNumLastLines = 12;
 constexpr size_t kLongestLine = 400;
 
-void write_all(int target, std::string_view text) {
+// Gives why not all of it could be written, as errno does; 0: it was.
+int write_all(int target, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(target, text.data(), text.size());
-    if (wrote < 0 && errno != EINTR) return;  // nobody reads any more, or the disk is full
+    if (wrote < 0 && errno != EINTR) return errno;  // nobody reads any more, or the disk is full
     if (wrote > 0) text.remove_prefix(static_cast<size_t>(wrote));
   }
+  return 0;
 }
 
 int terminal(size_t stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
@@ -33,8 +35,9 @@ ChildOutput::ChildOutput(const ChildOutputOptions& options)
   if (options.log.empty()) return;
   log_ = ::open(options.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_ < 0) {
+    const int reason = errno;
     fail_as(ErrorKind::usage, "launch: cannot write the log '{}': {}", options.log,
-            std::strerror(errno));
+            std::strerror(reason));
   }
 }
 
@@ -43,9 +46,9 @@ ChildOutput::~ChildOutput() {
 }
 
 void ChildOutput::take(size_t stream, std::string_view piece) {
-  if (options_.shown && options_.prefix.empty()) write_all(terminal(stream), piece);
+  if (options_.shown && options_.prefix.empty()) show(stream, piece);
   if (options_.shown && !options_.prefix.empty()) {
-    write_all(terminal(stream), shown_lines_[stream].take(piece));
+    show(stream, shown_lines_[stream].take(piece));
   }
   keep(kept_lines_[stream].take(piece));
 }
@@ -53,10 +56,15 @@ void ChildOutput::take(size_t stream, std::string_view piece) {
 void ChildOutput::finish() {
   for (const size_t stream : {0, 1}) {
     if (options_.shown && !options_.prefix.empty()) {
-      write_all(terminal(stream), shown_lines_[stream].rest());
+      show(stream, shown_lines_[stream].rest());
     }
     keep(kept_lines_[stream].rest());
   }
+}
+
+void ChildOutput::show(size_t stream, std::string_view text) {
+  const int problem = write_all(terminal(stream), text);
+  if (stream == 0 && problem != 0 && problem != EPIPE) lost_output_ = problem;
 }
 
 void ChildOutput::keep(const std::string& lines) {

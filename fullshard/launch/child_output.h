@@ -32,13 +32,17 @@ class ChildOutput {
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
   bool is_shown() const { return options_.shown; }
+  // Why standard output could not be written (an errno); 0: it could, or its reader has gone away.
+  int lost_output() const { return lost_output_; }
   const std::string& log() const { return options_.log; }
 
  private:
+  void show(size_t stream, std::string_view text);
   void keep(const std::string& lines);
 
   ChildOutputOptions options_;
   int log_ = -1;
+  int lost_output_ = 0;
   std::array<LinePrefix, 2> shown_lines_;
   std::array<LinePrefix, 2> kept_lines_;
   std::deque<std::string> last_lines_;

@@ -61,6 +61,7 @@ struct Birth {
   int outputs[2];
   int failure;
   pid_t launcher;
+  const std::vector<int>& kept_open;
 };
 
 // Runs in the child, between fork and exec: only calls that are safe after a fork.
@@ -74,6 +75,8 @@ struct Birth {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // ignored by the launcher only
+  for (const int descriptor : birth.kept_open) ::fcntl(descriptor, F_SETFD, 0);
   if (birth.is_bound) ::sched_setaffinity(0, sizeof birth.cores, &birth.cores);
   if (birth.input >= 0) ::dup2(birth.input, STDIN_FILENO);
   if (birth.outputs[0] >= 0) ::dup2(birth.outputs[0], STDOUT_FILENO);
@@ -107,7 +110,8 @@ ChildProcess::ChildProcess(const ChildOptions& options, const Keeper& keeper)
                     input,
                     {outputs[0].childs, outputs[1].childs},
                     failure.childs,
-                    ::getpid()};
+                    ::getpid(),
+                    options.kept_open};
   pid_ = ::fork();
   if (pid_ == 0) become(birth, keeper);
   int reason = pid_ < 0 ? errno : 0;
@@ -151,12 +155,11 @@ void ChildProcess::signal(int number) {
   if (ended_) return;
   if (control_ < 0) {
     ::kill(-pid_, number);
-  } else if (number == SIGKILL) {
-    ::close(std::exchange(control_, -1));  // the other launcher kills its ranks when this ends
-    ::kill(-pid_, SIGKILL);
-  } else {
-    tell(fmt::format("signal {}", number));
+    return;
   }
+  tell(fmt::format("signal {}", number));
+  // The connection stays until that has arrived; one that hangs is killed by the next SIGKILL.
+  if (number == SIGKILL) ::close(std::exchange(control_, -1));
 }
 
 void ChildProcess::tell(const std::string& line) const {
@@ -179,6 +182,10 @@ bool ChildProcess::has_just_ended() {
 }
 
 bool ChildProcess::was_killed() const { return ended_ && WIFSIGNALED(wait_status_); }
+
+bool ChildProcess::was_killed_by(int number) const {
+  return was_killed() && WTERMSIG(wait_status_) == number;
+}
 
 int ChildProcess::exit_status() const {
   return was_killed() ? 128 + WTERMSIG(wait_status_) : WEXITSTATUS(wait_status_);

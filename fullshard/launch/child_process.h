@@ -21,9 +21,10 @@ struct ChildOptions {
   std::vector<std::string> environment;  // NAME=value
   std::vector<int> cores = {};           // that it may use; empty: all
   ChildOutputOptions output = {};
-  bool direct = false;     // it has this process's own standard output and error
-  bool has_input = false;  // it has this process's standard input; otherwise none
-  bool is_remote = false;  // a launcher reads signals from its standard input
+  bool direct = false;              // it has this process's own standard output and error
+  bool has_input = false;           // it has this process's standard input; otherwise none
+  bool is_remote = false;           // a launcher reads signals from its standard input
+  std::vector<int> kept_open = {};  // descriptors that it inherits beside the standard ones
 };
 
 // The leader of a process group of its own, which ends with it.
@@ -38,7 +39,8 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   int number() const { return number_; }
   bool is_running() const { return !ended_; }
-  // To the whole group; to a remote launcher as a line of text, unless it is SIGKILL.
+  // To the whole group; to a remote launcher as a line of text, and after a SIGKILL the connection
+  // itself is what signals go to.
   void signal(int number);
   // A line for the standard input of a remote launcher.
   void tell(const std::string& line) const;
@@ -47,6 +49,7 @@ class ChildProcess {
   bool has_just_ended();
   bool has_failed() const { return ended_ && wait_status_ != 0; }
   bool was_killed() const;
+  bool was_killed_by(int number) const;
   int exit_status() const;           // 128 + n for signal n
   std::string how_it_ended() const;  // "exited with status 3", "killed by signal 9 (Killed)"
 

@@ -2,15 +2,16 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/job_secret.h"
 #include "fullshard/launch/keeper.h"
+#include "fullshard/launch/meeting_watch.h"
 #include "fullshard/launch/port.h"
 #include "fullshard/launch/rank_environment.h"
 #include "fullshard/launch/signals.h"
@@ -46,8 +47,8 @@ int port_for(const LaunchOptions& options) {
     if (options.master_port != 0 && is_port_free(options.master_port)) return options.master_port;
     const int port = find_free_port();
     if (options.master_port != 0) {
-      fmt::print(stderr, "warning: launch: port {} is in use on this host; taking {}\n",
-                 options.master_port, port);
+      say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n",
+                      options.master_port, port));
     }
     return port;
   }
@@ -89,7 +90,9 @@ void prepare_logs(const LaunchOptions& options) {
   }
 }
 
-Children start_ranks(const LaunchOptions& options, const Meeting& meeting, const Keeper& keeper) {
+Children start_ranks(const LaunchOptions& options, Meeting meeting, const MeetingWatch& watch,
+                     const Keeper& keeper) {
+  meeting.notice = watch.variable();
   const auto environments = rank_environments(options, meeting);
   const std::vector<int> cores = allowed_cores();
   Children ranks;
@@ -98,7 +101,9 @@ Children start_ranks(const LaunchOptions& options, const Meeting& meeting, const
     ChildOptions child{.name = fmt::format("rank {}", rank),
                        .number = rank,
                        .command = options.command,
-                       .environment = environments[static_cast<size_t>(local)]};
+                       .environment = environments[static_cast<size_t>(local)],
+                       .kept_open = options.kept_open};
+    child.kept_open.push_back(watch.ranks_descriptor());
     if (options.binding == Binding::cores) child.cores = cores_of(cores, local, options.ranks);
     child.output = {.shown = options.tee == Tee::all || (options.tee == Tee::first && rank == 0),
                     .prefix = rank == 0 ? "" : fmt::format("[{}] ", rank),
@@ -113,27 +118,33 @@ Children start_ranks(const LaunchOptions& options, const Meeting& meeting, const
 
 }  // namespace
 
+bool is_worth_a_restart(const LaunchOptions& options, const LaunchResult& result, int restarts) {
+  if (result.status == 0 || result.interrupted || restarts >= options.max_restarts) return false;
+  // Our own programs end so before they start anything: they would again.
+  const bool was_refused = result.status == static_cast<int>(ErrorKind::usage) ||
+                           result.status == static_cast<int>(ErrorKind::no_fit);
+  return !(options.explains_itself && was_refused);
+}
+
 LaunchResult launch(const LaunchOptions& options) {
   validate(options);
   prepare_logs(options);
   if (options.nodes > 1 && secret_for(options).empty()) {
-    fmt::print(stderr,
-               "warning: launch: no job token, so that anyone who reaches {} can join the ranks; "
-               "set FULLSHARD_JOB_SECRET, or FULLSHARD_JOB_SECRET_FILE, to the same on all nodes\n",
-               options.master_address);
+    say(fmt::format(
+        "warning: launch: no job token, so that anyone who reaches {} can join the ranks; "
+        "set FULLSHARD_JOB_SECRET, or FULLSHARD_JOB_SECRET_FILE, to the same on all nodes\n",
+        options.master_address));
   }
   const Signals signals;  // before the ranks: their ends are signals too
   const Keeper keeper;
   for (int restart = options.restart_count;; ++restart) {
-    Supervisor supervisor(start_ranks(options, arrange_meeting(options, restart), keeper), signals,
-                          options.notice, options.grace, options.control);
-    if (options.explains_itself) supervisor.trust_messages();
+    MeetingWatch meeting;
+    Supervisor supervisor(start_ranks(options, arrange_meeting(options, restart), meeting, keeper),
+                          signals, options);
+    supervisor.watch_meeting(meeting);
     const LaunchResult result = supervisor.run();
-    if (result.status == 0 || result.interrupted || options.control >= 0 ||
-        restart >= options.max_restarts) {
-      return result;
-    }
-    fmt::print(stderr, "launch: restart {} of {}\n", restart + 1, options.max_restarts);
+    if (options.control >= 0 || !is_worth_a_restart(options, result, restart)) return result;
+    say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
   }
 }
 

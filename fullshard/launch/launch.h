@@ -18,15 +18,19 @@ struct LaunchOptions {
   // says what it did last: they may take so long before they are told to end.
   std::chrono::milliseconds notice = std::chrono::seconds(3);
   // How long ranks that are told to end (SIGTERM) may take before they are killed.
-  std::chrono::milliseconds grace = std::chrono::seconds(5);
+  std::chrono::milliseconds grace = std::chrono::seconds(30);
   // The program says on its last line why it fails ("error: …"): nothing is added to that.
   bool explains_itself = false;
+  // The program ends by itself after a first signal, with status 130, when it has saved what it is
+  // to save: no grace applies then, only a second signal ends it at once.
+  bool saves_itself = false;
   int max_restarts = 0;  // how often all ranks are started again after a failure
 
   std::string log_dir = {};  // rank-N.log of every rank; empty: none
   Tee tee = Tee::all;
   Binding binding = Binding::none;
-  std::vector<int> devices = {};  // GPUs that the ranks may see; empty: as they are
+  std::vector<int> devices = {};    // GPUs that the ranks may see; empty: as they are
+  std::vector<int> kept_open = {};  // descriptors that ranks inherit beside the standard ones
 
   // This host among several that are started by hand, by srun or over ssh.
   int nodes = 1;
@@ -44,7 +48,7 @@ struct LaunchOptions {
 struct LaunchResult {
   int status = 0;  // 0; the first failing rank's; 128 + n for signal n; 130 interrupted
   std::optional<int> failed_rank = {};  // the first by time
-  std::string message = {};             // "rank 1: exited with status 3"
+  std::string message = {};             // "rank 1: exited with status 3", "interrupted by SIGINT"
   bool interrupted = false;
 };
 
@@ -52,9 +56,14 @@ struct LaunchResult {
 // TORCHELASTIC_RESTART_COUNT, ...), NODE_RANK, FULLSHARD_JOB_SECRET and, if unset, OMP_NUM_THREADS,
 // in a process group of its own. Rank 0's lines are shown as they are, the others' begin with
 // "[rank] ". When a rank fails, it is named on standard error with its last lines, and the others
-// are ended; SIGINT, SIGTERM and SIGHUP are passed on. Nothing that a rank started in its process
-// group outlives it or this process. Throws Error when the program cannot be started. Blocks those
-// signals in the calling thread while it runs; call it from a program's main thread.
+// are ended; SIGINT, SIGTERM and SIGHUP are passed on, and a second SIGINT or SIGTERM kills.
+// Nothing that a rank started in its process group outlives it or this process. Output that nobody
+// reads any more ends nothing; standard output without room is status 1 at the end. Throws Error
+// when the program cannot be started. Blocks those signals in the calling thread while it runs;
+// call it from a program's main thread.
 LaunchResult launch(const LaunchOptions& options);
+
+// Whether ranks that ended so, after so many restarts, are started again.
+bool is_worth_a_restart(const LaunchOptions& options, const LaunchResult& result, int restarts);
 
 }  // namespace fullshard

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <random>
 #include <string_view>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/launch/job_secret.h"
 #include "fullshard/launch/keeper.h"
 #include "fullshard/launch/rank_environment.h"
@@ -111,6 +111,7 @@ std::vector<std::string> launcher_words(const LaunchOptions& options, const Host
   add("grace", seconds(options.grace));
   add("tee", options.tee == Tee::all ? "all" : options.tee == Tee::first ? "0" : "none");
   add("bind", options.binding == Binding::cores ? "cores" : "none");
+  if (options.saves_itself) words.push_back("--saves-itself");
   if (!options.log_dir.empty()) add("log-dir", options.log_dir);
   if (is_selection(host.slots)) add("devices", fmt::format("{}", fmt::join(host.slots, ",")));
   words.push_back("--");
@@ -172,12 +173,14 @@ LaunchResult launch_hosts(const LaunchOptions& options, const HostsOptions& host
     start.restart_count = restart;
     start.secret = make_job_secret();
     if (options.master_port == 0) start.master_port = random_port();
-    Supervisor supervisor(start_hosts(start, hosts, keeper), signals, options.notice,
-                          options.grace + kWay);
+    LaunchOptions watching = options;
+    watching.grace += kWay;
+    watching.explains_itself = false;  // the launchers of the hosts speak, not the program
+    Supervisor supervisor(start_hosts(start, hosts, keeper), signals, watching);
     LaunchResult result = supervisor.run();
     result.failed_rank.reset();  // the launcher on that host has named it
-    if (result.status == 0 || result.interrupted || restart >= options.max_restarts) return result;
-    fmt::print(stderr, "launch: restart {} of {}\n", restart + 1, options.max_restarts);
+    if (!is_worth_a_restart(options, result, restart)) return result;
+    say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
   }
 }
 

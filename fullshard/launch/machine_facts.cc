@@ -184,12 +184,15 @@ std::vector<Fact> machine_facts() {
   return facts;
 }
 
+std::string_view name_of(Fact::Kind kind) {
+  return kind == Kind::fine ? "ok" : kind == Kind::notice ? "note" : "bad";
+}
+
 std::string facts_text(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) {
-    const char* mark = fact.kind == Kind::fine ? "ok" : fact.kind == Kind::notice ? "note" : "bad";
-    text += fmt::format("{:<5} {:<14} {}\n{:<21}{}\n", mark, fact.subject, fact.found, "",
-                        fact.meaning);
+    text += fmt::format("{:<5} {:<14} {}\n{:<21}{}\n", name_of(fact.kind), fact.subject, fact.found,
+                        "", fact.meaning);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fullshard {
@@ -14,6 +15,8 @@ struct Fact {
   std::string meaning;
   Kind kind = Kind::fine;
 };
+
+std::string_view name_of(Fact::Kind kind);  // ok, note, bad
 
 std::vector<Fact> machine_facts();
 std::string facts_text(const std::vector<Fact>& facts);

@@ -18,7 +18,8 @@ bool names_a_rank(std::string_view variable) {
   static constexpr std::string_view kNames[] = {
       "RANK",        "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
       "NODE_RANK",   "ROLE_RANK",   "ROLE_NAME",  "ROLE_WORLD_SIZE",  "GROUP_WORLD_SIZE",
-      "MASTER_ADDR", "MASTER_PORT", "JOB_SECRET", "JOB_SECRET_FILE",  "LOCAL_SIZE"};
+      "MASTER_ADDR", "MASTER_PORT", "JOB_SECRET", "JOB_SECRET_FILE",  "LOCAL_SIZE",
+      "MEETING"};
   std::string_view name = variable.substr(0, variable.find('='));
   if (name.starts_with("TORCHELASTIC_")) return true;
   constexpr std::string_view kOwn = "FULLSHARD_";
@@ -73,6 +74,7 @@ Variables common_variables(const LaunchOptions& options, const Meeting& meeting)
   variables.set("TORCHELASTIC_RUN_ID", "none");
   variables.set("TORCHELASTIC_USE_AGENT_STORE", "False");  // rank 0 serves the store
   if (!meeting.secret.empty()) variables.set("FULLSHARD_JOB_SECRET", meeting.secret);
+  if (!meeting.notice.empty()) variables.set("FULLSHARD_MEETING", meeting.notice);
   return variables;
 }
 

@@ -15,6 +15,7 @@ struct Meeting {
   int port = 0;
   std::string secret;  // empty: none
   int restart = 0;
+  std::string notice = {};  // where ranks say that they have met; empty: nowhere
 };
 
 // NAME=value of this process's environment, without what says who a rank is, which may come from a

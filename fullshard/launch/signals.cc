@@ -9,10 +9,28 @@
 #include "fullshard/base/error.h"
 
 namespace fullshard {
+namespace {
+
+// A blocked signal is queued even where it is ignored: it must not be watched then.
+bool is_ignored(int number) {
+  struct sigaction action = {};
+  return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
+}
 
 Signals::Signals() {
   ::sigemptyset(&watched_);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&watched_, number);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched_, number);
+  if (!is_ignored(SIGHUP)) ::sigaddset(&watched_, SIGHUP);
+  struct sigaction ignored = {};
+  ignored.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignored, &broken_pipe_before_);
   ::pthread_sigmask(SIG_BLOCK, &watched_, &before_);
   descriptor_ = ::signalfd(-1, &watched_, SFD_NONBLOCK | SFD_CLOEXEC);
   check(descriptor_ >= 0, "launch: cannot watch signals: {}", std::strerror(errno));
@@ -20,6 +38,7 @@ Signals::Signals() {
 
 Signals::~Signals() {
   ::close(descriptor_);
+  ::sigaction(SIGPIPE, &broken_pipe_before_, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

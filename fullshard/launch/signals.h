@@ -1,12 +1,16 @@
 // SIGINT, SIGTERM, SIGHUP and SIGCHLD arrive as reads while this lives, so that one poll waits for
-// everything.
+// everything; a write that nobody reads is an error and not the end.
 #pragma once
 
 #include <csignal>
 #include <optional>
+#include <string>
 
 namespace fullshard {
 
+std::string signal_name(int number);  // "SIGTERM"
+
+// A SIGHUP that is ignored, as under nohup, stays so.
 class Signals {
  public:
   Signals();
@@ -21,6 +25,7 @@ class Signals {
  private:
   sigset_t watched_;
   sigset_t before_;
+  struct sigaction broken_pipe_before_ = {};
   int descriptor_ = -1;
 };
 

@@ -6,14 +6,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 
 namespace fullshard {
 namespace {
+
+constexpr int kInterrupted = 130;
+// Who sends a signal may do so twice at a time, as timeout(1) does: that is one request.
+constexpr auto kOneRequest = std::chrono::milliseconds(100);
 
 // Its last line says why; one whose output goes straight to the terminal is believed to say it.
 bool has_explained(const ChildProcess& child) {
@@ -27,13 +32,11 @@ bool has_explained(const ChildProcess& child) {
 
 using std::chrono::milliseconds;
 
-Supervisor::Supervisor(Children children, const Signals& signals, milliseconds notice,
-                       milliseconds grace, int control)
+Supervisor::Supervisor(Children children, const Signals& signals, const LaunchOptions& options)
     : children_(std::move(children)),
       signals_(signals),
-      notice_(notice),
-      grace_(grace),
-      control_(control) {}
+      options_(options),
+      control_(options.control) {}
 
 LaunchResult Supervisor::run() {
   while (is_any_running()) {
@@ -45,11 +48,33 @@ LaunchResult Supervisor::run() {
     if (deadline_ && Clock::now() >= *deadline_) press();
   }
   for (const auto& child : children_) child->pass_rest();
-  if (!unshown_.empty() && !has_shown_error()) fmt::print(stderr, "{}\n", unshown_);
-  if (result_.interrupted) {
-    result_ = {.status = 130, .message = "interrupted", .interrupted = true};
-  }
+  if (!unshown_.empty() && !has_shown_error()) say(unshown_ + "\n");
+  if (result_.interrupted) conclude_interrupted();
+  if (result_.status == 0) notice_lost_output();
   return result_;
+}
+
+// A program that saves itself may have come to its end all the same, or failed while it saved.
+void Supervisor::conclude_interrupted() {
+  const bool is_done = std::none_of(children_.begin(), children_.end(),
+                                    [](const auto& child) { return child->has_failed(); });
+  if (options_.saves_itself && !asked_twice_ && (is_done || result_.failed_rank)) return;
+  result_ = {.status = kInterrupted,
+             .message = fmt::format("interrupted by {}{}", signal_name(first_signal_),
+                                    asked_twice_ ? ", and ended at once by a second signal" : ""),
+             .interrupted = true};
+}
+
+void Supervisor::notice_lost_output() {
+  for (const auto& child : children_) {
+    if (child->output().lost_output() == 0) continue;
+    result_.status = static_cast<int>(ErrorKind::failed);
+    result_.message =
+        fmt::format("standard output: cannot be written: {}; what {} said there is lost",
+                    std::strerror(child->output().lost_output()), child->name());
+    say(fmt::format("error: {}\n", result_.message));
+    return;
+  }
 }
 
 // Ranks that fail alike say the same: once is enough.
@@ -66,7 +91,10 @@ bool Supervisor::is_any_running() const {
 
 void Supervisor::wait_for_something() {
   // poll ignores descriptors below zero.
-  std::vector<pollfd> watched = {{signals_.descriptor(), POLLIN, 0}, {control_, POLLIN, 0}};
+  const int meeting = meeting_ != nullptr ? meeting_->descriptor() : -1;
+  std::vector<pollfd> watched = {
+      {signals_.descriptor(), POLLIN, 0}, {control_, POLLIN, 0}, {meeting, POLLIN, 0}};
+  const size_t num_others = watched.size();
   for (const auto& child : children_) {
     for (const int output : child->outputs()) watched.push_back({output, POLLIN, 0});
   }
@@ -78,8 +106,13 @@ void Supervisor::wait_for_something() {
   }
   ::poll(watched.data(), watched.size(), static_cast<int>(patience.count()));
   if (watched[1].revents != 0) read_control();
-  for (size_t place = 2; place < watched.size(); ++place) {
-    if (watched[place].revents != 0) children_[place / 2 - 1]->pass_output(place % 2);
+  if (watched[2].revents != 0) {
+    meeting_->read();
+    if (result_.failed_rank && !was_asked_ && is_meeting()) await_the_others();
+  }
+  for (size_t place = num_others; place < watched.size(); ++place) {
+    const size_t output = place - num_others;
+    if (watched[place].revents != 0) children_[output / 2]->pass_output(output % 2);
   }
 }
 
@@ -89,7 +122,7 @@ void Supervisor::read_control() {
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) {  // the launcher, or the connection to it, is gone
     control_ = -1;
-    pass_on(SIGTERM);
+    lose_launcher();
     return;
   }
   said_.append(buffer, static_cast<size_t>(got));
@@ -99,12 +132,37 @@ void Supervisor::read_control() {
   }
 }
 
-// From here on the job counts as interrupted. Who asks twice does not want to wait.
+// From here on the job counts as interrupted. Who asks twice does not want to wait; but a terminal
+// that closes and the shell behind it may both send SIGHUP, and nobody has asked twice then.
 void Supervisor::pass_on(int number) {
-  const bool again = std::exchange(result_.interrupted, true);
-  signal_all(again ? SIGKILL : number);
+  const auto now = Clock::now();
+  const bool was_interrupted = std::exchange(result_.interrupted, true);
+  if (number == SIGHUP && was_interrupted) return;
+  if (number == SIGKILL || (number != SIGHUP && asked_at_)) {
+    if (number != SIGKILL && now - *asked_at_ < kOneRequest) return;
+    asked_twice_ = was_asked_ = true;
+    deadline_ = now + options_.grace;  // for hosts that cannot be reached
+    return signal_all(SIGKILL);
+  }
+  if (number != SIGHUP) asked_at_ = now;
+  if (!was_interrupted) first_signal_ = number;
+  signal_all(number);
+  if (options_.saves_itself) return;  // it says so itself, and may take its time
   was_asked_ = true;
-  deadline_ = Clock::now() + grace_;
+  deadline_ = now + options_.grace;
+  if (options_.control >= 0) return;
+  say(
+      fmt::format("launch: {} passed on; ranks that have not ended in {} s are killed, a second "
+                  "signal kills them at once\n",
+                  signal_name(number), static_cast<double>(options_.grace.count()) / 1000));
+}
+
+// Nobody is left who could ask twice.
+void Supervisor::lose_launcher() {
+  if (!std::exchange(result_.interrupted, true)) first_signal_ = SIGTERM;
+  signal_all(SIGTERM);
+  was_asked_ = true;
+  deadline_ = Clock::now() + options_.grace;
 }
 
 void Supervisor::note_ended() {
@@ -114,17 +172,41 @@ void Supervisor::note_ended() {
     // Several may have ended since the last look: one that was killed is likelier the cause.
     if (!failed || (child->was_killed() && !failed->was_killed())) failed = child.get();
   }
-  if (failed && !result_.failed_rank && !result_.interrupted) name_failed(*failed);
+  if (!failed || result_.failed_rank) return;
+  if (!result_.interrupted) return name_failed(*failed);
+  if (options_.saves_itself) note_ended_after_signal(*failed);
+}
+
+void Supervisor::note_ended_after_signal(ChildProcess& child) {
+  const bool has_saved = !child.was_killed() && child.exit_status() == kInterrupted;
+  if (was_asked_ || has_saved || is_one_missing_) return;  // it was killed here, or misses that one
+  const bool heeds_no_signal =
+      child.was_killed_by(SIGINT) || child.was_killed_by(SIGTERM) || child.was_killed_by(SIGHUP);
+  if (!heeds_no_signal) return name_failed(child);
+  // It had not come so far that there was anything to save, and the others miss it.
+  is_one_missing_ = true;
+  await_the_others();
+}
+
+// Our own programs always meet; others are known to when one of them has begun.
+bool Supervisor::is_meeting() const {
+  if (meeting_ == nullptr) return false;
+  const bool will_meet = options_.explains_itself || meeting_->num_begun() > 0;
+  return will_meet && meeting_->num_met() < static_cast<int>(children_.size());
+}
+
+void Supervisor::await_the_others() {
+  deadline_ = Clock::now() + (is_meeting() ? milliseconds(0) : options_.notice);
 }
 
 void Supervisor::name_failed(ChildProcess& failed) {
   failed.pass_rest();
-  result_ = {.status = failed.exit_status(),
-             .failed_rank = failed.number(),
-             .message = fmt::format("{}: {}", failed.name(), failed.how_it_ended())};
+  result_.status = failed.exit_status();
+  result_.failed_rank = failed.number();
+  result_.message = fmt::format("{}: {}", failed.name(), failed.how_it_ended());
   const ChildOutput& output = failed.output();
-  deadline_ = Clock::now() + notice_;
-  if (explains_itself_ && has_explained(failed)) {
+  await_the_others();
+  if (options_.explains_itself && has_explained(failed)) {
     if (!output.is_shown()) unshown_ = output.last_lines().back();
     return;
   }
@@ -134,14 +216,15 @@ void Supervisor::name_failed(ChildProcess& failed) {
                         output.log().empty() ? "" : fmt::format(" ({})", output.log()));
     for (const std::string& line : output.last_lines()) text += fmt::format("  {}\n", line);
   }
-  fmt::print(stderr, "{}", text);
+  say(text);
 }
 
-// The time is over: first ask the children that are left to end, then kill them.
+// The time is over: first ask the children that are left to end, then kill them. One that saves
+// itself would begin to, with a rank that is gone.
 void Supervisor::press() {
-  signal_all(was_asked_ ? SIGKILL : SIGTERM);
+  signal_all(was_asked_ || options_.saves_itself ? SIGKILL : SIGTERM);
   was_asked_ = true;
-  deadline_ = Clock::now() + grace_;
+  deadline_ = Clock::now() + options_.grace;
 }
 
 void Supervisor::signal_all(int number) {

@@ -10,6 +10,7 @@
 
 #include "fullshard/launch/child_process.h"
 #include "fullshard/launch/launch.h"
+#include "fullshard/launch/meeting_watch.h"
 #include "fullshard/launch/signals.h"
 
 namespace fullshard {
@@ -18,12 +19,11 @@ using Children = std::vector<std::unique_ptr<ChildProcess>>;
 
 class Supervisor {
  public:
-  // `control` as in LaunchOptions.
-  Supervisor(Children children, const Signals& signals, std::chrono::milliseconds notice,
-             std::chrono::milliseconds grace, int control = -1);
+  // Of the options: notice, grace, control, and what is known of the program.
+  Supervisor(Children children, const Signals& signals, const LaunchOptions& options);
 
-  // As LaunchOptions::explains_itself.
-  void trust_messages() { explains_itself_ = true; }
+  // Ranks that have not met yet are ended at once when one of them fails. It outlives this.
+  void watch_meeting(MeetingWatch& meeting) { meeting_ = &meeting; }
 
   LaunchResult run();
 
@@ -35,21 +35,30 @@ class Supervisor {
   void wait_for_something();
   void read_control();
   void pass_on(int number);
+  void lose_launcher();
   void note_ended();
   void name_failed(ChildProcess& failed);
+  bool is_meeting() const;
+  void await_the_others();
+  void note_ended_after_signal(ChildProcess& child);
   void press();
   void signal_all(int number);
+  void conclude_interrupted();
+  void notice_lost_output();
 
   Children children_;
   const Signals& signals_;
-  std::chrono::milliseconds notice_;
-  std::chrono::milliseconds grace_;
+  LaunchOptions options_;
+  MeetingWatch* meeting_ = nullptr;
   int control_;
-  bool explains_itself_ = false;
   std::string unshown_;  // why a rank failed whose output is not shown
   std::string said_;     // by the control, up to an unfinished line
   LaunchResult result_;
   bool was_asked_ = false;  // the children have been told to end
+  int first_signal_ = 0;    // that was passed on; 0: none
+  bool asked_twice_ = false;
+  bool is_one_missing_ = false;                // ended by the first signal, without having saved
+  std::optional<Clock::time_point> asked_at_;  // by SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;
 };
 

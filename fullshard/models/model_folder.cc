@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/models/bert/bert_model.h"
 #include "fullshard/models/gpt2/gpt2_model.h"
 #include "fullshard/models/llama/llama_model.h"
@@ -22,7 +24,8 @@ using nlohmann::json;
 struct Architecture {
   std::string_view name;
   std::string_view model_type;
-  std::shared_ptr<LanguageModel> (*make)(const json& config, const std::string& where);
+  std::shared_ptr<LanguageModel> (*make)(const json& config, const std::string& where,
+                                         const MakeOptions& options);
 };
 
 // The first of a model type is made when a file names no architecture. Bare decoders become the
@@ -45,10 +48,10 @@ constexpr std::array kArchitectures = std::to_array<Architecture>({
 
 json parse(const std::string& text, const std::string& where) {
   try {
-    json config = json::parse(text);
+    json config = parse_json(text);
     if (config.is_object()) return config;
-  } catch (const json::parse_error& error) {
-    fail_as(ErrorKind::input, "{}: not valid JSON: {}", where, error.what());
+  } catch (const JsonError& error) {
+    fail_as(ErrorKind::input, "{}: {}", where, error.what());
   }
   fail_as(ErrorKind::input, "{}: expected a JSON object with the settings of a model", where);
 }
@@ -74,20 +77,21 @@ const Architecture& architecture_of(const json& config, const std::string& where
   };
   const auto found = std::ranges::find_if(kArchitectures, fits);
   if (found != kArchitectures.end()) return *found;
+  constexpr size_t kMostShown = 100;  // bytes
   std::vector<std::string_view> names;
   for (const auto& known : kArchitectures) names.push_back(known.name);
   fail_as(ErrorKind::input,
           "{}: a model with architecture \"{}\" and model_type \"{}\" is not supported; supported "
           "are {}",
-          where, name, type, fmt::join(names, ", "));
+          where, printable(name, kMostShown), printable(type, kMostShown), fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::shared_ptr<LanguageModel> make_model(const std::string& config_json,
-                                          const std::string& where) {
+std::shared_ptr<LanguageModel> make_model(const std::string& config_json, const std::string& where,
+                                          const MakeOptions& options) {
   const json config = parse(config_json, where);
-  return architecture_of(config, where).make(config, where);
+  return architecture_of(config, where).make(config, where, options);
 }
 
 }  // namespace fullshard

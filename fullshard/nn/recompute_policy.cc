@@ -8,6 +8,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/module_walk.h"
+#include "fullshard/nn/unit_hint.h"
 #include "fullshard/nn/unit_state.h"
 
 namespace fullshard {
@@ -81,11 +82,9 @@ class RecomputeSwitch {
   void choose(const ModuleNode& node) {
     auto* unit = dynamic_cast<UnitState*>(node.module);
     if (unit == nullptr && policy_.kind_ == RecomputePolicy::Kind::classes && names(node)) {
-      fail_as(
-          ErrorKind::usage,
-          "recompute: module '{}' of class {} is no unit; derive it from fullshard::Unit and "
-          "write FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as fullshard::Wrap<{}Impl>",
-          node.path.empty() ? "(root)" : node.path, node.class_name, node.class_name);
+      fail_as(ErrorKind::usage, "recompute: module '{}' of class {} is no unit; {}",
+              node.path.empty() ? "(root)" : node.path, node.class_name,
+              how_to_make_unit(*node.module));
     }
     if (unit != nullptr && wants(node)) {
       chosen_.push_back(unit);

@@ -122,6 +122,7 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
   Result forward(Parameters... arguments) { return call(std::forward<Parameters>(arguments)...); }
 
   std::string class_name() const override { return plain_class_name(typeid(Impl)); }
+  bool runs_hooks() const override { return true; }
   // torch's own would show this adapter.
   std::string name() const { return class_name(); }
 

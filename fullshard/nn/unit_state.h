@@ -40,6 +40,9 @@ class UnitState {
 
   // The name that wrapping by class knows, such as "Block".
   virtual std::string class_name() const;
+  // The module's forward calls the hooks: what FULLSHARD_UNIT and Wrap make does, what a plain
+  // TORCH_MODULE over a Unit makes does not.
+  virtual bool runs_hooks() const { return false; }
 
   ForwardHooks* hooks() const { return hooks_; }
   void set_hooks(ForwardHooks* hooks) { hooks_ = hooks; }

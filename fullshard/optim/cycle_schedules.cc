@@ -60,7 +60,8 @@ class OneCycle : public LrSchedule {
   }
 
   std::vector<std::string> warnings() const override {
-    if (!options_.cycle_momentum || options_.decay_step_size == 0 || options_.decay_mom_rate <= 0) {
+    if (!options_.cycle_momentum || options_.decay_step_size == 0 || options_.decay_mom_rate <= 0 ||
+        options_.total_num_steps) {
       return {};
     }
     return {fmt::format(
@@ -88,6 +89,24 @@ class OneCycle : public LrSchedule {
     kSettings.check_ordered("cycle_min_mom", options_.cycle_min_mom, "cycle_max_mom",
                             options_.cycle_max_mom);
     kSettings.check_finite("decay_mom_rate", options_.decay_mom_rate);
+    check_decayed_momentum();
+  }
+
+  // It moves one way only after the cycle, so the end tells. A scheduler goes one step beyond.
+  void check_decayed_momentum() const {
+    const int64_t last = options_.total_num_steps.value_or(0);
+    const auto is_out = [&](int64_t step) { return !(momentum(step) >= 0 && momentum(step) < 1); };
+    if (!is_out(last)) return;
+    int64_t inside = triangle_.num_steps();
+    int64_t outside = last;
+    while (outside - inside > 1) {
+      const int64_t middle = inside + (outside - inside) / 2;
+      (is_out(middle) ? outside : inside) = middle;
+    }
+    fail_as(ErrorKind::usage,
+            "OneCycle: decay_mom_rate is {}, which makes the momentum {:.4g} in step {} of {}, "
+            "expected [0, 1); give a smaller rate, or 0",
+            options_.decay_mom_rate, momentum(outside), outside, *options_.total_num_steps);
   }
 
   Rates rates(int64_t step, double) const override {

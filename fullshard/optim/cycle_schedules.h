@@ -26,6 +26,9 @@ struct OneCycleOptions {
   double cycle_min_mom = 0.8;
   double cycle_max_mom = 0.9;
   double decay_mom_rate = 0.0;
+  // Of the run: a momentum that leaves [0, 1) in one of them is an error at once. Absent: it is one
+  // in the step that it happens in.
+  std::optional<int64_t> total_num_steps = {};
 };
 
 // min_lr * (1 + step_rate * step / step_size), with whole intervals only when staircase.

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace fullshard {
 namespace {
 
 std::string what_happened(const BreakdownEvidence& evidence) {
   if (evidence.bad_loss) {
-    return fmt::format("step {}: the loss is {} on rank {}", evidence.step, *evidence.bad_loss,
+    // Whether a NaN has a sign depends on the processor.
+    const double loss =
+        std::isnan(*evidence.bad_loss) ? std::abs(*evidence.bad_loss) : *evidence.bad_loss;
+    return fmt::format("step {}: the loss is {} on rank {}", evidence.step, loss,
                        evidence.bad_loss_rank);
   }
   if (evidence.is_scale_at_minimum) {

@@ -1,11 +1,11 @@
 #include "fullshard/optim/lr_schedule.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/optim/lr_settings.h"
+#include "fullshard/optim/trainer_schedules.h"
 #include "fullshard/optim/warmup_schedules.h"
 
 namespace fullshard {
@@ -44,10 +44,13 @@ std::unique_ptr<LrSchedule> make_custom_schedule(std::function<double(int64_t)> 
 std::unique_ptr<LrSchedule> make_default_schedule(int64_t total_num_steps,
                                                   int64_t warmup_num_steps) {
   LrSettings("WarmupDecayLR").check_not_negative("warmup_num_steps", warmup_num_steps);
+  if (warmup_num_steps == 0) {
+    return make_linear_schedule({.num_warmup_steps = 0, .num_training_steps = total_num_steps});
+  }
   WarmupDecayLrOptions options;
   options.total_num_steps = total_num_steps;
   options.warmup_max_lr = std::nullopt;
-  options.warmup_num_steps = std::max<int64_t>(warmup_num_steps, 1);
+  options.warmup_num_steps = warmup_num_steps;
   return make_warmup_decay_lr(options);
 }
 

@@ -48,8 +48,8 @@ class LrSchedule {
 std::unique_ptr<LrSchedule> make_custom_schedule(std::function<double(int64_t)> lr_of);
 
 // What a run without a scheduler section gets: WarmupDecayLR over the whole run, up to the
-// optimizer's rate. Without a warm-up (the Trainer's default) DeepSpeed's shortest, two steps, is
-// taken.
+// optimizer's rate. Without a warm-up (the Trainer's default) it decays from the first step on:
+// DeepSpeed's shortest warm-up would spend two steps with a rate of 0 that nobody asked for.
 std::unique_ptr<LrSchedule> make_default_schedule(int64_t total_num_steps,
                                                   int64_t warmup_num_steps = 0);
 

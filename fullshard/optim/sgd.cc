@@ -10,6 +10,7 @@ OptimizerTraits sgd_traits(const SgdOptions& options) {
   OptimizerTraits traits;
   traits.name = "SGD";
   check_at_least_zero(traits.name, "momentum", options.momentum);
+  check_at_least_zero(traits.name, "dampening", options.dampening);
   check(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
         "SGD: nesterov needs momentum above 0 and dampening 0, found momentum {} and dampening {}",
         options.momentum, options.dampening);

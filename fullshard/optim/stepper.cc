@@ -71,6 +71,7 @@ void Stepper::update_when_finite(StepReport& report) {
     const HostNumber norm(optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm));
     update_();
     report.grad_norm = norm.wait();
+    model_.mesh().world().check_sound();
     model_.recorder().settle(*norm.arrival());
     report.skipped = !std::isfinite(report.grad_norm);
     if (report.skipped) optimizer_->restore_num_steps(optimizer_->num_steps() - 1);
@@ -79,6 +80,7 @@ void Stepper::update_when_finite(StepReport& report) {
   report.grad_norm = options_.max_grad_norm > 0
                          ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm)
                          : model_.grad_norm(options_.norm);
+  model_.mesh().world().check_sound();
   // Every rank has the same norm, so all of them take the same way.
   report.skipped = !std::isfinite(report.grad_norm);
   if (!report.skipped) update_();
@@ -91,6 +93,13 @@ void Stepper::finish_step() {
 }
 
 StepReport Stepper::step() {
+  if (options_.reports_norm) return step_with_norm();
+  StepReport report = step_without_norm();
+  if (!report.skipped) report.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  return report;
+}
+
+StepReport Stepper::step_with_norm() {
   auto report = new_report();
   update_when_finite(report);
   ++num_steps_;
@@ -105,7 +114,7 @@ StepReport Stepper::step() {
 }
 
 StepReport Stepper::step_without_norm() {
-  if (!steps_ahead() || options_.loss_scale) return step();
+  if (!steps_ahead() || options_.loss_scale) return step_with_norm();
   auto report = new_report();
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   (void)optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);

@@ -32,6 +32,7 @@ struct StepperOptions {
   int accumulation_steps = 1;                       // backwards per step: losses are divided by it
   std::optional<LossScaleOptions> loss_scale = {};  // for fp16
   OnBreakdown on_breakdown = OnBreakdown::stop;
+  bool reports_norm = true;  // false: step() is step_without_norm(), and its norm NaN on CPUs too
 };
 
 struct StepReport {
@@ -71,6 +72,7 @@ class Stepper {
   void check_options() const;
   bool steps_ahead() const;  // of the host's knowledge of the norm: on a GPU, with our optimizers
   StepReport new_report();
+  StepReport step_with_norm();
   // Makes the step, or finds that it must be skipped. One wait for a GPU, after everything is
   // launched.
   void update_when_finite(StepReport& report);

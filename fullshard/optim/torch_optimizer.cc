@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/shard/engine.h"
 
 namespace fullshard {
 
-PieceParameters::PieceParameters(ShardedModel model) : model_(std::move(model)) {
+PieceParameters::PieceParameters(ShardedModel model, std::optional<ForeignOptimizerRules> rules)
+    : model_(std::move(model)), rules_(rules) {
   model_.keep_masters_whole();  // the optimizer's own tensors look at them
   for (const auto& piece : model_.pieces()) {
     tensors_.push_back(piece.master.detach());
@@ -33,6 +35,8 @@ void PieceParameters::give_gradients(double factor) {
 void PieceParameters::step(torch::optim::Optimizer& optimizer) {
   check(!dynamic_cast<torch::optim::LBFGS*>(&optimizer),
         "LBFGS cannot step over pieces: it evaluates the loss several times in a step");
+  if (rules_) check_foreign_optimizer(*rules_, optimizer);
+  model_.engine().is_stepped_by_torch = true;
   // The optimizer sees all pieces at once, inside the first batch; the rest finds them updated.
   bool has_stepped = false;
   model_.update([&](const std::vector<PieceView>&, double factor) {

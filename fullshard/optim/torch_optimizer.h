@@ -6,9 +6,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/optim/foreign_optimizer.h"
 #include "fullshard/shard/sharded_model.h"
 
 namespace torch::optim {
@@ -19,11 +21,14 @@ namespace fullshard {
 
 // This rank's pieces as leaf tensors that stay the same from step to step: views of the masters,
 // so that a 16-bit compute dtype still trains in the master's precision. The optimizer keeps its
-// states by tensor, as always.
+// states by tensor, as always; save_checkpoint(folder, sharded, pieces, optimizer, progress) saves
+// them by pieces.
 class PieceParameters {
  public:
-  explicit PieceParameters(ShardedModel model);
+  // With rules, step() refuses an optimizer that they do not allow; without, any may step.
+  explicit PieceParameters(ShardedModel model, std::optional<ForeignOptimizerRules> rules = {});
 
+  const ShardedModel& model() const { return model_; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<std::string>& names() const { return names_; }  // of the tensors' parameters
 
@@ -37,6 +42,7 @@ class PieceParameters {
   void give_gradients(double factor);
 
   ShardedModel model_;
+  std::optional<ForeignOptimizerRules> rules_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::string> names_;
 };

@@ -21,8 +21,7 @@ double seconds_since_1970() {
 }  // namespace
 
 std::string html_report(const RunFolder& run, double now) {
-  RunTotals totals;
-  for (const StepRecord& step : run.metrics.steps) totals.add(step);
+  const RunTotals totals = run.metrics.totals();
   const std::string reload =
       run.is_live(now)
           ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", kSecondsBetweenReloads)
@@ -41,11 +40,12 @@ std::string html_report(const RunFolder& run, double now) {
 }
 
 WrittenReport write_html_report(const std::string& folder, const std::string& output) {
-  const RunFolder run = read_run_folder(folder);
+  RunFolder run = read_run_folder(folder);
   const double now = seconds_since_1970();
   WrittenReport written{.path = output.empty() ? folder + "/report.html" : output,
                         .is_live = run.is_live(now)};
   write_whole_file(written.path, html_report(run, now));
+  written.run = std::move(run);
   return written;
 }
 

@@ -14,6 +14,7 @@ std::string html_report(const RunFolder& run, double now);
 struct WrittenReport {
   std::string path{};
   bool is_live = false;  // the run goes on: the page will be out of date
+  RunFolder run{};       // what it shows
 };
 
 // Reads the folder and writes the page, `output` or report.html in it.

@@ -2,29 +2,13 @@
 
 #include <cstdint>
 
+#include "fullshard/base/utf8_character.h"
+
 namespace fullshard {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kEllipsis = "\xE2\x80\xA6";
-
-bool continues(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
-
-// How many bytes of `text` are one UTF-8 character; 0 when it begins with none (RFC 3629: shortest
-// form, no surrogates, nothing above U+10FFFF).
-size_t character_length(std::string_view text) {
-  const auto first = static_cast<uint8_t>(text[0]);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if (!continues(text[i])) return 0;
-  }
-  const auto second = static_cast<uint8_t>(text[1]);
-  const bool is_long_form = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool is_beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  return is_long_form || is_beyond ? 0 : length;
-}
 
 // The bytes of a terminal's escape sequence (ESC [ … letter) at the front; 1 for a lone ESC.
 size_t escape_length(std::string_view text) {
@@ -61,7 +45,7 @@ std::string escape_html(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size() + text.size() / 8);
   while (!text.empty()) {
-    size_t length = character_length(text);
+    size_t length = utf8_character_length(text);
     if (text[0] == '\x1b') {
       length = escape_length(text);
     } else if (length == 0) {
@@ -79,7 +63,7 @@ std::string escape_html(std::string_view text) {
 
 std::string shortened(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return std::string(text);
-  while (bytes > 0 && continues(text[bytes])) --bytes;
+  while (bytes > 0 && continues_utf8_character(text[bytes])) --bytes;
   return std::string(text.substr(0, bytes)) + std::string(kEllipsis);
 }
 

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/report/step_history.h"
 
 namespace fullshard {
 namespace {
@@ -69,8 +71,17 @@ size_t write_all(int file, const std::string& text) {
 
 }  // namespace
 
+RunTotals MetricsReading::totals() const {
+  if (all_lines) return *all_lines;
+  RunTotals totals;
+  for (const StepRecord& step : steps) totals.add(step);
+  return totals;
+}
+
 MetricsReading read_metrics(const std::string& path) {
   MetricsReading reading;
+  StepHistory history;
+  RunTotals totals;
   int64_t previous = 0;
   for (Lines lines(path); lines.next();) {
     if (!lines.is_whole()) {
@@ -78,13 +89,17 @@ MetricsReading read_metrics(const std::string& path) {
       break;
     }
     try {
-      reading.steps.push_back(parse_next(lines, path, previous));
-      previous = reading.steps.back().step;
+      const StepRecord record = parse_next(lines, path, previous);
+      history.add(record);
+      totals.add(record);
+      previous = record.step;
     } catch (const Error& error) {
       ++reading.num_left_out;
       if (reading.problems.size() < kMostProblems) reading.problems.emplace_back(error.what());
     }
   }
+  reading.steps = history.steps();
+  if (history.is_thinned()) reading.all_lines = std::move(totals);
   return reading;
 }
 

@@ -2,21 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/report/run_totals.h"
 #include "fullshard/report/step_record.h"
 
 namespace fullshard {
 
 struct MetricsReading {
-  std::vector<StepRecord> steps{};
+  std::vector<StepRecord> steps{};       // of a long run those that stand out (step_history.h)
+  std::optional<RunTotals> all_lines{};  // of all steps, where `steps` are not all
   std::vector<std::string> problems{};  // "FILE:LINE: …" of lines that were left out, the first few
   int64_t num_left_out = 0;
   bool is_half_written = false;  // the last line has no end yet; it is not among the steps
+
+  RunTotals totals() const;
 };
 
-// Reads on past bad lines. A file that is not there has no steps.
+// Reads on past bad lines. A file that is not there has no steps. However long it is, the reading
+// takes no more than a few megabytes: a rank reads it every few seconds while it trains.
 MetricsReading read_metrics(const std::string& path);
 
 // Appends lines; each is in the file when append() returns. One thread.

@@ -31,7 +31,7 @@ h1 { font-size: 24px; line-height: 1.25; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 36px 0 10px; }
 header .top { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 12px; }
 .status { border: 1.5px solid currentColor; border-radius: 999px; padding: 0 10px; font-size: 13px; font-weight: 600; }
-.status.finished { color: var(--good); } .status.failed, .status.interrupted { color: var(--bad); }
+.status.done { color: var(--good); } .status.failed, .status.interrupted { color: var(--bad); }
 .status.running { color: var(--c1); } .status.unknown { color: var(--faint); }
 .about { color: var(--soft); margin: 6px 0 0; overflow-wrap: anywhere; }
 progress { width: 100%; height: 6px; margin-top: 12px; border: 0; border-radius: 3px; background: var(--rule);

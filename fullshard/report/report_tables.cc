@@ -5,6 +5,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "fullshard/base/json_text.h"
 #include "fullshard/report/html_text.h"
 #include "fullshard/report/number_text.h"
 #include "fullshard/report/report_sections.h"
@@ -76,7 +77,7 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
 
 std::string configuration_section(const RunFolder& run) {
   if (!run.record) return {};
-  const Json configuration = Json::parse(run.record->configuration, nullptr, false);
+  const Json configuration = parse_json<Json>(run.record->configuration);
   if (!configuration.is_object() || configuration.empty()) return {};
   std::string chosen, defaults;
   size_t num_defaults = 0, num_rows = 0;

@@ -89,6 +89,17 @@ void write_whole_file(const std::string& path, std::string_view text) {
           cause);
 }
 
+void make_folders(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+      const int reason = errno;
+      fail_as(ErrorKind::input, "{}: cannot be made: {}", part, std::strerror(reason));
+    }
+    if (end == std::string::npos) return;
+  }
+}
+
 double last_write_time(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return 0;

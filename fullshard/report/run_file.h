@@ -20,6 +20,9 @@ std::string read_end_of_file(const std::string& path, int64_t bytes);
 // such folder); then the old content is still there.
 void write_whole_file(const std::string& path, std::string_view text);
 
+// The folder and those above it, where they are not there yet. An Error of kind input.
+void make_folders(const std::string& path);
+
 // Seconds since 1970 when it was last written; 0 when it is not there.
 double last_write_time(const std::string& path);
 

@@ -64,20 +64,30 @@ void read_logs(RunFolder& run) {
   }
 }
 
+void close_if_dead(RunFolder& run, const RunOwner& owner) {
+  if (run.owner != OwnerState::gone || !run.record) return;
+  if (run.record->status != RunStatus::running) return;
+  run.record->status = RunStatus::failed;
+  run.record->problem = owner.death();
+  run.record->ended = static_cast<int64_t>(run.last_write);
+}
+
 }  // namespace
 
 bool RunFolder::is_live(double now) const {
   if (!record || record->status != RunStatus::running) return false;
-  RunTotals totals;
-  for (const StepRecord& step : metrics.steps) totals.add(step);
-  return now - last_write < std::max(kLongSilence, kSilentSteps * totals.median_step_s());
+  if (owner == OwnerState::live) return true;
+  const double step_s = metrics.totals().median_step_s();
+  return now - last_write < std::max(kLongSilence, kSilentSteps * step_s);
 }
 
 RunFolder read_run_folder(const std::string& path) {
   if (!is_folder(path)) {
     fail_as(ErrorKind::input, "report: '{}' is no folder; give the --output folder of a run", path);
   }
-  RunFolder run{.path = path};
+  // Before the record is read: an owner that ends in between has said so in it.
+  const Ownership found = find_owner(path);
+  RunFolder run{.path = path, .owner = found.state};
   const std::string record = path + "/run.json", metrics = path + "/metrics.jsonl";
   try {
     if (const auto text = read_whole_file(record)) run.record = parse_run_record(*text, record);
@@ -88,6 +98,7 @@ RunFolder read_run_folder(const std::string& path) {
   run.problems.insert(run.problems.end(), run.metrics.problems.begin(), run.metrics.problems.end());
   run.last_write = std::max(last_write_time(record), last_write_time(metrics));
   read_logs(run);
+  close_if_dead(run, found.owner);
   return run;
 }
 

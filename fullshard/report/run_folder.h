@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fullshard/report/metrics_file.h"
+#include "fullshard/report/run_lock.h"
 #include "fullshard/report/run_record.h"
 
 namespace fullshard {
@@ -26,11 +27,15 @@ struct RunFolder {
   std::vector<std::string> problems{};  // what could not be read
   double last_write = 0;                // seconds since 1970, of the newest file above; 0: none
 
-  // Says that it runs, and wrote something not long before `now`.
+  OwnerState owner = OwnerState::none;
+
+  // Says that it runs, and somebody owns it; where that is not known: wrote something not long
+  // before `now`.
   bool is_live(double now) const;
 };
 
-// An Error of kind input only when there is no such folder.
+// An Error of kind input only when there is no such folder. A record that says "running" although
+// the run's process has ended is given as failed, with the reason.
 RunFolder read_run_folder(const std::string& path);
 
 }  // namespace fullshard

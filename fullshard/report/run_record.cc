@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/report/number_text.h"
 #include "fullshard/report/run_file.h"
 
@@ -23,6 +25,14 @@ std::optional<int64_t> parse_time(const std::string& text) {
   const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   if (end == nullptr || *end != '\0') return std::nullopt;
   return ::timegm(&parts);
+}
+
+Json parse(std::string_view text, const std::string& where) {
+  try {
+    return parse_json<Json>(text);
+  } catch (const JsonError& error) {
+    fail_as(ErrorKind::input, "{}: {}; was it written by another program?", where, error.what());
+  }
 }
 
 // Text from outside may be anything; a record that cannot be written for it would be worse.
@@ -95,9 +105,9 @@ class ObjectReader {
                            std::string_view expected) const {
     const std::string dotted =
         path_.empty() || key.empty() ? path_ + std::string(key) : fmt::format("{}.{}", path_, key);
-    fail_as(ErrorKind::input, "{}: {}{}found {}, expected {}", where_, dotted,
+    fail_as(ErrorKind::input, "{}: {}{}found {}, expected {}", where_, printable(dotted),
             dotted.empty() ? "" : ": ",
-            found.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40), expected);
+            printable(found.dump(-1, ' ', false, Json::error_handler_t::replace), 40), expected);
   }
 
  private:
@@ -141,7 +151,8 @@ RunStatus read_status(const ObjectReader& reader) {
   for (const RunStatus status : kStatuses) {
     if (name == name_of(status)) return status;
   }
-  reader.refuse("status", Json(name), "running, finished, failed or interrupted");
+  if (name == "finished") return RunStatus::finished;  // as version 0.1 wrote it
+  reader.refuse("status", Json(name), "running, done, failed or interrupted");
 }
 
 void read_versions(const ObjectReader& reader, RunRecord& record) {
@@ -159,7 +170,7 @@ std::string_view name_of(RunStatus status) {
     case RunStatus::running:
       return "running";
     case RunStatus::finished:
-      return "finished";
+      return "done";
     case RunStatus::failed:
       return "failed";
     case RunStatus::interrupted:
@@ -172,6 +183,7 @@ std::string to_json(const RunRecord& record) {
   Json json;
   json["status"] = name_of(record.status);
   if (!record.problem.empty()) json["problem"] = record.problem;
+  if (!record.checkpoint.empty()) json["checkpoint"] = record.checkpoint;
   json["versions"] = Json::object();
   for (const auto& [name, version] : record.versions) json["versions"][name] = version;
   json["command"] = record.command;
@@ -189,21 +201,19 @@ std::string to_json(const RunRecord& record) {
   json["ended"] = record.ended ? Json(format_utc(*record.ended)) : Json();
   json["warnings"] = record.warnings;
   json["memory_plan"] = memory_json(record.memory);
-  json["configuration"] = Json::parse(record.configuration, nullptr, false);
+  json["configuration"] = parse_json<Json>(record.configuration);
   check(json["configuration"].is_object(), "run record: the configuration is no JSON object: {}",
-        record.configuration.substr(0, 80));
+        printable(record.configuration, 80));
   return dump(json);
 }
 
 RunRecord parse_run_record(std::string_view text, std::string_view where) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    fail_as(ErrorKind::input, "{}: not JSON; was it written by another program?", where);
-  }
   const std::string place(where);
+  const Json json = parse(text, place);
   const ObjectReader reader(json, place, "");
   RunRecord record{.status = read_status(reader)};
   reader.read("problem", record.problem);
+  reader.read("checkpoint", record.checkpoint);
   read_versions(reader, record);
   reader.read("command", record.command);
   reader.read("device", record.device);
@@ -237,6 +247,20 @@ RunRecord read_run_record(const std::string& path) {
   const auto text = read_whole_file(path);
   if (!text) fail_as(ErrorKind::input, "{}: is not there; give the --output folder of a run", path);
   return parse_run_record(*text, path);
+}
+
+bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
+                      int64_t ended) {
+  const std::string path = folder + "/run.json";
+  Json json = Json::parse(read_whole_file(path).value_or(""), nullptr, false);
+  if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::running)) {
+    return false;
+  }
+  json["status"] = name_of(status);
+  json["problem"] = problem;
+  json["ended"] = format_utc(ended);
+  write_whole_file(path, dump(json));
+  return true;
 }
 
 }  // namespace fullshard

@@ -11,7 +11,7 @@
 namespace fullshard {
 
 enum class RunStatus { running, finished, failed, interrupted };
-std::string_view name_of(RunStatus status);
+std::string_view name_of(RunStatus status);  // running, done, failed, interrupted
 
 struct MemoryShare {
   std::string purpose{};  // as name_of(Purpose): parameters, gradients, master, …
@@ -40,7 +40,8 @@ struct RunModel {
 
 struct RunRecord {
   RunStatus status = RunStatus::running;
-  std::string problem{};                                        // why it failed
+  std::string problem{};     // why it failed, what interrupted it
+  std::string checkpoint{};  // the last one that it wrote
   std::vector<std::pair<std::string, std::string>> versions{};  // "fullshard", "libtorch", …
   std::vector<std::string> command{};
   std::string device{};
@@ -64,5 +65,10 @@ RunRecord parse_run_record(std::string_view text, std::string_view where);
 // Readers see the old file or the new one, never half of it.
 void write_run_record(const std::string& path, const RunRecord& record);
 RunRecord read_run_record(const std::string& path);
+
+// How the run in a folder ended, said by somebody else: changes a record that still says "running",
+// and nothing else of it. Whether it did.
+bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
+                      int64_t ended);
 
 }  // namespace fullshard

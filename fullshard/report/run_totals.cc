@@ -61,16 +61,16 @@ void RunTotals::add(const StepRecord& record) {
     keep_best(best_evaluation_, *record.eval_loss, record.step);
   }
   // What is not a number has no place in an order.
-  if (std::isfinite(record.tokens_per_s)) tokens_per_s_.push_back(record.tokens_per_s);
-  if (record.mfu && std::isfinite(*record.mfu)) mfu_.push_back(*record.mfu);
-  if (std::isfinite(record.step_s)) step_s_.push_back(record.step_s);
+  if (std::isfinite(record.tokens_per_s)) tokens_per_s_.add(record.tokens_per_s);
+  if (record.mfu && std::isfinite(*record.mfu)) mfu_.add(*record.mfu);
+  if (std::isfinite(record.step_s)) step_s_.add(record.step_s);
   last_ = record;
 }
 
-double RunTotals::median_tokens_per_s() const { return median(tokens_per_s_); }
-double RunTotals::median_step_s() const { return median(step_s_); }
+double RunTotals::median_tokens_per_s() const { return median(tokens_per_s_.values()); }
+double RunTotals::median_step_s() const { return median(step_s_.values()); }
 std::optional<double> RunTotals::median_mfu() const {
-  return mfu_.empty() ? std::nullopt : std::optional(median(mfu_));
+  return mfu_.values().empty() ? std::nullopt : std::optional(median(mfu_.values()));
 }
 
 std::string summary_table(const RunTotals& totals, double elapsed,

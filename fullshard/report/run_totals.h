@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fullshard/report/even_sample.h"
 #include "fullshard/report/step_record.h"
 
 namespace fullshard {
@@ -16,6 +17,7 @@ struct BestLoss {
   int64_t step = 0;
 };
 
+// Takes the same memory for a run of any length.
 class RunTotals {
  public:
   // In the order of steps. Where steps between two records were not recorded, they are taken to be
@@ -32,6 +34,7 @@ class RunTotals {
   std::optional<BestLoss> best() const { return best_; }  // of finite ones
   std::optional<BestLoss> last_evaluation() const { return last_evaluation_; }
   std::optional<BestLoss> best_evaluation() const { return best_evaluation_; }
+  // Exact for the first thousands of steps, then of an even sample of them.
   double median_tokens_per_s() const;
   std::optional<double> median_mfu() const;
   double median_step_s() const;
@@ -45,7 +48,7 @@ class RunTotals {
   int64_t host_peak_bytes_ = 0;
   std::optional<StepRecord> last_;
   std::optional<BestLoss> best_, last_evaluation_, best_evaluation_;
-  std::vector<double> tokens_per_s_, mfu_, step_s_;
+  EvenSample tokens_per_s_, mfu_, step_s_;
 };
 
 // Rows "name  value", ended by line breaks. `places` are more rows at its end: where things are.

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 namespace {
@@ -28,9 +30,14 @@ std::string number(const std::optional<double>& value) { return value ? number(*
 class LineReader {
  public:
   LineReader(std::string_view line, std::string_view where) : where_(where) {
-    json_ = Json::parse(line, nullptr, false);
+    try {
+      json_ = parse_json(line);
+    } catch (const JsonError& error) {
+      fail_as(ErrorKind::input, "{}: {}; remove the line", where_, error.what());
+    }
     if (!json_.is_object()) {
-      fail_as(ErrorKind::input, "{}: not a JSON object; remove the line", where_);
+      fail_as(ErrorKind::input, "{}: is {}, expected an object; remove the line", where_,
+              json_.type_name());
     }
   }
 
@@ -70,7 +77,7 @@ class LineReader {
   }
   [[noreturn]] void refuse(const char* key, std::string_view expected) const {
     const std::string found = at(key).dump(-1, ' ', false, Json::error_handler_t::replace);
-    fail_as(ErrorKind::input, "{}: {}: found {}, expected {}", where_, key, found.substr(0, 40),
+    fail_as(ErrorKind::input, "{}: {}: found {}, expected {}", where_, key, printable(found, 40),
             expected);
   }
 

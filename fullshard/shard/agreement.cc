@@ -12,25 +12,34 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/shard/deferred_model.h"
+#include "fullshard/shard/unit_name.h"
 
 namespace fullshard {
 namespace {
 
 constexpr std::string_view kNoValues = "no values of ";
 
-// One line per parameter, in order.
+// "embedding.weight [11, 5] Float"
+std::string describe_tensor(const std::string& name, const at::Tensor& tensor) {
+  return fmt::format("{} [{}] {}", name, fmt::join(tensor.sizes().vec(), ", "),
+                     c10::toString(tensor.scalar_type()));
+}
+
+// One line per parameter and buffer, in order.
 std::string describe(const WrapPlan& plan, bool taken) {
   std::string text;
   const auto add = [&](const NamedParameter& parameter, const std::string& place, bool mark) {
-    text += fmt::format("{} [{}] {}{}{} in {}\n", parameter.names.front(),
-                        fmt::join(parameter.tensor.sizes().vec(), ", "),
-                        c10::toString(parameter.tensor.scalar_type()),
-                        parameter.tensor.requires_grad() ? "" : " frozen",
-                        mark && parameter.tensor.is_meta() ? " deferred" : "", place);
+    text +=
+        fmt::format("{}{}{} in {}\n", describe_tensor(parameter.names.front(), parameter.tensor),
+                    parameter.tensor.requires_grad() ? "" : " frozen",
+                    mark && parameter.tensor.is_meta() ? " deferred" : "", place);
   };
   for (const auto& unit : plan.units) {
-    for (const auto& parameter : unit.parameters) {
-      add(parameter, fmt::format("unit '{}'", unit.path), !taken);
+    const auto place = describe_unit(unit.path);
+    for (const auto& parameter : unit.parameters) add(parameter, place, !taken);
+    for (const auto& buffer : unit.buffers) {
+      text += fmt::format("buffer {}{} in {}\n", describe_tensor(buffer.name, buffer.tensor),
+                          !taken && buffer.tensor.is_meta() ? " deferred" : "", place);
     }
   }
   // Nobody sends what ignored modules hold, so it is deferred everywhere or nowhere.
@@ -55,16 +64,15 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Nobody to compare with.
-bool is_alone(const Communicator& everyone) {
-  return everyone.size() == 1 || everyone.backend_name() == "fake";
-}
-
 std::string line_or_end(const std::vector<std::string>& lines, size_t i) {
   return i < lines.size() ? lines[i] : "nothing more";
 }
 
 }  // namespace
+
+bool is_alone(const Communicator& everyone) {
+  return everyone.size() == 1 || everyone.backend_name() == "fake";
+}
 
 void check_ranks_agree(const Communicator& everyone, const WrapPlan& plan, bool taken) {
   const auto deferred = taken && everyone.rank() == 0 ? first_deferred(plan) : std::string();
@@ -83,9 +91,10 @@ void check_ranks_agree(const Communicator& everyone, const WrapPlan& plan, bool 
     size_t i = 0;
     while (i < first.size() && i < other.size() && first[i] == other[i]) ++i;
     fail(
-        "shard: ranks hold different models; parameter {}: rank 0 has {}, rank {} has {}; build "
-        "the same model on every rank",
-        i, line_or_end(first, i), rank, line_or_end(other, i));
+        "shard: ranks hold different models: rank 0 has {}, rank {} has {}; build the same model "
+        "on "
+        "every rank",
+        line_or_end(first, i), rank, line_or_end(other, i));
   }
 }
 

@@ -13,9 +13,13 @@
 
 namespace fullshard {
 
-// Collective. Compares names, shapes, dtypes and requires_grad of the units' parameters; the error,
-// the same on every rank, names the first difference and the ranks that have it. Parameters are
-// deferred on all ranks or on none; where rank 0's values are `taken` its own must not be.
+// True when there is nobody to compare with: one rank, or a pretence of many.
+bool is_alone(const Communicator& everyone);
+
+// Collective. Compares names, shapes and dtypes of the units' parameters and buffers, and
+// requires_grad; the error, the same on every rank, names the first difference and the ranks that
+// have it. Parameters are deferred on all ranks or on none; where rank 0's values are `taken` its
+// own must not be.
 void check_ranks_agree(const Communicator& everyone, const WrapPlan& plan, bool taken);
 
 // Collective. Every rank's text, in order of ranks. `what` names the call.

@@ -14,6 +14,8 @@
 #include "fullshard/shard/agreement.h"
 #include "fullshard/shard/deferred_model.h"
 #include "fullshard/shard/model_casts.h"
+#include "fullshard/shard/unit_name.h"
+#include "fullshard/shard/value_agreement.h"
 #include "fullshard/tensor/storage.h"
 
 namespace fullshard {
@@ -36,6 +38,10 @@ ScheduleOptions schedule_options(const ShardOptions& options, const ShardingDeci
   return schedule;
 }
 
+bool gathers(const ShardingDecision& decision) {
+  return decision.num_shards > 1 && decision.sharding.parameters == Placement::sharded;
+}
+
 // On the CPU what the ranks can look at together; on an accelerator its own allocator.
 Pool::Source memory_source(const Mesh& mesh) {
   const auto device = mesh.world().device();
@@ -55,8 +61,9 @@ using GroupKey = std::tuple<at::ScalarType, at::ScalarType, bool, bool>;
 
 Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
     : options_(options),
-      decision_(decide_sharding(options.sharding, world.size(), world.local_size())),
-      plan_(plan_units(module, options.wrap, options.ignored_modules)),
+      decision_(decide_sharding(options.sharding, world.size(), world.ranks_per_host())),
+      plan_(plan_units(module, options.wrap, options.ignored_modules,
+                       options.advises_on_units && gathers(decision_))),
       mesh_(world, decision_.num_shards),
       traffic_(mesh_, options.traffic),
       ledger_(std::make_shared<Ledger>()),
@@ -73,6 +80,7 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
   check_dtypes(options, world.device());
   switch_recompute(module);
   check_ranks_agree(mesh_.everyone(), plan_, options.sync_module_states);
+  if (!options.sync_module_states) check_values_agree(mesh_.everyone(), plan_);
   has_values_ = options.sync_module_states || first_deferred(plan_).empty();
   materialise_unsharded(plan_, options.sync_module_states && world.rank() != 0, world.device());
   move_buffers(plan_, world.device());
@@ -237,10 +245,10 @@ std::vector<ParamGroup*> Engine::trainable_groups() const {
 void Engine::forward_starts(UnitRuntime& unit) {
   if (!has_values_) [[unlikely]] {
     fail(
-        "forward of unit '{}': the model was built deferred and its parameters have no values yet; "
-        "call load_weights or initialise_weights first, or write all of them in a gather_full "
-        "scope with write_back",
-        unit.path());
+        "forward of {}: the model was built deferred and its parameters have no values yet; call "
+        "load_weights or initialise_weights first, or write all of them in a gather_full scope "
+        "with write_back",
+        describe_unit(unit.path()));
   }
   if (is_stale()) recover();
   if (!expects_backward()) return;
@@ -424,7 +432,8 @@ void Engine::drop_gradients() {
   lost_gradients_ = false;
 }
 
-void Engine::check_gradients_kept() const {
+void Engine::check_gradients_kept() {
+  if (is_stale()) recover();
   check(!lost_gradients_,
         "a backward failed after earlier micro-batches had left gradients, and theirs were dropped "
         "with its own; call zero_grad() and start the accumulation again");

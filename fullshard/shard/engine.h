@@ -63,7 +63,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // After a backward that threw: waits for what is in flight, drops gradients, releases units.
   void recover();
   // An error when recover() had to drop gradients of earlier, good backwards too.
-  void check_gradients_kept() const;
+  void check_gradients_kept();
   void drop_gradients();
   // The next backward sums squares while it reduces.
   void want_squares() { context_.takes_squares = true; }
@@ -93,7 +93,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_has_values(bool has) { has_values_ = has; }
   NonFiniteWatch& watch() { return watch_; }
   const NonFiniteWatch& watch() const { return watch_; }
-  int open_scopes = 0;  // of gather_full
+  int open_scopes = 0;               // of gather_full
+  bool is_stepped_by_torch = false;  // by an optimizer whose states nobody here holds
 
   const Mesh& mesh() const { return mesh_; }
   const Schedule& schedule() const { return schedule_; }

@@ -34,14 +34,23 @@ GatherScope::GatherScope(std::shared_ptr<Engine> engine, const GatherOptions& op
   check(engine->open_scopes == 0, "gather_full: a scope is open already; close it first");
   if (engine->phase() == Phase::backward) engine->recover();
   units_ = find_units(*engine, options.units);
+  engine_ = std::move(engine);
+  ++engine_->open_scopes;
+  try {
+    gather();
+  } catch (...) {  // no destructor runs for a scope that was never made
+    release();
+    throw;
+  }
+}
+
+void GatherScope::gather() {
   for (auto* unit : units_) {
     for (const auto& group : unit->groups()) group->check_untouched();
     unit->unshard();
     if (!write_back_) continue;
     for (const auto& group : unit->groups()) group->begin_write();
   }
-  engine_ = std::move(engine);
-  ++engine_->open_scopes;
 }
 
 GatherScope::GatherScope(GatherScope&& other) noexcept
@@ -52,14 +61,15 @@ GatherScope::GatherScope(GatherScope&& other) noexcept
 
 void GatherScope::release() noexcept {
   --engine_->open_scopes;
-  try {
-    for (auto* unit : units_) {
+  for (auto* unit : units_) {
+    try {
+      if (write_back_) {
+        for (const auto& group : unit->groups()) group->abandon_write();
+      }
       unit->reshard();
-      // A scope that failed has left them whole.
-      for (const auto& group : unit->groups()) group->halve_master();
+    } catch (const std::exception& error) {
+      spdlog::error("gather_full: {}", error.what());
     }
-  } catch (const std::exception& error) {
-    spdlog::error("gather_full: {}", error.what());
   }
   engine_.reset();
 }
@@ -69,18 +79,30 @@ void GatherScope::meet() const {
   engine_->mesh().everyone().limited_by(TimeLimit::none).barrier("gather_full");
 }
 
+// All is looked at before the first value is taken: a scope that fails changes nothing.
+void GatherScope::take_written() const {
+  for (auto* unit : units_) {
+    for (const auto& group : unit->groups()) group->check_written();
+  }
+  for (auto* unit : units_) {
+    for (const auto& group : unit->groups()) group->finish_write();
+  }
+}
+
+void GatherScope::check_untouched() const {
+  for (auto* unit : units_) {
+    for (const auto& group : unit->groups()) group->check_untouched();
+  }
+}
+
 void GatherScope::close() {
   if (!engine_) return;
   try {
     meet();
-    for (auto* unit : units_) {
-      for (const auto& group : unit->groups()) {
-        if (write_back_) {
-          group->finish_write();
-        } else {
-          group->check_untouched();
-        }
-      }
+    if (write_back_) {
+      take_written();
+    } else {
+      check_untouched();
     }
   } catch (...) {
     release();

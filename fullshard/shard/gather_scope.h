@@ -19,7 +19,9 @@ struct GatherOptions {
 
 // All ranks open and close the same scopes in the same order. Closing waits until all have come,
 // however long one of them works inside; a rank that is gone ends the wait. close() may throw; the
-// destructor closes too, and drops what was written when an error is under way.
+// destructor closes too. When an error is under way, or close() throws before any value was taken,
+// what was written is dropped on every rank that sees it: the model is as it was before the scope.
+// For that, a scope that writes holds a second copy of parameters that are whole at rest.
 class GatherScope {
  public:
   GatherScope(std::shared_ptr<Engine> engine, const GatherOptions& options);
@@ -30,7 +32,10 @@ class GatherScope {
   void close();
 
  private:
+  void gather();
   void meet() const;
+  void take_written() const;
+  void check_untouched() const;
   void release() noexcept;
 
   std::shared_ptr<Engine> engine_;  // null once closed

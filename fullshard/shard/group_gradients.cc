@@ -315,12 +315,8 @@ void GroupGradients::drop_unreduced() {
     slots_->drop();
     is_reduced_ = false;
   }
-  if (carried_) {
-    own_slice().copy_(carried_.as(layout_.shard_numel(), dtypes_.shard));
-    carried_ = {};
-  } else if (!(in_place_ && is_reduced_)) {
-    full_ = {};
-  }
+  carried_ = {};  // whoever drops the rest drops what was reduced too
+  if (!(in_place_ && is_reduced_)) full_ = {};
   wide_ = {};
   received_.assign(received_.size(), false);
   num_unreduced_ = 0;

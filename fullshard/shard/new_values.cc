@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "fullshard/shard/agreement.h"
+#include "fullshard/shard/value_agreement.h"
 #include "fullshard/shard/whole_masters.h"
 
 namespace fullshard {
@@ -13,6 +14,7 @@ void replace_values(Engine& engine, const std::string& what, const std::function
   const WholeMasters whole(engine);
   engine.set_has_values(false);
   throw_alike(engine.mesh().everyone().limited_by(TimeLimit::checkpoint), error_of(write), what);
+  check_replicas_agree(engine, what);
   for (const auto& unit : engine.units()) {
     for (const auto& group : unit->groups()) engine.finish_group_update(*group);
   }

@@ -20,6 +20,9 @@ struct ShardOptions {
   ShardingOptions sharding{};
   WrapPolicy wrap = WrapPolicy::marked();
   std::string ignored_modules{};  // regular expression over module paths
+  // Where parameters are gathered, warn of units that hold most of the model. Off for a model whose
+  // classes the user cannot change.
+  bool advises_on_units = true;
 
   ScheduleOptions schedule{};  // reshard_after_forward comes from `sharding`
   TrafficOptions traffic{};
@@ -55,8 +58,12 @@ struct ShardOptions {
   bool watch_non_finite = true;
 
   // Take rank 0's parameters and buffers, unit by unit. The other ranks' models may be deferred;
-  // rank 0's may not.
+  // rank 0's may not. Off: every rank must have made the same values, and is told where not.
   bool sync_module_states = false;
+  // At every step the ranks take rank 0's buffers, as DDP's broadcast_buffers does before every
+  // forward: BatchNorm's statistics are those of rank 0's batches on all of them. Off: each rank
+  // keeps its own, and a checkpoint has rank 0's. docs/training.md, "Buffers".
+  bool broadcast_buffers = true;
   // Ranks of one host that compute on CPU look at one copy of the gathered parameters.
   bool share_host_copy = true;
 

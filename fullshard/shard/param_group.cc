@@ -69,9 +69,11 @@ int64_t ParamGroup::full_bytes() const {
 }
 
 at::Tensor ParamGroup::full() const {
-  if (private_copy_) return private_copy_.as(layout_.numel(), spec_.compute_dtype);
-  if (one_copy_) return common_;
-  return full_.as(layout_.numel(), spec_.compute_dtype);
+  return private_copy_ ? private_copy_.as(layout_.numel(), spec_.compute_dtype) : lasting_full();
+}
+
+at::Tensor ParamGroup::lasting_full() const {
+  return one_copy_ ? common_ : full_.as(layout_.numel(), spec_.compute_dtype);
 }
 
 at::Tensor ParamGroup::own_slice(const at::Tensor& full) const {
@@ -185,8 +187,6 @@ void ParamGroup::use_counters(std::shared_ptr<SharedCounters> counters, int slot
 
 void ParamGroup::begin_unshard() {
   if (full_stays_ || is_live() || arriving_) return;
-  arriving_ = true;
-  context_.counters->live(layout_.numel());
   if (one_copy_) {
     Record record;
     record.operation = Operation::share;
@@ -194,13 +194,15 @@ void ParamGroup::begin_unshard() {
     record.unit = owner_;
     record.bytes = full_bytes();
     share_ticket_ = context_.mesh->shards().recorder().issue(std::move(record));
-    return;
+  } else {
+    at::NoGradGuard no_grad;
+    full_ = context_.pool->take(full_bytes(), Purpose::parameters);
+    auto own = own_slice(full());
+    own.copy_(halves_ ? halves_->nearest() : wants_halves_ ? nearest_halves(master_) : master_);
+    gather_ = context_.traffic->gather(full(), own, owner_);
   }
-  at::NoGradGuard no_grad;
-  full_ = context_.pool->take(full_bytes(), Purpose::parameters);
-  auto own = own_slice(full());
-  own.copy_(halves_ ? halves_->nearest() : wants_halves_ ? nearest_halves(master_) : master_);
-  gather_ = context_.traffic->gather(full(), own, owner_);
+  arriving_ = true;
+  context_.counters->live(layout_.numel());
 }
 
 void ParamGroup::finish_unshard() {
@@ -228,35 +230,53 @@ void ParamGroup::reshard() {
 }
 
 void ParamGroup::begin_write() {
+  is_writing_ = true;
   make_master_whole();
   begin_unshard();
   finish_unshard();
-  if (!one_copy_) return;
+  if (!full_stays_ && !one_copy_) return;  // what was gathered goes with the scope
   at::NoGradGuard no_grad;
   auto copy = context_.pool->take(full_bytes(), Purpose::parameters);
-  copy.as(layout_.numel(), spec_.compute_dtype).copy_(common_);
+  copy.as(layout_.numel(), spec_.compute_dtype).copy_(lasting_full());
   private_copy_ = std::move(copy);
   flat_.attach(private_copy_.data());
 }
 
-void ParamGroup::finish_write() {
-  at::NoGradGuard no_grad;
+void ParamGroup::check_written() const {
   for (const auto& parameter : spec_.parameters) {
     check(flat_.owns(parameter.tensor),
           "parameter '{}' of {} was given other memory inside gather_full; write its values in "
           "place (copy_, fill_) instead of set_data or Module::to",
           parameter.names.front(), owner_);
   }
+}
+
+void ParamGroup::finish_write() {
+  at::NoGradGuard no_grad;
   context_.mesh->everyone().broadcast(full(), 0, owner_).wait();
   if (master_block_ || one_copy_) take_written(own_slice(full()));
+  if (full_stays_) lasting_full().copy_(full());
+  drop_private_copy();
   halve_master();
   if (one_copy_) {
-    private_copy_ = {};
-    flat_.attach(common_.data_ptr());
     show_master_in_full();
     context_.mesh->everyone().barrier(owner_);
   }
+  is_writing_ = false;
   bump_versions();
+}
+
+void ParamGroup::abandon_write() {
+  if (!std::exchange(is_writing_, false)) return;
+  drop_private_copy();
+  halve_master();
+  note_versions();
+}
+
+void ParamGroup::drop_private_copy() {
+  if (!private_copy_) return;
+  flat_.attach(lasting_full().data_ptr());
+  private_copy_ = {};
 }
 
 // A master is more precise than what was seen of it: it stays where nobody wrote anything else.

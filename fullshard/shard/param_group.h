@@ -53,9 +53,12 @@ class ParamGroup {
   bool is_released_at_rest() const { return !full_stays_; }
 
   // A scope in which the full parameters may be written: afterwards rank 0's values count.
-  // Collective at its end.
+  // finish_write is collective. Abandoned, at any point, it leaves the values from before it; after
+  // its end that does nothing.
   void begin_write();
+  void check_written() const;  // an error when a parameter was given other memory
   void finish_write();
+  void abandon_write();
 
   // Around an optimizer's change of master: finish_update makes the new values visible to all.
   // Where parameters are held whole it is collective.
@@ -105,7 +108,9 @@ class ParamGroup {
   void show_master_in_full();
   void take_written(const at::Tensor& values);
   void note_versions();
-  at::Tensor full() const;  // the buffer that parameters look at when live
+  void drop_private_copy();
+  at::Tensor full() const;          // the buffer that parameters look at when live
+  at::Tensor lasting_full() const;  // the same without a write scope's changes
   at::Tensor own_slice(const at::Tensor& full) const;
   int64_t full_bytes() const;
 
@@ -135,7 +140,8 @@ class ParamGroup {
   uint64_t version_ = 1;            // of the values: rises with every update
   uint64_t seen_version_ = 0;       // every owner is known to have reached it
   std::vector<uint32_t> versions_;  // of the parameters, as we left them
-  Block private_copy_;              // one_copy_: what a write scope changes
+  bool is_writing_ = false;
+  Block private_copy_;  // what a write scope changes where the full buffer outlives it
 };
 
 }  // namespace fullshard

@@ -7,8 +7,10 @@
 #include <limits>
 
 #include "fullshard/base/error.h"
+#include "fullshard/shard/buffer_broadcast.h"
 #include "fullshard/shard/engine.h"
 #include "fullshard/shard/grad_norm.h"
+#include "fullshard/shard/link_warm_up.h"
 
 namespace fullshard {
 
@@ -17,6 +19,7 @@ struct ShardedModel::State {
   double clip = 1.0;  // what the next step multiplies unscaled gradients with
   double loss_scale = 1.0;
   std::vector<Block> optimizer_states;
+  std::optional<BufferBroadcast> buffers;  // absent: each rank keeps its own
 };
 
 NoSync::NoSync(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
@@ -34,6 +37,8 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
       engine_(std::make_shared<Engine>(*module_, world, options)),
       state_(std::make_shared<State>()) {
   engine_->start();
+  if (options.broadcast_buffers) state_->buffers.emplace(mesh().everyone(), engine_->plan());
+  warm_up_links(*engine_);
   if (world.rank() != 0) return;
   for (const auto& warning : warnings()) spdlog::warn("{}", warning);
 }
@@ -82,6 +87,7 @@ void ShardedModel::watch_parameter_gradients(bool on) {
 void ShardedModel::skip_step() {
   ++engine_->counters().skipped_steps;
   zero_grad();
+  if (state_->buffers) state_->buffers->synchronise();
 }
 
 void ShardedModel::set_gradient_reduction(bool on) {
@@ -220,6 +226,7 @@ void ShardedModel::update(const Update& update, Shown shown) {
     for (auto* group : groups) engine_->finish_group_update(*group);
   }
   engine_->finish_update();
+  if (state_->buffers) state_->buffers->synchronise();
   state_->clip = 1.0;
 }
 

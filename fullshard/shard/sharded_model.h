@@ -83,7 +83,7 @@ class ShardedModel {
   std::optional<FirstNonFinite> first_non_finite() const;
   std::string first_non_finite_parameter() const;  // by the reduced gradients; empty: all finite
   void watch_parameter_gradients(bool on);
-  // In the place of an optimizer's step: drops the gradients and changes nothing.
+  // Collective, in the place of an optimizer's step: drops the gradients and changes no parameter.
   void skip_step();
 
   // Off: backward sends nothing and leaves every rank its own gradient, for optimizers that do the
@@ -99,10 +99,11 @@ class ShardedModel {
   [[nodiscard]] GatherScope gather_full(const GatherOptions& options = {});
 
   // Optimizers: calls `update` with batches of pieces and the factor by which their gradients are
-  // still to be multiplied (clipping, loss scale), then makes the new values visible to all ranks.
-  // Collective. With `written_by_update` the update has cast the new masters into `shown` itself,
-  // which saves a pass over them; with `written_in_halves` it also takes masters as they are kept.
-  // The others have masters kept whole from then on.
+  // still to be multiplied (clipping, loss scale), then makes the new values visible to all ranks,
+  // and the buffers the same on them (ShardOptions::broadcast_buffers). Collective. With
+  // `written_by_update` the update has cast the new masters into `shown` itself, which saves a pass
+  // over them; with `written_in_halves` it also takes masters as they are kept. The others have
+  // masters kept whole from then on.
   using Update = std::function<void(const std::vector<PieceView>& pieces, double factor)>;
   enum class Shown { written_here, written_by_update, written_in_halves };
   void update(const Update& update, Shown shown = Shown::written_here);

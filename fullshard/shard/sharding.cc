@@ -45,7 +45,11 @@ std::string canonical(std::string_view text) {
 }
 
 int hybrid_shards(Strategy strategy, int world_size, int ranks_per_host) {
-  check(ranks_per_host >= 1 && world_size % ranks_per_host == 0,
+  check(ranks_per_host > 0,
+        "{}: the hosts of the world of {} hold different numbers of ranks; give a sharding factor "
+        "out of {}",
+        name_of(strategy), world_size, divisors_of(world_size));
+  check(world_size % ranks_per_host == 0,
         "{}: {} ranks per host do not divide the world of {}; give a sharding factor out of {}",
         name_of(strategy), ranks_per_host, world_size, divisors_of(world_size));
   return ranks_per_host;

@@ -41,7 +41,8 @@ struct ShardingDecision {
   bool reshard_after_forward = true;
 };
 
-// `ranks_per_host` is what a hybrid strategy shards over unless a factor is given.
+// `ranks_per_host` is what a hybrid strategy shards over unless a factor is given; 0: hosts hold
+// different numbers of ranks.
 ShardingDecision decide_sharding(const ShardingOptions& options, int world_size,
                                  int ranks_per_host);
 

@@ -75,7 +75,7 @@ Works Traffic::reduce(const at::Tensor& shard, const at::Tensor& full, bool accu
   // Windows may finish in any order.
   if (window == 0 || window >= shard.numel()) options.on_result = std::move(on_result);
   for_each_window(shard.numel(), window, [&](int64_t begin, int64_t length) {
-    works.add(mesh_.everyone().reduce_scatter(shard.narrow(0, begin, length),
+    works.add(mesh_.in_order().reduce_scatter(shard.narrow(0, begin, length),
                                               rows.narrow(1, begin, length), options, unit));
   });
   return works;

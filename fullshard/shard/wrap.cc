@@ -10,6 +10,8 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/nn/unit_hint.h"
+#include "fullshard/shard/unit_name.h"
 
 namespace fullshard {
 
@@ -48,6 +50,12 @@ int64_t UnitPlan::numel() const {
   return total;
 }
 
+int64_t UnitPlan::largest_tensor() const {
+  int64_t largest = 0;
+  for (const auto& parameter : parameters) largest = std::max(largest, parameter.tensor.numel());
+  return largest;
+}
+
 // Walks the tree three times: choose units bottom-up, number them top-down, hand out parameters.
 class UnitPlanner {
  public:
@@ -56,13 +64,14 @@ class UnitPlanner {
     if (!ignored.empty()) ignored_ = compile(ignored);
   }
 
-  WrapPlan plan() {
+  WrapPlan plan(bool advises) {
     check_class_names();
+    check_hooks(tree_);
     choose(tree_, /*is_root=*/true);
     number(tree_, -1);
     hand_out_parameters();
     for (const auto* node : ignored_nodes_) list_ignored(*node);
-    warn_about_large_units();
+    if (advises) warn_about_large_units();
     return std::move(plan_);
   }
 
@@ -91,6 +100,23 @@ class UnitPlanner {
     }
   }
 
+  static std::string shown_path(const ModuleNode& node) {
+    return node.path.empty() ? "(root)" : node.path;
+  }
+
+  // A unit whose forward goes past its hooks would be met by nothing but released parameters.
+  void check_hooks(const ModuleNode& node) const {
+    if (is_ignored(node)) return;
+    const auto* state = dynamic_cast<UnitState*>(node.module);
+    if (state && !state->runs_hooks()) {
+      fail_as(ErrorKind::usage,
+              "shard: module '{}' of class {} derives from fullshard::Unit, but its forward does "
+              "not run the hooks that gather its parameters; {}",
+              shown_path(node), node.class_name, how_to_run_hooks(*node.module));
+    }
+    for (const auto& child : node.children) check_hooks(child);
+  }
+
   bool wants(const ModuleNode& node, int64_t numel) const {
     const auto* state = dynamic_cast<UnitState*>(node.module);
     switch (policy_.kind_) {
@@ -117,10 +143,8 @@ class UnitPlanner {
     for (const auto& child : node.children) numel += choose(child, false);
     if (!is_root && !wants(node, numel)) return numel;
     if (!dynamic_cast<UnitState*>(node.module)) {
-      fail_as(ErrorKind::usage,
-              "wrap: module '{}' of class {} is no unit; derive it from fullshard::Unit and write "
-              "FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as fullshard::Wrap<{}Impl>",
-              is_root ? "(root)" : node.path, node.class_name, node.class_name);
+      fail_as(ErrorKind::usage, "wrap: module '{}' of class {} is no unit; {}", shown_path(node),
+              node.class_name, how_to_make_unit(*node.module));
     }
     chosen_.insert(node.module);
     return 0;
@@ -205,22 +229,24 @@ class UnitPlanner {
     }
   }
 
+  // A single tensor is never cut into units: nothing can be done about one that is most of the
+  // model.
   void warn_about_large_units() {
     int64_t total = 0;
     for (const auto& unit : plan_.units) total += unit.numel();
     for (const auto& unit : plan_.units) {
-      if (total == 0 || unit.numel() * 2 <= total || plan_.units.size() == 1) continue;
+      const bool is_large = unit.numel() * 2 > total;
+      if (!is_large || plan_.units.size() == 1 || unit.largest_tensor() * 2 > total) continue;
       plan_.warnings.push_back(fmt::format(
-          "unit '{}' holds {} of {} parameters: its full size is gathered at once; make units of "
-          "the modules below it to save memory",
-          unit.path.empty() ? "(root)" : unit.path, format_count(unit.numel()),
-          format_count(total)));
+          "{} holds {} of {} parameters: its full size is gathered at once; make units of the "
+          "modules below it to save memory",
+          describe_unit(unit.path), format_count(unit.numel()), format_count(total)));
     }
-    warn_about_large_plain_modules(tree_, total);
+    warn_about_large_plain_modules(tree_);
   }
 
   // A size-based policy cannot wrap a module that is no unit: say so instead of gathering it whole.
-  void warn_about_large_plain_modules(const ModuleNode& node, int64_t total) {
+  void warn_about_large_plain_modules(const ModuleNode& node) {
     if (policy_.kind_ != WrapPolicy::Kind::min_size) return;
     for (const auto& child : node.children) {
       int64_t numel = 0;
@@ -230,10 +256,10 @@ class UnitPlanner {
       if (numel >= policy_.min_numel_ && !dynamic_cast<UnitState*>(child.module)) {
         plan_.warnings.push_back(fmt::format(
             "module '{}' of class {} has {} parameters but is no unit, so it cannot be wrapped by "
-            "size; derive it from fullshard::Unit or hold it as fullshard::Wrap<{}Impl>",
-            child.path, child.class_name, format_count(numel), child.class_name));
+            "size; {}",
+            child.path, child.class_name, format_count(numel), how_to_make_unit(*child.module)));
       }
-      warn_about_large_plain_modules(child, total);
+      warn_about_large_plain_modules(child);
     }
   }
 
@@ -256,8 +282,9 @@ class UnitPlanner {
   WrapPlan plan_;
 };
 
-WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored) {
-  return UnitPlanner(root, policy, ignored).plan();
+WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored,
+                    bool advises) {
+  return UnitPlanner(root, policy, ignored).plan(advises);
 }
 
 std::string WrapPlan::tree() const {

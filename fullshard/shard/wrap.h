@@ -54,6 +54,7 @@ struct UnitPlan {
   std::vector<int> lenders;          // units that hold tied parameters which modules below here use
 
   int64_t numel() const;
+  int64_t largest_tensor() const;  // elements
 };
 
 struct WrapPlan {
@@ -70,7 +71,9 @@ struct WrapPlan {
 
 // `ignored` is a regular expression over module paths (whole path); what lies below a match is left
 // alone. Errors: a class name that no module has (lists those there are), a chosen module that is
-// no unit, a root that is none.
-WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored);
+// no unit, a root that is none, a unit that does not run its hooks. With `advises` the plan warns
+// of units so large that more of them would save memory.
+WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored,
+                    bool advises = true);
 
 }  // namespace fullshard

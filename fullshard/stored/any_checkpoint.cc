@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "fullshard/formats/dcp_folder.h"
@@ -66,11 +67,27 @@ AnyCheckpoint open_own(const std::string& folder) {
     opened.optimizer_steps = manifest->optimizer->num_steps;
   }
   opened.has_sums = true;
+  if (!manifest->has_checksum()) {
+    opened.without_sums.push_back(fmt::format("{}/{}", folder, kManifestName));
+  }
   opened.check_sums = [folder, manifest, states] {
     read_through(ManifestSource(folder, manifest, ""));
     for (const auto& name : states) read_through(ManifestSource(folder, manifest, name));
   };
   return opened;
+}
+
+// Files of torch.save; one may have been written without checksums.
+void add_torch_sums(AnyCheckpoint& opened, std::vector<std::string> files,
+                    const std::string& what) {
+  const auto has_none = [](const std::string& file) { return !TorchFile(file).has_checksums(); };
+  const auto rest = std::stable_partition(files.begin(), files.end(), std::not_fn(has_none));
+  opened.without_sums.insert(opened.without_sums.end(), rest, files.end());
+  files.erase(rest, files.end());
+  opened.has_sums = opened.has_sums || !files.empty();
+  opened.check_sums = [files = std::move(files), what] {
+    for (const auto& file : files) TorchFile(file).check_sums(what);
+  };
 }
 
 AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions& options) {
@@ -89,13 +106,11 @@ AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions
   opened.optimizer_steps = folder.optimizer_steps();
   opened.scheduler_steps = folder.scheduler_steps();
   opened.loss_scale = folder.loss_scale();
-  opened.has_sums = true;
-  opened.check_sums = [place = folder.folder()] {
-    for (const auto& name : names_in(place)) {
-      if (!name.ends_with("_states.pt")) continue;
-      TorchFile(fmt::format("{}/{}", place, name)).check_sums("checkpoint");
-    }
-  };
+  std::vector<std::string> files;
+  for (const auto& name : names_in(opened.path)) {
+    if (name.ends_with("_states.pt")) files.push_back(fmt::format("{}/{}", opened.path, name));
+  }
+  add_torch_sums(opened, std::move(files), "checkpoint");
   return opened;
 }
 
@@ -173,13 +188,20 @@ AnyCheckpoint open_plain(const std::string& path) {
     for (const auto& file : add_optimizer_file(opened, path)) summed.push_back(file);
     for (const auto& file : add_saved_progress(opened, path)) summed.push_back(file);
   }
-  opened.has_sums = !summed.empty();
-  opened.check_sums = [summed] { check_torch_sums(summed); };
+  add_torch_sums(opened, std::move(summed), "file");
   return opened;
 }
 
 bool is_own(const std::string& folder) {
   return is_file(fmt::format("{}/{}", folder, kManifestName));
+}
+
+// Our own names of files, and nothing that says what is in them.
+void check_has_manifest(const std::string& folder) {
+  check_input(!is_file(folder + "/weights-00000.bin"),
+              "{}: has no {}, without which nobody knows what its files hold; it is no complete "
+              "checkpoint: copy it again or use another",
+              folder, kManifestName);
 }
 
 }  // namespace
@@ -217,6 +239,7 @@ AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& opti
   if (!folders.model.empty() || !folders.optimizer.empty()) return open_accelerate(path, folders);
   const std::string own = find_own_checkpoint(path);
   if (!own.empty()) return open_own(own);
+  check_has_manifest(path);
   const LastCheckpoint last = last_checkpoint(path);
   check_input(last.skipped.empty(), "{}: has no complete checkpoint: {}", path,
               fmt::join(last.skipped, "; "));

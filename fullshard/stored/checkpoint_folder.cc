@@ -5,14 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "fullshard/base/folder_names.h"
 #include "fullshard/formats/file_handle.h"
+#include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 #include "fullshard/stored/manifest.h"
 
 namespace fullshard {
@@ -37,19 +37,6 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0;
 }
 
-void make_folder(const std::string& path) {
-  check_input(::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST, "{}: cannot be made: {}", path,
-              std::strerror(errno));
-}
-
-void make_folders(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos;
-       slash = path.find('/', slash + 1)) {
-    make_folder(path.substr(0, slash));
-  }
-  make_folder(path);
-}
-
 // Only files that lie in it: a checkpoint has no folders inside.
 void remove_folder(const std::string& path) noexcept {
   for (const auto& name : names_in_folder(path)) ::unlink((path + "/" + name).c_str());
@@ -63,8 +50,8 @@ void write_flushed(const std::string& path, const std::string& text) {
 }
 
 void rename_to(const std::string& from, const std::string& to) {
-  check_input(std::rename(from.c_str(), to.c_str()) == 0, "{}: cannot be given the name {}: {}",
-              from, to, std::strerror(errno));
+  check_system(std::rename(from.c_str(), to.c_str()) == 0, "{}: cannot be given the name {}", from,
+               to);
 }
 
 // Afterwards `part` is what `folder` was, if that existed.
@@ -102,10 +89,9 @@ void CheckpointFolder::begin() const {
   check_input(is_checkpoint,
               "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
               folder_);
-  make_folders(parent);
   remove_folder(part_);  // of a run that was killed
   check_input(!exists(part_), "{}: cannot be removed; remove it, or save to another folder", part_);
-  make_folder(part_);
+  make_folder_tree(part_);
 }
 
 void CheckpointFolder::commit(const std::string& manifest_text) const {
@@ -116,11 +102,7 @@ void CheckpointFolder::commit(const std::string& manifest_text) const {
   remove_folder(part_);
 
   const auto [parent, name] = split(folder_);
-  const auto latest = fmt::format("{}/{}", parent, kLatest);
-  ::unlink((latest + kPartSuffix).c_str());
-  write_flushed(latest + kPartSuffix, name + "\n");
-  rename_to(latest + kPartSuffix, latest);
-  sync_folder_of(latest);
+  replace_file(fmt::format("{}/{}", parent, kLatest), name + "\n");
 }
 
 void CheckpointFolder::abandon() const noexcept { remove_folder(part_); }

@@ -34,6 +34,12 @@ class FlatSource : public TensorSource {
     place.source->read(place.name, begin, out);
   }
 
+  std::vector<SummedStorage> storages_of(const std::string& name) const override {
+    find_or_fail(*this, name, path_);
+    const Place& place = places_.at(name);
+    return place.source->storages_of(place.name);
+  }
+
  private:
   struct Place {
     const TensorSource* source;

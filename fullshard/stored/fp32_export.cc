@@ -1,21 +1,18 @@
 #include "fullshard/stored/fp32_export.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
+#include "fullshard/formats/source_sums.h"
 #include "fullshard/formats/split_files.h"
 #include "fullshard/stored/direct_file.h"
 #include "fullshard/stored/streamed_file.h"
@@ -69,9 +66,10 @@ class Export {
   }
 
   ExportResult run() {
-    make_folder();
+    make_folder_tree(folder_);
     for (const auto& file : split_.files) open(file);
     stream();
+    check_sums_of(*checkpoint_.weights, names());
     for (const auto& file : files_) file->finish();
     if (split_.needs_index()) write_index();
     if (!is_file_) remove_stale();
@@ -81,12 +79,6 @@ class Export {
 
  private:
   std::string path_of(const std::string& name) const { return fmt::format("{}/{}", folder_, name); }
-
-  void make_folder() const {
-    if (is_folder(folder_)) return;
-    check_input(::mkdir(folder_.c_str(), 0777) == 0, "{}: cannot be made: {}", folder_,
-                std::strerror(errno));
-  }
 
   void open(const FilePlan& file) {
     const std::string path = path_of(file.name);
@@ -115,6 +107,14 @@ class Export {
     });
   }
 
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& file : split_.files) {
+      for (const auto& tensor : file.tensors) names.push_back(tensor.name);
+    }
+    return names;
+  }
+
   struct Work {
     StreamedFile* file;
     int64_t block;
@@ -133,17 +133,8 @@ class Export {
         for (const auto& name : more->second) file.tensors.push_back({name, {}, at::kFloat});
       }
     }
-    const std::string text = named.index_json();
     const std::string path = path_of(index_name());
-    ::unlink((path + ".part").c_str());
-    {
-      FileHandle file = FileHandle::create(path + ".part");
-      file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
-      file.sync();
-    }
-    check_input(std::rename((path + ".part").c_str(), path.c_str()) == 0,
-                "{}: cannot be given its name: {}", path, std::strerror(errno));
-    sync_folder_of(path);
+    replace_file(path, named.index_json());
     result_.files.push_back(path);
   }
 

@@ -14,7 +14,7 @@ JsonFields::JsonFields(const nlohmann::json& value, std::string where, std::stri
 void JsonFields::reject(const std::string& expected) const {
   auto found = value_->dump();
   if (found.size() > 40) found = found.substr(0, 40) + "…";
-  fail_as(ErrorKind::input, "{}: is {}, expected {}", where_, found, expected);
+  fail_input("{}: is {}, expected {}", where_, found, expected);
 }
 
 bool JsonFields::has(const std::string& key) const {

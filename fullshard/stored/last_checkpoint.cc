@@ -85,6 +85,15 @@ LastCheckpoint last_checkpoint(const std::string& directory) {
   return last;
 }
 
+std::string checkpoint_problem(const std::string& folder) {
+  try {
+    check_files(read_manifest(folder), folder);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 void remove_old_checkpoints(const std::string& directory, int num_kept,
                             const std::vector<std::string>& kept_names) {
   int count = 0;

@@ -17,6 +17,9 @@ struct LastCheckpoint {
 // its size. (Contents are checked as they are read.) Not collective.
 LastCheckpoint last_checkpoint(const std::string& directory);
 
+// Why a folder is no complete checkpoint of ours, in the same sense; empty: it is one.
+std::string checkpoint_problem(const std::string& folder);
+
 // Removes the oldest complete ones named by checkpoint_name() until `num_kept` are left, never one
 // of `kept_names`; and what killed runs left unfinished.
 void remove_old_checkpoints(const std::string& directory, int num_kept,

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/strict_json.h"
 #include "fullshard/stored/json_fields.h"
+#include "fullshard/stored/manifest_checksum.h"
 #include "fullshard/stored/progress_json.h"
 
 namespace fullshard {
@@ -60,6 +62,7 @@ json tensor_json(const ManifestTensor& tensor) {
                  {"weights", values_json(tensor.weights)},
                  {"states", json::object()}};
   for (const auto& [name, values] : tensor.states) result["states"][name] = values_json(values);
+  if (tensor.counts) result["counts"] = *tensor.counts;
   return result;
 }
 
@@ -72,6 +75,10 @@ ManifestTensor parse_tensor(const JsonFields& fields) {
   tensor.weights = parse_values(fields.at("weights"));
   const auto states = fields.at("states");
   for (const auto& name : states.keys()) tensor.states[name] = parse_values(states.at(name));
+  if (!fields.has("counts")) return tensor;
+  const auto counts = fields.at("counts");
+  tensor.counts.emplace();
+  for (const auto& name : counts.keys()) (*tensor.counts)[name] = counts.at(name).integer();
   return tensor;
 }
 
@@ -96,7 +103,8 @@ json optimizer_json(const StoredOptimizer& optimizer) {
   json result = {{"name", optimizer.name},
                  {"num_steps", optimizer.num_steps},
                  {"states", optimizer.states},
-                 {"lr", optimizer.lr}};
+                 {"lr", optimizer.lrs.at(0)}};
+  if (optimizer.lrs.size() > 1) result["lrs"] = optimizer.lrs;
   if (optimizer.momentum) result["momentum"] = *optimizer.momentum;
   if (optimizer.beta2) result["beta2"] = *optimizer.beta2;
   return result;
@@ -107,26 +115,33 @@ StoredOptimizer parse_optimizer(const JsonFields& fields) {
   optimizer.name = fields.at("name").text();
   optimizer.num_steps = fields.at("num_steps").integer();
   optimizer.states = fields.at("states").texts();
-  optimizer.lr = fields.at("lr").number();
+  optimizer.lrs = {fields.at("lr").number()};
+  if (fields.has("lrs")) {
+    optimizer.lrs.clear();
+    for (const auto& item : fields.at("lrs").items()) optimizer.lrs.push_back(item.number());
+    if (optimizer.lrs.empty()) fields.at("lrs").reject("at least one number");
+  }
   if (fields.has("momentum")) optimizer.momentum = fields.at("momentum").number();
   if (fields.has("beta2")) optimizer.beta2 = fields.at("beta2").number();
   return optimizer;
 }
 
-void check_kind(const JsonFields& fields, const std::string& where) {
+// Gives the version.
+int check_kind(const JsonFields& fields, const std::string& where) {
   check_input(fields.has("format") && fields.at("format").value() == kFormat,
               "{}: is not a Fullshard checkpoint's; its field 'format' would say \"{}\"", where,
               kFormat);
   const auto version = fields.at("version").integer();
-  check_input(version == kManifestVersion,
-              "{}: is of version {}, and this program reads version {}; use the Fullshard that "
-              "wrote it, or a newer one",
+  check_input(version >= 1 && version <= kManifestVersion,
+              "{}: is of version {}, and this program reads versions 1 to {}; use the Fullshard "
+              "that wrote it, or a newer one",
               where, version, kManifestVersion);
   const auto checksum = fields.at("checksum");
   if (checksum.at("kind").text() != kChecksum) checksum.at("kind").reject("\"crc32c\"");
   if (checksum.at("block_bytes").integer() != kBlockBytes) {
     checksum.at("block_bytes").reject(std::to_string(kBlockBytes));
   }
+  return static_cast<int>(version);
 }
 
 }  // namespace
@@ -174,14 +189,19 @@ std::string manifest_text(const Manifest& manifest) {
                  {"progress", progress_json(manifest.progress)},
                  {"rng", manifest.rng}};
   if (manifest.optimizer) result["optimizer"] = optimizer_json(*manifest.optimizer);
-  return result.dump() + "\n";
+  return with_manifest_checksum(result.dump());
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
+  const bool has_checksum = check_manifest_checksum(text, where);
   const auto parsed = parse_strict_json(text, where);
   const JsonFields fields(parsed, where);
-  check_kind(fields, where);
   Manifest manifest;
+  manifest.version = check_kind(fields, where);
+  check_input(has_checksum || !manifest.has_checksum(),
+              "{}: is of version {} and has no '{}' at its end; the file is damaged or was "
+              "changed: copy it again or use another checkpoint",
+              where, manifest.version, kManifestChecksum);
   manifest.saved_at = fields.at("saved_at").integer();
   manifest.num_ranks = static_cast<int>(fields.at("num_ranks").integer(1));
   manifest.num_shards = static_cast<int>(fields.at("num_shards").integer(1));
@@ -201,6 +221,10 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
 
 Manifest read_manifest(const std::string& folder) {
   const auto path = fmt::format("{}/{}", folder, kManifestName);
+  check_input(is_folder(folder), "{}: is no folder of a checkpoint: it {}", folder,
+              is_file(folder) ? "is a file" : "is not there");
+  check_input(is_file(path), "{}: has no {}: it is no checkpoint, or an incomplete one", folder,
+              kManifestName);
   const auto file = FileHandle::open(path);
   check_input(file.size() <= kGiB, "{}: has {}, expected less than 1 GiB", path,
               format_bytes(file.size()));

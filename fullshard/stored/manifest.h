@@ -15,7 +15,8 @@
 namespace fullshard {
 
 inline constexpr const char* kManifestName = "manifest.json";
-inline constexpr int kManifestVersion = 1;
+// Since version 2 a manifest carries a checksum of itself; those of version 1 are read without.
+inline constexpr int kManifestVersion = 2;
 
 struct StoredFile {
   std::string name;  // in the checkpoint's folder
@@ -44,18 +45,21 @@ struct ManifestTensor {
   bool is_buffer = false;
   StoredValues weights = {};                        // of the master's precision
   std::map<std::string, StoredValues> states = {};  // of the optimizer; none for frozen ones
+  // Of an optimizer that counts for each parameter, as "step"; absent: it has no state yet.
+  std::optional<std::map<std::string, int64_t>> counts = {};
 };
 
 struct StoredOptimizer {
   std::string name;
   int64_t num_steps = 0;
   std::vector<std::string> states;  // their names
-  double lr = 0;
+  std::vector<double> lrs = {};     // one, or one of each of its groups of parameters
   std::optional<double> momentum = {};
   std::optional<double> beta2 = {};
 };
 
 struct Manifest {
+  int version = kManifestVersion;
   int64_t saved_at = 0;  // milliseconds since 1970
   int num_ranks = 1;     // that saved it
   int num_shards = 1;
@@ -66,14 +70,18 @@ struct Manifest {
   std::vector<ManifestTensor> tensors = {};
   Progress progress = {};
   std::vector<std::string> rng = {};  // of every rank's CPU generator, as hexadecimal digits
+
+  bool has_checksum() const { return version >= 2; }  // of itself
 };
 
+// In the current version, with its checksum.
 std::string manifest_text(const Manifest& manifest);
 std::string checksums_text(const Checksums& checksums);  // eight hexadecimal digits each
 std::optional<Checksums> parse_checksums(const std::string& text);
 
-// Checked as far as that is possible without the other files: every element of every tensor lies in
-// one place, inside a file, and no two share a byte. Errors begin with `where`.
+// Its checksum is compared first. Checked as far as that is possible without the other files: every
+// element of every tensor lies in one place, inside a file, and no two share a byte. Errors begin
+// with `where`.
 Manifest parse_manifest(const std::string& text, const std::string& where);
 void check_manifest(const Manifest& manifest, const std::string& where);
 

@@ -127,8 +127,9 @@ void check_manifest(const Manifest& manifest, const std::string& where) {
 void check_file(const StoredFile& file, const std::string& folder) {
   const auto path = fmt::format("{}/{}", folder, file.name);
   struct stat facts = {};
-  check_input(::stat(path.c_str(), &facts) == 0, "{}: cannot be found: {}; rank {} wrote it", path,
-              std::strerror(errno), file.rank);
+  const bool is_there = ::stat(path.c_str(), &facts) == 0;
+  check_input(is_there, "{}: cannot be found: {}; rank {} wrote it", path, std::strerror(errno),
+              file.rank);
   check_input(
       facts.st_size == file.bytes,
       "{}: has {} bytes, the checkpoint's manifest says {}; the file is {}: copy it again or "

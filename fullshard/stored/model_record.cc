@@ -52,6 +52,11 @@ class RenamedSource : public TensorSource {
     read_transposed(*source_, place.name, tensor.shape[0], tensor.shape[1], begin, out);
   }
 
+  std::vector<SummedStorage> storages_of(const std::string& name) const override {
+    find_or_fail(*this, name, "checkpoint");
+    return source_->storages_of(places_.at(name).name);
+  }
+
  private:
   struct Place {
     std::string name;
@@ -87,8 +92,7 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
           in_file.at("name").get<std::string>(), in_file.at("transposed").get<bool>(), {}};
     }
   } catch (const json::exception& error) {
-    fail_as(ErrorKind::input, "{}: progress.extra.{}: is no record of a model: {}", where, kKey,
-            error.what());
+    fail_input("{}: progress.extra.{}: is no record of a model: {}", where, kKey, error.what());
   }
   return record;
 }

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
+#include "fullshard/formats/replace_file.h"
 
 namespace fullshard {
 namespace {
@@ -101,10 +100,8 @@ void StreamedFile::write_closing() {
 void StreamedFile::finish() {
   if (layout_.closing) write_closing();
   output_.sync();
-  check_input(std::rename(part_path_.c_str(), path_.c_str()) == 0,
-              "{}: cannot be given its name: {}", part_path_, std::strerror(errno));
+  rename_into_place(part_path_, path_);
   is_finished_ = true;
-  sync_folder_of(path_);
 }
 
 }  // namespace fullshard

@@ -1,7 +1,10 @@
 #include "fullshard/text/byte_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
+#include "fullshard/text/special_tokens.h"
 #include "fullshard/text/utf8.h"
 #include "fullshard/text/vocabulary.h"
 
@@ -10,6 +13,7 @@ namespace {
 
 constexpr int32_t kBos = 256, kEos = 257, kPad = 258, kSize = 259;
 constexpr std::array<std::string_view, 3> kSpecial = {"<s>", "</s>", "<pad>"};
+constexpr std::string_view kClass = "FullshardByteTokenizer";
 
 class ByteTokenizer : public Tokenizer {
  public:
@@ -60,5 +64,17 @@ class ByteTokenizer : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::string byte_tokenizer_config() {
+  return fmt::format(
+      "{{\n  \"tokenizer_class\": \"{}\",\n  \"bos_token\": \"{}\",\n"
+      "  \"eos_token\": \"{}\",\n  \"pad_token\": \"{}\"\n}}\n",
+      kClass, kSpecial[0], kSpecial[1], kSpecial[2]);
+}
+
+bool names_byte_tokenizer(const std::string& folder) {
+  return read_tokenizer_config(folder.ends_with('/') ? folder : folder + "/").tokenizer_class ==
+         kClass;
+}
 
 }  // namespace fullshard

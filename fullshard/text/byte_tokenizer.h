@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "fullshard/text/tokenizer.h"
 
@@ -9,5 +10,9 @@ namespace fullshard {
 // Needs no file: each byte is its value; <s> is 256, </s> 257, <pad> 258. With `special`, <s> comes
 // before a text and </s> behind it.
 std::unique_ptr<Tokenizer> byte_tokenizer();
+
+// What a folder's tokenizer_config.json says for load_tokenizer() to give this one.
+std::string byte_tokenizer_config();
+bool names_byte_tokenizer(const std::string& folder);
 
 }  // namespace fullshard

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 
@@ -82,7 +84,9 @@ void JsonNode::only(std::initializer_list<std::string_view> keys) const {
 }
 
 void JsonNode::refuse(std::string_view why) const {
-  fail_as(ErrorKind::input, "{}: {}", path_.empty() ? "the top level" : path_, why);
+  constexpr size_t kMostShown = 300;  // bytes: names and values may be as long as the file
+  const std::string where = path_.empty() ? "the top level" : printable(path_, kMostShown);
+  fail_as(ErrorKind::input, "{}: {}", where, printable(why, kMostShown));
 }
 
 void JsonNode::refuse_value(std::string_view found) const {
@@ -102,11 +106,9 @@ std::string read_text_file(const std::string& path) {
 
 nlohmann::json read_json_file(const std::string& path) {
   try {
-    return nlohmann::json::parse(read_text_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    const std::string_view what = error.what();
-    fail_as(ErrorKind::input, "{}: not JSON: {}", path,
-            what.substr(std::min(what.find("] ") + 2, what.size())));
+    return parse_json(read_text_file(path));
+  } catch (const JsonError& error) {
+    fail_as(ErrorKind::input, "{}: {}", path, error.what());
   }
 }
 

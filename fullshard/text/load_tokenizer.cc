@@ -2,6 +2,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/json_node.h"
 #include "fullshard/text/sentencepiece.h"
@@ -81,6 +82,7 @@ PipelineParts load_parts(const std::string& file, const TokenizerConfig& config)
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (path == "bytes") return byte_tokenizer();
+  if (is_folder(path) && names_byte_tokenizer(path)) return byte_tokenizer();
   const std::string file =
       is_folder(path) ? file_in(path.ends_with('/') ? path : path + "/") : path;
   if (!is_file(file)) {
@@ -92,9 +94,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
     return make_pipeline(load_parts(file, config));
   } catch (const Error& error) {
     // Parts name their place in the file; the file itself is named here, unless it was another one.
+    // Tokens stand in their messages as the file has them.
+    constexpr size_t kMostShown = 1000;  // bytes
     const std::string what = error.what(), folder = folder_of(file);
     const bool is_named = what.starts_with(folder.empty() ? file : folder);
-    throw Error(is_named ? what : fmt::format("{}: {}", file, what), error.kind());
+    throw Error(printable(is_named ? what : fmt::format("{}: {}", file, what), kMostShown),
+                error.kind());
   }
 }
 

@@ -70,14 +70,16 @@ size_t valid_prefix(std::string_view text) {
   return beginning.complete ? beginning.length : 0;
 }
 
-bool is_valid_utf8(std::string_view text) {
+size_t valid_utf8_bytes(std::string_view text) {
   for (size_t i = ascii_length(text); i < text.size(); i += ascii_length(text.substr(i))) {
     const size_t length = valid_prefix(text.substr(i));
-    if (length == 0) return false;
+    if (length == 0) return i;
     i += length;
   }
-  return true;
+  return text.size();
 }
+
+bool is_valid_utf8(std::string_view text) { return valid_utf8_bytes(text) == text.size(); }
 
 std::string replace_invalid_utf8(std::string_view text) {
   std::string result;

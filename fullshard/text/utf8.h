@@ -50,6 +50,8 @@ void append_utf8(std::string& text, uint32_t character);
 // How many of the first bytes are one valid character, or 0.
 size_t valid_prefix(std::string_view text);
 
+// How many bytes from the beginning on are valid; all of them when the text is.
+size_t valid_utf8_bytes(std::string_view text);
 bool is_valid_utf8(std::string_view text);
 
 // Each longest beginning of a character that does not go on becomes one U+FFFD, as in Python's

@@ -75,6 +75,20 @@ TrafficOptions traffic_of(const ShardingPlan& plan) {
 
 double beta(const OptimizerPlan& plan, size_t index) { return plan.betas->at(index); }
 
+int64_t accumulation_of(const Plan& plan, std::optional<int64_t> num_ranks) {
+  if (num_ranks) return plan.batch_sizes(*num_ranks).accumulation;
+  const BatchPlan& batch = plan.batch;
+  if (*batch.accumulation) return **batch.accumulation;
+  if (*batch.global && *batch.micro) {
+    fail_as(ErrorKind::usage,
+            "gradient_accumulation_steps follows from train_batch_size {}, "
+            "train_micro_batch_size_per_gpu {} and the number of ranks, which is not said; call "
+            "stepper_options_of(plan, world.size())",
+            **batch.global, **batch.micro);
+  }
+  return 1;
+}
+
 // What all of them are told.
 template <class Options>
 Options common_options(const Plan& plan) {
@@ -121,8 +135,15 @@ std::unique_ptr<Optimizer> make_adagrad(const ShardedModel& model, const Plan& p
   return std::make_unique<Adagrad>(model, options);
 }
 
-std::unique_ptr<LrSchedule> make_cycle(const SchedulerPlan& plan) {
+// DeepSpeed leaves the momentum of the others alone.
+bool has_betas(const OptimizerPlan& plan) {
+  const std::string type = lower(*plan.type);
+  return type != "sgd" && type != "adagrad";
+}
+
+std::unique_ptr<LrSchedule> make_cycle(const SchedulerPlan& plan, std::optional<int64_t> total) {
   OneCycleOptions options;
+  options.total_num_steps = total;
   options.cycle_min_lr = *plan.cycle_min_lr;
   options.cycle_max_lr = *plan.cycle_max_lr;
   options.decay_lr_rate = *plan.decay_lr_rate;
@@ -136,6 +157,12 @@ std::unique_ptr<LrSchedule> make_cycle(const SchedulerPlan& plan) {
   options.cycle_max_mom = *plan.cycle_max_mom;
   options.decay_mom_rate = *plan.decay_mom_rate;
   return make_one_cycle(options);
+}
+
+// Nobody asked for a schedule, or for one of its rates.
+bool is_unsaid(const SchedulerPlan& plan) {
+  return *plan.type == SchedulerPlan{}.type.value && !plan.type.origin.is_explicit() &&
+         *plan.warmup_min_lr == 0 && !*plan.warmup_max_lr && *plan.warmup_type == "log";
 }
 
 std::unique_ptr<LrSchedule> make_range_test(const SchedulerPlan& plan) {
@@ -165,6 +192,7 @@ Precision precision_of(const Plan& plan) {
 }
 
 ShardOptions shard_options_of(const Plan& plan) {
+  plan.check_resolved();
   ShardOptions options;
   options.sharding = sharding_of(plan.sharding);
   options.wrap = wrap_of(plan.wrap);
@@ -182,10 +210,11 @@ ShardOptions shard_options_of(const Plan& plan) {
   return options;
 }
 
-StepperOptions stepper_options_of(const Plan& plan) {
+StepperOptions stepper_options_of(const Plan& plan, std::optional<int64_t> num_ranks) {
   StepperOptions options;
   options.max_grad_norm = *plan.clipping;
-  options.accumulation_steps = static_cast<int>(plan.batch.accumulation->value_or(1));
+  options.reports_norm = *plan.compute_grad_norm || *plan.clipping > 0;
+  options.accumulation_steps = static_cast<int>(accumulation_of(plan, num_ranks));
   if (precision_of(plan).loss_scaling) {
     const auto& scale = plan.precision.scale;
     options.loss_scale =
@@ -223,6 +252,7 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
   const auto& s = plan.scheduler;
   const auto total = s.total_num_steps->value_or(total_steps);
   const auto& type = *s.type;
+  if (is_unsaid(s)) return make_default_schedule(total, *s.warmup_num_steps);
   // DeepSpeed's own take at least two steps and mean the same by none; the Trainer's take none.
   const auto warmup =
       is_trainer_schedule(type) ? *s.warmup_num_steps : std::max<int64_t>(1, *s.warmup_num_steps);
@@ -246,7 +276,9 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
                                   .cos_min_ratio = *s.cos_min_ratio,
                                   .warmup_type = warmup_type_from(*s.warmup_type)});
   }
-  if (type == "OneCycle") return make_cycle(s);
+  if (type == "OneCycle") {
+    return make_cycle(s, has_betas(plan.optimizer) ? std::optional(total) : std::nullopt);
+  }
   if (type == "LRRangeTest") return make_range_test(s);
   if (type == "constant") return make_constant_schedule();
   if (type == "constant_with_warmup") {

@@ -4,11 +4,12 @@
 //   auto sharded = shard(model, world, plan);
 //   auto optimizer = make_optimizer(sharded, plan);
 //   LrScheduler scheduler(make_schedule(plan, total_steps), *optimizer);
-//   Stepper stepper(sharded, *optimizer, stepper_options_of(plan), &scheduler);
+//   Stepper stepper(sharded, *optimizer, stepper_options_of(plan, world.size()), &scheduler);
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "fullshard/config/plan.h"
 #include "fullshard/optim/lr_schedule.h"
@@ -16,12 +17,16 @@
 #include "fullshard/optim/precision.h"
 #include "fullshard/optim/stepper.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/train/run_settings.h"
 
 namespace fullshard {
 
 Precision precision_of(const Plan& plan);
+// An "auto" that is not resolved is an error; all of them are listed (Plan::check_resolved).
 ShardOptions shard_options_of(const Plan& plan);
-StepperOptions stepper_options_of(const Plan& plan);
+// `num_ranks` serves plans whose accumulation follows from the batch sizes and the ranks; without
+// it they are an error.
+StepperOptions stepper_options_of(const Plan& plan, std::optional<int64_t> num_ranks = {});
 
 // Collective. Of the plan's type and settings; a type that is not ours is an error that says how to
 // bring one's own.
@@ -33,7 +38,8 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
 // Collective. Checks the plan against this world, then shards `model` in place.
 template <class Model>
 ShardedModel shard(const Model& model, const World& world, const Plan& plan) {
-  plan.check(world.size());
+  plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
+  set_log_level(plan);
   return shard(model, world, shard_options_of(plan));
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/tensor_io/read_tensor.h"
 
 namespace fullshard {
@@ -98,7 +99,7 @@ class GradientComparison {
     const auto place = names_.find(stored.name.substr(5));
     if (place == names_.end()) {
       fail_as(ErrorKind::input, "reference: {} is the gradient of no parameter of the model",
-              stored.name);
+              printable(stored.name));
     }
     at::Tensor theirs = read_tensor(reference_, stored.name).to(at::kDouble);
     if (place->second.transposed) theirs = theirs.t().contiguous();

@@ -1,9 +1,14 @@
 #include "fullshard/train/model_source.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/formats/element_span.h"
+#include "fullshard/formats/open_weights.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/report/run_file.h"
@@ -21,8 +26,30 @@ bool has_weights(const std::string& folder) {
   return false;
 }
 
+// Null when it cannot be read: make_model() says why.
 nlohmann::json parsed(const ModelSource& source) {
-  return nlohmann::json::parse(source.config_json, nullptr, false);
+  try {
+    return parse_json(source.config_json);
+  } catch (const JsonError&) {
+    return nullptr;
+  }
+}
+
+// Of two tensors of one shape, part by part: most that differ do so at once.
+bool have_same_values(const TensorSource& weights, const std::string& name,
+                      const std::string& other) {
+  constexpr int64_t kPart = 1 << 18;
+  const int64_t numel = weights.find(name)->numel();
+  for (int64_t begin = 0; begin < numel; begin += kPart) {
+    const int64_t size = std::min(kPart, numel - begin);
+    const ElementBuffer values(size, at::kFloat), others(size, at::kFloat);
+    weights.read(name, begin, values.all());
+    weights.read(other, begin, others.all());
+    const auto* first = static_cast<const float*>(values.all().data);
+    if (!std::equal(first, first + size, static_cast<const float*>(others.all().data)))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -70,9 +97,20 @@ ModelSource find_model(const std::string& name) {
   return source;
 }
 
-std::shared_ptr<LanguageModel> make_deferred_model(const ModelSource& source) {
+StoredWeights ModelSource::stored_weights() const {
+  if (!has_weights) return {};
+  const std::shared_ptr<const TensorSource> weights = open_weights(folder);
+  StoredWeights::Shapes shapes;
+  for (const StoredTensor& tensor : weights->tensors()) shapes[tensor.name] = tensor.shape;
+  return {std::move(shapes), [weights](const std::string& one, const std::string& other) {
+            return have_same_values(*weights, one, other);
+          }};
+}
+
+std::shared_ptr<LanguageModel> make_deferred_model(const ModelSource& source, bool needs_head) {
+  const MakeOptions options{.weights = source.stored_weights(), .needs_head = needs_head};
   const DeferredScope scope;
-  return make_model(source.config_json, source.where());
+  return make_model(source.config_json, source.where(), options);
 }
 
 }  // namespace fullshard

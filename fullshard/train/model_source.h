@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/stored_weights.h"
 
 namespace fullshard {
 
@@ -19,12 +20,16 @@ struct ModelSource {
   std::string where() const;                   // of the configuration, for messages
   std::optional<int64_t> hidden_size() const;  // for "auto" values
   std::string dtype() const;                   // that the configuration says, or ""
+  // What the file of weights holds; nothing without one.
+  StoredWeights stored_weights() const;
 };
 
 // A folder without config.json, or a name that is neither, is an Error of kind input.
 ModelSource find_model(const std::string& name);
 
-// Shapes only, no memory: see nn/deferred.h.
-std::shared_ptr<LanguageModel> make_deferred_model(const ModelSource& source);
+// Shapes only, no memory: see nn/deferred.h. Where the source has weights its sizes must be theirs,
+// and they tell whether a head is tied. `needs_head` as in MakeOptions.
+std::shared_ptr<LanguageModel> make_deferred_model(const ModelSource& source,
+                                                   bool needs_head = false);
 
 }  // namespace fullshard

@@ -9,14 +9,17 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/json_text.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/formats/open_weights.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard {
 namespace {
@@ -31,7 +34,7 @@ FileNames names_of(const LanguageModel& model) {
 // The dtype of the weights beside it; the rest stays as it was.
 std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
   const std::string text = model.config_json();
-  auto config = nlohmann::ordered_json::parse(text);
+  auto config = parse_json<nlohmann::ordered_json>(text);
   const std::string name = dtype == at::kBFloat16 ? "bfloat16"
                            : dtype == at::kHalf   ? "float16"
                                                   : "float32";
@@ -50,6 +53,16 @@ void make_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
     fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
   }
+}
+
+void draw_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed,
+                  const std::function<bool(const std::string&)>& is_chosen) {
+  initialise_weights(
+      sharded, seed,
+      [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
+        model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
+      },
+      at::get_num_threads(), is_chosen);
 }
 
 bool belongs_to_tokenizer(const std::string& name) {
@@ -108,20 +121,20 @@ ModelRecord record_of(const LanguageModel& model) {
 }
 
 void load_model_weights(const std::string& folder, const LanguageModel& model,
-                        ShardedModel& sharded) {
+                        ShardedModel& sharded, const NewParameters& drawn) {
   std::unique_ptr<TensorSource> source;
   const auto problem = error_of([&] { source = open_weights(folder); });
   throw_alike(patient_ranks(sharded.mesh()), problem, "loading");
-  load_weights(*source, sharded, load_options_of(model));
+  const std::set<std::string> names(drawn.names.begin(), drawn.names.end());
+  const auto is_drawn = [&](const std::string& name) { return names.contains(name); };
+  LoadOptions options = load_options_of(model);
+  options.is_left_out = is_drawn;
+  load_weights(*source, sharded, options);
+  if (!names.empty()) draw_weights(model, sharded, drawn.seed, is_drawn);
 }
 
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed) {
-  initialise_weights(
-      sharded, seed,
-      [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
-        model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
-      },
-      at::get_num_threads());
+  draw_weights(model, sharded, seed, {});
 }
 
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
@@ -136,7 +149,9 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
     remove_folder(made);
     make_folder(made);
     write_whole_file(made + "/config.json", config_for(model, options.dtype));
-    if (!options.tokenizer.empty() && options.tokenizer != "bytes") {
+    if (options.tokenizer == "bytes") {
+      write_whole_file(made + "/tokenizer_config.json", byte_tokenizer_config());
+    } else if (!options.tokenizer.empty()) {
       copy_tokenizer(options.tokenizer, made);
     }
   });
@@ -147,6 +162,16 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
     if (writes) remove_folder(made);
     throw;
   }
+}
+
+void write_whole_weights(const std::string& folder, const LanguageModel& model,
+                         ShardedModel& sharded) {
+  const Communicator everyone = patient_ranks(sharded.mesh());
+  const auto write_config = [&] {
+    write_whole_file(folder + "/config.json", config_for(model, at::kFloat));
+  };
+  throw_alike(everyone, everyone.rank() == 0 ? error_of(write_config) : std::nullopt, "saving");
+  save_weights(folder, sharded, {.names = names_of(model)});
 }
 
 }  // namespace fullshard

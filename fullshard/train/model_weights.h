@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/models/common/language_model.h"
@@ -18,9 +19,15 @@ LoadOptions load_options_of(const LanguageModel& model);
 // The same for a checkpoint, with the model's configuration.
 ModelRecord record_of(const LanguageModel& model);
 
+// Parameters that get new values although the others are loaded, as a head that the file lacks.
+struct NewParameters {
+  std::vector<std::string> names = {};
+  uint64_t seed = 0;
+};
+
 // Collective, all of them.
 void load_model_weights(const std::string& folder, const LanguageModel& model,
-                        ShardedModel& sharded);
+                        ShardedModel& sharded, const NewParameters& drawn = {});
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed);
 
 struct SaveModelOptions {
@@ -31,5 +38,8 @@ struct SaveModelOptions {
 // replaced.
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
                        const SaveModelOptions& options = {});
+// config.json and weights, in fp32 and under the names of files, into a folder that is there.
+void write_whole_weights(const std::string& folder, const LanguageModel& model,
+                         ShardedModel& sharded);
 
 }  // namespace fullshard

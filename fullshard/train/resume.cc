@@ -5,6 +5,7 @@
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/foreign_checkpoint.h"
+#include "fullshard/checkpoint/round_masters.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/train/model_weights.h"
 
@@ -25,22 +26,36 @@ std::string note_of_scale(const Progress& progress, const LossScaler& scaler) {
   return "";
 }
 
-}  // namespace
-
-Progress load_training_state(const std::string& path, const LanguageModel& model,
-                             ShardedModel& sharded, Optimizer& optimizer,
-                             const LossScaler& scaler) {
+Progress load_any(const std::string& path, const LanguageModel& model, ShardedModel& sharded,
+                  Optimizer& optimizer, const LossScaler& scaler) {
+  const bool speaks = sharded.mesh().world().rank() == 0;
   const std::string own = find_own_checkpoint(path);
-  if (!own.empty()) return load_checkpoint(own, sharded, optimizer).progress;
+  if (!own.empty()) {
+    const LoadedCheckpoint loaded = load_checkpoint(own, sharded, optimizer);
+    for (const auto& note : loaded.notes) {
+      if (speaks) spdlog::warn("{}: {}", own, note);
+    }
+    return loaded.progress;
+  }
   ForeignCheckpoint loaded =
       load_foreign_checkpoint(path, sharded, optimizer, load_options_of(model));
   if (const auto note = note_of_scale(loaded.progress, scaler); !note.empty()) {
     loaded.notes.push_back(note);
   }
-  if (sharded.mesh().world().rank() == 0) {
+  if (speaks) {
     for (const auto& note : loaded.notes) spdlog::warn("{} ({}): {}", path, loaded.kind, note);
   }
   return loaded.progress;
+}
+
+}  // namespace
+
+Progress load_training_state(const std::string& path, const LanguageModel& model,
+                             ShardedModel& sharded, Optimizer& optimizer, const LossScaler& scaler,
+                             bool takes_fp32) {
+  const Progress progress = load_any(path, model, sharded, optimizer, scaler);
+  if (!takes_fp32) round_masters(sharded);
+  return progress;
 }
 
 }  // namespace fullshard

@@ -1,25 +1,20 @@
 #include "fullshard/train/run_account.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <torch/csrc/api/include/torch/version.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/config/explain.h"
+#include "fullshard/config/headline.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/run_file.h"
-#include "fullshard/shard/engine.h"
+#include "fullshard/train/run_facts.h"
 
 namespace fullshard {
 namespace {
@@ -30,109 +25,30 @@ constexpr auto kPageAge = std::chrono::seconds(10);  // of report.html while ste
 
 std::string in(const RunOptions& options, const char* name) { return options.output + "/" + name; }
 
-std::string host_name() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-void make_folders(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
-      fail_as(ErrorKind::input, "{}: cannot be made: {}", part, std::strerror(errno));
-    }
-    if (end == std::string::npos) return;
-  }
-}
-
-// The terminal that the launcher lends, else this process's own.
-int progress_descriptor() {
-  const char* lent = std::getenv("FULLSHARD_TERMINAL_FD");
-  const int descriptor = lent != nullptr ? std::atoi(lent) : -1;
-  return descriptor > 2 && ::isatty(descriptor) != 0 ? descriptor : STDERR_FILENO;
-}
-
-std::vector<MemoryShare> shares_of(const int64_t* bytes) {
-  std::vector<MemoryShare> shares;
-  for (int purpose = 0; purpose < kNumPurposes; ++purpose) {
-    for (int tier = 0; tier < kNumTiers; ++tier) {
-      const int64_t held = bytes[purpose * kNumTiers + tier];
-      if (held == 0) continue;
-      shares.push_back({std::string(name_of(static_cast<Purpose>(purpose))),
-                        std::string(name_of(static_cast<Tier>(tier))), held});
-    }
-  }
-  return shares;
-}
-
-// One rank that holds everything: what the shards of one copy add up to, and whole parameters and
-// gradients.
-std::vector<MemoryShare> unsharded_of(const ShardedModel& sharded, int64_t optimizer_bytes) {
-  const ShardOptions& options = sharded.options();
-  const int64_t numel = sharded.numel();
-  const auto bytes = [&](const std::optional<at::ScalarType>& dtype) {
-    return numel * static_cast<int64_t>(c10::elementSize(dtype.value_or(at::kFloat)));
-  };
-  std::vector<MemoryShare> shares = {
-      {std::string(name_of(Purpose::parameters)), "device", bytes(options.param_dtype)},
-      {std::string(name_of(Purpose::gradients)), "device", bytes(options.gradient_dtype)},
-      {std::string(name_of(Purpose::optimizer)), "device", optimizer_bytes}};
-  if (options.param_dtype && *options.param_dtype != options.master_dtype.value_or(at::kFloat)) {
-    const auto groups = sharded.engine().trainable_groups();
-    const bool in_halves = !groups.empty() && groups.front()->is_in_halves();
-    shares.push_back({std::string(name_of(Purpose::master)), "device",
-                      in_halves ? numel * 2 : bytes(options.master_dtype)});
-  }
-  return shares;
-}
-
-void remove_records(const RunOptions& options) {
-  for (const char* name : {"run.json", "metrics.jsonl", "report.html"}) {
-    ::unlink(in(options, name).c_str());
-  }
-}
-
 }  // namespace
-
-void prepare_output_folder(const RunOptions& options, bool resumes) {
-  const bool has_run = read_whole_file(in(options, "run.json")).has_value();
-  if (has_run && !options.overwrite && !resumes) {
-    fail_as(ErrorKind::usage,
-            "{}: holds a run already; choose another --output, or add --overwrite", options.output);
-  }
-  make_folders(options.output);
-  if (has_run && !resumes) remove_records(options);
-}
 
 RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>& command,
                        const Plan& plan, const LanguageModel& model, const ShardedModel& sharded,
                        int64_t num_steps, int64_t first_step)
-    : options_(options), writes_(sharded.mesh().world().rank() == 0) {
+    : options_(options),
+      writes_(sharded.mesh().world().rank() == 0),
+      settings_(run_settings_of(plan)) {
   if (!writes_) return;
-  const Mesh& mesh = sharded.mesh();
-  record_.versions = {{"fullshard", FULLSHARD_VERSION}, {"libtorch", TORCH_VERSION}};
-  record_.command = command;
-  record_.device = mesh.world().device().str();
-  record_.mesh = {.world = mesh.world().size(),
-                  .replicas = mesh.num_replicas(),
-                  .shards = mesh.num_shards(),
-                  .hosts = {host_name()}};
-  record_.model = {options.model, model.architecture(), sharded.numel()};
+  record_ = started_record(sharded, command);
+  record_.model.name = options.model;
+  record_.model.architecture = model.architecture();
   record_.configuration = plan.effective_json();
-  for (const std::string& warning : sharded.warnings()) record_.warnings.push_back(warning);
   for (const Problem& warning : plan.warnings()) record_.warnings.push_back(warning.text());
   record_.num_steps = num_steps;
-  record_.started = static_cast<int64_t>(std::time(nullptr));
   write_run_record(in(options_, "run.json"), record_);
   metrics_ = std::make_unique<MetricsWriter>(in(options_, "metrics.jsonl"), first_step);
 
-  ProgressOptions progress = progress_options_for(progress_descriptor());
+  ProgressOptions progress = run_progress();
   if (options.quiet) progress.mode = ProgressMode::silent;
   progress.num_steps = num_steps;
   progress.first_step = first_step;
-  progress.steps_per_print = plan.logging.steps_per_print.value.value_or(
-      std::max(kFewestStepsPerPrint, num_steps / kUsualLines));
+  progress.steps_per_print =
+      settings_.steps_per_print.value_or(std::max(kFewestStepsPerPrint, num_steps / kUsualLines));
   progress_ = std::make_unique<ProgressLine>(progress);
   describe(plan, sharded);
 }
@@ -141,14 +57,21 @@ RunAccount::~RunAccount() = default;
 
 void RunAccount::describe(const Plan& plan, const ShardedModel& sharded) {
   if (options_.quiet) return;
-  fmt::print(stderr, "{}", explain(plan, sharded.mesh().world().size()).short_text());
-  fmt::print(stderr, "(all other keys at their defaults: {})\n", in(options_, "run.json"));
-  fmt::print(stderr, "{}: {}, {} parameters, {} rank{} ({} replica{} of {} shard{}) on {}\n",
-             options_.model, record_.model.architecture, format_count(sharded.numel()),
-             record_.mesh.world, record_.mesh.world == 1 ? "" : "s", record_.mesh.replicas,
-             record_.mesh.replicas == 1 ? "" : "s", record_.mesh.shards,
-             record_.mesh.shards == 1 ? "" : "s", sharded.mesh().world().backend());
-  if (options_.verbose) fmt::print(stderr, "{}", sharded.tree());
+  const int ranks = sharded.mesh().world().size();
+  const Explanation explanation = explain(plan, ranks);
+  fullshard::say(options_.verbose ? explanation.text() : explanation.short_text());
+  if (!options_.verbose) {
+    fullshard::say(
+        fmt::format("(every value in effect: --verbose, or {})\n", in(options_, "run.json")));
+  }
+  fullshard::say(headline(plan, ranks) + "\n");
+  fullshard::say(
+      fmt::format("{}: {}, {} parameters, {} rank{} ({} replica{} of {} shard{}) on {}\n",
+                  options_.model, record_.model.architecture, format_count(sharded.numel()),
+                  record_.mesh.world, record_.mesh.world == 1 ? "" : "s", record_.mesh.replicas,
+                  record_.mesh.replicas == 1 ? "" : "s", record_.mesh.shards,
+                  record_.mesh.shards == 1 ? "" : "s", sharded.mesh().world().backend()));
+  if (options_.verbose) fullshard::say(sharded.tree());
 }
 
 void RunAccount::say(const std::string& line) {
@@ -159,7 +82,7 @@ void RunAccount::warn(const std::string& line) {
   if (!writes_) return;
   record_.warnings.push_back(line);
   if (options_.quiet) {
-    fmt::print(stderr, "warning: {}\n", line);
+    fullshard::say(fmt::format("warning: {}\n", line));
   } else {
     progress_->log("warning: " + line);
   }
@@ -176,62 +99,55 @@ void RunAccount::add(const StepRecord& record) {
 }
 
 void RunAccount::take_memory(const ShardedModel& sharded) {
-  const Communicator& everyone = sharded.mesh().world().communicator();
-  constexpr int64_t kKinds = int64_t{kNumPurposes} * kNumTiers;
-  const auto all = everyone.allocate(kKinds * everyone.size(), at::kLong);
-  const auto own = all.narrow(0, everyone.rank() * kKinds, kKinds);
-  for (int purpose = 0; purpose < kNumPurposes; ++purpose) {
-    for (int tier = 0; tier < kNumTiers; ++tier) {
-      own[purpose * kNumTiers + tier] =
-          sharded.ledger().peak(static_cast<Purpose>(purpose), static_cast<Tier>(tier));
-    }
-  }
-  everyone.all_gather(all, own, "memory").wait();
+  MemoryPlan memory = memory_of_all(sharded);
   if (!writes_) return;
-  record_.memory.ranks.clear();
-  int64_t optimizer_bytes = 0;
-  const int64_t* bytes = all.const_data_ptr<int64_t>();
-  for (int rank = 0; rank < everyone.size(); ++rank, bytes += kKinds) {
-    record_.memory.ranks.push_back(shares_of(bytes));
-    for (int tier = 0; tier < kNumTiers; ++tier) {
-      optimizer_bytes += bytes[static_cast<int>(Purpose::optimizer) * kNumTiers + tier];
-    }
-  }
-  const int copies = sharded.mesh().num_replicas();
-  record_.memory.unsharded = unsharded_of(sharded, optimizer_bytes / copies);
+  record_.memory = std::move(memory);
   write_run_record(in(options_, "run.json"), record_);
+  if (settings_.shows_memory) show_memory();
+}
+
+void RunAccount::show_memory() {
+  for (size_t rank = 0; rank < record_.memory.ranks.size(); ++rank) {
+    std::vector<std::string> parts;
+    for (const MemoryShare& share : record_.memory.ranks[rank]) {
+      parts.push_back(fmt::format("{} {}{}", share.purpose, format_bytes(share.bytes),
+                                  share.tier == "device" ? "" : " (" + share.tier + ")"));
+    }
+    say(fmt::format("memory of rank {} at its peak: {}", rank, fmt::join(parts, ", ")));
+  }
 }
 
 void RunAccount::finish(RunStatus status, const std::string& problem,
-                        const std::vector<std::pair<std::string, std::string>>& places) {
+                        const std::string& checkpoint) {
   if (!writes_) return;
   progress_->clear();
-  if (status == RunStatus::failed && totals_.num_steps() == 0) {  // there was no run
-    metrics_.reset();
-    remove_records(options_);
-    return;
-  }
   record_.status = status;
   record_.problem = problem;
+  record_.checkpoint = checkpoint;
   record_.tokens = totals_.tokens();
   record_.ended = static_cast<int64_t>(std::time(nullptr));
   write_run_record(in(options_, "run.json"), record_);
   metrics_.reset();
   write_html_report(options_.output);
+}
+
+void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>>& places) {
+  if (!writes_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   if (options_.json) {
-    nlohmann::json summary = {{"status", std::string(name_of(status))},
+    nlohmann::json summary = {{"status", std::string(name_of(record_.status))},
                               {"steps", totals_.num_steps()},
                               {"tokens", totals_.tokens()},
                               {"seconds", elapsed.count()},
                               {"output", options_.output}};
     if (totals_.last()) summary["loss"] = totals_.last()->loss;
     if (totals_.last_evaluation()) summary["eval_loss"] = totals_.last_evaluation()->loss;
+    if (!record_.checkpoint.empty()) summary["checkpoint"] = record_.checkpoint;
     fmt::print("{}\n", summary.dump());
-  } else if (!options_.quiet && status != RunStatus::failed) {
+  } else if (!options_.quiet) {
     fmt::print("{}", summary_table(totals_, elapsed.count(), places));
   }
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 }  // namespace fullshard

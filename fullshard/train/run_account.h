@@ -15,12 +15,9 @@
 #include "fullshard/report/run_record.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/shard/sharded_model.h"
+#include "fullshard/train/run_settings.h"
 
 namespace fullshard {
-
-// An Error of kind usage when the folder holds a run that may not be overwritten and is not gone on
-// with. Makes the folder.
-void prepare_output_folder(const RunOptions& options, bool resumes);
 
 class RunAccount {
  public:
@@ -37,15 +34,19 @@ class RunAccount {
 
   // Collective: bytes by purpose of all ranks, for the report.
   void take_memory(const ShardedModel& sharded);
-  // Rank 0 writes run.json, report.html and shows the summary; `places` are where things are.
-  void finish(RunStatus status, const std::string& problem,
-              const std::vector<std::pair<std::string, std::string>>& places);
+  // Rank 0 writes run.json and report.html; `problem` is why it failed, or what interrupted it,
+  // `checkpoint` the last that was written.
+  void finish(RunStatus status, const std::string& problem, const std::string& checkpoint);
+  // Rank 0, after finish(): what the run came to; `places` are where things are.
+  void summarise(const std::vector<std::pair<std::string, std::string>>& places);
 
  private:
   void describe(const Plan& plan, const ShardedModel& sharded);
+  void show_memory();  // of every rank at its peak, by purpose
 
   RunOptions options_;
   bool writes_;
+  RunSettings settings_;
   RunRecord record_;
   RunTotals totals_;
   std::unique_ptr<MetricsWriter> metrics_;

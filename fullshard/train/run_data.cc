@@ -5,6 +5,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard {
 namespace {
@@ -18,7 +19,7 @@ bool has_tokenizer(const std::string& folder) {
       return true;
     }
   }
-  return false;
+  return names_byte_tokenizer(folder);
 }
 
 Task task_of(const std::string& name, const LanguageModel& model) {

@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "fullshard/base/error.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/memory/host_number.h"
@@ -13,6 +15,7 @@
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/resume.h"
+#include "fullshard/train/run_settings.h"
 
 namespace fullshard {
 namespace {
@@ -21,6 +24,15 @@ namespace {
 bool counts_are_equal(const std::vector<StepBatch>& batches) {
   return std::all_of(batches.begin(), batches.end(),
                      [](const StepBatch& batch) { return batch.labels_all_tokens; });
+}
+
+// Sizes that do not multiply up would train with another batch than was asked for.
+TrainerOptions checked(const TrainerOptions& options, int64_t num_ranks) {
+  const int64_t product = options.micro_batch * options.accumulation * num_ranks;
+  check(options.micro_batch == 0 || product == options.global_batch,
+        "a step of {} examples: micro-batches of {}, {} of them in a step, on {} ranks are {}",
+        options.global_batch, options.micro_batch, options.accumulation, num_ranks, product);
+  return options;
 }
 
 }  // namespace
@@ -39,10 +51,10 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       data_(data),
       device_(sharded_.mesh().world().device()),
       evaluation_(evaluation),
-      options_(options),
+      options_(checked(options, sharded_.mesh().world().size())),
       optimizer_(make_optimizer(sharded_, plan)),
       scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
-  StepperOptions stepper = stepper_options_of(plan);
+  StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
   const World& world = sharded_.mesh().world();
@@ -111,7 +123,7 @@ StepRecord Trainer::train_step(int64_t step) {
   StepRecord record;
   record.step = step + 1;
   record.lr = report.lr;
-  record.grad_norm = report.grad_norm;
+  if (!std::isnan(report.grad_norm)) record.grad_norm = report.grad_norm;
   record.loss_scale = report.loss_scale;
   record.skipped = report.skipped;
   add_totals(record, loss / static_cast<double>(batches.size()), tokens);
@@ -143,7 +155,7 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
   if (values[3] > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
-  was_interrupted_ = values[2] > 0;
+  was_interrupted_ = values[2] > 0 && record.step < options_.steps;  // else it is done
   if (record.step % options_.log_every != 0) return;
   const auto peaks = everyone.allocate(2, at::kLong);
   int64_t* most = peaks.mutable_data_ptr<int64_t>();
@@ -155,9 +167,9 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {
-  const bool is_last = step + 1 == options_.steps || was_interrupted_;
+  const bool is_last = step + 1 == options_.steps;
   const bool is_due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
-  if (evaluation_ == nullptr || !(is_last || is_due)) return;
+  if (evaluation_ == nullptr || was_interrupted_ || !(is_last || is_due)) return;
   clock_.reset();
   const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
@@ -169,7 +181,8 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
 
 int64_t Trainer::resume(const std::string& checkpoint) {
   const Progress progress =
-      load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler());
+      load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler(),
+                          run_settings_of(plan_).loads_fp32_weights);
   restore_progress(progress, *stepper_, scheduler_.get());
   best_evaluation_ = progress.best;
   first_step_ = progress.step;
@@ -195,12 +208,18 @@ void Trainer::save_as(const std::string& name, int64_t steps_done) {
   CheckpointOptions how = options_.checkpoints;
   if (options_.keeps_best && best_evaluation_)
     how.kept_names.push_back(checkpoint_name(best_evaluation_->step));
+  if (options_.saves_whole_weights) {
+    how.write_beside = [this](const std::string& part) {
+      write_whole_weights(part, model_, sharded_);
+    };
+  }
   const std::string folder = options_.checkpoint_folder + "/" + name;
   if (options_.saves_aside) {
     saver_.start(folder, sharded_, *optimizer_, progress, how);
   } else {
     save_checkpoint(folder, sharded_, *optimizer_, progress, how);
   }
+  last_saved_ = folder;
 }
 
 int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,

@@ -27,7 +27,7 @@ namespace fullshard {
 struct TrainerOptions {
   int64_t steps = 1;
   int64_t global_batch = 8;
-  int64_t micro_batch = 8;
+  int64_t micro_batch = 0;  // of one rank; 0: what the others leave to it
   int64_t accumulation = 1;
   Order order = Order::shuffled;
   uint64_t seed = 42;
@@ -38,6 +38,7 @@ struct TrainerOptions {
   int64_t save_every = 0;              // steps; 0: none
   bool saves_aside = false;            // written while training goes on
   CheckpointOptions checkpoints = {};
+  bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
   bool keeps_best = false;      // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;  // wall_clock_breakdown
   double product_roof = 0;      // operations per second of all ranks; 0: MFU is not known
@@ -61,13 +62,17 @@ class Trainer {
   int64_t resume(const std::string& checkpoint);
 
   // Collective. Runs to the end, or until `is_interrupted` says so on any rank, at the end of a
-  // step. Gives the number of steps done.
+  // step, which is then saved before anything else: no evaluation delays it. Gives the number of
+  // steps done.
   int64_t run(const OnStep& on_step, const OnBest& on_best,
               const std::function<bool()>& is_interrupted);
 
   bool was_interrupted() const { return was_interrupted_; }
+  // The last checkpoint that run() wrote; empty: none.
+  const std::string& last_saved() const { return last_saved_; }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
 
  private:
   StepRecord train_step(int64_t step);
@@ -99,6 +104,7 @@ class Trainer {
   int64_t first_step_ = 0;
   AsyncSaver saver_;
   std::optional<std::string> requested_;  // a checkpoint under this name, after the step
+  std::string last_saved_;
   std::optional<double> last_evaluation_;
   std::optional<BestEvaluation> best_evaluation_;
 };

@@ -1,9 +1,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "fullshard/base/error.h"
 #include "fullshard/stored/block_reader.h"
@@ -11,6 +14,7 @@
 #include "fullshard/stored/buffer_pool.h"
 #include "fullshard/stored/crc32c.h"
 #include "fullshard/stored/work_items.h"
+#include "tests/errors.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
@@ -122,6 +126,25 @@ TEST(BlockFiles, ADamagedBlockIsNamedAndOthersAreNotLookedAt) {
     EXPECT_EQ(error.kind(), ErrorKind::input);
     EXPECT_THAT(error.what(),
                 HasSubstr("/f: bytes 3145728 to 4194304, with exp_avg of 'x': the checksum is "));
+  }
+}
+
+// Blocks are read up to four together; each has a checksum of its own.
+TEST(BlockFiles, EveryBlockOfALongReadIsChecked) {
+  const Written written;
+  for (int64_t block = 0; block < num_blocks(written.bytes); ++block) {
+    auto damaged = written.expected;
+    const auto place = static_cast<size_t>(std::min(block * kBlockBytes + 777, written.bytes - 1));
+    damaged[place] = static_cast<char>(damaged[place] ^ 0x04);
+    ::unlink(written.folder.file("f").c_str());
+    std::ofstream(written.folder.file("f"), std::ios::binary) << damaged;
+    const auto target = at::zeros({written.bytes / 4});
+    WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+    file.ranges = {{0, at::kFloat, target, "everything"}};
+    EXPECT_THAT(message_of([&] { read_block_files({file}); }),
+                HasSubstr(fmt::format("/f: bytes {} to {}, with everything: the checksum is ",
+                                      block * kBlockBytes,
+                                      std::min((block + 1) * kBlockBytes, written.bytes))));
   }
 }
 

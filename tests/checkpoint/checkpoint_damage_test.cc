@@ -5,7 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/manifest.h"
+#include "fullshard/stored/manifest_checksum.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/checkpoint/small_disk.h"
 #include "tests/files.h"
@@ -38,8 +40,9 @@ class Damaged {
 
   void edit(const std::function<void(json&)>& change) const {
     auto manifest = json::parse(read_file(file(kManifestName)));
+    manifest.erase(kManifestChecksum);
     change(manifest);
-    write_text(file(kManifestName), manifest.dump());
+    write_text(file(kManifestName), with_manifest_checksum(manifest.dump()));
   }
 
   // Before anything was changed, unless the contents are damaged.
@@ -80,13 +83,15 @@ TEST(CheckpointDamage, ATruncatedFileIsNamedWithItsSizes) {
 TEST(CheckpointDamage, AMissingFileIsNamed) {
   const Damaged damaged;
   ::unlink(damaged.file("exp_avg_sq-00000.bin").c_str());
-  EXPECT_THAT(damaged.load(), HasSubstr("exp_avg_sq-00000.bin: cannot be found"));
+  EXPECT_THAT(damaged.load(), HasSubstr("exp_avg_sq-00000.bin: cannot be found: No such file or "
+                                        "directory; rank 0 wrote it"));
 }
 
 TEST(CheckpointDamage, AMissingManifestIsNamed) {
   const Damaged damaged;
   ::unlink(damaged.file("manifest.json").c_str());
-  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: cannot be opened"));
+  EXPECT_THAT(damaged.load(),
+              HasSubstr("/one: has no manifest.json: it is no checkpoint, or an incomplete one"));
 }
 
 TEST(CheckpointDamage, AFlippedBitInAnyFileIsFoundAndTheTensorNamed) {
@@ -114,7 +119,34 @@ TEST(CheckpointDamage, AnotherVersionIsRefused) {
   const Damaged damaged;
   damaged.edit([](json& manifest) { manifest["version"] = 7; });
   EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: is of version 7, and this program reads "
-                                        "version 1"));
+                                        "versions 1 to 2"));
+}
+
+TEST(CheckpointDamage, AChangedManifestIsFound) {
+  const Damaged damaged;
+  auto text = read_file(damaged.file(kManifestName));
+  const auto place = text.find("\"num_steps\":1");
+  ASSERT_NE(place, std::string::npos);
+  write_text(damaged.file(kManifestName), text.replace(place, 13, "\"num_steps\":9"));
+  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: its checksum is not that of its contents"));
+}
+
+// Of the version before manifests had a checksum.
+TEST(CheckpointDamage, AnOldManifestIsReadWithANote) {
+  const CheckpointsFolder folder;
+  const auto saved = train_and_save(plain_way(2), folder / "one", 1);
+  auto manifest = json::parse(read_file(folder / "one/manifest.json"));
+  manifest.erase(kManifestChecksum);
+  manifest["version"] = 1;
+  write_text(folder / "one/manifest.json", manifest.dump() + "\n");
+  expect_same_state(load_whole(plain_way(2), folder / "one"), saved);
+  RankRun run(World::single(), plain_way(1).options, true);
+  EXPECT_THAT(load_checkpoint(folder / "one", run.sharded, run.optimizer).notes,
+              ::testing::ElementsAre(kNoManifestChecksum));
+  const auto checkpoint = open_any(folder / "one");
+  EXPECT_THAT(checkpoint.without_sums, ::testing::ElementsAre(folder / "one/manifest.json"));
+  save_checkpoint(folder / "two", run.sharded, run.optimizer, {});
+  EXPECT_TRUE(load_checkpoint(folder / "two", run.sharded, run.optimizer).notes.empty());
 }
 
 TEST(CheckpointDamage, AWrongNumberOfRanksIsFound) {
@@ -192,8 +224,10 @@ TEST(CheckpointDamage, FieldsOfAWrongKindAreNamedByTheirPlace) {
   const auto text = read_file(damaged.file("manifest.json"));
   for (const auto& [change, expected] : cases) {
     auto manifest = json::parse(text);
+    manifest.erase(kManifestChecksum);
     change(manifest);
-    EXPECT_THAT(error_of_call([&] { parse_manifest(manifest.dump(), "manifest.json"); }).what(),
+    const auto changed = with_manifest_checksum(manifest.dump());
+    EXPECT_THAT(error_of_call([&] { parse_manifest(changed, "manifest.json"); }).what(),
                 HasSubstr(expected));
   }
 }
@@ -214,8 +248,8 @@ TEST(CheckpointDamage, AnotherModelIsDescribedByAllDifferences) {
   const CheckpointsFolder folder;
   train_and_save(plain_way(2), folder / "one", 1);
   run_ranks({.ranks = 2}, [&](const World& world) {
-    OtherModel model;
-    auto sharded = shard(model, world);
+    OtherModel model;  // its threads' own random numbers
+    auto sharded = shard(model, world, {.sync_module_states = true});
     const auto error = error_of_call([&] { load_checkpoint(folder / "one", sharded); });
     EXPECT_EQ(error.kind(), ErrorKind::input);
     EXPECT_EQ(std::string(error.what()),

@@ -131,6 +131,70 @@ TEST(Checkpoint, EveryRankReadsTheBlocksOfItsOwnPiecesOnly) {
   });
 }
 
+// A schedule may have changed any of them; another run is made with others.
+TEST(Checkpoint, SettingsThatSchedulesChangeComeBack) {
+  const CheckpointsFolder folder;
+  RankRun saved(World::single(), plain_way(1).options, false);
+  saved.train(0, 3);
+  saved.optimizer.set_lr(0.0125);
+  saved.optimizer.set_momentum(0.75);
+  saved.optimizer.set_beta2(0.875);
+  save_checkpoint(folder / "one", saved.sharded, saved.optimizer, {.step = 3});
+  RankRun loaded(World::single(), plain_way(1).options, true);
+  load_checkpoint(folder / "one", loaded.sharded, loaded.optimizer);
+  EXPECT_EQ(loaded.optimizer.lr(), 0.0125);
+  EXPECT_EQ(loaded.optimizer.momentum(), 0.75);
+  EXPECT_EQ(loaded.optimizer.beta2(), 0.875);
+  EXPECT_EQ(loaded.optimizer.num_steps(), 3);
+}
+
+TEST(Checkpoint, RanksThatSaveUnderDifferentNamesTakeRankZerosOrFail) {
+  for (const auto* name : {"Fail", "warn", "IGNORE"}) {
+    const CheckpointsFolder folder;
+    const auto validation = tag_validation_of(name);
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      RankRun run(world, plain_way(2).options, false);
+      const auto save = [&] {
+        save_checkpoint(folder / (world.rank() == 0 ? "mine" : "other"), run.sharded, run.optimizer,
+                        {}, {.tag_validation = validation});
+      };
+      if (validation != TagValidation::fail) return save();
+      EXPECT_EQ(std::string(error_of_call(save).what()),
+                "save_checkpoint: rank 1 saves as 'other' and rank 0 as 'mine'; all ranks must "
+                "save under one name (tag_validation)");
+    });
+    if (validation == TagValidation::fail) {
+      EXPECT_TRUE(entries_of(folder.path()).empty());
+    } else {
+      EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("mine", "latest"));
+      EXPECT_EQ(last_checkpoint(folder.path()).folder, folder / "mine");
+    }
+  }
+  EXPECT_EQ(std::string(error_of_call([] { tag_validation_of("never"); }).what()),
+            "tag_validation: is 'never', expected Ignore, Warn or Fail");
+}
+
+TEST(Checkpoint, FilesWrittenBesideItAreInItWhenItHasItsName) {
+  const CheckpointsFolder folder;
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    CheckpointOptions options;
+    options.write_beside = [&](const std::string& part) {
+      EXPECT_EQ(part, folder / "one.part");
+      if (world.rank() == 0) std::ofstream(part + "/note") << "beside";
+    };
+    save_checkpoint(folder / "one", run.sharded, run.optimizer, {}, options);
+    EXPECT_EQ(read_file(folder / "one/note"), "beside");
+    options.write_beside = [](const std::string&) { fail("no room"); };
+    EXPECT_EQ(std::string(error_of_call([&] {
+                            save_checkpoint(folder / "two", run.sharded, run.optimizer, {},
+                                            options);
+                          }).what()),
+              "no room");
+  });
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("one", "latest"));
+}
+
 TEST(Checkpoint, KeepsTheRandomNumbersOfEveryRank) {
   const CheckpointsFolder folder;
   RankRun run(World::single(), plain_way(1).options, false);

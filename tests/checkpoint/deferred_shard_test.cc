@@ -24,7 +24,7 @@ TEST(DeferredShard, AForwardBeforeAnyValuesSaysWhatToCall) {
       auto sharded = shard(model, world, way.options);
       EXPECT_FALSE(is_deferred(*model));
       EXPECT_EQ(message_of([&] { model(small_batch(0, 0)); }),
-                "forward of unit '': the model was built deferred and its parameters have no "
+                "forward of the root unit: the model was built deferred and its parameters have no "
                 "values yet; call load_weights or initialise_weights first, or write all of them "
                 "in a gather_full scope with write_back")
           << way.name;
@@ -125,8 +125,8 @@ TEST(DeferredShard, RanksDeferAlike) {
   run_ranks({.ranks = 2}, [](const World& world) {
     auto model = world.rank() == 0 ? SmallModel() : deferred<SmallModel>();
     EXPECT_THAT(message_of([&] { shard(model, world); }),
-                HasSubstr("rank 0 has embedding.weight [11, 5] Float in unit '', rank 1 has "
-                          "embedding.weight [11, 5] Float deferred in unit ''"));
+                HasSubstr("rank 0 has embedding.weight [11, 5] Float in the root unit, rank 1 has "
+                          "embedding.weight [11, 5] Float deferred in the root unit"));
   });
 }
 

@@ -100,5 +100,32 @@ TEST(InitialiseWeights, WhatFailsOnOneRankFailsOnAll) {
   });
 }
 
+// Ranks 2 and 3 hold what 0 and 1 do, and rank 3 draws other numbers for one tensor of
+// its shard.
+TEST(InitialiseWeights, ReplicasThatDrawDifferentNumbersAreTold) {
+  for (const bool differs : {false, true}) {
+    run_ranks({.ranks = 4}, [&](const World& world) {
+      ShardOptions options;
+      options.sharding.strategy = Strategy::hybrid_shard;
+      options.sharding.sharding_factor = 2;
+      auto model = deferred<SmallModel>();
+      auto sharded = shard(model, world, options);
+      std::string told = "nothing";
+      try {
+        initialise_weights(sharded, 1, [&](const std::string& name, at::Tensor& tensor, uint64_t) {
+          tensor.fill_(differs && world.rank() == 3 && name == "block1.down.weight" ? 2 : 1);
+        });
+      } catch (const Error& error) {
+        told = error.what();
+      }
+      EXPECT_EQ(told,
+                differs ? "initialise_weights: parameter 'block1.down.weight' has other values on "
+                          "rank 3 than on rank 1; ranks that hold the same shard must read the "
+                          "same files, and draw from the same seed"
+                        : "nothing");
+    });
+  }
+}
+
 }  // namespace
 }  // namespace fullshard::testing

@@ -129,6 +129,7 @@ TEST(LoadWeights, ReplacesTheValuesOfAnOrdinaryModelToo) {
   run_ranks({.ranks = 2}, [](const World& world) {
     ShardOptions options;
     options.ignored_modules = "aside";
+    options.sync_module_states = true;  // each thread draws other values
     SmallModel model;
     auto sharded = shard(model, world, options);
     const auto before = sharded.counters().steps;

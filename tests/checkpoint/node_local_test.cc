@@ -19,16 +19,19 @@ struct Hosts {
   }
 
   WholeState save(const Way& way, int ranks_per_host) const {
+    return save(way, {.ranks = way.ranks, .backend = "gloo", .ranks_per_host = ranks_per_host});
+  }
+
+  WholeState save(const Way& way, const ThreadRanks& ranks) const {
     WholeState state;
     std::mutex mutex;
-    run_ranks({.ranks = way.ranks, .backend = "gloo", .ranks_per_host = ranks_per_host},
-              [&](const World& world) {
-                RankRun run(world, way.options, false);
-                run.train(0, 2);
-                save_checkpoint(folder(world), run.sharded, run.optimizer, {.step = 2},
-                                {.is_node_local = true});
-                run.collect(state, mutex);
-              });
+    run_ranks(ranks, [&](const World& world) {
+      RankRun run(world, way.options, false);
+      run.train(0, 2);
+      save_checkpoint(folder(world), run.sharded, run.optimizer, {.step = 2},
+                      {.is_node_local = true});
+      run.collect(state, mutex);
+    });
     return state;
   }
 
@@ -74,6 +77,15 @@ TEST(NodeLocal, AHostThatHoldsAWholeReplicaNeedsNoOther) {
   auto hybrid = plain_way(4, Strategy::hybrid_shard);
   hybrid.options.sharding.sharding_factor = 2;
   const auto state = hosts.save(hybrid, 2);
+  for (const auto& disk : hosts.disks) {
+    expect_same_state(load_whole(plain_way(3), disk / "one"), state);
+  }
+}
+
+TEST(NodeLocal, RanksDealtOutInTurnLeaveAWholeReplicaOnEveryHost) {
+  const Hosts hosts;
+  const auto hybrid = plain_way(4, Strategy::hybrid_shard);
+  const auto state = hosts.save(hybrid, {.ranks = 4, .backend = "gloo", .hosts = {0, 1, 0, 1}});
   for (const auto& disk : hosts.disks) {
     expect_same_state(load_whole(plain_way(3), disk / "one"), state);
   }

@@ -56,6 +56,26 @@ TEST(Progress, OfALoopGoesIntoAnother) {
   EXPECT_EQ(other.stepper.scaler().state().iteration, loop.stepper.scaler().state().iteration);
 }
 
+TEST(Progress, CountsSkippedStepsAndAllOfTheLossScale) {
+  Loop loop;
+  loop.stepper.restore(7, 2);
+  for (const bool overflowed : {false, false, true, false}) {
+    (void)loop.stepper.scaler().update(overflowed);
+  }
+  const auto saved = loop.stepper.scaler().state();
+  EXPECT_EQ(saved.last_overflow, 2);
+  Loop other;
+  const auto progress = progress_json(progress_of(loop.stepper, &loop.scheduler));
+  restore_progress(parse_progress(progress, "p"), other.stepper, &other.scheduler);
+  EXPECT_EQ(other.stepper.num_steps(), 7);
+  EXPECT_EQ(other.stepper.num_skipped(), 2);
+  const auto restored = other.stepper.scaler().state();
+  EXPECT_EQ(restored.scale, saved.scale);
+  EXPECT_EQ(restored.iteration, saved.iteration);
+  EXPECT_EQ(restored.last_overflow, saved.last_overflow);
+  EXPECT_EQ(restored.hysteresis, saved.hysteresis);
+}
+
 // torch doubles after 5 good steps, of which 2 are done, and knows no hysteresis.
 TEST(Progress, OfTorchsGradScalerDoublesWhenThatWouldHave) {
   const TorchFile file(checkpoint_fixture("resumable/accelerate_state/scaler.pt"));

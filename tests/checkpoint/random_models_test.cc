@@ -2,7 +2,7 @@
 // another: every element is where it belongs.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Tensors : torch::nn::Module {
       for (uint32_t dims = random() % 3 + 1; shape.size() < dims;) {
         shape.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(most)) + 1);
       }
-      register_parameter("p" + std::to_string(i), at::empty(shape), random() % 5 != 0);
+      register_parameter("p" + std::to_string(i), at::zeros(shape), random() % 5 != 0);
     }
   }
 };
@@ -41,7 +41,7 @@ struct RandomModelImpl : Unit {
       register_module("block" + std::to_string(i), RandomBlock(random));
     }
     // One that is always trained: an optimizer needs something.
-    register_parameter("always", at::empty({static_cast<int64_t>(random() % 7) + 1}));
+    register_parameter("always", at::zeros({static_cast<int64_t>(random() % 7) + 1}));
     register_module("own", std::make_shared<Tensors>(random, random() % 3, 30));
   }
   at::Tensor forward(at::Tensor x) { return x; }

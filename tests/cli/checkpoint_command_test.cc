@@ -56,6 +56,100 @@ TEST_F(CheckpointCommand, VerifiesAndNamesWhatIsDamaged) {
                 kResumable + "trainer/model.safetensors carries none\n");
 }
 
+// What a run goes on from is checked before anything is done with it.
+TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
+  ASSERT_EQ(run(train_words("run", 2) + "--ranks 1 --save-every 2").status, 0);
+  const std::string folder = "run/checkpoints/step-000002";
+  const std::string manifest = folder + "/manifest.json";
+  EXPECT_THAT(run("checkpoint verify " + folder).output, HasSubstr("all checksums right\n"));
+  const std::string whole = folder_.read(manifest);
+  const std::string refusal =
+      ": its checksum is not that of its contents; the file is damaged or "
+      "was changed: copy it again or use another checkpoint\n";
+  for (const std::string field : {"\"num_steps\":2", "\"beta2\":0.999", "\"momentum\":0.9",
+                                  "\"scheduler_steps\":2", "\"step\":2"}) {
+    std::string changed = whole;
+    const size_t place = changed.find(field);
+    ASSERT_NE(place, std::string::npos) << field;
+    changed[place + field.size() - 1] = '1';
+    folder_.write(manifest, changed);
+    const Ended verified = run("checkpoint verify " + folder);
+    EXPECT_EQ(verified.status, 4) << field;
+    EXPECT_EQ(verified.output, "error: " + manifest + refusal) << field;
+    EXPECT_EQ(run("checkpoint to-fp32 " + folder + " out").status, 4) << field;
+  }
+  const Ended resumed =
+      run(train_words("other", 3) + "--ranks 1 --resume " + folder_ / folder + " 2>&1");
+  EXPECT_EQ(resumed.status, 4) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("manifest.json" + refusal));
+  std::filesystem::remove(folder_ / manifest);
+  EXPECT_EQ(run("checkpoint verify " + folder).output,
+            "error: " + folder +
+                ": has no manifest.json, without which nobody knows what its files hold; it is no "
+                "complete checkpoint: copy it again or use another\n");
+  // Before manifests had a checksum.
+  std::string old = whole.substr(0, whole.rfind(",\"manifest_checksum\"")) + "}\n";
+  old.replace(old.find("\"version\":2"), 11, "\"version\":1");
+  folder_.write(manifest, old);
+  EXPECT_THAT(run("checkpoint verify " + folder).output,
+              HasSubstr("all checksums right; " + manifest + " carries none\n"));
+  const Ended gone_on = run(train_words("third", 3) + "--ranks 1 --resume " + folder + " 2>&1");
+  EXPECT_EQ(gone_on.status, 0) << gone_on.output;
+  EXPECT_THAT(gone_on.output, HasSubstr("written by an older Fullshard and carries no checksum"));
+}
+
+TEST_F(CheckpointCommand, DamagedWeightsAreNotConverted) {
+  ASSERT_EQ(shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
+  const std::string name = "zero2/global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt";
+  const std::string whole = folder_.read(name);
+  int refused = 0, harmless = 0;
+  ASSERT_EQ(run("checkpoint to-fp32 zero2 right.bin").status, 0);
+  for (size_t at = 50; at < whole.size(); at += whole.size() / 40) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    folder_.write(name, damaged);
+    const Ended ended = run("checkpoint to-fp32 zero2 out.bin");
+    if (ended.status == 0) {
+      EXPECT_EQ(folder_.read("out.bin"), folder_.read("right.bin")) << at;
+      ++harmless;
+    } else {
+      EXPECT_EQ(ended.status, 4) << ended.output;
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "out.bin")) << at;
+      ++refused;
+    }
+    std::filesystem::remove(folder_ / "out.bin");
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(harmless, 5);
+}
+
+// A file may call a tensor anything; a terminal must not obey it.
+TEST_F(CheckpointCommand, PrintsNamesEscaped) {
+  const auto make = [&](const std::string& file, char value) {
+    const std::string header = R"({"a\u001b[31m\n\u009b\u0000b":{"dtype":"F32","shape":[1],)"
+                               R"("data_offsets":[0,4]}})";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    folder_.write(file, bytes + header + std::string("\0\0\0", 3) + value);
+  };
+  make("one.safetensors", '\x3f');
+  make("two.safetensors", '\x40');
+  const std::string name = "a\\x1b[31m\\n\\xc2\\x9b\\x00b";
+  const Ended table = run("checkpoint inspect one.safetensors");
+  EXPECT_EQ(table.status, 0) << table.output;
+  EXPECT_THAT(table.output, HasSubstr(name + "  F32 "));
+  EXPECT_EQ(table.output.find('\x1b'), std::string::npos);
+  const Ended diff = run("checkpoint diff one.safetensors two.safetensors");
+  EXPECT_EQ(diff.status, 1);
+  EXPECT_THAT(diff.output, HasSubstr("weights " + name + " "));
+  EXPECT_EQ(diff.output.find('\x1b'), std::string::npos);
+}
+
+TEST_F(CheckpointCommand, MakesTheFoldersOfItsOutput) {
+  EXPECT_EQ(run("checkpoint to-fp32 " + kFixtures + "zero3 a/b/fp32").output,
+            "a/b/fp32/pytorch_model.bin\n");
+}
+
 TEST_F(CheckpointCommand, FindsDifferences) {
   EXPECT_EQ(run("checkpoint diff " + kFixtures + "zero1 " + kFixtures + "zero3").output,
             "equal: 16 tensors\n");

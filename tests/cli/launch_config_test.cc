@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/launch/shell.h"
 
 namespace fullshard {
@@ -44,6 +46,60 @@ TEST_F(LaunchConfig, IsNamedToTheProgram) {
   folder_.write("fsdp.yaml", kFile);
   EXPECT_EQ(launch("--config fsdp.yaml --ranks 1", "echo $FULLSHARD_CONFIG").output,
             folder_ / "fsdp.yaml" + "\n");
+}
+
+TEST_F(LaunchConfig, ReachesTheProgramWithAllOfItsFlags) {
+  folder_.write("fsdp.yaml", kFile);
+  folder_.write("more.json", "{}");
+  const std::string show =
+      "echo \"<$FULLSHARD_CONFIG> <$FULLSHARD_FSDP> <$FULLSHARD_FSDP_CONFIG> <$FULLSHARD_SET>\"";
+  EXPECT_EQ(
+      launch("--ranks 1 --fsdp \"full_shard auto_wrap\" --fsdp-config more.json", show).output,
+      "<> <full_shard auto_wrap> <" + folder_ / "more.json" + "> <>\n");
+  EXPECT_EQ(launch("--ranks 1 --config fsdp.yaml --set fsdp_config.fsdp_sharding_strategy=2 --set "
+                   "mixed_precision=bf16",
+                   show)
+                .output,
+            "<" + folder_ / "fsdp.yaml" +
+                "> <> <> <fsdp_config.fsdp_sharding_strategy=2\nmixed_precision=bf16>\n");
+}
+
+// A rank of ours reads them as its own flags: the table of what is in effect shows them.
+TEST_F(LaunchConfig, IsWhatOurOwnCommandsRunWith) {
+  std::string tokens;
+  for (int i = 0; i < 400; ++i) tokens += {'\3', '\0'};
+  folder_.write("t.bin", tokens);
+  const std::string train =
+      "fullshard train --no-save-model --steps 1 --data t.bin --sequence-length 16 --output $0 "
+      "--model " FULLSHARD_SOURCE_DIR "/tests/fixtures/models/llama ";
+  const auto in_effect = [&](const std::string& output, const std::string& key) {
+    const auto record = nlohmann::json::parse(folder_.read(output + "/run.json"), nullptr, false);
+    return record.is_object() ? record["configuration"][key]["value"].dump() : "no record";
+  };
+  folder_.write("fsdp.yaml", kFile);
+  const Ended set = shell("cd " + folder_.path() +
+                          "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
+                          "launch --ranks 1 --config fsdp.yaml --set "
+                          "fsdp_config.fsdp_sharding_strategy=SHARD_GRAD_OP -- sh -c '" +
+                          train + "' set");
+  EXPECT_EQ(set.status, 0) << set.output;
+  EXPECT_EQ(in_effect("set", "fsdp_config.fsdp_sharding_strategy"), "\"SHARD_GRAD_OP\"");
+  const Ended words = shell("cd " + folder_.path() +
+                            "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
+                            "launch --ranks 1 --fsdp \"shard_grad_op auto_wrap\" -- sh -c '" +
+                            train + "' words");
+  EXPECT_EQ(words.status, 0) << words.output;
+  EXPECT_THAT(folder_.read("words/run.json"), HasSubstr("shard_grad_op"));
+}
+
+TEST_F(LaunchConfig, LeavesWhatFollowsTheProgramAlone) {
+  const auto echo = [&](const std::string& words) {
+    return shell("cd " + folder_.path() + "; fullshard launch " + words).output;
+  };
+  EXPECT_EQ(echo("--ranks 1 echo --ranks 7 --fsdp full_shard --set a=b -- --config x"),
+            "--ranks 7 --fsdp full_shard --set a=b -- --config x\n");
+  EXPECT_EQ(echo("--ranks 1 --fsdp full_shard -- echo --fsdp other"), "--fsdp other\n");
+  EXPECT_EQ(echo("--ranks 1 --fsdp full_shard echo --fsdp other"), "--fsdp other\n");
 }
 
 TEST_F(LaunchConfig, IsCheckedBeforeAnythingStarts) {

@@ -96,7 +96,7 @@ TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
   EXPECT_THAT(ended.output, HasSubstr("fsdp_backward_prefetch_policy"));
   EXPECT_THAT(ended.output, HasSubstr("BertForMaskedLM"));
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
-  EXPECT_EQ(record["status"], "finished");
+  EXPECT_EQ(record["status"], "done");
   EXPECT_EQ(record["mesh"]["world"], 2);
   EXPECT_EQ(record["mesh"]["shards"], 2);
   const auto steps = metrics("fullshard-run");
@@ -269,6 +269,115 @@ TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
   EXPECT_EQ(run("train --ranks 2 --lr fast" + llama).status, 2);
   const Ended typo = run("train --ranks 2 --learning-rate 1" + llama);
   EXPECT_EQ(typo.status, 2);
+  EXPECT_EQ(typo.output,
+            "error: train: no option '--learning-rate', did you mean '--lr'?; see fullshard train "
+            "--help\n");
+}
+
+TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {
+  folder_.write("ds.json",
+                "{\"train_micro_batch_size_per_gpu\": 2,\n"
+                "\"gradient_clipping\": 0.5,\n\"zero_optimization\": {\"stage\": 3}}");
+  const Ended ended =
+      run("train --ranks 2 --deepspeed ds.json --strategy NO_SHARD --micro-batch 4 --clip 1 --data "
+          "t.bin --model " +
+          kModels + "llama");
+  const std::string hint = "; leave the flag away, or set the key to what is meant\n";
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.output,
+            "error: ds.json:1: train_micro_batch_size_per_gpu: is 2, but --micro-batch is 4" +
+                hint + "error: ds.json:2: gradient_clipping: is 0.5, but --clip is 1" + hint +
+                "error: ds.json:3: zero_optimization.stage: is 3, but --strategy is NO_SHARD" +
+                hint);
+}
+
+// F = 1 gives the bits of NO_SHARD and F = world those of FULL_SHARD, whatever file stands beside.
+TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
+  write_tokens("t.bin", 4000);
+  folder_.write("fsdp1.yaml",
+                "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n"
+                "  fsdp_version: 1\n  fsdp_sharding_strategy: FULL_SHARD\n"
+                "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n");
+  const std::string words =
+      "train --quiet --overwrite --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 "
+      "--steps 3 --lr 1e-2 --ranks 4 --output run --model " +
+      kModels + "llama ";
+  const auto losses = [&](const std::string& how, int shards) {
+    const Ended ended = run(words + how);
+    EXPECT_EQ(ended.status, 0) << how << ended.output;
+    EXPECT_EQ(nlohmann::json::parse(folder_.read("run/run.json"))["mesh"]["shards"], shards) << how;
+    std::string text;
+    for (const auto& record : metrics("run")) {
+      text += record["loss"].dump() + " " + record["grad_norm"].dump() + "\n";
+    }
+    return text;
+  };
+  const std::string full = losses("--strategy FULL_SHARD", 4);
+  EXPECT_EQ(losses("--strategy NO_SHARD", 1), full);
+  EXPECT_EQ(losses("--sharding-factor 1", 1), full);
+  EXPECT_EQ(losses("--sharding-factor 2", 2), full);
+  EXPECT_EQ(losses("--sharding-factor 4", 4), full);
+  EXPECT_EQ(losses("--config fsdp1.yaml --sharding-factor 2", 2), full);
+  const Ended odd = run(words + "--sharding-factor 3");
+  EXPECT_EQ(odd.status, 2);
+  EXPECT_EQ(odd.output, "error: --sharding-factor: is 3, expected a divisor of 4 ranks: 1, 2, 4\n");
+}
+
+TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
+  write_tokens("t.bin", 4000);
+  folder_.write("fsdp.yaml",
+                "distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n"
+                "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n");
+  const std::string words =
+      "train --config fsdp.yaml --overwrite --no-save-model --data t.bin --sequence-length 16 "
+      "--micro-batch 2 --steps 1 --model " +
+      kModels + "llama ";
+  const std::string headline =
+      "FULL_SHARD, bf16, AdamW with lr 5e-05 by WarmupDecayLR, 2 examples × 1 rank = 2 per step, "
+      "gradients clipped at 1\n";
+  const Ended brief = run(words);
+  ASSERT_EQ(brief.status, 0) << brief.output;
+  EXPECT_THAT(brief.output, HasSubstr("fsdp_config.fsdp_auto_wrap_policy"));
+  EXPECT_THAT(brief.output,
+              HasSubstr("(every value in effect: --verbose, or fullshard-run/run.json)"));
+  EXPECT_THAT(brief.output, HasSubstr(headline));
+  EXPECT_THAT(brief.output, Not(HasSubstr("fsdp_forward_prefetch")));
+  const Ended whole = run(words + "--verbose");
+  EXPECT_THAT(whole.output, HasSubstr("fsdp_config.fsdp_forward_prefetch"));
+  EXPECT_THAT(whole.output, HasSubstr(headline));
+  EXPECT_THAT(folder_.read("fullshard-run/run.json"),
+              HasSubstr("fsdp_config.fsdp_forward_prefetch"));
+}
+
+TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
+  folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
+  const Ended ended =
+      run("train --config fsdp.yaml --device cpu --data nowhere.bin --model " + kModels + "llama");
+  EXPECT_EQ(ended.status, 4);
+  EXPECT_THAT(ended.output, ::testing::StartsWith(
+                                "warning: fsdp.yaml:2: mixed_precision: fp16 is about 100 times "
+                                "slower than fp32 on a CPU; use bf16, or no mixed precision\n"));
+}
+
+TEST_F(Runs, RememberTheTokenizerOfBytesInTheModelsFolder) {
+  auto config = nlohmann::json::parse(std::ifstream(kModels + "llama/config.json"));
+  config["vocab_size"] = 259;
+  std::filesystem::create_directories(folder_ / "tiny");
+  folder_.write("tiny/config.json", config.dump());
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * i) + "\n";
+  folder_.write("t.txt", text);
+  const std::string words = "--quiet --data t.txt --sequence-length 16 --micro-batch 4 ";
+  ASSERT_EQ(run("train " + words + "--model tiny --tokenizer bytes --steps 2").status, 0);
+  const std::string model = "fullshard-run/model";
+  const Ended remembered = run("eval " + words + "--model " + model);
+  EXPECT_EQ(remembered.status, 0) << remembered.output;
+  EXPECT_EQ(remembered.output, run("eval " + words + "--tokenizer bytes --model " + model).output);
+  // And handed on by a run that begins with that folder.
+  const Ended again = run("train " + words + "--steps 1 --output next --model " + model);
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(folder_.read("next/model/tokenizer_config.json"),
+            folder_.read(model + "/tokenizer_config.json"));
 }
 
 TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
@@ -317,7 +426,8 @@ TEST_P(Comparisons, EqualTransformersOnTwoRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Comparisons,
                          ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2",
-                                           "bert", "bert_bare", "t5", "t5_v1_1"),
+                                           "bert", "bert_bare", "t5", "t5_v1_1",
+                                           "t5_v1_1_tied"),
                          [](const auto& which) { return which.param; });
 
 }  // namespace

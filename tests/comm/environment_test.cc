@@ -93,6 +93,15 @@ TEST(Environment, ReadsTheTokenAndTheInterface) {
             "/no/such/file: cannot be read: No such file or directory");
 }
 
+TEST(Environment, ReadsHowGpusSum) {
+  EXPECT_EQ(read(kTorchrun).device_sums, DeviceSums::ordered);
+  const auto nccl = with(kTorchrun, {{"FULLSHARD_DEVICE_SUMS", "nccl"}});
+  EXPECT_EQ(read(nccl).device_sums, DeviceSums::nccl);
+  EXPECT_EQ(read(nccl, {.device_sums = DeviceSums::ordered}).device_sums, DeviceSums::ordered);
+  EXPECT_EQ(error_of_reading(with(kTorchrun, {{"FULLSHARD_DEVICE_SUMS", "exact"}})),
+            "environment: FULLSHARD_DEVICE_SUMS is 'exact', expected ordered or nccl");
+}
+
 TEST(Environment, IsAClientOfTorchrunsOwnStore) {
   const Environment found = read(with(
       kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}));

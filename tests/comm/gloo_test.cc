@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <latch>
 #include <mutex>
+#include <thread>
 
 #include "expect_error.h"
+#include "fullshard/comm/gloo_transport.h"
 
 namespace fullshard {
 namespace {
@@ -170,12 +173,68 @@ TEST(Gloo, FinishesManyCallsWaitedForInReverse) {
   });
 }
 
+// Nothing is written around an empty window, nothing is counted as moved, nobody passes before all
+// have come, and the calls that follow are still the ranks' same ones.
 TEST(Gloo, MovesNothingButStillMeetsForEmptyTensors) {
-  run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
-    world.communicator().all_gather(at::empty({0}), at::empty({0})).wait();
-    world.communicator().reduce_scatter(at::empty({0}), at::empty({0})).wait();
-    world.communicator().broadcast(at::empty({0}), 1).wait();
+  std::atomic<int> came = 0;
+  run_ranks({.ranks = 2, .backend = "gloo"}, [&](const World& world) {
+    const Communicator& everyone = world.communicator();
+    const at::Tensor around = at::full({4}, 7.F);
+    const at::Tensor none = around.narrow(0, 2, 0);
+    int expected = 0;
+    const auto meets = [&](Work work) {
+      work.wait();
+      expected += 2;
+      EXPECT_GE(came.load(), expected);
+    };
+    ++came;
+    meets(everyone.all_gather(none, none));
+    ++came;
+    meets(everyone.reduce_scatter(none, none));
+    ++came;
+    meets(everyone.broadcast(none, 1));
+    ++came;
+    meets(everyone.all_reduce(none));
+    EXPECT_TRUE(at::equal(around, at::full({4}, 7.F)));
+    EXPECT_EQ(world.recorder().totals(Operation::all_gather).calls, 1);
+    EXPECT_EQ(world.recorder().moved(), 0);
+
+    const at::Tensor full = at::zeros({6});
+    everyone.all_gather(full, values(world.rank(), 3)).wait();
+    EXPECT_TRUE(same_bits(full, at::cat({values(0, 3), values(1, 3)})));
   });
+}
+
+// Ranks as some schedulers hand them out, one host after the other: 0 and 2 on host A, 1 and 3 on
+// host B. 1e8 swallows a lone 3, but not host B's sum of them.
+TEST(Gloo, AddsHostByHostWhereRanksAreInterleaved) {
+  const std::vector<int> hosts = {0, 1, 0, 1};
+  static constexpr float kValues[] = {1e8F, 3.F, 0.F, 3.F};
+  const auto store = make_thread_store();
+  std::vector<float> sums(4), scattered(4);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto recorder = std::make_shared<Recorder>(rank);
+      const auto transport = make_gloo_transport(
+          {.rank = rank, .hosts = hosts, .loopback = true, .device = {.address = "127.0.0.1"}},
+          store, recorder);
+      const Communicator everyone(transport->make_backend({{0, 1, 2, 3}}, "world"), recorder,
+                                  "world");
+      const at::Tensor sum = at::full({1}, kValues[rank]);
+      everyone.all_reduce(sum).wait();
+      sums[static_cast<size_t>(rank)] = sum.item<float>();
+      const at::Tensor own = at::zeros({1});
+      everyone.reduce_scatter(own, at::full({4}, kValues[rank]), {.op = ReduceOp::sum}).wait();
+      scattered[static_cast<size_t>(rank)] = own.item<float>();
+      everyone.barrier();
+      transport->leave("");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(1e8F + 6.F, ((1e8F + 3.F) + 0.F) + 3.F);
+  EXPECT_EQ(sums, std::vector<float>(4, 1e8F + 6.F));
+  EXPECT_EQ(scattered, std::vector<float>(4, 1e8F + 6.F));
 }
 
 // Every rank's own error, by rank.
@@ -202,8 +261,8 @@ TEST(Gloo, TellsRanksThatDisagree) {
     }
   });
   EXPECT_EQ(errors[0],
-            "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of unit 'a' "
-            "(1024 bytes), rank 1 calls all_gather of unit 'b' (512 bytes); all ranks must make "
+            "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of a "
+            "(1024 bytes), rank 1 calls all_gather of b (512 bytes); all ranks must make "
             "the same calls in the same order");
   EXPECT_EQ(errors[1], errors[0]);
 }
@@ -238,8 +297,8 @@ TEST(Gloo, NamesARankThatFailedAndItsReason) {
   });
   EXPECT_EQ(cause, "disk full");
   EXPECT_EQ(consequence,
-            "rank 0: all_reduce of unit 'block 1' (group world, sequence 2) waits for rank 1, "
-            "which failed: disk full; its last act: barrier of unit 'embedding' (group world, "
+            "rank 0: all_reduce of block 1 (group world, sequence 2) waits for rank 1, "
+            "which failed: disk full; its last act: barrier of embedding (group world, "
             "sequence 1), finished; see rank 1's log");
 }
 
@@ -265,7 +324,7 @@ TEST(Gloo, NamesARankThatDoesNotCome) {
   for (const int rank : {0, 1}) {
     const std::string& error = errors[static_cast<size_t>(rank)];
     EXPECT_EQ(error.substr(0, error.find("has not come")),
-              fmt::format("rank {}: barrier of unit 'block 1' (group world, sequence 1) waits for "
+              fmt::format("rank {}: barrier of block 1 (group world, sequence 1) waits for "
                           "rank 2, which ",
                           rank));
     EXPECT_NE(error.find("(step timeout); its last act: none yet; raise timeouts.step "
@@ -274,7 +333,7 @@ TEST(Gloo, NamesARankThatDoesNotCome) {
         << error;
   }
   EXPECT_EQ(errors[2].substr(0, errors[2].find(", which")),
-            "rank 2: barrier of unit 'late' (group world, sequence 1) comes too late: the other "
+            "rank 2: barrier of late (group world, sequence 1) comes too late: the other "
             "ranks have given this one up");
 }
 

@@ -32,7 +32,7 @@ TEST(GlooWatch, FindsARankBySilenceAtTheSecondLook) {
   EXPECT_EQ(found->rank, 1);
   Call call{.sequence = 7, .operation = Operation::barrier, .group = "world", .unit = "head"};
   EXPECT_THAT(found->message(0, call),
-              StartsWith("rank 0: barrier of unit 'head' (group world, sequence 7) waits for rank "
+              StartsWith("rank 0: barrier of head (group world, sequence 7) waits for rank "
                          "1, which gives no sign of life"));
   EXPECT_EQ(own.missing()->rank, 1) << "all ranks are told";
 }

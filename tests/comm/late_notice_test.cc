@@ -33,13 +33,13 @@ TEST(LateNotice, NamesTheRankWhatItDidLastAndTheLimitOnceAMinute) {
   const Logged logged;
   LateNotice notice;
   const auto say = [&](int rank) {
-    notice.say("rank 0: all_gather of unit 'save_checkpoint' (group world, sequence 7)", rank,
-               seconds(5), "its last act: barrier (sequence 3), finished", seconds(600));
+    notice.say("rank 0: all_gather of save_checkpoint (group world, sequence 7)", rank, seconds(5),
+               "its last act: barrier (sequence 3), finished", seconds(600));
   };
   say(2);
   say(2);
   const std::string first =
-      "rank 0: all_gather of unit 'save_checkpoint' (group world, sequence 7) has waited 5 s for "
+      "rank 0: all_gather of save_checkpoint (group world, sequence 7) has waited 5 s for "
       "rank 2; its last act: barrier (sequence 3), finished; it is given up after 600 s\n";
   EXPECT_EQ(logged.text(), first);
   say(1);
@@ -48,10 +48,10 @@ TEST(LateNotice, NamesTheRankWhatItDidLastAndTheLimitOnceAMinute) {
 
 TEST(LateNotice, SaysWhereARankMayTakeItsTime) {
   const Logged logged;
-  LateNotice().say("rank 1: barrier of unit 'gather_full'", 0, seconds(5), "its last act: none yet",
+  LateNotice().say("rank 1: barrier of gather_full", 0, seconds(5), "its last act: none yet",
                    kNoLimit);
   EXPECT_EQ(logged.text(),
-            "rank 1: barrier of unit 'gather_full' has waited 5 s for rank 0; its last act: none "
+            "rank 1: barrier of gather_full has waited 5 s for rank 0; its last act: none "
             "yet; it may take its time\n");
 }
 

@@ -52,11 +52,9 @@ TEST(Recorder, TellsTheLastAct) {
   EXPECT_EQ(recorder.last_act(), "none yet");
   const uint64_t ticket = recorder.issue(
       {.sequence = 17, .operation = Operation::all_gather, .group = "world", .unit = "block 3"});
-  EXPECT_EQ(recorder.last_act(),
-            "all_gather of unit 'block 3' (group world, sequence 17), in flight");
+  EXPECT_EQ(recorder.last_act(), "all_gather of block 3 (group world, sequence 17), in flight");
   recorder.finish(ticket, 0);
-  EXPECT_EQ(recorder.last_act(),
-            "all_gather of unit 'block 3' (group world, sequence 17), finished");
+  EXPECT_EQ(recorder.last_act(), "all_gather of block 3 (group world, sequence 17), finished");
   recorder.issue({.sequence = 18, .group = "shards"});
   EXPECT_EQ(recorder.last_act(), "barrier (group shards, sequence 18), in flight");
 }

@@ -195,12 +195,22 @@ TEST_P(ShmWorlds, BroadcastGivesTheRootsBits) {
 
 TEST_P(ShmWorlds, EmptyShardsAreFine) {
   run_shm_ranks(GetParam(), [](const ShmTestRank& self) {
-    const auto none = self.world.allocate(0, at::kFloat);
-    const auto rows = at::empty({self.size, 0});
+    // Windows of nothing inside memory that peers can reach: none of it may change.
+    const auto around = self.world.allocate(8, at::kFloat);
+    around.fill_(self.rank + 1);
+    const auto none = around.narrow(0, 3, 0);
+    const auto rows = at::full({self.size, 5}, 7.0f).narrow(1, 2, 0);
     self.world.all_gather(rows, none).wait();
     self.world.reduce_scatter(none, rows).wait();
     self.world.all_reduce(none).wait();
     self.world.broadcast(none, 0).wait();
+    EXPECT_EQ(self.world.recorder().moved(), 0);
+    // The ranks have kept step: the next call finds every rank's values.
+    const auto full = at::zeros({8 * self.size});
+    self.world.all_gather(full, around).wait();
+    for (int rank = 0; rank < self.size; ++rank) {
+      EXPECT_TRUE(at::equal(full.narrow(0, 8 * rank, 8), at::full({8}, rank + 1.0f))) << rank;
+    }
   });
 }
 

@@ -35,11 +35,10 @@ TEST(ShmFailure, BothSidesOfADisagreementAreTold) {
     }
   });
   for (const auto& error : errors) {
-    EXPECT_EQ(
-        error,
-        "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of unit 'a' "
-        "(1024 bytes), rank 1 calls all_gather of unit 'b' (512 bytes); all ranks must make "
-        "the same calls in the same order");
+    EXPECT_EQ(error,
+              "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of a "
+              "(1024 bytes), rank 1 calls all_gather of b (512 bytes); all ranks must make "
+              "the same calls in the same order");
   }
 }
 
@@ -69,11 +68,10 @@ TEST(ShmFailure, ARankThatHasLeftIsNamed) {
     self.world.all_reduce(at::zeros({4}), ReduceOp::sum, "blocks.2").wait();
     if (self.rank == 0) self.world.all_gather(at::zeros({4}), at::zeros({2}), "blocks.3").wait();
   });
-  EXPECT_EQ(
-      errors[0],
-      "rank 0: all_gather of unit 'blocks.3' (group world, sequence 2) waits for rank 1, which "
-      "has left; its last act: all_reduce of unit 'blocks.2' (sequence 1), finished; all ranks "
-      "must make the same calls");
+  EXPECT_EQ(errors[0],
+            "rank 0: all_gather of blocks.3 (group world, sequence 2) waits for rank 1, which "
+            "has left; its last act: all_reduce of blocks.2 (sequence 1), finished; all ranks "
+            "must make the same calls");
   EXPECT_EQ(errors[1], "");
 }
 
@@ -86,9 +84,9 @@ TEST(ShmFailure, EveryRankBlamesTheOneThatFailedFirst) {
   EXPECT_EQ(errors[2], "the disk is full");
   for (const int rank : {0, 1, 3}) {
     EXPECT_EQ(errors[rank],
-              fmt::format("rank {}: all_reduce of unit 'head' (group world, sequence 2) waits for "
-                          "rank 2, which failed: the disk is full; its last act: barrier of unit "
-                          "'start' (sequence 1), finished; see rank 2's log",
+              fmt::format("rank {}: all_reduce of head (group world, sequence 2) waits for "
+                          "rank 2, which failed: the disk is full; its last act: barrier of start "
+                          "(sequence 1), finished; see rank 2's log",
                           rank));
   }
 }
@@ -118,7 +116,7 @@ TEST(ShmFailure, ALateRankIsNamedAfterTheStepTimeout) {
         }
       },
       short_timeout());
-  EXPECT_THAT(errors[0], StartsWith("rank 0: broadcast of unit 'head' (group world, sequence 2) "
+  EXPECT_THAT(errors[0], StartsWith("rank 0: broadcast of head (group world, sequence 2) "
                                     "waits for rank 1, which has not come for 1"));
   EXPECT_THAT(errors[0],
               EndsWith(" s (step timeout); its last act: barrier (sequence 1), finished; "
@@ -200,10 +198,9 @@ TEST(ShmCounters, NameTheRankThatIsGone) {
     counters->publish(0, 1);
     counters->wait_for_all(0, 1, "share", "blocks.7");
   });
-  EXPECT_EQ(
-      errors[0],
-      "rank 0: share of unit 'blocks.7' (group world) waits for rank 1, which failed: no more "
-      "memory; its last act: barrier (sequence 1), finished; see rank 1's log");
+  EXPECT_EQ(errors[0],
+            "rank 0: share of blocks.7 (group world) waits for rank 1, which failed: no more "
+            "memory; its last act: barrier (sequence 1), finished; see rank 1's log");
 }
 
 TEST(ShmCounters, DoTheirPartOfCallsWhileTheyWait) {

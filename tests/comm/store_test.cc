@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -169,6 +172,37 @@ TEST_F(StoreOfRanks, IsNotKeptFromRanksByStrangersWhoOnlyStandThere) {
   StoreClient rank(place());
   rank.set("key", "value");
   EXPECT_EQ(rank.find("key"), "value");
+}
+
+// As many files as the system lets this process have.
+size_t raise_file_limit() {
+  rlimit files = {};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  return files.rlim_cur;
+}
+
+// The process that serves may open 256 files, and 2,000 connections come before the rank's.
+TEST(Store, LetsARankPastMoreStrangersThanItMayOpenFiles) {
+  const size_t crowd_size = std::min<size_t>(2000, raise_file_limit() - 100);
+  const std::string command =
+      FULLSHARD_TEST_PROGRAMS "/comm_store_server 256 '" + std::string(kToken) + "'";
+  std::FILE* output = ::popen(command.c_str(), "r");
+  int port = 0;
+  ASSERT_EQ(std::fscanf(output, "%d", &port), 1);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (size_t each = 0; each < crowd_size; ++each) {
+    crowd.push_back(std::make_unique<Stranger>(port));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  StoreClient rank({"127.0.0.1", port, kToken, 60s});
+  rank.set("key", "value");
+  EXPECT_EQ(rank.find("key"), "value");
+  // Strangers are sent away for standing there after ten seconds; the rank must not wait for that.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 8s);
+  rank.set("done", "");
+  EXPECT_EQ(::pclose(output), 0);
 }
 
 // Somebody else sits on the port and takes whatever it is told as right.

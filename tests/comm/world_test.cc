@@ -78,6 +78,28 @@ TEST(World, RefusesAnUnknownBackend) {
             "world: backend is 'smoke', expected auto, shm, gloo or nccl");
 }
 
+TEST(World, KnowsHowManyRanksEveryHostHolds) {
+  const auto on = [](std::vector<int> hosts, int expected) {
+    const int ranks = static_cast<int>(hosts.size());
+    run_ranks({.ranks = ranks, .backend = "gloo", .hosts = std::move(hosts)},
+              [&](const World& world) { EXPECT_EQ(world.ranks_per_host(), expected); });
+  };
+  on({0, 1, 0, 1}, 2);
+  on({0, 1, 0}, 0);
+  EXPECT_EQ(World::fake(16, 0, 8).ranks_per_host(), 8);
+}
+
+TEST(World, OfThreadsTakesTheHostsThatItIsTold) {
+  EXPECT_EQ(error_of([] {
+              run_ranks({.ranks = 2, .hosts = {0, 1}}, [](const World&) {});
+            }),
+            "run_ranks: shm ranks share one host, but hosts are given; use gloo");
+  EXPECT_EQ(error_of([] {
+              run_ranks({.ranks = 2, .backend = "gloo", .hosts = {0}}, [](const World&) {});
+            }),
+            "run_ranks: hosts of 1 ranks, but there are 2");
+}
+
 TEST(World, RefusesGroupsThatLeaveARankOut) {
   EXPECT_EQ(error_of([] {
               World::fake(4).split({{0, 1}, {2, 2}}, "pairs");
@@ -144,11 +166,11 @@ TEST(World, NamesTheRankThatWasKilled) {
       EXPECT_EQ(ended.status, 137);
       EXPECT_THAT(ended.output,
                   HasSubstr(fmt::format("error: rank {}: killed by signal 9 (Killed)", victim)));
-      EXPECT_THAT(ended.output, HasSubstr(fmt::format(
-                                    "error: rank {}: all_reduce of unit 'blocks.3' (group world, "
-                                    "sequence 3) waits for rank {}, which died; its last act: "
-                                    "all_reduce of unit 'blocks.2'",
-                                    1 - victim, victim)));
+      EXPECT_THAT(ended.output,
+                  HasSubstr(fmt::format("error: rank {}: all_reduce of blocks.3 (group world, "
+                                        "sequence 3) waits for rank {}, which died; its last act: "
+                                        "all_reduce of blocks.2",
+                                        1 - victim, victim)));
     }
   }
 }
@@ -158,6 +180,17 @@ TEST(World, NamesTheRanksThatDoNotCome) {
   EXPECT_THAT(ended.output, HasSubstr("error: world: rank 2 of 3 did not come to 127.0.0.1:"));
   EXPECT_THAT(ended.output, HasSubstr("[1] error: world: rank 2 of 3 did not come"));
   EXPECT_EQ(ended.status, 1);
+}
+
+// It tells the others, who would wait for it otherwise.
+TEST(World, NamesTheRankThatHasNoDevice) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    const Ended ended = play("rank 1 has no device", backend);
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.output, HasSubstr("[1] error: device 'cuda:99': "));
+    EXPECT_THAT(ended.output, HasSubstr("error: world: rank 1 has no device to compute on: "
+                                        "device 'cuda:99': "));
+  }
 }
 
 TEST(World, CanBeMadeTwiceInOneProcess) {

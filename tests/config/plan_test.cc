@@ -144,7 +144,7 @@ TEST(Plan, BuiltInCodeIsCheckedTheSame) {
   plan.sharding.factor = 3;
   EXPECT_EQ(error_of([&] { plan.check(4); }),
             "precision.bf16: is true, and so is fp16; switch one of them off\n"
-            "error: sharding.factor: is 3, expected a divisor of 4 ranks");
+            "error: sharding.factor: is 3, expected a divisor of 4 ranks: 1, 2, 4");
   plan.precision.bf16 = false;
   EXPECT_EQ(error_of([&] { plan.check(6); }), "none");
 }
@@ -245,6 +245,40 @@ TEST(Plan, OtherFlagsMustNotContradictTheFile) {
                                 {.flags = {{"--strategy", "no_shard"}, {"--precision", "bf16"}}});
   EXPECT_EQ(plan.sharding.strategy.value, "NO_SHARD");
   EXPECT_TRUE(plan.precision.bf16.value);
+}
+
+TEST(Plan, WarnsOfFp16OnACpu) {
+  const auto warnings = [](const std::string& device, const std::string& dtype) {
+    return Plan::parse("distributed_type: FSDP\nmixed_precision: " + dtype + "\n", "a.yaml",
+                       {.device = device})
+        .warnings();
+  };
+  ASSERT_EQ(warnings("cpu", "fp16").size(), 1u);
+  EXPECT_EQ(warnings("cpu", "fp16")[0].text(),
+            "a.yaml:2: mixed_precision: fp16 is about 100 times slower than fp32 on a CPU; use "
+            "bf16, or no mixed precision");
+  EXPECT_TRUE(warnings("cpu", "bf16").empty());
+  EXPECT_TRUE(warnings("cuda", "fp16").empty());
+}
+
+TEST(Plan, SuggestsWhatOtherProgramsCallIt) {
+  const auto error = [](const std::string& text) {
+    return error_of([&] { Plan::parse(text, "f"); });
+  };
+  EXPECT_EQ(error(R"({"learning_rate": 1})"),
+            "f:1: learning_rate: unknown key; did you mean 'optimizer.params.lr'?");
+  EXPECT_EQ(error(R"({"optimizer": {"type": "SGD", "params": {"learning_rate": 1}}})"),
+            "f:1: optimizer.params.learning_rate: unknown key; did you mean "
+            "'optimizer.params.lr'?");
+  EXPECT_EQ(error(R"({"batch_size": 4, "bf16": {"enabled": true}})"),
+            "f:1: batch_size: unknown key; did you mean 'train_micro_batch_size_per_gpu'?");
+  EXPECT_EQ(error(R"({"max_steps": 4, "bf16": {"enabled": true}})"),
+            "f:1: max_steps: unknown key; say it with train --steps");
+  EXPECT_EQ(error("distributed_type: FSDP\nepochs: 3\nbatch_size: 4\n"),
+            "f:2: epochs: unknown key; say it with train --epochs\n"
+            "error: f:3: batch_size: unknown key; say it with train --micro-batch");
+  EXPECT_EQ(error_of([] { Plan::parse("{}", "f", {.overrides = {"learning_rate=1"}}); }),
+            "--set: learning_rate: unknown key; did you mean 'optimizer.params.lr'?");
 }
 
 TEST(Plan, OverridesReplaceTheFilesValues) {

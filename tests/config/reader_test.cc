@@ -88,7 +88,7 @@ TEST(JsonReader, BoundsDepthAndSize) {
             "error: f:1: nested more than 64 deep at column 71; make it flatter\n");
   const std::string large(kMaxConfigBytes + 1, ' ');
   EXPECT_EQ(problems_of(large),
-            "error: f: 4194305 bytes, expected a configuration of at most 4194304\n");
+            "error: f: expected a configuration of at most 4194304 bytes, but it has more\n");
 }
 
 TEST(YamlReader, GivesLinesAndKinds) {

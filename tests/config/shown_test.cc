@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "fullshard/config/convert.h"
 #include "fullshard/config/explain.h"
+#include "fullshard/config/headline.h"
 #include "fullshard/config/questionnaire.h"
 #include "fullshard/config/support_page.h"
 #include "fullshard/config/value_check.h"
@@ -91,6 +93,99 @@ TEST(Convert, DeepSpeedToAccelerateSaysWhatIsLost) {
   EXPECT_THAT(result.notes,
               Contains("gradient_clipping: has no Accelerate key; it is said in the program"));
   EXPECT_THAT(result.notes, Contains(HasSubstr("with warmup_type linear only")));
+}
+
+// Without it `accelerate launch` says: "You need to manually pass in `--num_processes`".
+TEST(Convert, SaysHowManyRanksInAccelerateFiles) {
+  const auto converted = [](const std::string& text) {
+    return convert_to_accelerate(Plan::parse(text, "f"));
+  };
+  const Conversion unknown = converted(R"({"zero_optimization": {"stage": 3}})");
+  EXPECT_THAT(unknown.text, HasSubstr("num_processes: 1\n"));
+  EXPECT_THAT(unknown.notes, Contains("num_processes: the file does not say how many ranks; 1 is "
+                                      "written: give --ranks"));
+  // 32 = 2 times 4 times 4 ranks.
+  EXPECT_THAT(converted(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2,
+                            "gradient_accumulation_steps": 4})")
+                  .text,
+              HasSubstr("distributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_processes: 4\n"));
+  // MULTI_GPU on one rank is refused by Accelerate.
+  EXPECT_THAT(converted(R"({"train_batch_size": 8})").text, HasSubstr("distributed_type: 'NO'\n"));
+}
+
+TEST(Convert, HybridShardingIsMicsInDeepSpeed) {
+  const Plan hybrid = Plan::parse(
+      "distributed_type: FSDP\nnum_processes: 4\nnum_machines: 2\nmain_process_ip: a\n"
+      "fsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n");
+  const Conversion mics = convert_to_deepspeed(hybrid);
+  const Plan back = Plan::parse(mics.text, "back.json", {.ranks = 4});
+  EXPECT_EQ(back.sharding.stage.value, 3);
+  EXPECT_EQ(back.sharding.factor.value, 2);
+  EXPECT_THAT(mics.notes,
+              Contains("fsdp_config.fsdp_sharding_strategy: becomes mics_shard_size, which "
+                       "DeepSpeed 0.18 reads and 0.19.8 refuses"));
+  const Conversion unknown = convert_to_deepspeed(Plan::parse(
+      "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n"));
+  EXPECT_THAT(unknown.text, Not(HasSubstr("mics")));
+  EXPECT_THAT(
+      unknown.notes,
+      Contains("fsdp_config.fsdp_sharding_strategy: mics_shard_size would need the ranks of "
+               "one machine: give --ranks; as it is the shards span all ranks"));
+}
+
+TEST(Convert, MicsAreGroupsOfRanksInAccelerate) {
+  Plan mics = Plan::parse(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 2},
+                              "train_micro_batch_size_per_gpu": 2})");
+  const Conversion without = convert_to_accelerate(mics);
+  EXPECT_THAT(without.text, HasSubstr("fsdp_sharding_strategy: HYBRID_SHARD\n"));
+  EXPECT_THAT(without.notes, Contains(HasSubstr("zero_optimization.mics_shard_size: becomes")));
+  mics.launch.ranks = std::optional<int64_t>(4);
+  const Conversion groups = convert_to_accelerate(mics);
+  EXPECT_THAT(groups.notes, Not(Contains(HasSubstr("mics_shard_size"))));
+  const Plan back = Plan::parse(groups.text, "back.yaml", {.ranks = 4});
+  EXPECT_EQ(back.sharding.factor.value, 2);
+  EXPECT_EQ(back.launch.ranks.value, 4);
+  EXPECT_EQ(Plan::parse(convert_to_deepspeed(back).text).sharding.factor.value, 2);
+}
+
+// tools/check_conversions.py handed these files to Accelerate and DeepSpeed.
+TEST(Convert, WritesWhatThePeersAccepted) {
+  const std::string fixtures = FULLSHARD_SOURCE_DIR "/tests/fixtures/config/";
+  const json record = json::parse(read_text(fixtures + "converted/accepted.json"));
+  ASSERT_GE(record.size(), 2u);
+  for (const auto& [version, files] : record.items()) {
+    EXPECT_GE(files.size(), 10u) << version;
+    for (const auto& [name, found] : files.items()) {
+      const std::string stem = name.substr(0, name.find('.'));
+      const std::string source =
+          stem + (std::filesystem::exists(fixtures + "good/" + stem + ".json") ? ".json" : ".yaml");
+      Plan plan = Plan::load(fixtures + "good/" + source, {.ranks = 4});
+      plan.launch.ranks = std::optional<int64_t>(4);
+      const Conversion now = version.starts_with("accelerate") ? convert_to_accelerate(plan)
+                                                               : convert_to_deepspeed(plan);
+      EXPECT_EQ(now.text, read_text(fixtures + "converted/" + name))
+          << "write it anew: tools/check_conversions.py";
+      // The one thing that a peer has dropped.
+      const bool is_dropped =
+          version == "deepspeed 0.19.8" && now.text.find("mics") != now.text.npos;
+      EXPECT_EQ(found["outcome"] == "accepted", !is_dropped) << version << " " << found;
+    }
+  }
+}
+
+TEST(Headline, SaysWhatMatters) {
+  EXPECT_EQ(headline(Plan::from_words("", ""), 2),
+            "FULL_SHARD, fp32, AdamW with lr 5e-05 by WarmupDecayLR, 8 examples × 2 ranks = 16 per "
+            "step, gradients clipped at 1");
+  const Plan plan = Plan::parse(
+      R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "gradient_clipping": 0,
+          "train_batch_size": 48, "gradient_accumulation_steps": 3,
+          "optimizer": {"type": "Lion", "params": {"lr": 0.001}},
+          "scheduler": {"type": "WarmupLR"}})",
+      "f", {.flags = {{"--sharding-factor", "2"}, {"--recompute", "true"}}, .ranks = 4});
+  EXPECT_EQ(headline(plan, 4),
+            "ZeRO stage 3 in groups of 2, bf16, Lion with lr 0.001 by WarmupLR, 4 examples × 3 "
+            "micro-batches × 4 ranks = 48 per step, activations recomputed");
 }
 
 TEST(Convert, EveryGoodFileBecomesAGoodFile) {

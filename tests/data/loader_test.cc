@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -70,6 +72,71 @@ TEST(Loader, ResumesAtAnyStep) {
       EXPECT_EQ(from_start.next().input_ids, whole[static_cast<size_t>(i)]);
     }
   }
+}
+
+// A set whose batches are made one at a time, as the test allows.
+class Gated final : public Dataset {
+ public:
+  int64_t size() const override { return 1000; }
+  TokenBatch batch(std::span<const int64_t> examples, uint64_t, int64_t) const override {
+    std::unique_lock lock(mutex_);
+    begun_.push_back(examples.front());
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return num_allowed_ > 0; });
+    --num_allowed_;
+    TokenBatch batch{.rows = std::ssize(examples), .columns = 1};
+    batch.input_ids.assign(examples.begin(), examples.end());
+    return batch;
+  }
+  int64_t max_token() const override { return 999; }
+  std::string describe() const override { return "gated"; }
+
+  void allow(int batches) {
+    const std::lock_guard lock(mutex_);
+    num_allowed_ += batches;
+    changed_.notify_all();
+  }
+  // Waits until so many were begun, and gives their first examples.
+  Ids begun(size_t count) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return begun_.size() >= count; });
+    return begun_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable Ids begun_;
+  mutable int num_allowed_ = 0;
+};
+
+// Begun before the seek and finished after it: it belongs to a step that nobody asks for any more.
+TEST(Loader, DropsTheBatchThatIsBeingMadeWhenItSeeks) {
+  Gated data;
+  Loader loader(data, ExampleOrder(1000, 1, Order::sequential, 0), {.num_ahead = 2});
+  ASSERT_EQ(data.begun(1), (Ids{0}));
+  loader.seek(500);
+  data.allow(1);  // the batch of step 0 is made now
+  ASSERT_EQ(data.begun(2), (Ids{0, 500}));
+  data.allow(3);
+  EXPECT_EQ(loader.next().input_ids, (Ids{500}));
+  EXPECT_EQ(loader.next().input_ids, (Ids{501}));
+  data.allow(100);  // what is ahead when the loader ends
+}
+
+// Made before the seek and waiting to be taken.
+TEST(Loader, DropsTheBatchesThatAreReadyWhenItSeeks) {
+  Gated data;
+  Loader loader(data, ExampleOrder(1000, 1, Order::sequential, 0), {.num_ahead = 2});
+  data.allow(1);
+  ASSERT_EQ(data.begun(2), (Ids{0, 1}));  // 0 is ready then, and 1 is being made
+  loader.seek(500);
+  data.allow(100);
+  EXPECT_EQ(loader.next().input_ids, (Ids{500}));
+  EXPECT_EQ(loader.next().input_ids, (Ids{501}));
+  loader.seek(3);
+  EXPECT_EQ(loader.step(), 3);
+  EXPECT_EQ(loader.next().input_ids, (Ids{3}));
 }
 
 // Masked tokens are the hard case: they are random.

@@ -47,6 +47,8 @@ TEST(Permutation, StaysInHugeRanges) {
 
 TEST(Permutation, DiffersByEpochAndSeed) {
   EXPECT_NE(permuted(100, 1, 0), permuted(100, 1, 1));
+  EXPECT_NE(permuted(100, 1, 1), permuted(100, 1, 2));
+  EXPECT_NE(permuted(100, 1, 2), permuted(100, 1, 3));
   EXPECT_NE(permuted(100, 1, 0), permuted(100, 2, 0));
   EXPECT_EQ(permuted(100, 1, 0), permuted(100, 1, 0));
 }

@@ -118,8 +118,41 @@ TEST(Tokenise, ErrorsNameFileAndLine) {
   EXPECT_EQ(error("a.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"}, 3]"),
             "a.json: record 3: is number, expected an object");
   EXPECT_EQ(error("a.json", "[{\"text\": \"a\"},\n{\"text\" \"b\"}]"),
-            "a.json:2: is not valid JSON; expected an array of objects");
+            "a.json: is not valid JSON at line 2, column 11; expected an array of objects");
+  const std::string deep = "{\"text\": " + std::string(100'000, '[');
+  EXPECT_EQ(error("a.jsonl", good + deep + "\n"),
+            "a.jsonl:2: is nested more than 100 deep at column 109; expected one object per line");
+  EXPECT_EQ(error("a.json", "[" + deep),
+            "a.json: is nested more than 100 deep at column 109; expected an array of objects");
+  EXPECT_EQ(error("a.jsonl", "{\"a\\u001b[2J\": 1, \"text\\u0000\": 2}\n"),
+            "a.jsonl:1: has no field 'text'; its fields: a\\x1b[2J, text\\x00");
   EXPECT_EQ(error("a.json", "[]"), "a.json: gives no tokens");
+}
+
+TEST(Tokenise, RefusesWhatIsNotTextWithItsPlace) {
+  const DataFolder folder;
+  const ToyTokenizer toy;
+  const auto error = [&](const std::string& name, const std::string& bytes) {
+    folder.write(name, bytes);
+    return error_of([&] { tokens_of({.files = {folder.file(name)}, .block_bytes = 16}, toy); },
+                    folder);
+  };
+  const std::string hint = "; text is read as UTF-8: convert the file, or give token files";
+  // Latin-1 behind two characters of UTF-8, beyond the first block and with a byte order mark.
+  const std::string lines = "\xef\xbb\xbf" + many_lines(8);
+  EXPECT_EQ(
+      error("latin.txt", lines + "\u00e9 caf\xe9 au lait"),
+      "latin.txt: byte " + std::to_string(lines.size() + 6) + " is 0xe9, which is no UTF-8" + hint);
+  EXPECT_EQ(error("cut.txt", std::string("ab\xe2\x82")),
+            "cut.txt: byte 2 is 0xe2, which is no UTF-8" + hint);
+  EXPECT_EQ(error("binary.txt", std::string("ELF\0\x01", 5)),
+            "binary.txt: byte 3 is 0x00, which is no text" + hint);
+  EXPECT_EQ(error("utf16.txt", std::string("\xff\xfe"
+                                           "a\0",
+                                           4)),
+            "utf16.txt: byte 0 is 0xff, which is no UTF-8" + hint);
+  EXPECT_EQ(error("a.jsonl", "{\"text\": \"caf\xe9\"}"),
+            "a.jsonl: byte 13 is 0xe9, which is no UTF-8" + hint);
 }
 
 TEST(Tokenise, ReportsProgressAndStopsWhenItHasEnough) {

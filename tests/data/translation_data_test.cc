@@ -56,6 +56,15 @@ TEST(TranslationData, CutsToTheLengthsAndKeepsTheEndMark) {
   EXPECT_EQ(batch.labels, (Ids{127, 128, 129, 1}));
 }
 
+TEST(TranslationData, RefusesWhatIsNotTextWithItsPlace) {
+  const DataFolder folder;
+  const DataOptions options = pairs(folder.write("a.tsv", "one\tun\nend\tfin \xe0 lui\n"));
+  EXPECT_EQ(
+      error_of([&] { open_data(options, &kTokenizer); }, folder),
+      "a.tsv: byte 15 is 0xe0, which is no UTF-8; text is read as UTF-8: convert the file, or "
+      "give token files");
+}
+
 TEST(TranslationData, EveryShapeOfPairsReadsTheSame) {
   const DataFolder folder;
   const Ids sources = {107, 1, 0, 0, 0, 0, 0, 0};

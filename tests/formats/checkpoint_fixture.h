@@ -3,8 +3,11 @@
 
 #include <string>
 
+#include "fullshard/formats/crc32.h"
+#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/safetensors_file.h"
+#include "fullshard/formats/zip_archive.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 
@@ -12,6 +15,22 @@ namespace fullshard::testing {
 
 inline std::string checkpoint_fixture(const std::string& name) {
   return std::string(FULLSHARD_SOURCE_DIR) + "/tests/fixtures/checkpoints/" + name;
+}
+
+// Gives the entries of a zip archive, changed in place, the checksums of what they hold now: for
+// tests of what readers say about contents.
+inline void correct_sums(const std::string& path) {
+  std::string bytes = read_file(path);
+  const FileHandle file = FileHandle::open(path);
+  const ZipArchive archive(file, 0, file.size());
+  for (const auto& [name, entry] : archive.entries()) {
+    const uint32_t sum = crc32(0, bytes.data() + entry.offset, entry.bytes);
+    for (size_t at = bytes.find("PK\x01\x02"); at != std::string::npos;
+         at = bytes.find("PK\x01\x02", at + 4)) {
+      if (bytes.compare(at + 46, name.size(), name) == 0) std::memcpy(&bytes[at + 16], &sum, 4);
+    }
+  }
+  write_file(path, bytes);
 }
 
 // A copy of the files of one folder.
@@ -51,6 +70,7 @@ class FolderCopy {
     ASSERT_NE(at, std::string::npos) << old_text;
     ASSERT_EQ(old_text.size(), new_text.size());
     write_file(file(name), all.replace(at, new_text.size(), new_text));
+    if (all.starts_with("PK")) correct_sums(file(name));
   }
 
   TemporaryFolder folder_;

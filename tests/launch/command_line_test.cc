@@ -51,7 +51,8 @@ TEST(CommandLine, AsksForRanksWhereNoGpuIsVisible) {
 TEST(CommandLine, KnowsTheNamesOfOtherLaunchers) {
   for (const std::string ranks :
        {"--num_gpus 2", "--num-gpus=2", "--nproc_per_node 2", "--nproc-per-node=2",
-        "--num_processes 2", "--num_machines 1 --num_processes 2", "--nnodes 1 -n 2"}) {
+        "--num_processes 2", "--num_machines 1 --num_processes 2", "--nnodes 1 -n 2",
+        "--nnode 1 -n 2"}) {
     const Ended ended = shell("fullshard launch " + ranks + " -- sh -c 'echo $WORLD_SIZE'");
     EXPECT_EQ(ended.status, 0) << ranks;
     EXPECT_THAT(ended.output, HasSubstr("[1] 2\n")) << ranks;

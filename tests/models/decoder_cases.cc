@@ -14,8 +14,9 @@ std::vector<std::string> decoder_folders() {
 }
 
 std::shared_ptr<LanguageModel> load_decoder(const std::string& folder, const std::string& config) {
-  const auto make = [](const nlohmann::json& settings, const std::string& where) {
-    return make_model(settings.dump(), where);
+  const auto make = [](const nlohmann::json& settings, const std::string& where,
+                       const MakeOptions& options) {
+    return make_model(settings.dump(), where, options);
   };
   return load_fixture(make, folder, config);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "tests/files.h"
 
@@ -44,11 +45,20 @@ nlohmann::json fixture_json(const std::string& file) {
   return nlohmann::json::parse(read_file(fixture_path(file)));
 }
 
+MakeOptions made_for(const TensorFile& file) {
+  StoredWeights::Shapes shapes;
+  for (const auto& [name, tensor] : file) shapes[name] = tensor.sizes().vec();
+  const auto are_equal = [file](const std::string& name, const std::string& other) {
+    return file.at(name).equal(file.at(other));
+  };
+  return {.weights = {std::move(shapes), are_equal}};
+}
+
 std::shared_ptr<LanguageModel> load_fixture(const MakeModel& make, const std::string& folder,
                                             const std::string& config) {
   const at::NoGradGuard no_grad;
-  auto model = make(fixture_json(folder + "/" + config), config);
   const auto file = read_tensor_file(fixture_path(folder + "/model.safetensors"));
+  auto model = make(fixture_json(folder + "/" + config), config, made_for(file));
   std::set<std::string> used;
   for (auto& item : model->named_parameters()) {
     const auto names = model->file_name(item.key());

@@ -10,15 +10,19 @@
 #include <vector>
 
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/make_options.h"
 #include "tests/models/tensor_file.h"
 
 namespace fullshard::testing {
 
-using MakeModel =
-    std::function<std::shared_ptr<LanguageModel>(const nlohmann::json&, const std::string&)>;
+using MakeModel = std::function<std::shared_ptr<LanguageModel>(
+    const nlohmann::json&, const std::string&, const MakeOptions&)>;
 
 std::string fixture_path(const std::string& file);
 nlohmann::json fixture_json(const std::string& file);
+
+// What make_…() is told of a file.
+MakeOptions made_for(const TensorFile& file);
 
 // The model of a fixture's folder with the values of its file. Parameters that the file lacks and
 // names in it that are neither used nor ignored are failures.

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kFolders = {"t5", "t5_v1_1"};
+const std::vector<std::string> kFolders = {"t5", "t5_v1_1", "t5_v1_1_tied"};
 
 TensorFile t5_reference(const std::string& folder) {
   return read_tensor_file(fixture_path(folder + "/reference.safetensors"));
@@ -102,12 +102,12 @@ TEST(T5, WritesTheConfigThatItRead) {
   }
 }
 
-TEST(T5, KeysOfBothGenerationsDecideOnTheHead) {
+TEST(T5, WithoutAFileKeysOfBothGenerationsDecideOnTheHead) {
   using Case = std::tuple<json, json, bool, bool>;  // tied, scales in the file; own head, scales
   for (const auto& [tied, scales, own_head, expected] :
        {Case{nullptr, nullptr, false, true}, Case{true, nullptr, false, true},
         Case{true, true, false, true}, Case{false, nullptr, true, false},
-        Case{true, false, true, false}, Case{false, true, true, true}}) {
+        Case{true, false, false, false}, Case{false, true, true, true}}) {
     auto config = t5_with("tie_word_embeddings", tied);
     config["scale_decoder_outputs"] = scales;
     const auto t5 = read_t5_config(config, "config.json");
@@ -116,16 +116,46 @@ TEST(T5, KeysOfBothGenerationsDecideOnTheHead) {
   }
 }
 
+// Transformers writes the same config.json for both: tied, and not scaled.
+TEST(T5, AFileTellsWhetherTheHeadIsTheEmbedding) {
+  const auto config = fixture_json("t5_v1_1/config.json");
+  ASSERT_EQ(fixture_json("t5_v1_1_tied/config.json"), config);
+  const auto own_head = [&](const TensorFile& file) {
+    const auto t5 = read_t5_config(config, "config.json", made_for(file));
+    EXPECT_FALSE(t5.scales_head);
+    return t5.own_head;
+  };
+  auto file = read_tensor_file(fixture_path("t5_v1_1/model.safetensors"));
+  EXPECT_TRUE(own_head(file));
+  EXPECT_FALSE(own_head(read_tensor_file(fixture_path("t5_v1_1_tied/model.safetensors"))));
+  file["lm_head.weight"] = file.at("shared.weight").clone();  // as torch files of tied models
+  EXPECT_FALSE(own_head(file));
+  file["encoder.embed_tokens.weight"] = file.at("shared.weight");
+  file.erase("shared.weight");
+  EXPECT_FALSE(own_head(file));
+  file["lm_head.weight"][79][23] += 1;
+  EXPECT_TRUE(own_head(file));
+}
+
+TEST(T5, ATiedHeadIsTheEmbeddingsOwnTensor) {
+  const auto model = load_fixture(make_t5, "t5_v1_1_tied");
+  EXPECT_FALSE(model->named_parameters().contains("lm_head.weight"));
+  const auto reference = t5_reference("t5_v1_1_tied");
+  model->forward(inputs_of(reference)).loss.backward();
+  expect_close("grad.shared.weight", parameter_of(*model, "shared.weight").grad(),
+               reference.at("grad.shared.weight"));
+}
+
 TEST(T5, FilesNameTiedTensorsOnceOrOften) {
   const auto tied = make_t5(fixture_json("t5/config.json"), "config.json");
-  const auto own = make_t5(fixture_json("t5_v1_1/config.json"), "config.json");
+  const auto own = load_fixture(make_t5, "t5_v1_1");
   const std::vector<std::string> embeddings = {"encoder.embed_tokens.weight",
                                                "decoder.embed_tokens.weight"};
   EXPECT_EQ(tied->file_name("shared.weight").others, embeddings);
   for (const auto& name : embeddings) EXPECT_TRUE(tied->is_ignored_in_files(name));
   EXPECT_TRUE(tied->is_ignored_in_files("lm_head.weight"));
   EXPECT_FALSE(own->is_ignored_in_files("lm_head.weight"));
-  EXPECT_EQ(own->file_name("lm_head.weight").others[0], "shared.weight");
+  EXPECT_TRUE(own->file_name("lm_head.weight").others.empty());
   EXPECT_TRUE(tied->is_ignored_in_files(
       "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"));
   EXPECT_FALSE(tied->is_ignored_in_files("decoder.block.3.layer.2.layer_norm.weight"));
@@ -233,7 +263,7 @@ TEST(T5, HalfPrecisionStaysWithinItsRange) {
 }
 
 TEST(T5, InitialValuesAreTheOriginals) {
-  auto config = fixture_json("t5_v1_1/config.json");
+  auto config = fixture_json("t5_v1_1/config_legacy.json");
   config["initializer_factor"] = 2;
   config["vocab_size"] = 400;
   config["d_ff"] = 300;

@@ -96,9 +96,8 @@ TEST(RecomputePolicy, AnUnknownClassIsAnErrorThatListsThoseThereAre) {
 TEST(RecomputePolicy, AClassThatIsNoUnitIsAnErrorThatSaysHowToMakeItOne) {
   Leaf leaf;
   EXPECT_EQ(error_of([&] { recompute_units(*leaf, RecomputePolicy::classes({"Linear"})); }),
-            "recompute: module 'linear' of class Linear is no unit; derive it from fullshard::Unit "
-            "and write FULLSHARD_UNIT in place of TORCH_MODULE, or hold it as "
-            "fullshard::Wrap<LinearImpl>");
+            "recompute: module 'linear' of class Linear is no unit; hold it as "
+            "fullshard::Wrap<torch::nn::Linear>");
 }
 
 }  // namespace

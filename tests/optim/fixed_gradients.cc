@@ -9,6 +9,9 @@
 
 #include <cmath>
 #include <mutex>
+#include <optional>
+
+#include "fullshard/optim/lr_scheduler.h"
 
 namespace fullshard::testing {
 
@@ -89,6 +92,8 @@ FixedOutcome train_fixed(const FixedRun& run, const MakeOptimizer& make) {
     auto model = make_fixed(run.dtype);
     auto sharded = shard(model, world, run.shard);
     auto optimizer = make(sharded);
+    std::optional<LrScheduler> scheduler;
+    if (run.schedule) scheduler.emplace(run.schedule(), *optimizer);
     const auto compute = run.shard.param_dtype.value_or(run.dtype);
     std::vector<double> norms;
     for (int step = 0; step < run.steps; ++step) {
@@ -96,6 +101,7 @@ FixedOutcome train_fixed(const FixedRun& run, const MakeOptimizer& make) {
       if (run.clip > 0) norms.push_back(sharded.clip_grad_norm(run.clip));
       optimizer->step();
       optimizer->zero_grad();
+      if (scheduler) scheduler->step();
     }
     auto full = sharded.gather_full();
     const std::lock_guard lock(mutex);

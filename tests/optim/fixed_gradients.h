@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fullshard/nn/unit.h"
+#include "fullshard/optim/lr_schedule.h"
 #include "fullshard/optim/optimizer.h"
 #include "fullshard/shard/sharded_model.h"
 
@@ -55,7 +56,8 @@ struct FixedRun {
   ShardOptions shard = {};
   at::ScalarType dtype = at::kFloat;  // of the parameters, so of the masters
   int steps = 4;
-  double clip = 0.5;  // 0: none
+  double clip = 0.5;                                           // 0: none
+  std::function<std::unique_ptr<LrSchedule>()> schedule = {};  // none: the optimizer's own rates
 };
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(ShardedModel&)>;

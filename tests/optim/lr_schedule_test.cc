@@ -155,7 +155,7 @@ TEST(LrSchedule, EqualsTheTablesOfDeepSpeedAndTransformers) {
 }
 
 TEST(LrSchedule, DefaultDecaysFromTheOptimizersRateOverTheRun) {
-  const auto schedule = make_default_schedule(102);
+  const auto schedule = make_default_schedule(102, 2);
   EXPECT_EQ(schedule->name(), "WarmupDecayLR");
   EXPECT_THAT(schedule->warnings(), IsEmpty());
   // Two steps of warm-up, with the lowest rate twice, and the last of 102 steps.
@@ -166,6 +166,14 @@ TEST(LrSchedule, DefaultDecaysFromTheOptimizersRateOverTheRun) {
   EXPECT_DOUBLE_EQ(schedule->at(53, 5e-5).lr, 2.5e-5);
   EXPECT_DOUBLE_EQ(schedule->at(101, 5e-5).lr, 1e-6);
   EXPECT_EQ(schedule->at(103, 5e-5).lr, 0.0);
+}
+
+TEST(LrSchedule, DefaultWithoutAWarmUpBeginsWithTheOptimizersRate) {
+  const auto schedule = make_default_schedule(100);
+  EXPECT_EQ(schedule->at(0, 5e-5).lr, 5e-5);
+  EXPECT_DOUBLE_EQ(schedule->at(1, 5e-5).lr, 0.99 * 5e-5);
+  EXPECT_DOUBLE_EQ(schedule->at(99, 5e-5).lr, 0.01 * 5e-5);
+  EXPECT_EQ(schedule->at(100, 5e-5).lr, 0.0);
 }
 
 TEST(LrSchedule, CustomFollowsTheUsersFunction) {
@@ -228,6 +236,26 @@ TEST(LrSchedule, NamesTheKeyAndRangeOfABadWarmup) {
       "WarmupCosineLR: cos_min_ratio is -1, expected a number in [0, 1]");
   EXPECT_EQ(usage_error_of([] { make_default_schedule(10, -1); }),
             "WarmupDecayLR: warmup_num_steps is -1, expected 0 or more");
+}
+
+// Ten steps up and ten down, then 0.9 (1 + rate k / 10) in the k-th step after.
+TEST(LrSchedule, ADecayedMomentumMustStayInRangeToTheEndOfTheRun) {
+  const auto make = [](double rate, int64_t total) {
+    (void)make_one_cycle({.cycle_min_lr = 0.25,
+                          .cycle_max_lr = 0.5,
+                          .cycle_first_step_size = 10,
+                          .decay_step_size = 10,
+                          .decay_mom_rate = rate,
+                          .total_num_steps = total});
+  };
+  EXPECT_EQ(usage_error_of([&] { make(0.1, 1'000'000); }),
+            "OneCycle: decay_mom_rate is 0.1, which makes the momentum 1.008 in step 32 of "
+            "1000000, expected [0, 1); give a smaller rate, or 0");
+  EXPECT_EQ(usage_error_of([&] { make(-0.5, 41); }),
+            "OneCycle: decay_mom_rate is -0.5, which makes the momentum -0.045 in step 41 of 41, "
+            "expected [0, 1); give a smaller rate, or 0");
+  EXPECT_NO_THROW(make(0.1, 31));
+  EXPECT_NO_THROW(make(-0.5, 40));
 }
 
 TEST(LrSchedule, NamesTheKeyAndRangeOfABadCycle) {

@@ -6,11 +6,13 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/cast_kernels.h"
+#include "fullshard/optim/element_blocks.h"
 #include "fullshard/optim/sgd.h"
 #include "tests/optim/fixed_gradients.h"
 
@@ -80,6 +82,45 @@ TEST(StochasticRounding, DependsOnSeedStepTensorAndElement) {
   EXPECT_NE(bits(1, 2, "weighs", 3), some);
   EXPECT_NE(bits(1, 2, "weight", 4), some);
   EXPECT_NE(bits(1, 2, "weight", 3 + (uint64_t{1} << 32)), some);
+}
+
+// bf16 masters of `numel` elements from `first` on in their tensor, all rounded from one value.
+std::vector<uint16_t> rounded_masters(int64_t first, int64_t numel, float value,
+                                      const RoundingKey& key) {
+  std::vector<uint16_t> masters(static_cast<size_t>(numel));
+  PieceElements piece;
+  piece.master = {masters.data(), at::kBFloat16};
+  piece.numel = numel;
+  piece.first = first;
+  piece.rounding = key;
+  update_elements(piece, [&](const auto& block) {
+    std::fill(block.master, block.master + block.numel, value);
+  });
+  return masters;
+}
+
+TEST(StochasticRounding, OfAMasterTakesTheBitsOfEachElementBeyondABlock) {
+  constexpr float kValue = 1.0f + 1.0f / 256;  // in the middle of two neighbours
+  constexpr int64_t kFirst = 777, kNumel = 5 * kBlockNumel + 19;
+  const auto key = RoundingKey::of(3, 7, hash_of("weight"));
+  const auto masters = rounded_masters(kFirst, kNumel, kValue, key);
+  for (int64_t i = 0; i < kNumel; ++i) {
+    const auto random = random_bits(key, static_cast<uint64_t>(kFirst + i));
+    ASSERT_EQ(masters[i], round_stochastically(kValue, random)) << "element " << i;
+  }
+}
+
+TEST(StochasticRounding, DoesNotRepeatItselfAtAnyDistance) {
+  constexpr float kValue = 1.0f + 1.0f / 256;
+  constexpr int64_t kNumel = 1 << 16;
+  const auto masters = rounded_masters(0, kNumel, kValue, RoundingKey::of(1, 2, hash_of("weight")));
+  for (int64_t distance = 1; distance <= kNumel / 2; distance *= 2) {
+    int64_t equal = 0;
+    for (int64_t i = distance; i < kNumel; ++i) equal += masters[i] == masters[i - distance];
+    const auto pairs = static_cast<double>(kNumel - distance);
+    // Half of them are equal by chance; six standard deviations.
+    EXPECT_NEAR(static_cast<double>(equal), pairs / 2, 3 * std::sqrt(pairs)) << distance;
+  }
 }
 
 MakeOptimizer adamw(at::ScalarType state_dtype, uint64_t seed = 0) {

@@ -11,6 +11,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/optim/torch_optimizer.h"
+#include "tests/errors.h"
 #include "tests/optim/fixed_gradients.h"
 
 namespace fullshard::testing {
@@ -79,6 +80,19 @@ TEST(PieceParameters, RefuseAnOptimizerThatWantsAClosure) {
   torch::optim::LBFGS optimizer(pieces.tensors());
   EXPECT_THAT([&] { pieces.step(optimizer); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("LBFGS cannot step over")));
+}
+
+TEST(PieceParameters, LetsOnlyAnAllowedOptimizerStep) {
+  auto model = make_fixed();
+  auto sharded = shard(model, World::single());
+  const auto message_with = [&](const ForeignOptimizerRules& rules) {
+    PieceParameters pieces(sharded, rules);
+    torch::optim::RMSprop optimizer(pieces.tensors());
+    model(fixed_gradients(0, 0)).backward();
+    return message_of([&] { pieces.step(optimizer); });
+  };
+  EXPECT_THAT(message_with({.stage = 2}), ::testing::HasSubstr("zero_allow_untested_optimizer"));
+  EXPECT_EQ(message_with({.zero_allow_untested_optimizer = true, .stage = 2}), "no error");
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ void save_step(int step, const std::string& directory, ShardedModel& sharded,
 
 [[noreturn]] void save_and_be_killed(const std::string& directory, double percent) {
   run_ranks({.ranks = 2}, [&](const World& world) {
-    Wide model(600);
-    auto sharded = shard(model, world);
+    Wide model(600);  // each thread draws other values
+    auto sharded = shard(model, world, {.sync_module_states = true});
     const AdamW optimizer(sharded, {});
     const auto start = Clock::now();
     save_step(1, directory, sharded, optimizer);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "fullshard/comm/communicator.h"
 #include "fullshard/comm/rendezvous.h"
 #include "fullshard/comm/shm_domain.h"
+#include "fullshard/comm/stream_watch.h"
 #include "tests/files.h"
 
 namespace fullshard {
@@ -84,6 +86,26 @@ void die_as_rank_one(const Communicator& world) {
   world.reduce_scatter(shard, full, {}, "blocks.3").wait();
 }
 
+// A call on a link beside the host, as NCCL carries it: it never ends once rank 1 is dead, and only
+// the host knows why.
+void lose_rank_one_behind_a_link(const Communicator& world, Backend& host) {
+  const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
+  std::promise<void> let_go;
+  WatchedLink link(watch, {.name = "link", .peers = host.make_link_peers(), .let_go = [&] {
+                             let_go.set_value();
+                           }});
+  const Call call{
+      .sequence = 5, .operation = Operation::all_gather, .group = "world", .unit = "blocks.3"};
+  link.end(link.begin(call), [] { return false; });
+  world.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  if (world.rank() == 1) ::kill(::getpid(), SIGKILL);
+  let_go.get_future().wait();
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  std::printf("%.3f\n", waited.count());
+  watch->check_sound();
+}
+
 // Ranks 0 and 2 begin to wait for the others together: starting a process may take longer than
 // that.
 void meet_rank_zero_or_two(FileRendezvous& rendezvous, int rank) {
@@ -101,10 +123,12 @@ int run(const std::string& folder, int rank, int size, const std::string& scenar
   const auto domain = ShmDomain::join(rendezvous, rank, size, timeouts);
   std::vector<int> all(size);
   std::iota(all.begin(), all.end(), 0);
-  const Communicator world(domain->make_backend({all}, "world"), std::make_shared<Recorder>(rank),
-                           "world");
+  const auto host = domain->make_backend({all}, "world");
+  const Communicator world(host, std::make_shared<Recorder>(rank), "world");
   if (scenario == "die") {
     die_as_rank_one(world);
+  } else if (scenario == "die behind a link") {
+    lose_rank_one_behind_a_link(world, *host);
   } else {
     use_every_collective(world);
   }

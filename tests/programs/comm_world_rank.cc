@@ -1,9 +1,13 @@
 // A rank of a world of processes: finds itself in the environment and plays one scene.
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -156,8 +160,75 @@ void play_a_death(const World& world, int victim) {
   world.communicator().all_reduce(at::zeros({8}), ReduceOp::sum, "blocks.3").wait();
 }
 
+void synchronise(const World& world) {
+  at::detail::getCUDAHooks().deviceSynchronize(world.device().index());
+}
+
+at::Tensor on_device(const World& world, int64_t numel) {
+  return at::ones({numel}, at::TensorOptions().device(world.device()));
+}
+
+// Calls of two groups that rank 1 does not come to: it is dead, or busy with something else. The
+// other one waits for its GPU, as a step does that reads its norm.
+void play_in_vain(const World& world, bool dies) {
+  const Communicator second = world.split(0, "second");
+  world.communicator().all_reduce(on_device(world, 1 << 20), ReduceOp::sum, "blocks.2").wait();
+  second.all_reduce(on_device(world, 1 << 20), ReduceOp::sum, "blocks.2").wait();
+  synchronise(world);
+  world.communicator().barrier();
+  if (world.rank() == 1) {
+    if (dies) std::raise(SIGKILL);
+    ::pause();  // until the test ends it
+  }
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    world.communicator().all_reduce(on_device(world, 1 << 20), ReduceOp::sum, "blocks.3").wait();
+    second.all_reduce(on_device(world, 1 << 20), ReduceOp::sum, "blocks.4").wait();
+    synchronise(world);
+  } catch (const Error&) {  // a call may already find out
+  }
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  fmt::print("waited {:.3f} s\n", waited.count());
+  // Both groups are given up, and nothing is issued any more.
+  for (const Communicator& group : {world.communicator(), second}) {
+    try {
+      group.all_reduce(on_device(world, 8), ReduceOp::sum, "blocks.5");
+      fmt::print("group {} takes calls\n", group.group());
+    } catch (const Error&) {
+    }
+  }
+  std::fflush(stdout);
+  world.check_sound();
+}
+
+// The first call of a group, which makes its communicator, and to which rank 1 does not come.
+void play_a_lonely_start(const World& world) {
+  world.communicator().barrier();
+  if (world.rank() == 1) ::pause();
+  world.communicator().all_reduce(on_device(world, 8), ReduceOp::sum, "blocks.2").wait();
+}
+
+// How many GPUs this process holds memory on, after calls, their watch and an end.
+void play_contexts(const World& world) {
+  world.communicator().all_reduce(on_device(world, 1 << 20)).wait();
+  synchronise(world);
+  world.communicator().barrier();
+  const auto& hooks = at::detail::getCUDAHooks();
+  int contexts = 0;
+  for (int i = 0; i < hooks.deviceCount(); ++i) {
+    contexts += hooks.hasPrimaryContext(static_cast<c10::DeviceIndex>(i)) ? 1 : 0;
+  }
+  fmt::print("rank {} of {} on {}: contexts on {} GPU\n", world.rank(), world.size(),
+             world.backend(), contexts);
+}
+
 int play(const std::string& scene, const std::string& backend, const std::string& device) {
   WorldOptions options{.backend = backend, .device = device};
+  if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
+  if (scene == "rank 1 does not start") options.timeouts.init = std::chrono::seconds(20);
+  if (scene == "rank 1 has no device" && std::string(std::getenv("RANK")) == "1") {
+    options.device = "cuda:99";
+  }
   std::optional<World> both;
   if (scene == "lonely") {
     // Both are there before either begins to count the time that a third one does not come.
@@ -170,6 +241,10 @@ int play(const std::string& scene, const std::string& backend, const std::string
   if (scene == "exact operations") play_exact_operations(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);
   if (scene == "rank 1 dies") play_a_death(world, 1);
+  if (scene == "rank 1 dies on a device") play_in_vain(world, true);
+  if (scene == "rank 1 does not come") play_in_vain(world, false);
+  if (scene == "rank 1 does not start") play_a_lonely_start(world);
+  if (scene == "contexts") play_contexts(world);
   if (scene == "worlds") play_all_operations(World::from_environment(options));
   return 0;
 }

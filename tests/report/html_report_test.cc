@@ -64,7 +64,7 @@ RunFolder example(RunStatus status = RunStatus::finished) {
 TEST(HtmlReport, ShowsTheNumbersOfARun) {
   const std::string page = html_report(example(), kNow);
   EXPECT_THAT(page, HasSubstr("<title>sums</title>"));
-  EXPECT_THAT(page, HasSubstr(R"(<span class="status finished">finished</span>)"));
+  EXPECT_THAT(page, HasSubstr(R"(<span class="status done">done</span>)"));
   EXPECT_THAT(page,
               HasSubstr("llama-15m &middot; LlamaForCausalLM &middot; 15.2 M parameters &middot; "
                         "2 ranks &middot; 1 replica &times; 2 shards"));
@@ -247,7 +247,7 @@ TEST(HtmlReport, ReadsARunThatIsBeingWritten) {
   EXPECT_TRUE(written.is_live);
   const std::string page = read_file(folder.file("page.html"));
   EXPECT_THAT(page, HasSubstr("Step 2 of 10"));
-  EXPECT_THAT(page, HasSubstr("metrics.jsonl:2: not a JSON object; remove the line"));
+  EXPECT_THAT(page, HasSubstr("metrics.jsonl:2: is not valid JSON at column 2; remove the line"));
   EXPECT_THAT(page, HasSubstr("metrics.jsonl: 1 line left out of this page"));
 }
 
@@ -257,7 +257,7 @@ TEST(HtmlReport, GoesOnWithoutAReadableRecord) {
   std::ofstream(folder.file("metrics.jsonl")) << to_json_line(at_step(1)) << "\n";
   write_html_report(folder.path());
   const std::string page = read_file(folder.file("report.html"));
-  EXPECT_THAT(page, HasSubstr("run.json: not JSON; was it written by another program?"));
+  EXPECT_THAT(page, HasSubstr("run.json: is not valid JSON at column 11; was it written by another program?"));
   EXPECT_THAT(page, HasSubstr("<dt>loss</dt><dd>4.0000"));
 }
 

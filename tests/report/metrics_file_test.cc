@@ -73,7 +73,7 @@ TEST(MetricsWriter, RefusesToResumeOverALineThatItCannotRead) {
   const std::string text = lines_of({1}) + "hello\n" + lines_of({2});
   put(folder.file("m"), text);
   EXPECT_EQ(message_of([&] { MetricsWriter writer(folder.file("m"), 2); }),
-            folder.file("m") + ":2: not a JSON object; remove the line");
+            folder.file("m") + ":2: is not valid JSON at column 1; remove the line");
   EXPECT_EQ(read_file(folder.file("m")), text);
 }
 
@@ -132,7 +132,7 @@ TEST(ReadMetrics, ReadsOnPastBadLinesAndNamesThem) {
   EXPECT_THAT(steps_in(reading), ElementsAre(1, 3, 4));
   EXPECT_FALSE(reading.is_half_written);
   EXPECT_THAT(reading.problems,
-              ElementsAre(folder.file("m") + ":2: not a JSON object; remove the line",
+              ElementsAre(folder.file("m") + ":2: is not valid JSON at column 1; remove the line",
                           folder.file("m") + ":4: step 2 after step 3, expected steps that rise"));
 }
 

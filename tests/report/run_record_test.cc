@@ -20,6 +20,7 @@ RunRecord example() {
   RunRecord record;
   record.status = RunStatus::failed;
   record.problem = "rank 1: out of memory";
+  record.checkpoint = "out/checkpoints/step-000010";
   record.versions = {{"fullshard", "0.1.0"}, {"libtorch", "2.13.0"}};
   record.command = {"fullshard", "train", "--data", "my corpus.txt"};
   record.device = "cpu";
@@ -45,6 +46,13 @@ std::string refusal_of(const std::string& text) {
     return error.what();
   }
   return "taken";
+}
+
+TEST(RunRecord, CallsARunThatCameToItsEndDone) {
+  RunRecord record;
+  record.status = RunStatus::finished;
+  EXPECT_EQ(nlohmann::json::parse(to_json(record))["status"], "done");
+  EXPECT_EQ(parse_run_record(R"({"status": "finished"})", "old").status, RunStatus::finished);
 }
 
 TEST(RunRecord, IsReadBackAsItWasWritten) {
@@ -106,10 +114,14 @@ TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
 }
 
 TEST(RunRecord, RefusesWrongTypesWithTheirKey) {
-  EXPECT_EQ(refusal_of("{"), "out/run.json: not JSON; was it written by another program?");
+  EXPECT_EQ(refusal_of("{"),
+            "out/run.json: is not valid JSON at column 2; was it written by another program?");
+  EXPECT_EQ(refusal_of("{\"configuration\": " + std::string(100'000, '[')),
+            "out/run.json: is nested more than 100 deep at column 118; was it written by another "
+            "program?");
   EXPECT_EQ(refusal_of("[]"), "out/run.json: found [], expected an object");
   EXPECT_EQ(refusal_of(R"({"status":"asleep"})"),
-            "out/run.json: status: found \"asleep\", expected running, finished, failed or "
+            "out/run.json: status: found \"asleep\", expected running, done, failed or "
             "interrupted");
   EXPECT_EQ(refusal_of(R"({"mesh":{"world":"two"}})"),
             "out/run.json: mesh.world: found \"two\", expected a whole number");

@@ -98,8 +98,10 @@ TEST(StepRecord, PassesOverKeysOfLaterVersions) {
 }
 
 TEST(StepRecord, RefusesWhatIsNoRecordWithPlaceAndKey) {
-  EXPECT_EQ(refusal_of("{\"step\":1,"), "metrics.jsonl:3: not a JSON object; remove the line");
-  EXPECT_EQ(refusal_of("[1]"), "metrics.jsonl:3: not a JSON object; remove the line");
+  EXPECT_EQ(refusal_of("{\"step\":1,"),
+            "metrics.jsonl:3: is not valid JSON at column 11; remove the line");
+  EXPECT_EQ(refusal_of("[1]"),
+            "metrics.jsonl:3: is array, expected an object; remove the line");
   EXPECT_EQ(refusal_of(with(kExample, R"("lr":0.0003,)", "")),
             "metrics.jsonl:3: no \"lr\"; remove the line");
   EXPECT_EQ(refusal_of(with(kExample, "3.2188758850097656", R"("good")")),
@@ -111,6 +113,17 @@ TEST(StepRecord, RefusesWhatIsNoRecordWithPlaceAndKey) {
             "metrics.jsonl:3: step: found -7, expected a whole number from 0 on");
   EXPECT_EQ(refusal_of(with(kExample, "\"skipped\":false", "\"skipped\":0")),
             "metrics.jsonl:3: skipped: found 0, expected true or false");
+}
+
+TEST(StepRecord, RefusesALineThatNestsWithoutEnd) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_EQ(refusal_of(with(kExample, "3.2188758850097656", deep)),
+            "metrics.jsonl:3: is nested more than 100 deep at column 117; remove the line");
+}
+
+TEST(StepRecord, ShowsValuesEscaped) {
+  EXPECT_EQ(refusal_of(with(kExample, "\"skipped\":false", "\"skipped\":\"\x7f\"")),
+            "metrics.jsonl:3: skipped: found \"\\x7f\", expected true or false");
 }
 
 }  // namespace

@@ -48,6 +48,16 @@ TEST(Decision, HybridShardsInsideAHostUnlessAFactorIsGiven) {
   EXPECT_EQ(decide_sharding(options, 8, 4).num_shards, 2);
 }
 
+// Every rank of such a world must say so, not only those of the hosts that do not fit.
+TEST(Decision, HybridAsksForAFactorWhereHostsHoldDifferentNumbersOfRanks) {
+  ShardingOptions options{.strategy = Strategy::hybrid_shard};
+  EXPECT_EQ(message_of([&] { decide_sharding(options, 6, 0); }),
+            "HYBRID_SHARD: the hosts of the world of 6 hold different numbers of ranks; give a "
+            "sharding factor out of 1, 2, 3, 6");
+  options.sharding_factor = 3;
+  EXPECT_EQ(decide_sharding(options, 6, 0).num_shards, 3);
+}
+
 TEST(Decision, KeepsParametersForBackwardWhereTheStrategySaysSo) {
   EXPECT_TRUE(decide_sharding({.strategy = Strategy::full_shard}, 4, 4).reshard_after_forward);
   EXPECT_FALSE(decide_sharding({.strategy = Strategy::shard_grad_op}, 4, 4).reshard_after_forward);

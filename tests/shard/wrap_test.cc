@@ -77,8 +77,9 @@ TEST(Wrap, AnUnknownClassListsThoseThatExist) {
 
 TEST(Wrap, AClassThatIsNoUnitIsExplained) {
   Root root;
-  EXPECT_THAT(message_of([&] { plan_units(*root, WrapPolicy::classes({"Linear"}), ""); }),
-              HasSubstr("is no unit; derive it from fullshard::Unit"));
+  EXPECT_EQ(message_of([&] { plan_units(*root, WrapPolicy::classes({"Linear"}), ""); }),
+            "wrap: module 'left.first.linear' of class Linear is no unit; hold it as "
+            "fullshard::Wrap<torch::nn::Linear>");
 }
 
 TEST(Wrap, TakesModulesAtOrAboveASizeThatNestedUnitsDoNotHold) {
@@ -94,14 +95,66 @@ TEST(Wrap, WarnsAboutALargeModuleThatCannotBeWrapped) {
   Root root;
   const auto plan = plan_units(*root, WrapPolicy::min_size(300), "");
   ASSERT_THAT(plan.warnings, SizeIs(1));
-  EXPECT_THAT(plan.warnings[0], HasSubstr("module 'plain' of class Linear has 310 parameters"));
+  EXPECT_EQ(plan.warnings[0],
+            "module 'plain' of class Linear has 310 parameters but is no unit, so it cannot be "
+            "wrapped by size; hold it as fullshard::Wrap<torch::nn::Linear>");
 }
 
+struct ThreePlainImpl : Unit {
+  ThreePlainImpl() {
+    leaf = register_module("leaf", Leaf());
+    for (const char* name : {"a", "b", "c"}) register_module(name, torch::nn::Linear(9, 10));
+  }
+  at::Tensor forward(at::Tensor x) { return leaf(x); }
+  Leaf leaf{nullptr};
+};
+FULLSHARD_UNIT(ThreePlain);
+
 TEST(Wrap, WarnsWhenOneUnitHoldsMoreThanHalf) {
-  Root root;
-  const auto plan = plan_units(*root, WrapPolicy::marked(), "");
-  ASSERT_THAT(plan.warnings, SizeIs(1));
-  EXPECT_THAT(plan.warnings[0], HasSubstr("unit '(root)' holds 310 of 410 parameters"));
+  ThreePlain root;
+  EXPECT_THAT(plan_units(*root, WrapPolicy::marked(), "").warnings,
+              ElementsAre("the root unit holds 300 of 320 parameters: its full size is gathered at "
+                          "once; make units of the modules below it to save memory"));
+}
+
+TEST(Wrap, DoesNotWarnWhereNothingCanBeDone) {
+  Root root;  // 300 of its 410 parameters are one tensor
+  EXPECT_THAT(plan_units(*root, WrapPolicy::marked(), "").warnings, SizeIs(0));
+  ThreePlain advised;
+  EXPECT_THAT(plan_units(*advised, WrapPolicy::marked(), "", /*advises=*/false).warnings,
+              SizeIs(0));
+  EXPECT_THAT(plan_units(*advised, WrapPolicy::min_size(50), "", /*advises=*/false).warnings,
+              SizeIs(0));
+}
+
+// As a model looks when TORCH_MODULE was left where FULLSHARD_UNIT belongs.
+struct ForgottenImpl : Unit {
+  ForgottenImpl() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
+  at::Tensor forward(at::Tensor x) { return linear(x); }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(Forgotten);
+
+struct HoldsForgottenImpl : Unit {
+  HoldsForgottenImpl() { inner = register_module("inner", Forgotten()); }
+  at::Tensor forward(at::Tensor x) { return inner(x); }
+  Forgotten inner{nullptr};
+};
+FULLSHARD_UNIT(HoldsForgotten);
+
+TEST(Wrap, AUnitWithoutItsHooksIsAnErrorWithTheLineToWrite) {
+  const std::string rest =
+      " of class Forgotten derives from fullshard::Unit, but its forward does not run the hooks "
+      "that gather its parameters; write FULLSHARD_UNIT(Forgotten) in place of "
+      "TORCH_MODULE(Forgotten), and make it as Forgotten(…), not with make_shared<ForgottenImpl>";
+  for (const auto& policy : {WrapPolicy::marked(), WrapPolicy::none(), WrapPolicy::min_size(1)}) {
+    HoldsForgotten root;
+    EXPECT_EQ(message_of([&] { plan_units(*root, policy, ""); }), "shard: module 'inner'" + rest);
+    Forgotten itself;
+    EXPECT_EQ(message_of([&] { plan_units(*itself, policy, ""); }),
+              "shard: module '(root)'" + rest);
+    EXPECT_NO_THROW(plan_units(*root, policy, "inner"));
+  }
 }
 
 TEST(Wrap, NoneMakesOneUnit) {

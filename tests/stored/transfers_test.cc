@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fullshard/base/error.h"
@@ -98,6 +102,23 @@ TEST_P(EitherWay, TellsWhatTheKernelSaid) {
   ::close(file);
 }
 
+// Two threads that meet once: without it one worker may have done everything before the other
+// came.
+class Meeting {
+ public:
+  void come() {
+    std::unique_lock lock(mutex_);
+    here_.insert(std::this_thread::get_id());
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return here_.size() == 2; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::thread::id> here_;
+};
+
 TEST_P(EitherWay, WritesAndReadsItemsOfAFilePastThePageCache) {
   const TemporaryFolder folder;
   const std::string expected = pattern(10 * kPart + 100);  // the end is not aligned
@@ -105,7 +126,9 @@ TEST_P(EitherWay, WritesAndReadsItemsOfAFilePastThePageCache) {
   BufferPool buffers(kPart);
   DirectOutput output(folder.file("f"));
   const auto part = [&](int64_t item) { return std::min(kPart, bytes - item * kPart); };
+  Meeting workers;
   const auto prepare = [&](int64_t item, DirectBuffer& buffer) {
+    workers.come();
     expected.copy(buffer.data(), static_cast<size_t>(part(item)),
                   static_cast<size_t>(item * kPart));
     return output.transfer(item * kPart, buffer.data(), part(item));

@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/shelf.h"
 #include "fullshard/text/word_cache.h"
+#include "tests/files.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -43,6 +45,16 @@ TEST(ByteTokenizer, NeedsNoFile) {
   EXPECT_TRUE(tokenizer->is_special(256));
   EXPECT_FALSE(tokenizer->is_special(255));
   EXPECT_FALSE(tokenizer->mask());
+}
+
+TEST(ByteTokenizer, IsRememberedInAFolder) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(names_byte_tokenizer(folder.path()));
+  write(folder.file("tokenizer_config.json"), byte_tokenizer_config());
+  EXPECT_TRUE(names_byte_tokenizer(folder.path()));
+  const auto tokenizer = load_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("a\xFF", true), (Ids{256, 97, 255, 257}));
+  EXPECT_EQ(tokenizer->encode("</s>", false), (Ids{60, 47, 115, 62}));
 }
 
 TEST(LoadTokenizer, SpecialIsWhatTheFamilyPutsAround) {
@@ -126,7 +138,7 @@ TEST(LoadTokenizer, NamesTheFileAndTheOption) {
   EXPECT_EQ(refusal(json),
             json + ": model.merges[0]: is \"a\", expected two tokens with a space between");
   write(json, "{\"model\": ");
-  EXPECT_EQ(refusal(json).substr(0, json.size() + 10), json + ": not JSON");
+  EXPECT_EQ(refusal(json), json + ": is not valid JSON at column 11");
   const std::string model = folder.file("tokenizer.model");
   write(model, "IQ== 0\nIg== 1\n");
   EXPECT_EQ(refusal(model),
@@ -135,6 +147,33 @@ TEST(LoadTokenizer, NamesTheFileAndTheOption) {
   write(folder.file("merges.txt"), "#version: 0.2\na b c\n");
   EXPECT_EQ(refusal(folder.file("vocab.json")),
             folder.file("merges.txt") + ":2: \"a b c\", expected two tokens with a space between");
+}
+
+TEST(LoadTokenizer, RefusesFilesThatNestWithoutEnd) {
+  const TemporaryFolder folder;
+  for (const char* name : {"tokenizer.json", "vocab.json"}) {
+    write(folder.file(name), "{\"a\": " + std::string(100'000, '['));
+    EXPECT_EQ(refusal(folder.file(name)),
+              folder.file(name) + ": is nested more than 100 deep at column 106");
+  }
+  write(folder.file("tokenizer.json"), "{}");
+  write(folder.file("tokenizer_config.json"), std::string(100'000, '{'));
+  EXPECT_EQ(refusal(folder.path()), folder.file("tokenizer_config.json") +
+                                        ": is nested more than 100 deep at column 101");
+}
+
+TEST(LoadTokenizer, ShowsNamesOfTheFileEscaped) {
+  const TemporaryFolder folder;
+  const std::string json = folder.file("tokenizer.json");
+  write(json, R"({"model": {"type": "\u001b[2JBPE"}})");
+  EXPECT_EQ(refusal(json), json + ": model.type: \"\\x1b[2JBPE\" is not supported");
+  write(json, R"({"\u0000\n": 1, "model": {"type": "BPE"}})");
+  EXPECT_EQ(refusal(json), json + ": the top level: the option \"\\x00\\n\" is not known");
+  write(folder.file("vocab.json"), R"({"a": 0})");
+  write(folder.file("merges.txt"), "a\x1b[2J\n");
+  EXPECT_EQ(refusal(folder.file("vocab.json")),
+            folder.file("merges.txt") +
+                ":1: \"a\\x1b[2J\", expected two tokens with a space between");
 }
 
 TEST(Tokenizer, ThreadsShareOne) {

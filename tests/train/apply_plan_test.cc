@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
+#include <functional>
+
 #include "fullshard/base/error.h"
 #include "fullshard/comm/world.h"
 #include "fullshard/nn/unit.h"
@@ -154,6 +156,96 @@ TEST(ApplyPlan, EveryOptimizerTypeIsMade) {
       EXPECT_EQ(error.exit_status(), 2);
     }
   });
+}
+
+std::string usage_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_status(), 2);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ApplyPlan, AnAutoThatNothingResolvesIsOneErrorAtShard) {
+  constexpr auto kText = R"({"train_batch_size": "auto", "zero_optimization": {"stage": 3,
+    "reduce_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}})";
+  auto model = make_model();
+  EXPECT_EQ(usage_error([&] { shard(model, World::single(), Plan::parse(kText, "ds.json")); }),
+            "ds.json:2: zero_optimization.reduce_bucket_size: is \"auto\", which needs the "
+            "model's hidden_size; write a number, or give PlanOptions::inputs.hidden_size\n"
+            "error: ds.json:2: zero_optimization.stage3_param_persistence_threshold: is \"auto\", "
+            "which needs the model's hidden_size; write a number, or give "
+            "PlanOptions::inputs.hidden_size");
+  const auto plan = Plan::parse(kText, "ds.json", {.inputs = {.hidden_size = 6}});
+  EXPECT_EQ(shard(model, World::single(), plan).options().traffic.reduce_bucket_size, 36);
+}
+
+TEST(ApplyPlan, AccumulationFollowsFromTheRanks) {
+  const auto plan =
+      Plan::parse(R"({"train_batch_size": 24, "train_micro_batch_size_per_gpu": 2})", "ds.json");
+  EXPECT_EQ(stepper_options_of(plan, 3).accumulation_steps, 4);
+  EXPECT_EQ(stepper_options_of(plan, 4).accumulation_steps, 3);
+  EXPECT_EQ(usage_error([&] { stepper_options_of(plan); }),
+            "gradient_accumulation_steps follows from train_batch_size 24, "
+            "train_micro_batch_size_per_gpu 2 and the number of ranks, which is not said; call "
+            "stepper_options_of(plan, world.size())");
+  EXPECT_EQ(stepper_options_of(Plan()).accumulation_steps, 1);
+}
+
+// The rate that is trained with is the one that the table shows.
+TEST(ApplyPlan, TheFlagOfTheLearningRateIsTrainedWith) {
+  const auto plan = Plan::parse(
+      R"({"train_batch_size": 2, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+          "scheduler": {"type": "WarmupLR",
+                        "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})",
+      "ds.json", {.flags = {{"--lr", "0.25"}}});
+  EXPECT_EQ(make_schedule(plan, 10)->at(5, *plan.optimizer.lr).lr, 0.25);
+}
+
+TEST(ApplyPlan, NoStepHasARateOfZeroThatNobodyAskedFor) {
+  for (const Plan& plan :
+       {Plan(), Plan::from_words("", ""), Plan::parse(R"({"train_batch_size": 2})", "ds.json")}) {
+    const auto schedule = make_schedule(plan, 10);
+    for (int64_t step = 0; step < 10; ++step) EXPECT_GT(schedule->at(step, 5e-5).lr, 0) << step;
+    EXPECT_EQ(schedule->at(0, 5e-5).lr, 5e-5);
+  }
+  // DeepSpeed's own has two, and a warning says so.
+  const auto plan = Plan::parse(
+      R"({"train_batch_size": 2, "scheduler": {"type": "WarmupLR",
+          "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 0}}})",
+      "ds.json");
+  EXPECT_EQ(make_schedule(plan, 10)->at(1, 5e-5).lr, 0);
+  EXPECT_EQ(make_schedule(plan, 10)->at(2, 5e-5).lr, 0.5);
+  ASSERT_EQ(plan.warnings().size(), 1u);
+  EXPECT_EQ(plan.warnings()[0].text(),
+            "ds.json:2: scheduler.params.warmup_num_steps: is 0, but DeepSpeed's warm-ups last at "
+            "least two steps: the first two have a learning rate of 0; for none, leave the "
+            "scheduler section out");
+}
+
+TEST(ApplyPlan, ACycleWhoseMomentumLeavesItsRangeEndsBeforeTheFirstStep) {
+  Plan plan;
+  plan.scheduler.type = "OneCycle";
+  plan.scheduler.cycle_min_lr = 1e-4;
+  plan.scheduler.cycle_max_lr = 1e-3;
+  plan.scheduler.cycle_first_step_size = 10;
+  plan.scheduler.decay_step_size = 10;
+  plan.scheduler.decay_mom_rate = 0.1;
+  EXPECT_NO_THROW(make_schedule(plan, 31));
+  EXPECT_THAT(usage_error([&] { make_schedule(plan, 100); }),
+              HasSubstr("makes the momentum 1.008 in step 32 of 100"));
+  plan.optimizer.type = "SGD";  // whose momentum is left alone
+  EXPECT_NO_THROW(make_schedule(plan, 100));
+}
+
+TEST(ApplyPlan, UseCpuAndTheDeviceMustAgree) {
+  const auto plan = Plan::parse("distributed_type: FSDP\nuse_cpu: true\n", "a.yaml");
+  EXPECT_EQ(usage_error([&] { plan.check(1, "cuda"); }),
+            "a.yaml:2: use_cpu: asks for the CPU, but the run is on CUDA; use the device cpu, or "
+            "leave the key out");
+  EXPECT_EQ(usage_error([&] { plan.check(1, "cpu"); }), "none");
 }
 
 TEST(ApplyPlan, EveryScheduleTypeIsMade) {

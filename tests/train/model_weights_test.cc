@@ -48,7 +48,7 @@ TEST_P(Folders, ComeBackByteForByteFromAnyNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Folders,
                          ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2",
-                                           "bert", "bert_bare", "t5", "t5_v1_1"),
+                                           "bert", "bert_bare", "t5", "t5_v1_1", "t5_v1_1_tied"),
                          [](const auto& which) { return which.param; });
 
 // Optimizers of other programs number parameters: our trees have the order of theirs, and what

@@ -9,10 +9,12 @@
 #include <map>
 #include <mutex>
 
+#include "fullshard/base/error.h"
 #include "fullshard/comm/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "tests/files.h"
 #include "tests/train/curves.h"
 #include "tests/train/fixture_models.h"
 
@@ -95,6 +97,37 @@ TEST(Trainer, StopsAtTheEndOfAStepWhenAnyRankIsTold) {
   EXPECT_EQ(done, (std::map<int, int64_t>{{0, 3}, {1, 3}}));
 }
 
+// An evaluation may take longer than whoever sent the signal waits.
+TEST(Trainer, SavesAnInterruptedStepWithoutEvaluating) {
+  const TemporaryFolder folder;
+  const Plan plan = Plan::parse(fsdp_configuration("NO_SHARD"), "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  make_new_weights(*model, sharded, 1);
+  const UnevenData data(model->vocabulary(), false);
+  const TrainerOptions options{.steps = 4,
+                               .global_batch = 4,
+                               .micro_batch = 4,
+                               .eval_every = 2,
+                               .checkpoint_folder = folder.path(),
+                               .save_every = 100};
+  Trainer trainer(*model, sharded, plan, data, &data, options);
+  int asked = 0;
+  EXPECT_EQ(trainer.run({}, {}, [&] { return ++asked == 2; }), 2);
+  EXPECT_TRUE(trainer.was_interrupted());
+  EXPECT_EQ(trainer.last_evaluation(), std::nullopt);
+  EXPECT_EQ(trainer.last_saved(), folder.path() + "/step-000002");
+  EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
+  remove_old_checkpoints(folder.path(), 0, {});
+
+  // A signal during the last step interrupts nothing.
+  Trainer last(*model, sharded, plan, data, &data, options);
+  last.run({}, {}, [&] { return ++asked == 6; });
+  EXPECT_FALSE(last.was_interrupted());
+  EXPECT_NE(last.last_evaluation(), std::nullopt);
+  remove_old_checkpoints(folder.path(), 0, {});
+}
+
 // No moment of a run is left out of its steps, so that tokens per second are those of the clock.
 TEST(Trainer, CountsWhatLiesBetweenTwoStepsWithTheSecond) {
   constexpr double kBetween = 0.05;
@@ -116,6 +149,46 @@ TEST(Trainer, CountsWhatLiesBetweenTwoStepsWithTheSecond) {
   EXPECT_THAT(seconds, SizeIs(4));
   seconds.erase(seconds.begin());
   EXPECT_THAT(seconds, Each(Ge(kBetween)));
+}
+
+// A run of two steps; what each of them records of the norm.
+std::vector<bool> steps_with_norm(const std::string& configuration) {
+  const Plan plan = Plan::parse(configuration, "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  make_new_weights(*model, sharded, 1);
+  const UnevenData data(model->vocabulary(), false);
+  Trainer trainer(*model, sharded, plan, data, nullptr, {.steps = 2, .global_batch = 4});
+  std::vector<bool> has_norm;
+  trainer.run([&](const StepRecord& step) { has_norm.push_back(step.grad_norm.has_value()); }, {},
+              {});
+  return has_norm;
+}
+
+TEST(Trainer, LeavesTheNormOutWhereNobodyWantsIt) {
+  const auto configuration = [](bool computes) {
+    return fmt::format(R"({{"train_batch_size": 4, "gradient_clipping": 0,
+      "zero_optimization": {{"stage": 1, "compute_grad_norm": {}}}}})",
+                       computes);
+  };
+  EXPECT_EQ(steps_with_norm(configuration(true)), (std::vector<bool>{true, true}));
+  EXPECT_EQ(steps_with_norm(configuration(false)), (std::vector<bool>{false, false}));
+}
+
+TEST(Trainer, RefusesSizesThatDoNotMultiplyUp) {
+  const Plan plan = Plan::parse(fsdp_configuration("NO_SHARD"), "test", {.ranks = 1});
+  const auto model = make_deferred_model(find_model(kModels + "llama"));
+  ShardedModel sharded(model, World::single(), shard_options_of(plan));
+  const UnevenData data(model->vocabulary(), false);
+  try {
+    Trainer(*model, sharded, plan, data, nullptr,
+            {.global_batch = 12, .micro_batch = 2, .accumulation = 3});
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "a step of 12 examples: micro-batches of 2, 3 of them in a step, on 1 ranks are 6");
+  }
 }
 
 TEST(Trainer, EndsAtTheStepWhoseDataIsBroken) {

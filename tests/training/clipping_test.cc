@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "fullshard/comm/world.h"
 #include "fullshard/nn/unit.h"
@@ -81,6 +82,88 @@ TEST(GlobalNorm, ClipsEveryDtypeByOneFactor) {
           << piece.name;
     }
   });
+}
+
+// The gradients of its parameters are `x` times 1, 2 and 3, and lie in one buffer.
+struct AlikeImpl : Unit {
+  AlikeImpl()
+      : first(register_parameter("first", at::ones({9}))),
+        second(register_parameter("second", at::ones({70}))),
+        third(register_parameter("third", at::ones({5}))) {}
+  at::Tensor forward(double x) {
+    return first.sum() * x + second.sum() * (2 * x) + third.sum() * (3 * x);
+  }
+  at::Tensor first, second, third;
+};
+FULLSHARD_UNIT(Alike);
+
+// From the second step on the squares are taken while gradients are summed.
+TEST(GlobalNorm, IsThatOfEveryTensorInEveryStep) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const int stage : {0, 2, 3}) {
+      run_ranks({ranks}, [&](const World& world) {
+        Alike model;
+        ShardOptions options;
+        options.sharding.zero_stage = stage;
+        auto sharded = shard(model, world, options);
+        for (int step = 1; step <= 3; ++step) {
+          model(step * (1.0 + world.rank())).backward();
+          const double x = step * mean_x(ranks);
+          const auto expected = static_cast<float>(std::sqrt((9 + 70 * 4 + 5 * 9) * x * x));
+          EXPECT_EQ(sharded.grad_norm(), expected) << ranks << " ranks, stage " << stage;
+          sharded.zero_grad();
+        }
+      });
+    }
+  }
+}
+
+// 2 and the largest are both not a number, wherever in the model one is.
+TEST(GlobalNorm, IsNotANumberWhereOneGradientIs) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const char* broken : {"narrow", "plain", "wide"}) {
+      run_ranks({ranks}, [&](const World& world) {
+        Mixed model;
+        auto sharded = shard(model, world);
+        model(1.0).backward();
+        for (const auto& piece : sharded.pieces()) {
+          if (piece.name == broken && piece.begin == 0) piece.gradient.narrow(0, 0, 1).fill_(NAN);
+        }
+        EXPECT_TRUE(std::isnan(sharded.grad_norm())) << broken;
+        EXPECT_TRUE(std::isnan(sharded.grad_norm(ShardedModel::Norm::infinity))) << broken;
+      });
+    }
+  }
+}
+
+// A step after one that was clipped moves by whole gradients: those of both backwards where the
+// first ones were not dropped.
+void expect_unclipped_after(bool steps, bool drops) {
+  run_ranks({2}, [=](const World& world) {
+    Alike model;
+    auto sharded = shard(model, world);
+    Sgd optimizer(sharded, {.lr = 0.125});
+    model(1.0).backward();
+    sharded.clip_grad_norm(0.5);
+    if (steps) optimizer.step();
+    if (drops) optimizer.zero_grad();
+    std::map<std::string, at::Tensor> before;
+    for (const auto& piece : sharded.pieces()) before[piece.name] = piece.master.clone();
+    model(1.0).backward();
+    optimizer.step();
+    for (const auto& piece : sharded.pieces()) {
+      const double times = piece.name == "first" ? 1 : piece.name == "second" ? 2 : 3;
+      const auto moved = at::full_like(piece.master, 0.125 * times * (drops ? 1 : 2));
+      EXPECT_TRUE(at::allclose(before.at(piece.name) - piece.master, moved, 1e-6, 1e-6))
+          << piece.name << ", steps " << steps << ", drops " << drops;
+    }
+  });
+}
+
+TEST(GlobalNorm, ClipsTheNextStepOnly) {
+  expect_unclipped_after(/*steps=*/true, /*drops=*/true);
+  expect_unclipped_after(/*steps=*/true, /*drops=*/false);
+  expect_unclipped_after(/*steps=*/false, /*drops=*/true);
 }
 
 TEST(GlobalNorm, IsTakenInOneSmallMessage) {

@@ -84,7 +84,7 @@ void expect_equal_strategies(const std::string& folder, int ranks, bool recomput
 class ShardedEncoders : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ShardedEncoders, TrainToTheSameBitsWhateverTheStrategy) {
-  for (const int ranks : {2, 3}) {
+  for (const int ranks : {1, 2, 3}) {
     for (const bool recompute : {false, true}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks" + (recompute ? ", recomputed" : ""));
       expect_equal_strategies(GetParam(), ranks, recompute);
@@ -93,7 +93,8 @@ TEST_P(ShardedEncoders, TrainToTheSameBitsWhateverTheStrategy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, ShardedEncoders,
-                         ::testing::Values("bert", "bert_untied", "t5", "t5_v1_1"),
+                         ::testing::Values("bert", "bert_untied", "t5", "t5_v1_1",
+                                           "t5_v1_1_tied"),
                          [](const auto& folder) { return folder.param; });
 
 }  // namespace

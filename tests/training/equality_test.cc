@@ -77,6 +77,18 @@ TEST(Backends, GlooGivesTheBitsOfShm) {
   }
 }
 
+// Hosts that hold every second rank: the replicas of a hybrid mesh are the hosts all the same, and
+// what is gathered never leaves them.
+TEST(Backends, AHybridMeshOfScatteredRanksHasTheBitsOfEveryOtherSharding) {
+  const TrainingOptions training{.steps = 2};
+  const ThreadRanks scattered{.ranks = 4, .backend = "gloo", .hosts = {0, 1, 0, 1}};
+  const auto expected = train_on_threads(scattered, with_stage(3), training);
+  for (const auto strategy : {Strategy::hybrid_shard, Strategy::hybrid_shard_zero2}) {
+    const auto hybrid = train_on_threads(scattered, with_strategy(strategy), training);
+    expect_same_bits(hybrid, expected, std::string(name_of(strategy)));
+  }
+}
+
 TEST(Accumulation, ReducingEveryMicroBatchOrOnceEqualsTheUnshardedRun) {
   TrainingOptions training{.steps = 3, .micro_batches = 3};
   const auto expected = train_unsharded(training, 2);

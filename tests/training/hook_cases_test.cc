@@ -430,19 +430,45 @@ TEST(HookCases, AGoodStepFollowsAnExceptionInForwardOrBackward) {
   }
 }
 
+// Each sends its output to the other: their units alternate in forward and in backward.
 TEST(HookCases, TwoModelsInOneProcess) {
-  run_ranks({.ranks = 2}, [](const World& world) {
-    auto left = seeded_case(Twice());
-    auto right = seeded_case(Twice());
-    auto sharded_left = shard(left, world);
-    auto sharded_right = shard(right, world);
-    const auto x = input_of_case(world.rank());
-    (left(x) - right(left(x))).pow(2).sum().backward();
-    EXPECT_TRUE(sharded_left.pieces()[0].gradient.defined());
-    EXPECT_TRUE(sharded_right.pieces()[0].gradient.defined());
-    EXPECT_EQ(sharded_left.counters().live_numel, 0);
-    EXPECT_EQ(sharded_right.counters().live_numel, 0);
-  });
+  const auto make_left = [] { return seeded_case(Twice()); };
+  const auto make_right = [] {
+    auto model = seeded_case(Twice());
+    at::NoGradGuard no_grad;
+    for (auto& parameter : model->parameters()) parameter.mul_(0.7);
+    return model;
+  };
+  const auto loss = [](Twice& left, Twice& right, int rank) {
+    const auto x = left(input_of_case(rank));
+    return (x - right(x)).pow(2).sum();
+  };
+  for (const int ranks : {1, 2, 3}) {
+    auto right = make_right(), left = make_left();
+    const auto expected_left = expected_gradients(
+        make_left, [&](Twice& model, int rank) { return loss(model, right, rank); }, ranks);
+    const auto expected_right = expected_gradients(
+        make_right, [&](Twice& model, int rank) { return loss(left, model, rank); }, ranks);
+    for (const bool share : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} ranks, share {}", ranks, share));
+      run_ranks({.ranks = ranks}, [&](const World& world) {
+        ShardOptions options;
+        options.share_host_copy = share;
+        auto own_left = make_left(), own_right = make_right();
+        auto sharded_left = shard(own_left, world, options);
+        auto sharded_right = shard(own_right, world, options);
+        for (int repeat = 0; repeat < 2; ++repeat) {
+          loss(own_left, own_right, world.rank()).backward();
+          expect_gradients(sharded_left, expected_left);
+          expect_gradients(sharded_right, expected_right);
+          EXPECT_EQ(sharded_left.counters().live_numel, 0);
+          EXPECT_EQ(sharded_right.counters().live_numel, 0);
+          sharded_left.zero_grad();
+          sharded_right.zero_grad();
+        }
+      });
+    }
+  }
 }
 
 TEST(HookCases, AnEngineThatEndsAfterAFailedForwardLeavesNoGatherInFlight) {

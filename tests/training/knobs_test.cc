@@ -5,7 +5,7 @@
 
 #include "fullshard/optim/adamw.h"
 #include "fullshard/shard/engine.h"
-#include "tests/training/tiny_training.h"
+#include "tests/training/expectations.h"
 
 namespace fullshard::testing {
 namespace {
@@ -83,6 +83,17 @@ TEST(Knobs, ReduceScatterOffAllReduces) {
   EXPECT_EQ(counted.reduce_scatter.calls, 0);
   EXPECT_EQ(counted.all_reduce.calls, 3 * 4);
   expect_same_losses(counted);
+}
+
+TEST(Knobs, ReduceScatterOffAddsMicroBatchesUpToo) {
+  const TrainingOptions training{.steps = 2, .micro_batches = 3};
+  for (const int number : {0, 2, 3}) {
+    auto options = stage(number);
+    const auto scattered = train_on_threads({.ranks = 2}, options, training);
+    options.traffic.reduce_scatter = false;
+    const auto reduced = train_on_threads({.ranks = 2}, options, training);
+    expect_same_bits(reduced, scattered, fmt::format("stage {}", number));
+  }
 }
 
 TEST(Knobs, AllgatherPartitionsOffBroadcasts) {

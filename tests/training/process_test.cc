@@ -111,7 +111,7 @@ void expect_told(const std::string& at, const std::vector<std::string>& words) {
 TEST(Faults, RanksThatDisagreeAreToldSo) { expect_told("backward", {"ranks disagree"}); }
 
 TEST(Faults, RanksThatWaitForEachOtherInDifferentGroupsAreToldSo) {
-  expect_told("step", {"ranks wait for each other", "barrier of unit 'a barrier of one rank'"});
+  expect_told("step", {"ranks wait for each other", "barrier of a barrier of one rank"});
 }
 
 }  // namespace

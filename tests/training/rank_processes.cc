@@ -50,6 +50,7 @@ pid_t start_rank(int rank, int ranks, int port, const RankProgram& program,
                                         "MASTER_ADDR=127.0.0.1",
                                         "MASTER_PORT=" + std::to_string(port),
                                         "OMP_NUM_THREADS=1"};
+  variables.insert(variables.end(), program.variables.begin(), program.variables.end());
   if (program.separate_hosts) variables.push_back("NCCL_HOSTID=" + std::to_string(rank));
   for (const char* name : {"PATH", "TSAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) variables.push_back(std::string(name) + "=" + value);

@@ -16,9 +16,10 @@ struct RankResult {
 struct RankProgram {
   std::string name = "training_rank";
   std::vector<std::string> arguments = {};
-  bool separate_hosts = false;  // each rank takes itself for a host of its own
-  double limit_s = 200;         // what is left then is killed
-  int expendable = -1;          // this rank is killed once all others have ended
+  bool separate_hosts = false;              // each rank takes itself for a host of its own
+  std::vector<std::string> variables = {};  // "NAME=VALUE", for all ranks
+  double limit_s = 200;                     // what is left then is killed
+  int expendable = -1;                      // this rank is killed once all others have ended
 };
 
 // A killed rank has exit status 128 + 9.

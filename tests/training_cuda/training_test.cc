@@ -132,18 +132,19 @@ TEST(CudaOverlap, GathersOfTheNextUnitLieUnderTheComputationOfThis) {
 // Each rank takes itself for a host, so NCCL lets them share a GPU and goes over the loopback: the
 // only way to see several of its ranks where there is one GPU.
 TEST(CudaTraining, RanksOfNcclGiveTheBitsOfSharedOnes) {
-  const RankProgram shared{.arguments = {"--device", "cuda:0"}, .limit_s = 120};
-  const auto expected = run_rank_program(2, shared);
-  ASSERT_EQ(expected[0].exit_status, 0) << expected[0].errors;
-  for (const std::string strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"}) {
-    SCOPED_TRACE(strategy);
-    const auto results = run_rank_program(
-        2, {.arguments = {"--device", "cuda", "--backend", "nccl", "--strategy", strategy},
-            .separate_hosts = true,
-            .limit_s = 120});
-    ASSERT_EQ(results[0].exit_status, 0) << results[0].errors;
-    ASSERT_EQ(results[1].exit_status, 0) << results[1].errors;
-    EXPECT_EQ(results[0].output, expected[0].output);
+  for (const int ranks : {2, 4}) {
+    const RankProgram shared{.arguments = {"--device", "cuda:0"}, .limit_s = 120};
+    const auto expected = run_rank_program(ranks, shared);
+    ASSERT_EQ(expected[0].exit_status, 0) << expected[0].errors;
+    for (const std::string strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"}) {
+      SCOPED_TRACE(strategy);
+      const auto results = run_rank_program(
+          ranks, {.arguments = {"--device", "cuda", "--backend", "nccl", "--strategy", strategy},
+                  .separate_hosts = true,
+                  .limit_s = 120});
+      for (const auto& result : results) ASSERT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_EQ(results[0].output, expected[0].output);
+    }
   }
 }
 
@@ -158,6 +159,20 @@ TEST(CudaTraining, RanksOfNcclWhoseGraphsDifferDoNotWaitInVain) {
       EXPECT_EQ(result.output, "same\n");
     }
   }
+}
+
+// It would wait for ever for its GPU otherwise, and save what it finds there.
+TEST(CudaTraining, ADeadRankOfNcclIsNamed) {
+  const RankProgram program{.arguments = {"--device", "cuda", "--backend", "nccl", "--fault",
+                                          "kill", "--at", "start of backward"},
+                            .separate_hosts = true,
+                            .limit_s = 120};
+  const auto results = run_rank_program(2, program);
+  EXPECT_EQ(results[1].exit_status, 128 + 9);
+  EXPECT_EQ(results[0].exit_status, 1);
+  EXPECT_NE(results[0].errors.find("waits for rank 1, which died"), std::string::npos)
+      << results[0].errors;
+  EXPECT_LT(results[0].ended, 90);
 }
 
 TEST(CudaTraining, ADeadRankOfASharedGpuIsNamed) {

@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/world.h"
 #include "tests/comm/expect_error.h"
@@ -22,7 +24,7 @@ TEST(CudaWorld, CountsRoundWhenRanksShareGpus) {
   EXPECT_EQ(choose_device("cuda", num_cuda_devices()), at::Device(at::kCUDA, 0));
 }
 
-// NCCL at a world of one: what one GPU can show of it.
+// A world of one has no communicator: nobody is there to talk to.
 TEST(CudaWorld, NcclMovesSumsAndBroadcasts) {
   const World world = World::from_environment({.size = 1, .backend = "nccl", .device = "cuda"});
   EXPECT_EQ(world.backend(), "nccl");
@@ -67,6 +69,21 @@ std::vector<RankResult> play(int ranks, const std::string& scene, const std::str
                                   .limit_s = 120});
 }
 
+// Ranks of NCCL that share the GPU, each a host of its own.
+RankProgram on_nccl(const std::string& scene, const std::string& device = "cuda") {
+  return {.name = "comm_world_rank",
+          .arguments = {scene, "nccl", device},
+          .separate_hosts = true,
+          .limit_s = 120};
+}
+
+// What a rank says after its name and backend.
+std::string answer_of(const RankResult& result) {
+  const size_t colon = result.output.find(": ");
+  EXPECT_NE(colon, std::string::npos) << result.output << result.errors;
+  return colon == std::string::npos ? "" : result.output.substr(colon);
+}
+
 TEST(CudaWorld, RanksThatShareAGpuReduceGatherAndBroadcastExactly) {
   for (const int ranks : {2, 3, 4}) {
     for (const auto& result : play(ranks, "exact operations", "auto", "cuda:0")) {
@@ -92,6 +109,95 @@ TEST(CudaWorld, SeveralRanksOfNcclReduceGatherAndBroadcastExactly) {
       EXPECT_NE(result.output.find(" on nccl: exact"), std::string::npos) << result.output;
     }
   }
+}
+
+// The order of sums is that of the CPU's backends, whatever carries them.
+TEST(CudaWorld, SeveralRanksOfNcclHaveTheBitsOfTheCpu) {
+  for (const int ranks : {2, 3, 4}) {
+    const auto expected = play(ranks, "operations", "gloo", "cpu", true);
+    const auto found = play(ranks, "operations", "nccl", "cuda", true);
+    for (size_t rank = 0; rank < found.size(); ++rank) {
+      EXPECT_EQ(answer_of(found[rank]), answer_of(expected[rank])) << found[rank].errors;
+    }
+  }
+}
+
+TEST(CudaWorld, NcclsOwnSumsAreAChoice) {
+  auto program = on_nccl("exact operations");
+  program.variables = {"FULLSHARD_DEVICE_SUMS=nccl"};
+  for (const auto& result : run_rank_program(2, program)) {
+    EXPECT_EQ(result.exit_status, 0) << result.errors;
+    EXPECT_NE(result.output.find(" on nccl: exact"), std::string::npos) << result.output;
+  }
+}
+
+// As under srun --gpus-per-task=1, or where ranks name their GPU: what counts is which one it is.
+TEST(CudaWorld, RanksThatNameTheirGpuOrSeeOnlyOneUseNccl) {
+  auto named = on_nccl("exact operations", "cuda:0");
+  named.arguments[1] = "auto";
+  auto visible = on_nccl("exact operations");
+  visible.arguments[1] = "auto";
+  visible.variables = {"CUDA_VISIBLE_DEVICES=0"};
+  for (const auto& program : {named, visible}) {
+    for (const auto& result : run_rank_program(2, program)) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_NE(result.output.find(" on nccl: exact"), std::string::npos) << result.output;
+    }
+  }
+}
+
+// Half a gigabyte of GPU 0 for every rank of the host, otherwise. Needs two GPUs to fail.
+TEST(CudaWorld, EveryRankHasAContextOnItsOwnGpuOnly) {
+  for (const bool separate_hosts : {false, true}) {
+    const int ranks = separate_hosts ? 2 : std::max(num_cuda_devices(), 2);
+    for (const auto& result : play(ranks, "contexts", "auto", "cuda", separate_hosts)) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_NE(result.output.find(": contexts on 1 GPU\n"), std::string::npos) << result.output;
+    }
+  }
+}
+
+// The two seconds are for the watch; letting go and the start of it may take some more.
+TEST(CudaWorld, ADeadRankIsNamedAndAllCommunicatorsAreGivenUp) {
+  for (const int ranks : {2, 4}) {
+    const auto results = run_rank_program(ranks, on_nccl("rank 1 dies on a device"));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto& result = results[static_cast<size_t>(rank)];
+      if (rank == 1) {
+        EXPECT_EQ(result.exit_status, 137);
+        continue;
+      }
+      EXPECT_EQ(result.exit_status, 1) << result.output << result.errors;
+      EXPECT_NE(result.errors.find("waits for rank 1, which died"), std::string::npos)
+          << result.errors;
+      EXPECT_EQ(result.output.find("takes calls"), std::string::npos) << result.output;
+      EXPECT_LT(result.ended, 90) << "it ended by itself";
+    }
+  }
+}
+
+TEST(CudaWorld, ARankThatDoesNotComeIsNamedAfterTheStepsLimit) {
+  auto program = on_nccl("rank 1 does not come");
+  program.expendable = 1;
+  const auto results = run_rank_program(2, program);
+  EXPECT_EQ(results[0].exit_status, 1) << results[0].output << results[0].errors;
+  EXPECT_NE(results[0].errors.find("waits for rank 1, which has not come for "), std::string::npos)
+      << results[0].errors;
+  EXPECT_NE(results[0].errors.find("(step timeout)"), std::string::npos) << results[0].errors;
+  EXPECT_EQ(results[0].output.find("takes calls"), std::string::npos) << results[0].output;
+  EXPECT_LT(results[0].ended, 90) << "it ended by itself";
+}
+
+TEST(CudaWorld, ARankThatDoesNotComeToTheStartOfNcclIsNamed) {
+  auto program = on_nccl("rank 1 does not start");
+  program.expendable = 1;
+  const auto results = run_rank_program(2, program);
+  EXPECT_EQ(results[0].exit_status, 1) << results[0].output << results[0].errors;
+  EXPECT_NE(results[0].errors.find("of unit 'the start of nccl'"), std::string::npos)
+      << results[0].errors;
+  EXPECT_NE(results[0].errors.find("waits for rank 1, which has not come for "), std::string::npos)
+      << results[0].errors;
+  EXPECT_NE(results[0].errors.find("(init timeout)"), std::string::npos) << results[0].errors;
 }
 
 TEST(CudaWorld, NcclRefusesRanksThatShareAGpuInWords) {

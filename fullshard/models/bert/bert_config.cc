@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fullshard/models/common/config_reader.h"
+#include "fullshard/models/common/size_limits.h"
 
 namespace fullshard {
 namespace {
@@ -20,14 +21,22 @@ bool read_is_bare(ConfigReader& reader) {
   return true;
 }
 
-void read_bert_shape(ConfigReader& reader, BertConfig& bert) {
-  bert.vocabulary = reader.positive("vocab_size", bert.vocabulary);
-  bert.width = reader.positive("hidden_size", bert.width);
-  bert.num_layers = reader.positive("num_hidden_layers", bert.num_layers);
-  bert.num_heads = reader.positive("num_attention_heads", bert.num_heads);
-  bert.feed_forward_width = reader.positive("intermediate_size", bert.feed_forward_width);
-  bert.max_positions = reader.positive("max_position_embeddings", bert.max_positions);
-  bert.num_token_types = reader.positive("type_vocab_size", bert.num_token_types);
+void read_bert_shape(ConfigReader& reader, const StoredWeights& stored, BertConfig& bert) {
+  const auto dimension = [&](const std::string& name, size_t number) {
+    return stored.dimension({"bert." + name, name}, number);
+  };
+  const std::string words = "embeddings.word_embeddings.weight";
+  bert.vocabulary = reader.size("vocab_size", bert.vocabulary, kMostRows, dimension(words, 0));
+  bert.width = reader.size("hidden_size", bert.width, kMostWidth, dimension(words, 1));
+  bert.num_layers = reader.size("num_hidden_layers", bert.num_layers, kMostLayers,
+                                stored.num_layers({"bert.encoder.layer.", "encoder.layer."}));
+  bert.num_heads = reader.size("num_attention_heads", bert.num_heads, kMostWidth);
+  bert.feed_forward_width = reader.size("intermediate_size", bert.feed_forward_width, kMostWidth,
+                                        dimension("encoder.layer.0.intermediate.dense.weight", 0));
+  bert.max_positions = reader.size("max_position_embeddings", bert.max_positions, kMostRows,
+                                   dimension("embeddings.position_embeddings.weight", 0));
+  bert.num_token_types = reader.size("type_vocab_size", bert.num_token_types, kMostRows,
+                                     dimension("embeddings.token_type_embeddings.weight", 0));
   if (bert.width % bert.num_heads != 0) {
     reader.refuse("num_attention_heads",
                   fmt::format("expected a divisor of hidden_size, which is {}", bert.width));
@@ -45,11 +54,12 @@ void read_padding(ConfigReader& reader, BertConfig& bert) {
 
 }  // namespace
 
-BertConfig read_bert_config(const nlohmann::json& config, const std::string& where) {
+BertConfig read_bert_config(const nlohmann::json& config, const std::string& where,
+                            const MakeOptions& options) {
   ConfigReader reader(config, where, "BERT model");
   BertConfig bert;
-  bert.is_bare = read_is_bare(reader);
-  read_bert_shape(reader, bert);
+  bert.is_bare = read_is_bare(reader) && !options.needs_head;
+  read_bert_shape(reader, options.weights, bert);
   read_padding(reader, bert);
   bert.activation = read_activation(reader, "hidden_act", "gelu");
   bert.hidden_dropout = reader.probability("hidden_dropout_prob", bert.hidden_dropout);

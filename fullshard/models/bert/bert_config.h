@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/make_options.h"
 
 namespace fullshard {
 
@@ -30,6 +31,7 @@ struct BertConfig {
 };
 
 // `where` names the file in errors. Options that are not supported are one error that lists them.
-BertConfig read_bert_config(const nlohmann::json& config, const std::string& where);
+BertConfig read_bert_config(const nlohmann::json& config, const std::string& where,
+                            const MakeOptions& options = {});
 
 }  // namespace fullshard

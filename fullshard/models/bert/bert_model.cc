@@ -33,6 +33,10 @@ bool BertLanguageModel::is_ignored_in_files(const std::string& file_name) const 
   return is_ignored_in_bert_files(config_, file_name);
 }
 
+bool BertLanguageModel::is_head(const std::string& parameter) const {
+  return parameter.starts_with("cls.");
+}
+
 std::string BertLanguageModel::architecture() const {
   return config_.is_bare ? "BertModel" : "BertForMaskedLM";
 }
@@ -89,8 +93,9 @@ ModelOutputs BertModelImpl::forward(ModelInputs inputs) {
   return {.hidden = encoder_.forward(inputs, is_training())};
 }
 
-std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where) {
-  const BertConfig bert = read_bert_config(config, where);
+std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where,
+                                         const MakeOptions& options) {
+  const BertConfig bert = read_bert_config(config, where, options);
   if (bert.is_bare) return BertModel(bert).ptr();
   return BertForMaskedLM(bert).ptr();
 }

@@ -31,6 +31,7 @@ class BertLanguageModel : public LanguageModel {
   int64_t vocabulary() const override { return config_.vocabulary; }
   int64_t max_positions() const override { return config_.max_positions; }
   bool is_masked() const override { return true; }
+  bool is_head(const std::string& parameter) const override;
   double flops_per_token(int64_t sequence_length) const override;
 
  protected:
@@ -63,7 +64,9 @@ class BertModelImpl : public BertLanguageModel {
 };
 FULLSHARD_UNIT(BertModel);
 
-// BertForMaskedLM, BertForPreTraining (its masked head) or BertModel, by "architectures".
-std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where);
+// BertForMaskedLM, BertForPreTraining (its masked head) or BertModel, by "architectures"; a
+// BertModel that needs a head becomes a BertForMaskedLM.
+std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where,
+                                         const MakeOptions& options = {});
 
 }  // namespace fullshard

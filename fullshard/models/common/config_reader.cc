@@ -10,6 +10,7 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard {
 namespace {
@@ -138,6 +139,21 @@ int64_t ConfigReader::positive(std::string_view key, int64_t otherwise) {
   return otherwise;
 }
 
+int64_t ConfigReader::size(std::string_view key, int64_t otherwise, int64_t most,
+                           std::optional<int64_t> stored) {
+  const size_t num_problems = problems_->size();
+  const int64_t value = positive(key, otherwise);
+  if (problems_->size() > num_problems) return value;
+  if (stored && value != *stored) {
+    refuse(key, fmt::format("the weights beside it have {}", *stored));
+  } else if (value > most) {
+    refuse(key, fmt::format("expected at most {}", most));
+  } else {
+    return value;
+  }
+  return std::clamp<int64_t>(stored.value_or(otherwise), 1, most);
+}
+
 std::optional<int64_t> ConfigReader::optional_integer(std::string_view key,
                                                       std::optional<int64_t> otherwise) {
   if (find(key) == nullptr) return config_->contains(key) ? std::nullopt : otherwise;
@@ -214,8 +230,10 @@ void ConfigReader::harmless(std::initializer_list<std::string_view> keys) {
 
 void ConfigReader::refuse(std::string_view key, const std::string& reason) {
   const auto found = config_->find(key);
+  constexpr size_t kMostShown = 200;  // bytes
   const std::string value = found == config_->end() ? "absent" : found->dump();
-  problems_->push_back(fmt::format("{} is {}: {}", path(key), value, reason));
+  problems_->push_back(fmt::format("{} is {}: {}", printable(path(key), kMostShown),
+                                   printable(value, kMostShown), reason));
 }
 
 void ConfigReader::refuse_unread() {

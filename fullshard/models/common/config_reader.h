@@ -29,6 +29,10 @@ class ConfigReader {
 
   int64_t integer(std::string_view key, int64_t otherwise);
   int64_t positive(std::string_view key, int64_t otherwise);  // an integer above 0
+  // The size of something that will be built: from 1 to `most`, and `stored` where a file of
+  // weights tells.
+  int64_t size(std::string_view key, int64_t otherwise, int64_t most,
+               std::optional<int64_t> stored = std::nullopt);
   // null is a value here: it stands for nothing, whatever `otherwise` is.
   std::optional<int64_t> optional_integer(std::string_view key, std::optional<int64_t> otherwise);
   double number(std::string_view key, double otherwise);

@@ -61,6 +61,9 @@ class LanguageModel : public Unit {
   virtual std::string config_json() const = 0;   // as transformers writes it
   virtual int64_t vocabulary() const = 0;
   virtual int64_t max_positions() const = 0;  // 0: no limit
+  // Whether a parameter belongs to the head of the model's task alone: a file of the bare model
+  // lacks it. A head that is the embedding has none.
+  virtual bool is_head(const std::string& parameter) const { return parameter == "lm_head.weight"; }
   virtual bool is_encoder_decoder() const { return false; }
   virtual bool is_masked() const { return false; }  // BERT: labels are not shifted
   // Products of one token through all layers, forward and backward, without recomputation.

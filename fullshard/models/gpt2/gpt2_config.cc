@@ -5,19 +5,27 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/models/common/config_reader.h"
+#include "fullshard/models/common/size_limits.h"
 
 namespace fullshard {
 namespace {
 
-void read_gpt2_sizes(ConfigReader& reader, Gpt2Config& result) {
+void read_gpt2_sizes(ConfigReader& reader, const StoredWeights& stored, Gpt2Config& result) {
+  const auto dimension = [&](const std::string& name, size_t number) {
+    return stored.dimension({"transformer." + name, name}, number);
+  };
   const auto heads = reader.one_of({"num_attention_heads", "n_head"});
-  result.vocabulary = reader.positive("vocab_size", 50257);
-  result.positions =
-      reader.positive(reader.one_of({"max_position_embeddings", "n_positions"}), 1024);
-  result.width = reader.positive(reader.one_of({"hidden_size", "n_embd"}), 768);
-  result.num_layers = reader.positive(reader.one_of({"num_hidden_layers", "n_layer"}), 12);
-  result.num_heads = reader.positive(heads, 12);
-  result.inner_width = reader.positive("n_inner", 4 * result.width);
+  const auto positions = reader.one_of({"max_position_embeddings", "n_positions"});
+  const auto width = reader.one_of({"hidden_size", "n_embd"});
+  const auto layers = reader.one_of({"num_hidden_layers", "n_layer"});
+  result.vocabulary = reader.size("vocab_size", 50257, kMostRows, dimension("wte.weight", 0));
+  result.positions = reader.size(positions, 1024, kMostRows, dimension("wpe.weight", 0));
+  result.width = reader.size(width, 768, kMostWidth, dimension("wte.weight", 1));
+  result.num_layers =
+      reader.size(layers, 12, kMostLayers, stored.num_layers({"transformer.h.", "h."}));
+  result.num_heads = reader.size(heads, 12, kMostWidth);
+  result.inner_width =
+      reader.size("n_inner", 4 * result.width, 4 * kMostWidth, dimension("h.0.mlp.c_fc.weight", 1));
   if (result.width % result.num_heads != 0) {
     reader.refuse(heads, fmt::format("expected a divisor of the width {}", result.width));
   }
@@ -25,10 +33,11 @@ void read_gpt2_sizes(ConfigReader& reader, Gpt2Config& result) {
 
 }  // namespace
 
-Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where) {
+Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where,
+                            const MakeOptions& options) {
   ConfigReader reader(config, where, "GPT2LMHeadModel");
   Gpt2Config result;
-  read_gpt2_sizes(reader, result);
+  read_gpt2_sizes(reader, options.weights, result);
   result.activation = read_activation(reader, "activation_function", "gelu_new");
   result.embedding_dropout = reader.probability("embd_pdrop", 0.1);
   result.attention_dropout = reader.probability("attn_pdrop", 0.1);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/make_options.h"
 
 namespace fullshard {
 
@@ -28,6 +29,7 @@ struct Gpt2Config {
 };
 
 // Throws an Error (kind input) that lists every option that is not supported.
-Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where);
+Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where,
+                            const MakeOptions& options = {});
 
 }  // namespace fullshard

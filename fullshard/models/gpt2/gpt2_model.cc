@@ -88,8 +88,9 @@ double GPT2LMHeadModelImpl::flops_per_token(int64_t sequence_length) const {
   return 6.0 * static_cast<double>(matmul_numel_) + attention;
 }
 
-std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std::string& where) {
-  return GPT2LMHeadModel(read_gpt2_config(config, where), config).ptr();
+std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std::string& where,
+                                         const MakeOptions& options) {
+  return GPT2LMHeadModel(read_gpt2_config(config, where, options), config).ptr();
 }
 
 }  // namespace fullshard

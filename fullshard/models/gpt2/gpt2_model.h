@@ -65,6 +65,7 @@ class GPT2LMHeadModelImpl : public LanguageModel {
 FULLSHARD_UNIT(GPT2LMHeadModel);
 
 // `where` names the configuration in errors.
-std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std::string& where);
+std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std::string& where,
+                                         const MakeOptions& options = {});
 
 }  // namespace fullshard

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/models/common/config_reader.h"
+#include "fullshard/models/common/size_limits.h"
 
 namespace fullshard {
 namespace {
@@ -30,18 +31,25 @@ Defaults defaults_of(LlamaFamily family) {
   return {32000, 11008, 2048, std::nullopt};
 }
 
-void read_llama_sizes(ConfigReader& reader, LlamaConfig& result) {
+void read_llama_sizes(ConfigReader& reader, const StoredWeights& stored, LlamaConfig& result) {
   const Defaults defaults = defaults_of(result.family);
-  result.vocabulary = reader.positive("vocab_size", defaults.vocabulary);
-  result.positions = reader.positive("max_position_embeddings", defaults.positions);
-  result.width = reader.positive("hidden_size", 4096);
-  result.inner_width = reader.positive("intermediate_size", defaults.inner_width);
-  result.num_layers = reader.positive("num_hidden_layers", 32);
+  const auto dimension = [&](const std::string& name, size_t number) {
+    return stored.dimension({"model." + name, name}, number);
+  };
+  const std::string words = "embed_tokens.weight";
+  result.vocabulary =
+      reader.size("vocab_size", defaults.vocabulary, kMostRows, dimension(words, 0));
+  result.positions = reader.size("max_position_embeddings", defaults.positions, kMostPositions);
+  result.width = reader.size("hidden_size", 4096, kMostWidth, dimension(words, 1));
+  result.inner_width = reader.size("intermediate_size", defaults.inner_width, kMostWidth,
+                                   dimension("layers.0.mlp.up_proj.weight", 0));
+  result.num_layers = reader.size("num_hidden_layers", 32, kMostLayers,
+                                  stored.num_layers({"model.layers.", "layers."}));
 }
 
 void read_heads(ConfigReader& reader, LlamaConfig& result) {
   const auto default_kv_heads = defaults_of(result.family).num_kv_heads;
-  result.num_heads = reader.positive("num_attention_heads", 32);
+  result.num_heads = reader.size("num_attention_heads", 32, kMostWidth);
   result.num_kv_heads =
       reader.optional_integer("num_key_value_heads", default_kv_heads).value_or(result.num_heads);
   if (result.num_kv_heads < 1 || result.num_heads % result.num_kv_heads != 0) {
@@ -53,7 +61,12 @@ void read_heads(ConfigReader& reader, LlamaConfig& result) {
                   fmt::format("expected a divisor of the width {}", result.width));
   }
   result.head_width =
-      reader.positive("head_dim", std::max<int64_t>(result.width / result.num_heads, 1));
+      reader.size("head_dim", std::max<int64_t>(result.width / result.num_heads, 1), kMostWidth);
+  if (result.num_heads * result.head_width > kMostWidth) {
+    reader.refuse("head_dim",
+                  fmt::format("the {} heads are {} wide together, expected at most {}",
+                              result.num_heads, result.num_heads * result.head_width, kMostWidth));
+  }
   if (result.head_width % 2 != 0) {
     reader.refuse("head_dim", fmt::format("heads are {} wide, but rotary positions turn pairs",
                                           result.head_width));
@@ -148,11 +161,11 @@ std::string family_model_type(LlamaFamily family) {
 }
 
 LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
-                              const std::string& where) {
+                              const std::string& where, const MakeOptions& options) {
   ConfigReader reader(config, where, family_name(family) + "ForCausalLM");
   LlamaConfig result;
   result.family = family;
-  read_llama_sizes(reader, result);
+  read_llama_sizes(reader, options.weights, result);
   read_heads(reader, result);
   read_biases(reader, result);
   read_windows(reader, result);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/make_options.h"
 #include "fullshard/models/llama/rope.h"
 
 namespace fullshard {
@@ -43,6 +44,6 @@ std::string family_model_type(LlamaFamily family);  // "llama"
 
 // Throws an Error (kind input) that lists every option that is not supported.
 LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
-                              const std::string& where);
+                              const std::string& where, const MakeOptions& options = {});
 
 }  // namespace fullshard

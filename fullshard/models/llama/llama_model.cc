@@ -83,17 +83,22 @@ double LlamaLanguageModel::flops_per_token(int64_t sequence_length) const {
   return 6.0 * static_cast<double>(matmul_numel_) + 12.0 * query_width * keys;
 }
 
-std::shared_ptr<LanguageModel> make_llama(const nlohmann::json& config, const std::string& where) {
-  return LlamaForCausalLM(read_llama_config(LlamaFamily::llama, config, where), config).ptr();
+std::shared_ptr<LanguageModel> make_llama(const nlohmann::json& config, const std::string& where,
+                                          const MakeOptions& options) {
+  return LlamaForCausalLM(read_llama_config(LlamaFamily::llama, config, where, options), config)
+      .ptr();
 }
 
-std::shared_ptr<LanguageModel> make_mistral(const nlohmann::json& config,
-                                            const std::string& where) {
-  return MistralForCausalLM(read_llama_config(LlamaFamily::mistral, config, where), config).ptr();
+std::shared_ptr<LanguageModel> make_mistral(const nlohmann::json& config, const std::string& where,
+                                            const MakeOptions& options) {
+  return MistralForCausalLM(read_llama_config(LlamaFamily::mistral, config, where, options), config)
+      .ptr();
 }
 
-std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const std::string& where) {
-  return Qwen2ForCausalLM(read_llama_config(LlamaFamily::qwen2, config, where), config).ptr();
+std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const std::string& where,
+                                          const MakeOptions& options) {
+  return Qwen2ForCausalLM(read_llama_config(LlamaFamily::qwen2, config, where, options), config)
+      .ptr();
 }
 
 }  // namespace fullshard

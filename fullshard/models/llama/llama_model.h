@@ -77,8 +77,11 @@ struct Qwen2ForCausalLMImpl : LlamaLanguageModel {
 FULLSHARD_UNIT(Qwen2ForCausalLM);
 
 // `where` names the configuration in errors.
-std::shared_ptr<LanguageModel> make_llama(const nlohmann::json& config, const std::string& where);
-std::shared_ptr<LanguageModel> make_mistral(const nlohmann::json& config, const std::string& where);
-std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const std::string& where);
+std::shared_ptr<LanguageModel> make_llama(const nlohmann::json& config, const std::string& where,
+                                          const MakeOptions& options = {});
+std::shared_ptr<LanguageModel> make_mistral(const nlohmann::json& config, const std::string& where,
+                                            const MakeOptions& options = {});
+std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const std::string& where,
+                                          const MakeOptions& options = {});
 
 }  // namespace fullshard

@@ -2,12 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "fullshard/models/common/config_reader.h"
+#include "fullshard/models/common/size_limits.h"
 
 namespace fullshard {
 namespace {
+
+constexpr const char* kT5Head = "lm_head.weight";
+// The embedding, under any of its names.
+constexpr std::array kT5Words = {"shared.weight", "encoder.embed_tokens.weight",
+                                 "decoder.embed_tokens.weight"};
 
 void read_architecture(ConfigReader& reader) {
   const auto names = reader.texts("architectures");
@@ -18,20 +26,32 @@ void read_architecture(ConfigReader& reader) {
   reader.supports_only("is_decoder", false);
 }
 
-void read_t5_shape(ConfigReader& reader, T5Config& t5) {
-  t5.vocabulary = reader.positive("vocab_size", t5.vocabulary);
-  t5.width = reader.positive("d_model", t5.width);
-  t5.head_width = reader.positive("d_kv", t5.head_width);
-  t5.num_heads = reader.positive("num_heads", t5.num_heads);
-  t5.feed_forward_width = reader.positive("d_ff", t5.feed_forward_width);
-  t5.num_encoder_layers = reader.positive("num_layers", t5.num_encoder_layers);
-  t5.num_decoder_layers = reader.positive("num_decoder_layers", t5.num_encoder_layers);
+void read_t5_shape(ConfigReader& reader, const StoredWeights& stored, T5Config& t5) {
+  const auto words = [&](size_t dimension) {
+    return stored.dimension({kT5Words[0], kT5Words[1], kT5Words[2]}, dimension);
+  };
+  const std::string feed_forward = "encoder.block.0.layer.1.DenseReluDense.";
+  t5.vocabulary = reader.size("vocab_size", t5.vocabulary, kMostRows, words(0));
+  t5.width = reader.size("d_model", t5.width, kMostWidth, words(1));
+  t5.head_width = reader.size("d_kv", t5.head_width, kMostWidth);
+  t5.num_heads = reader.size("num_heads", t5.num_heads, kMostWidth);
+  t5.feed_forward_width =
+      reader.size("d_ff", t5.feed_forward_width, kMostWidth,
+                  stored.dimension({feed_forward + "wi.weight", feed_forward + "wi_0.weight"}, 0));
+  t5.num_encoder_layers = reader.size("num_layers", t5.num_encoder_layers, kMostLayers,
+                                      stored.num_layers({"encoder.block."}));
+  t5.num_decoder_layers = reader.size("num_decoder_layers", t5.num_encoder_layers, kMostLayers,
+                                      stored.num_layers({"decoder.block."}));
+  if (t5.inner_width() > kMostWidth) {
+    reader.refuse("d_kv", fmt::format("num_heads times d_kv is {}, expected at most {}",
+                                      t5.inner_width(), kMostWidth));
+  }
 }
 
 // The encoder halves the buckets by direction, and half of what is left is for single distances.
 void read_positions(ConfigReader& reader, T5Config& t5) {
-  t5.num_buckets = reader.integer("relative_attention_num_buckets", t5.num_buckets);
-  t5.max_distance = reader.integer("relative_attention_max_distance", t5.max_distance);
+  t5.num_buckets = reader.size("relative_attention_num_buckets", t5.num_buckets, kMostWidth);
+  t5.max_distance = reader.size("relative_attention_max_distance", t5.max_distance, kMostPositions);
   if (t5.num_buckets < 4) {
     reader.refuse("relative_attention_num_buckets", "expected an integer of at least 4");
   } else if (t5.max_distance <= t5.num_buckets / 2) {
@@ -65,10 +85,16 @@ void read_feed_forward(ConfigReader& reader, T5Config& t5) {
   }
 }
 
-void read_head(ConfigReader& reader, T5Config& t5) {
+void read_head(ConfigReader& reader, const StoredWeights& stored, T5Config& t5) {
   const bool tied = reader.flag("tie_word_embeddings", true);
   t5.scales_head = reader.flag("scale_decoder_outputs", tied);
-  t5.own_head = !tied || !t5.scales_head;
+  if (!stored.are_there()) {
+    t5.own_head = !tied;
+    return;
+  }
+  // A torch file that was saved from a tied model holds the same values under both names.
+  const auto is_head = [&](const char* words) { return stored.are_equal(words, kT5Head); };
+  t5.own_head = stored.has(kT5Head) && std::ranges::none_of(kT5Words, is_head);
 }
 
 int64_t read_token(ConfigReader& reader, std::string_view key, int64_t otherwise,
@@ -82,14 +108,15 @@ int64_t read_token(ConfigReader& reader, std::string_view key, int64_t otherwise
 
 }  // namespace
 
-T5Config read_t5_config(const nlohmann::json& config, const std::string& where) {
+T5Config read_t5_config(const nlohmann::json& config, const std::string& where,
+                        const MakeOptions& options) {
   ConfigReader reader(config, where, "T5 model");
   T5Config t5;
   read_architecture(reader);
-  read_t5_shape(reader, t5);
+  read_t5_shape(reader, options.weights, t5);
   read_positions(reader, t5);
   read_feed_forward(reader, t5);
-  read_head(reader, t5);
+  read_head(reader, options.weights, t5);
   t5.dropout = reader.probability("dropout_rate", t5.dropout);
   t5.epsilon = reader.number("layer_norm_epsilon", t5.epsilon);
   t5.initializer_factor = reader.number("initializer_factor", t5.initializer_factor);

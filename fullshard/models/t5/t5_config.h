@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/make_options.h"
 
 namespace fullshard {
 
@@ -41,8 +42,10 @@ struct T5Config {
 //
 // A published v1.1 config says tie_word_embeddings false. Transformers 5 takes that for "does not
 // scale" and writes tie_word_embeddings true with scale_decoder_outputs false; whether the head is
-// its own it finds in the weights. So here a head is its own when either key is false, and is read
-// from the embedding where the file holds no other.
-T5Config read_t5_config(const nlohmann::json& config, const std::string& where);
+// its own it finds in the weights. So here: a head is its own when the file holds one with other
+// values than the embedding's, and else it is the embedding. Without a file tie_word_embeddings
+// counts as it stands.
+T5Config read_t5_config(const nlohmann::json& config, const std::string& where,
+                        const MakeOptions& options = {});
 
 }  // namespace fullshard

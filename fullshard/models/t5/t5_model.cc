@@ -134,8 +134,9 @@ double T5ForConditionalGenerationImpl::flops_per_token(int64_t sequence_length) 
   return (6 * products + 12 * scores) / 2;
 }
 
-std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::string& where) {
-  return T5ForConditionalGeneration(read_t5_config(config, where)).ptr();
+std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::string& where,
+                                       const MakeOptions& options) {
+  return T5ForConditionalGeneration(read_t5_config(config, where, options)).ptr();
 }
 
 }  // namespace fullshard

@@ -67,6 +67,7 @@ FULLSHARD_UNIT(T5ForConditionalGeneration);
 // Labels moved one to the right behind `start_token`, with `padding_token` where there is no label.
 at::Tensor t5_decoder_inputs(const at::Tensor& labels, int64_t start_token, int64_t padding_token);
 
-std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::string& where);
+std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::string& where,
+                                       const MakeOptions& options = {});
 
 }  // namespace fullshard

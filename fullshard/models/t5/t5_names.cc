@@ -11,9 +11,6 @@ constexpr const char* kDecoderEmbedding = "decoder.embed_tokens.weight";
 LanguageModel::FileName t5_file_name(const std::string& parameter) {
   LanguageModel::FileName file{.name = parameter};
   if (parameter == "shared.weight") file.others = {kEncoderEmbedding, kDecoderEmbedding};
-  if (parameter == "lm_head.weight") {
-    file.others = {"shared.weight", kEncoderEmbedding, kDecoderEmbedding};
-  }
   return file;
 }
 

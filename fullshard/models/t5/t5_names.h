@@ -8,8 +8,7 @@
 
 namespace fullshard {
 
-// Parameters have their file's names. The embedding has three; a head of its own that a file lacks
-// is the embedding.
+// Parameters have their file's names. The embedding has three.
 LanguageModel::FileName t5_file_name(const std::string& parameter);
 
 // Second names of tied tensors, and a table that old files hold and nothing uses.

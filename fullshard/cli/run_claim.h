@@ -1,0 +1,27 @@
+// The launcher's side of `train --output DIR`: the folder is claimed and looked at before anything
+// in it is opened, and what ended the run is written down when no rank could do it.
+#pragma once
+
+#include <optional>
+
+#include "fullshard/cli/launch_flags.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/report/run_lock.h"
+
+namespace fullshard {
+
+class RunClaim {
+ public:
+  // Errors of kind usage: a live run owns the folder, or it holds one that must stay. The lock goes
+  // on to the ranks where rank 0 starts on this host; elsewhere rank 0 takes it.
+  RunClaim(const RunOptions& options, LaunchFlags& launch);
+
+  // After the launch: closes run.json where it still says that the run goes on.
+  void conclude(const LaunchResult& result) const;
+
+ private:
+  const RunOptions& options_;
+  std::optional<RunLock> lock_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,42 @@
+#include "fullshard/comm/meeting_notice.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "fullshard/comm/broken_pipe.h"
+
+namespace fullshard {
+namespace {
+
+// "NUMBER:INODE" of a pipe; -1 where the number has come to mean something else.
+int launchers_pipe() {
+  const char* text = std::getenv("FULLSHARD_MEETING");
+  int descriptor = -1;
+  unsigned long long inode = 0;
+  if (text == nullptr || std::sscanf(text, "%d:%llu", &descriptor, &inode) != 2) return -1;
+  struct stat facts = {};
+  const bool is_it = ::fstat(descriptor, &facts) == 0 && S_ISFIFO(facts.st_mode) &&
+                     static_cast<unsigned long long>(facts.st_ino) == inode;
+  return is_it ? descriptor : -1;
+}
+
+}  // namespace
+
+MeetingNotice::MeetingNotice() : pipe_(launchers_pipe()) {
+  if (pipe_ >= 0) ::fcntl(pipe_, F_SETFD, FD_CLOEXEC);  // programs that a rank starts are no ranks
+  say('b');
+}
+
+void MeetingNotice::met() const { say('m'); }
+
+void MeetingNotice::say(char what) const {
+  if (pipe_ < 0) return;
+  const NoBrokenPipe guard;  // the launcher may be gone
+  [[maybe_unused]] const ssize_t told = ::write(pipe_, &what, 1);
+}
+
+}  // namespace fullshard

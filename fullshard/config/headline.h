@@ -1,0 +1,15 @@
+// What matters of a Plan, whatever was said and whatever is a default, in one line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fullshard/config/plan.h"
+
+namespace fullshard {
+
+// "FULL_SHARD, fp32, AdamW with lr 5e-05 by WarmupDecayLR, 8 examples × 2 ranks = 16 per step,
+// gradients clipped at 1"
+std::string headline(const Plan& plan, int64_t ranks);
+
+}  // namespace fullshard

@@ -1,0 +1,24 @@
+// The configuration that `fullshard launch` was given, as its ranks find it: in variables, so that
+// any program reads it (Plan::from_arguments), and our own commands do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct LaunchedConfig {
+  std::string file{};                    // FULLSHARD_CONFIG: --config or --deepspeed
+  std::string fsdp{};                    // FULLSHARD_FSDP: the Trainer's words
+  std::string fsdp_config{};             // FULLSHARD_FSDP_CONFIG
+  std::vector<std::string> overrides{};  // FULLSHARD_SET: key=value, one per line
+  bool allow_unknown = false;            // FULLSHARD_ALLOW_UNKNOWN is 1
+
+  bool has_words() const { return !fsdp.empty() || !fsdp_config.empty(); }
+  // NAME=VALUE of each; empty ones too, so that nothing of a launch around this one is left.
+  std::vector<std::string> variables() const;
+};
+
+LaunchedConfig launched_config();  // of this process's environment
+
+}  // namespace fullshard

@@ -1,0 +1,44 @@
+#include "fullshard/launch/meeting_watch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+
+MeetingWatch::MeetingWatch() {
+  int ends[2];
+  const bool is_made = ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
+  const int reason = errno;
+  check(is_made, "launch: cannot make a pipe: {}", std::strerror(reason));
+  own_ = ends[0];
+  ranks_ = ends[1];
+}
+
+MeetingWatch::~MeetingWatch() {
+  ::close(own_);
+  ::close(ranks_);
+}
+
+std::string MeetingWatch::variable() const {
+  struct stat facts = {};
+  ::fstat(ranks_, &facts);
+  return fmt::format("{}:{}", ranks_, facts.st_ino);
+}
+
+void MeetingWatch::read() {
+  char said[256];
+  for (ssize_t got; (got = ::read(own_, said, sizeof said)) > 0;) {
+    num_begun_ += static_cast<int>(std::count(said, said + got, 'b'));
+    num_met_ += static_cast<int>(std::count(said, said + got, 'm'));
+  }
+}
+
+}  // namespace fullshard

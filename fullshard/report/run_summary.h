@@ -1,0 +1,14 @@
+// A run in one JSON object, for programs: what the page says in numbers.
+#pragma once
+
+#include <string>
+
+#include "fullshard/report/run_folder.h"
+
+namespace fullshard {
+
+// On one line, without the line break; docs/report.md lists the keys. `page` is where the HTML page
+// was written.
+std::string run_summary_json(const RunFolder& run, const std::string& page, bool is_live);
+
+}  // namespace fullshard

@@ -1,0 +1,42 @@
+#include "fullshard/shard/link_warm_up.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+
+namespace fullshard {
+namespace {
+
+int64_t limited(int64_t numel, int64_t bucket, at::ScalarType dtype) {
+  const int64_t sent = bucket > 0 ? std::min(numel, bucket) : numel;
+  return sent * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+}  // namespace
+
+LargestMessages largest_messages(const Engine& engine) {
+  const auto& traffic = engine.options().traffic;
+  LargestMessages largest;
+  for (const auto& unit : engine.units()) {
+    for (const auto& group : unit->groups()) {
+      const auto& spec = group->spec();
+      const int64_t numel = group->layout().numel();
+      const int64_t gathered = limited(numel, traffic.allgather_bucket_size, spec.compute_dtype);
+      largest.gathered = std::max(largest.gathered, gathered);
+      if (!spec.trainable) continue;
+      const int64_t reduced = limited(numel, traffic.reduce_bucket_size, spec.reduce_dtype);
+      largest.reduced = std::max(largest.reduced, reduced);
+    }
+  }
+  return largest;
+}
+
+void warm_up_links(const Engine& engine) {
+  const auto& mesh = engine.mesh();
+  if (mesh.world().device().is_cpu()) return;
+  const auto largest = largest_messages(engine);
+  if (mesh.num_shards() > 1) mesh.shards().warm_up(largest.gathered);
+  if (mesh.world().size() > 1) mesh.in_order().warm_up(largest.reduced);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,166 @@
+// Words that are typed wrong, and what the command tells about itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/launch/shell.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string refusal(const std::string& words) {
+  const Ended ended = shell("fullshard " + words);
+  EXPECT_EQ(ended.status, 2) << words;
+  return ended.output;
+}
+
+TEST(Words, OfOptionsThatAreNotThereGetTheNearest) {
+  EXPECT_EQ(refusal("train --stpes 5 --model m --data d"),
+            "error: train: no option '--stpes', did you mean '--steps'?; see fullshard train "
+            "--help\n");
+  // Before what is missing is asked for, and with underscores as they were typed.
+  EXPECT_EQ(refusal("train --sequence_lenght=5"),
+            "error: train: no option '--sequence_lenght', did you mean '--sequence-length'?; see "
+            "fullshard train --help\n");
+  EXPECT_EQ(refusal("config explain f.json --rank 2"),
+            "error: config explain: no option '--rank', did you mean '--ranks'?; see fullshard "
+            "config explain --help\n");
+  EXPECT_EQ(refusal("doctor --frobnicate"),
+            "error: doctor: no option '--frobnicate'; see fullshard doctor --help\n");
+}
+
+TEST(Words, OfOtherProgramsAreKnown) {
+  const std::vector<std::pair<std::string, std::string>> words = {
+      {"--learning_rate", "--lr"},
+      {"--batch-size", "--micro-batch"},
+      {"--per_device_train_batch_size", "--micro-batch"},
+      {"--max_steps", "--steps"},
+      {"--num_train_epochs", "--epochs"},
+      {"--gradient_accumulation_steps", "--accumulate"},
+      {"--max_grad_norm", "--clip"},
+      {"--output_dir", "--output"},
+      {"--warmup_steps", "--warmup"}};
+  for (const auto& [typed, meant] : words) {
+    EXPECT_EQ(refusal("train " + typed + " 1"), "error: train: no option '" + typed +
+                                                    "', did you mean '" + meant +
+                                                    "'?; see fullshard train --help\n");
+  }
+}
+
+TEST(Words, AreReportedInTheOrderTyped) {
+  EXPECT_EQ(refusal("train --model m --stpes 5 --data d --lrr 3"),
+            "error: train: no option '--stpes', did you mean '--steps'?; see fullshard train "
+            "--help\n"
+            "error: train: no option '--lrr', did you mean '--lr'?; see fullshard train --help\n");
+  EXPECT_EQ(refusal("doctor one two"),
+            "error: doctor: 'one' is not expected; see fullshard doctor --help\n"
+            "error: doctor: 'two' is not expected; see fullshard doctor --help\n");
+}
+
+TEST(Words, OfValuesSayWhatIsExpected) {
+  const std::string train = "train --model m --data d ";
+  EXPECT_EQ(refusal(train + "--steps 0"), "error: --steps: is 0, expected a number above 0\n");
+  EXPECT_EQ(refusal(train + "--steps 1.5"), "error: --steps: is '1.5', expected a whole number\n");
+  EXPECT_EQ(refusal(train + "--grace -1"),
+            "error: --grace: is -1, expected a number of at least 0\n");
+  EXPECT_EQ(refusal(train + "--mask-probability 2"),
+            "error: --mask-probability: is 2, expected a number from 0 to 1\n");
+  EXPECT_EQ(refusal(train + "--order random"),
+            "error: --order: is 'random', expected shuffled or sequential\n");
+  EXPECT_EQ(refusal(train + "--lr"), "error: --lr: has no value\n");
+  EXPECT_EQ(refusal(train + "--config a --deepspeed b"),
+            "error: --config: given together with --deepspeed; keep one of them\n");
+  EXPECT_EQ(refusal("train --data d"),
+            "error: train: --model is required; see fullshard train --help\n");
+}
+
+TEST(Version, IsShown) {
+  const Ended ended = shell("fullshard --version");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, MatchesRegex("fullshard [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(Help, OfACommandMayBeAskedForFirst) {
+  EXPECT_EQ(shell("fullshard help").output, shell("fullshard --help").output);
+  EXPECT_EQ(shell("fullshard help train").output, shell("fullshard train --help").output);
+  EXPECT_EQ(shell("fullshard help config explain").output,
+            shell("fullshard config explain --help").output);
+  EXPECT_THAT(refusal("help trian"), StartsWith("error: fullshard: no command 'trian', did you "
+                                                "mean 'train'?"));
+}
+
+TEST(Help, ShowsDefaults) {
+  const std::string text = shell("fullshard train --help").output;
+  for (const std::string shown :
+       {"learning rate; default: 5e-05", "default: AdamW", "default: FULL_SHARD",
+        "largest global norm of the gradients; 0: none; default: 1",
+        "examples of a rank in one forward; default: 8", "--log-every INT:POSITIVE=1",
+        "--seed UINT=42"}) {
+    EXPECT_THAT(text, HasSubstr(shown));
+  }
+  for (const std::string command : {"train", "checkpoint inspect", "checkpoint to-fp32"}) {
+    EXPECT_THAT(shell("fullshard help " + command).output, Not(HasSubstr("{false}"))) << command;
+  }
+}
+
+TEST(Doctor, AnswersInJson) {
+  const Ended ended = shell("fullshard doctor --json 2> /dev/null");
+  EXPECT_EQ(ended.status, 0);
+  const auto found = nlohmann::json::parse(ended.output);
+  EXPECT_TRUE(found["ok"].get<bool>());
+  std::set<std::string> subjects;
+  for (const auto& fact : found["facts"]) {
+    EXPECT_EQ(fact.size(), 4u);
+    EXPECT_FALSE(fact["found"].get<std::string>().empty());
+    EXPECT_THAT(fact["kind"].get<std::string>(), MatchesRegex("ok|note"));
+    subjects.insert(fact["subject"]);
+  }
+  for (const std::string subject : {"cores", "memory", "disk", "GPUs", "libtorch", "backends"}) {
+    EXPECT_TRUE(subjects.contains(subject)) << subject;
+  }
+  EXPECT_EQ(refusal("doctor --json --report run"),
+            "error: --report: given together with --json; keep one of them\n");
+}
+
+TEST(Report, AnswersInJson) {
+  const TemporaryFolder folder;
+  folder.write("run.json", R"({"status": "failed", "problem": "rank 1 died", "num_steps": 9,
+    "model": {"name": "m", "parameters": 12}, "mesh": {"world": 2, "shards": 2}})");
+  folder.write("metrics.jsonl",
+               R"({"step":1,"loss":3.5,"lr":0.1,"grad_norm":1.5,"loss_scale":1.0,"tokens":64,)"
+               R"("step_s":0.5,"tokens_per_s":128.0,"mfu":null,"device_peak_bytes":0,)"
+               R"("host_peak_bytes":7,"comm_s":0.0,"exposed_comm_s":0.0,"skipped":false})"
+               "\n"
+               R"({"step":2,"loss":"NaN","lr":0.1,"grad_norm":1.5,"loss_scale":1.0,"tokens":64,)"
+               R"("step_s":0.5,"tokens_per_s":128.0,"mfu":null,"device_peak_bytes":0,)"
+               R"("host_peak_bytes":9,"comm_s":0.0,"exposed_comm_s":0.0,"skipped":false})"
+               "\n");
+  const Ended ended = shell("fullshard report --json " + folder.path() + " 2> /dev/null");
+  EXPECT_EQ(ended.status, 0);
+  const auto found = nlohmann::json::parse(ended.output);
+  EXPECT_EQ(found["folder"], folder.path());
+  EXPECT_EQ(found["page"], folder.path() + "/report.html");
+  EXPECT_EQ(found["live"], false);
+  EXPECT_EQ(found["status"], "failed");
+  EXPECT_EQ(found["problem"], "rank 1 died");
+  EXPECT_EQ(found["ranks"], 2);
+  EXPECT_EQ(found["steps"], 2);
+  EXPECT_EQ(found["planned_steps"], 9);
+  EXPECT_EQ(found["loss"], "NaN");
+  EXPECT_EQ(found["best"], nlohmann::json::parse(R"({"loss": 3.5, "step": 1})"));
+  EXPECT_EQ(found["evaluation"], nullptr);
+  EXPECT_EQ(found["tokens"], 128);
+  EXPECT_EQ(found["tokens_per_s"], 128.0);
+  EXPECT_EQ(found["mfu"], nullptr);
+  EXPECT_EQ(found["host_peak_bytes"], 9);
+  EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
+}
+
+}  // namespace
+}  // namespace fullshard

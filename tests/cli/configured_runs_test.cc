@@ -1,0 +1,98 @@
+// What a run makes of a configuration file and of flags beside it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "fullshard/cli/run_arguments.h"
+#include "tests/launch/shell.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ConfiguredRuns : public ::testing::Test {
+ protected:
+  ConfiguredRuns() {
+    std::string bytes;
+    for (int i = 0; i < 4000; ++i) bytes += {static_cast<char>(3 + i * i % 7), '\0'};
+    folder_.write("t.bin", bytes);
+  }
+
+  Ended train(const std::string& words) {
+    return shell("cd " + folder_.path() +
+                 "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+                 " OMP_NUM_THREADS=1; fullshard train --no-save-model --sequence-length 16 --data "
+                 "t.bin --output run --overwrite --model " FULLSHARD_SOURCE_DIR
+                 "/tests/fixtures/models/llama " +
+                 words);
+  }
+
+  std::vector<double> recorded(const std::string& key) {
+    std::istringstream lines(folder_.read("run/metrics.jsonl"));
+    std::vector<double> values;
+    for (std::string line; std::getline(lines, line);) {
+      values.push_back(nlohmann::json::parse(line)[key].get<double>());
+    }
+    return values;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ConfiguredRuns, TrainWithTheFlagsLearningRate) {
+  folder_.write("ds.json", R"({
+    "train_micro_batch_size_per_gpu": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "scheduler": {"type": "WarmupLR",
+                  "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}})");
+  const Ended ended = train("--deepspeed ds.json --lr 0.25 --micro-batch 2 --steps 4");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(recorded("lr"), ElementsAre(0, 0, 0.25, 0.25));
+}
+
+TEST_F(ConfiguredRuns, DeriveTheBatchAfterFlags) {
+  folder_.write("acc.yaml",
+                "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
+                "  zero_stage: 2\n  gradient_accumulation_steps: 3\n");
+  const Ended ended = train("--config acc.yaml --micro-batch 2 --steps 1");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(recorded("tokens"), ElementsAre(2 * 2 * 3 * 16));
+}
+
+TEST_F(ConfiguredRuns, WithoutAFileBeginWithTheWholeRate) {
+  const Ended ended = train("--micro-batch 2 --steps 2 --lr 0.5");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(recorded("lr"), ElementsAre(0.5, 0.25));
+}
+
+TEST_F(ConfiguredRuns, ShowMemoryByPurposeWhereItIsAskedFor) {
+  const auto output = [&](const std::string& value) {
+    folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "memory_breakdown": )" +
+                                 value + R"(, "zero_optimization": {"stage": 1}})");
+    const Ended ended = train("--deepspeed ds.json --ranks 2 --steps 1");
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    return ended.output;
+  };
+  const std::string shown = output("true");
+  EXPECT_THAT(shown, HasSubstr("memory of rank 0 at its peak: "));
+  EXPECT_THAT(shown, HasSubstr("memory of rank 1 at its peak: "));
+  EXPECT_THAT(shown, HasSubstr("optimizer "));
+  EXPECT_THAT(output("false"), Not(HasSubstr("at its peak")));
+}
+
+TEST(DeviceOfRun, IsTheFlagsThenTheConfigurationsThenWhatThereIs) {
+  EXPECT_EQ(device_of_run("cuda", "cpu", true), "cuda");
+  EXPECT_EQ(device_of_run("", "cpu", true), "cpu");  // use_cpu: true
+  EXPECT_EQ(device_of_run("", {}, true), "cuda");
+  EXPECT_EQ(device_of_run("", {}, false), "cpu");
+}
+
+}  // namespace
+}  // namespace fullshard

@@ -1,0 +1,21 @@
+// A file that cannot be made until the test says so: the program's own open() waits. It makes a
+// background writer as late as one likes.
+#pragma once
+
+#include <string>
+
+namespace fullshard::testing {
+
+// One at a time. Whoever opens a file whose path ends so for writing waits until release().
+class HeldOpen {
+ public:
+  explicit HeldOpen(std::string end_of_path);
+  ~HeldOpen();  // releases
+  HeldOpen(const HeldOpen&) = delete;
+  HeldOpen& operator=(const HeldOpen&) = delete;
+
+  void release();
+  bool was_waited_for() const;
+};
+
+}  // namespace fullshard::testing

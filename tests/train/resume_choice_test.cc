@@ -1,0 +1,113 @@
+#include "fullshard/train/resume_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+
+#include "fullshard/base/error.h"
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/model_source.h"
+#include "fullshard/train/model_weights.h"
+#include "tests/train/fixture_models.h"
+
+namespace fullshard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// One disk per rank, and checkpoints of one small model.
+class ResumeChoices : public ::testing::Test {
+ protected:
+  ResumeChoices() {
+    char name[] = "/tmp/fullshard-resume-XXXXXX";
+    root_ = ::mkdtemp(name);
+    for (const int rank : {0, 1}) ::mkdir(disk(rank).c_str(), 0700);
+  }
+  ~ResumeChoices() override {
+    [[maybe_unused]] const int gone = std::system(("rm -rf " + root_).c_str());
+  }
+
+  std::string disk(int rank) const { return root_ + "/" + std::to_string(rank); }
+
+  void save(int rank, int64_t step) const {
+    const Plan plan =
+        Plan::parse("distributed_type: FSDP\nfsdp_config: {}\n", "test", {.ranks = 1});
+    const auto model = make_deferred_model(find_model(kModels + "llama"));
+    ShardOptions options = shard_options_of(plan);
+    options.sync_module_states = false;
+    ShardedModel sharded(model, World::single(), options);
+    make_new_weights(*model, sharded, 1);
+    save_checkpoint(disk(rank) + "/" + checkpoint_name(step), sharded, {.step = step});
+  }
+
+  // What each of two ranks goes on from, or the error, which is the same.
+  std::map<int, std::string> choose(const std::string& wanted) const {
+    std::map<int, std::string> chosen;
+    std::mutex mutex;
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      std::string found;
+      try {
+        found = choose_checkpoint(world, wanted, disk(world.rank()), std::chrono::milliseconds(0))
+                    .folder;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::input);
+        found = error.what();
+      }
+      const std::lock_guard lock(mutex);
+      chosen[world.rank()] = found;
+    });
+    return chosen;
+  }
+
+  std::string root_;
+};
+
+TEST_F(ResumeChoices, AreRankZerosAlsoWhereAnotherHasANewerOne) {
+  for (const int rank : {0, 1}) save(rank, 2);
+  save(1, 4);
+  const auto chosen = choose("auto");
+  EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
+  EXPECT_EQ(chosen.at(1), disk(1) + "/step-000002");
+}
+
+TEST_F(ResumeChoices, AreNoneWhereRankZeroHasNone) {
+  save(1, 2);
+  const auto chosen = choose("auto");
+  EXPECT_EQ(chosen.at(0), "");
+  EXPECT_EQ(chosen.at(1), "");
+}
+
+TEST_F(ResumeChoices, NameTheRankAndHostThatDoNotHaveIt) {
+  for (const int rank : {0, 1}) save(rank, 2);
+  save(0, 4);
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const auto chosen = choose("auto");
+  EXPECT_EQ(chosen.at(0), chosen.at(1));
+  EXPECT_THAT(chosen.at(0), HasSubstr(fmt::format(
+                                "resume: rank 0 goes on from step-000004, which not all ranks have "
+                                "(rank 1 on host {}: {}/step-000004",
+                                host, disk(1))));
+  EXPECT_THAT(chosen.at(0), HasSubstr("; copy it there, or name one that all have with --resume"));
+}
+
+TEST_F(ResumeChoices, OfAFolderOfSeveralAreRankZerosToo) {
+  save(0, 2);
+  const auto chosen = choose(disk(0));
+  EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
+  EXPECT_EQ(chosen.at(1), disk(0) + "/step-000002");
+}
+
+TEST_F(ResumeChoices, RefuseAPathThatIsNotThere) {
+  const auto chosen = choose("nowhere");
+  EXPECT_EQ(chosen.at(0), chosen.at(1));
+  EXPECT_THAT(chosen.at(0), HasSubstr("nowhere: is not there"));
+}
+
+}  // namespace
+}  // namespace fullshard::testing
