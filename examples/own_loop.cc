@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fullshard/fullshard.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
+#include <torch/optim/adamw.h>
 
 #include <cstdio>
 #include <exception>
@@ -48,7 +48,7 @@ FULLSHARD_UNIT(Model);
 namespace {
 
 constexpr int64_t kSamples = 64;  // of a rank in one step
-constexpr double kRate = 0.1;
+constexpr double kRate = 3e-3;
 constexpr int64_t kEvery = 5;  // steps between evaluations, and between checkpoints
 
 // The loss on samples that depend on `seed` alone, so that a resumed run meets the same ones.
@@ -63,48 +63,26 @@ double evaluate(Model& model) {
   return loss_on(model, 0).item<double>();
 }
 
-// With the optimizer's states where checkpoints take those of torch optimizers; plain SGD has none,
-// so that it goes on exactly either way.
-template <class Pieces, class Optimizer>
-void save(const std::string& folder, const fullshard::ShardedModel& sharded, const Pieces& pieces,
-          const Optimizer& optimizer, const fullshard::Progress& progress) {
-  if constexpr (requires {
-                  fullshard::save_checkpoint(folder, sharded, pieces, optimizer, progress);
-                }) {
-    fullshard::save_checkpoint(folder, sharded, pieces, optimizer, progress);
-  } else {
-    fullshard::save_checkpoint(folder, sharded, progress);
-  }
-}
-
-template <class Pieces, class Optimizer>
-int64_t load(const std::string& folder, fullshard::ShardedModel& sharded, const Pieces& pieces,
-             Optimizer& optimizer) {
-  if constexpr (requires { fullshard::load_checkpoint(folder, sharded, pieces, optimizer); }) {
-    return fullshard::load_checkpoint(folder, sharded, pieces, optimizer).progress.step;
-  } else {
-    return fullshard::load_checkpoint(folder, sharded).progress.step;
-  }
-}
-
 void train(const std::string& output, int64_t steps, int64_t stop_after) {
   const auto world = fullshard::World::from_environment();
   torch::manual_seed(0);  // of the first weights: every run begins alike
   Model model(32, 3);
   auto sharded = fullshard::shard(model, world, {.sync_module_states = true});
   fullshard::PieceParameters pieces(sharded);
-  torch::optim::SGD optimizer(pieces.tensors(), torch::optim::SGDOptions(kRate));
+  torch::optim::AdamW optimizer(pieces.tensors(), torch::optim::AdamWOptions(kRate));
 
   int64_t done = 0;
   const auto last = fullshard::last_checkpoint(output + "/checkpoints");
-  if (!last.folder.empty()) done = load(last.folder, sharded, pieces, optimizer);
+  if (!last.folder.empty()) {
+    done = fullshard::load_checkpoint(last.folder, sharded, pieces, optimizer).progress.step;
+  }
   fullshard::RunLog log(sharded,
                         {.output = output,
                          .model = "own_loop",
                          .num_steps = steps,
                          .first_step = done,
                          .overwrite = done == 0,  // it came to no checkpoint
-                         .settings = {{"lr", fmt::format("{}", kRate)}, {"optimizer", "SGD"}}});
+                         .settings = {{"lr", fmt::format("{}", kRate)}, {"optimizer", "AdamW"}}});
   if (done > 0) log.say(fmt::format("going on after step {}", done));
 
   for (int64_t step = done + 1; step <= steps; ++step) {
@@ -125,8 +103,8 @@ void train(const std::string& output, int64_t steps, int64_t stop_after) {
               .tokens = kSamples,
               .eval_loss = eval_loss});
     if (step % kEvery == 0) {
-      save(output + "/checkpoints/" + fullshard::checkpoint_name(step), sharded, pieces, optimizer,
-           {.step = step});
+      fullshard::save_checkpoint(output + "/checkpoints/" + fullshard::checkpoint_name(step),
+                                 sharded, pieces, optimizer, {.step = step});
     }
     fullshard::check(step != stop_after, "stopped after step {}, as asked", step);
   }

@@ -31,7 +31,8 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
   const auto& mesh = engine.mesh();
   const auto& layout = group.layout();
   const int num_shards = layout.num_shards();
-  if (num_shards == 1) {
+  const bool is_whole = num_shards == 1;
+  if (is_whole && group.device().is_cpu()) {
     return wait_for_rank_0(mesh.everyone(),
                            [&] { show_window(layout, 0, 0, group.master(), show); });
   }
@@ -39,17 +40,20 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
   const int64_t most = std::min(layout.shard_numel(),
                                 std::max<int64_t>(kWindowBytes / element_bytes / num_shards, 1));
-  const auto block = engine.pool()->take(num_shards * most * element_bytes, Purpose::workspace);
+  Block block;
+  if (!is_whole) block = engine.pool()->take(num_shards * most * element_bytes, Purpose::workspace);
   for (int64_t first = 0; first < layout.shard_numel(); first += most) {
     const int64_t count = std::min(most, layout.shard_numel() - first);
-    const auto windows = block.as(num_shards * count, dtype);
-    if (mesh.replica() == 0) {  // the first replica has everything
+    const auto windows =
+        is_whole ? group.master(first, count) : block.as(num_shards * count, dtype);
+    if (!is_whole && mesh.replica() == 0) {  // the first replica has everything
       const auto own = group.master(first, count);
       mesh.shards().all_gather(windows, own, group.owner()).wait();
     }
     wait_for_rank_0(mesh.everyone(), [&] {
+      const auto on_host = windows.cpu();
       for (int shard = 0; shard < num_shards; ++shard) {
-        show_window(layout, shard, first, windows.narrow(0, shard * count, count), show);
+        show_window(layout, shard, first, on_host.narrow(0, shard * count, count), show);
       }
     });
   }

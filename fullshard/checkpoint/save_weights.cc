@@ -87,9 +87,9 @@ class Saver {
   }
 
  private:
-  // A tensor that must be whole before it can be turned.
+  // A tensor that must be whole before it can be turned, in host memory.
   struct Assembly {
-    Block block;
+    Block block;        // where that is the engine's own
     at::Tensor values;  // 1-D
     int64_t missing = 0;
   };
@@ -147,12 +147,16 @@ class Saver {
 
   Assembly& assembly_of(const SavedTensor& item) {
     auto& assembly = assemblies_[&item];
-    if (assembly.block) return assembly;
+    if (assembly.values.defined()) return assembly;
     const int64_t numel = item.tensor->numel();
     const auto dtype = item.tensor->dtype;
-    assembly.block = engine_.pool()->take(numel * static_cast<int64_t>(c10::elementSize(dtype)),
-                                          Purpose::workspace);
-    assembly.values = assembly.block.as(numel, dtype);
+    if (engine_.mesh().world().device().is_cpu()) {
+      assembly.block = engine_.pool()->take(numel * static_cast<int64_t>(c10::elementSize(dtype)),
+                                            Purpose::workspace);
+      assembly.values = assembly.block.as(numel, dtype);
+    } else {
+      assembly.values = at::empty({numel}, dtype);
+    }
     assembly.missing = numel;
     return assembly;
   }
@@ -160,7 +164,7 @@ class Saver {
   void save_whole_tensors() {
     for (const auto& item : saved_) {
       if (item.tensor->group != nullptr) continue;
-      const auto& whole = item.tensor->whole;
+      const auto whole = item.tensor->whole.cpu();
       folder_->write_range(item.plan.name, 0, item.transposed ? whole.t() : whole);
     }
   }

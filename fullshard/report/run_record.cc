@@ -252,7 +252,12 @@ RunRecord read_run_record(const std::string& path) {
 bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
                       int64_t ended) {
   const std::string path = folder + "/run.json";
-  Json json = Json::parse(read_whole_file(path).value_or(""), nullptr, false);
+  Json json;
+  try {
+    json = parse_json<Json>(read_whole_file(path).value_or(""));
+  } catch (const JsonError&) {  // whoever reads it says what is wrong
+    return false;
+  }
   if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::running)) {
     return false;
   }

@@ -42,7 +42,12 @@ std::string decide(const std::string& wanted, const std::string& directory, Resu
     fail_as(ErrorKind::input, "{}: is not there; give a checkpoint's folder with --resume", wanted);
   }
   const std::string own = find_own_checkpoint(wanted);
-  return own.empty() ? kForeign + wanted : kOwn + own;
+  if (own.empty()) return kForeign + wanted;
+  // Rank 0 has nobody to wait for.
+  if (const std::string problem = checkpoint_problem(own); !problem.empty()) {
+    fail_as(ErrorKind::input, "{}", problem);
+  }
+  return kOwn + own;
 }
 
 // Empty: it is here. Of other programs' checkpoints the loader says what is missing.

@@ -1,7 +1,6 @@
 #include "fullshard/train/run_log.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -15,6 +14,8 @@
 #include "fullshard/report/metrics_file.h"
 #include "fullshard/report/progress_line.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/report/run_lock.h"
+#include "fullshard/report/run_start.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/train/run_facts.h"
@@ -44,11 +45,7 @@ void prepare_folder(const RunLogOptions& options) {
             "checkpoint with first_step",
             folder);
   }
-  make_folders(folder);
-  if (resumes) return;
-  for (const char* name : {"run.json", "metrics.jsonl", "report.html"}) {
-    ::unlink((folder + "/" + name).c_str());
-  }
+  if (!resumes) remove_run_records(folder);
 }
 
 // Loss and tokens of all ranks, and an evaluation's loss where there is one.
@@ -95,7 +92,8 @@ struct RunLog::Clock {
 };
 
 struct RunLog::Files {
-  Files(const ShardedModel& model, const RunLogOptions& options) : folder(options.output) {
+  Files(const ShardedModel& model, const RunLogOptions& options)
+      : folder(options.output), lock(RunLock::inherited_or_new(options.output)) {
     prepare_folder(options);
     record = started_record(model, options.command);
     record.model.name = options.model;
@@ -143,6 +141,7 @@ struct RunLog::Files {
   }
 
   std::string folder;
+  RunLock lock;  // the folder has one owner at a time
   RunRecord record = {};
   RunTotals totals = {};
   std::unique_ptr<MetricsWriter> metrics = {};

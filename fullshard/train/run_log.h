@@ -57,7 +57,7 @@ struct OwnStep {
 class RunLog {
  public:
   // Collective. Makes the folder and writes a run.json that says "running". A folder that holds
-  // another run is an Error of kind usage on all ranks.
+  // another run, or that a live run owns, is an Error of kind usage on all ranks.
   RunLog(const ShardedModel& model, const RunLogOptions& options);
   // A run that was left without finish() is recorded as failed.
   ~RunLog();

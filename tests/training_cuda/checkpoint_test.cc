@@ -6,6 +6,8 @@
 
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/model_io.h"
+#include "fullshard/formats/open_weights.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/gpu.h"
 #include "tests/master_halves.h"
@@ -83,6 +85,26 @@ TEST_P(CudaCheckpoint, IsTheCpusToo) {
   load_checkpoint(folder_ / "cpu", back.sharded, back.optimizer);
   EXPECT_EQ(are_in_halves(back.sharded), has_halves());
   expect_same_state(state_of(back), state_of(run));
+}
+
+// As Hugging Face's folders hold GPT-2: some matrices turned.
+NameInFile turned_in_file(const std::string& name) {
+  return {name, name == "block1.up.weight", {}};
+}
+
+TEST_P(CudaCheckpoint, SavedWeightsAreThoseOfTheDevice) {
+  RankRun run(World::single(kGpu), options(), false);
+  run.train(0, kSaved);
+  save_weights(folder_.path(), run.sharded, {.names = turned_in_file});
+  RankRun on_cpu(World::single(), options(), true);
+  load_weights(*open_weights(folder_.path()), on_cpu.sharded, {.names = turned_in_file});
+  auto expected = state_of(run), found = state_of(on_cpu);
+  const auto is_no_weight = [](const auto& item) { return !item.first.starts_with("weights of "); };
+  std::erase_if(expected.tensors, is_no_weight);
+  std::erase_if(found.tensors, is_no_weight);
+  expected.optimizer_steps = found.optimizer_steps = 0;
+  EXPECT_FALSE(expected.tensors.empty());
+  expect_same_state(found, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaCheckpoint,
