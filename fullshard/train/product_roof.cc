@@ -1,6 +1,7 @@
 #include "fullshard/train/product_roof.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 
@@ -10,22 +11,54 @@
 #include "fullshard/memory/device_memory.h"
 
 namespace fullshard {
+namespace {
+
+double operations(int64_t edge) {
+  const auto size = static_cast<double>(edge);
+  return 2.0 * size * size * size;
+}
+
+class Product {
+ public:
+  // Random numbers: products of constants draw less power, and a GPU's clock knows.
+  Product(int64_t edge, at::ScalarType dtype, at::Device device)
+      : left_(at::randn({edge, edge}, at::TensorOptions().device(device)).to(dtype)),
+        result_(at::empty_like(left_)) {}
+
+  double seconds() {
+    synchronise(left_.device());
+    const auto start = std::chrono::steady_clock::now();
+    at::mm_out(result_, left_, left_);
+    synchronise(left_.device());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  at::Tensor left_;
+  at::Tensor result_;
+};
+
+// Large enough to show what the device can do, and no larger than what it does quickly: a processor
+// without instructions for 16-bit products needs seconds for what another does in milliseconds.
+int64_t edge_for(at::ScalarType dtype, at::Device device) {
+  constexpr int64_t kSmallest = 96, kLargest = 768;
+  constexpr double kLong = 5e-3;
+  if (!device.is_cpu()) return 8192;
+  int64_t edge = kSmallest;
+  while (edge < kLargest && Product(edge, dtype, device).seconds() < kLong) edge *= 2;
+  return edge;
+}
+
+}  // namespace
 
 double measure_product_roof(at::ScalarType dtype, at::Device device) {
-  const int64_t size = device.is_cpu() ? 768 : 8192;
   const at::NoGradGuard no_grad;
-  // Random numbers: products of constants draw less power, and a GPU's clock knows.
-  const auto left = at::randn({size, size}, at::TensorOptions().device(device)).to(dtype);
-  auto result = at::mm(left, left);  // warms up threads and caches
+  const int64_t edge = edge_for(dtype, device);
+  Product product(edge, dtype, device);
+  product.seconds();  // warms up threads and caches
   double best = 0;
   for (int repetition = 0; repetition < 4; ++repetition) {
-    synchronise(device);
-    const auto start = std::chrono::steady_clock::now();
-    at::mm_out(result, left, left);
-    synchronise(device);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    const auto edge = static_cast<double>(size);
-    best = std::max(best, 2.0 * edge * edge * edge / time.count());
+    best = std::max(best, operations(edge) / product.seconds());
   }
   return best;
 }

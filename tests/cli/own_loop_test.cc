@@ -72,7 +72,7 @@ TEST_F(OwnLoop, LeavesWhatTheCommandLeaves) {
   EXPECT_EQ(run_json["mesh"]["shards"], 2);
   EXPECT_EQ(run_json["model"]["name"], "own_loop");
   EXPECT_EQ(run_json["model"]["architecture"], "Model");
-  EXPECT_EQ(run_json["configuration"]["lr"]["value"], "0.1");
+  EXPECT_EQ(run_json["configuration"]["lr"]["value"], "0.003");
   EXPECT_EQ(run_json["tokens"], 5 * 128);
   EXPECT_EQ(run_json["memory_plan"]["ranks"].size(), 2u);
   EXPECT_FALSE(run_json["ended"].is_null());
