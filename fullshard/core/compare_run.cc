@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/formats/open_weights.h"
 #include "fullshard/train/compare.h"
@@ -21,10 +22,10 @@ bool is_within(const Comparison& found, double tolerance) {
 
 void print_table(const std::vector<Comparison>& results, double tolerance) {
   size_t width = 8;
-  for (const Comparison& found : results) width = std::max(width, found.name.size());
+  for (const Comparison& found : results) width = std::max(width, printable(found.name).size());
   fmt::print("{:<{}}  {:>12}  {:>12}\n", "tensor", width, "absolute", "relative");
   for (const Comparison& found : results) {
-    fmt::print("{:<{}}  {:>12.3e}  {:>12.3e}{}\n", found.name, width, found.absolute,
+    fmt::print("{:<{}}  {:>12.3e}  {:>12.3e}{}\n", printable(found.name), width, found.absolute,
                found.relative, is_within(found, tolerance) ? "" : "  differs");
   }
 }
