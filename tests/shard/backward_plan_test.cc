@@ -49,6 +49,7 @@ TEST(BackwardPlan, AUnitCalledTwiceBeginsAtItsLastCallAndEndsAtItsFirst) {
 
 TEST(BackwardPlan, UnitsInARecomputedCallBeginInTheOrderOfItsReplay) {
   EXPECT_EQ(reversed("R( A( [ B( B) C( C) ] A) D( D) R)"), "R( D( D) A( B( C( C) B) A) R)");
+  EXPECT_EQ(reversed("R( A( [ B( D( D) B) C( C) ] A) R)"), "R( A( B( D( C( C) D) B) A) R)");
 }
 
 TEST(BackwardPlan, AUnitOfTwoRecomputedCallsBeginsInTheLaterAndEndsInTheEarlier) {
