@@ -208,6 +208,8 @@ TEST(CheckpointDamage, FieldsOfAWrongKindAreNamedByTheirPlace) {
       {[](json& m) { m.erase("files"); }, "manifest.json: has no field 'files'"},
       {[](json& m) { m["files"][0]["bytes"] = "many"; }, "files[0].bytes: is \"many\", expected"},
       {[](json& m) { m["files"][0]["name"] = "../x"; }, "files[0].name: is \"../x\", expected"},
+      {[](json& m) { m["files"][0]["name"] = "below/x"; },
+       "files[0].name: is \"below/x\", expected"},
       {[](json& m) { m["files"][0]["checksums"] = "12"; }, "files[0].checksums: is \"12\""},
       {[](json& m) { m["files"][0]["checksums"] = ""; }, "has 0 checksums, expected 1"},
       {[](json& m) { m["tensors"][0]["shape"][0] = -1; }, "tensors[0].shape[0]: is -1"},
