@@ -257,7 +257,9 @@ TEST(HtmlReport, GoesOnWithoutAReadableRecord) {
   std::ofstream(folder.file("metrics.jsonl")) << to_json_line(at_step(1)) << "\n";
   write_html_report(folder.path());
   const std::string page = read_file(folder.file("report.html"));
-  EXPECT_THAT(page, HasSubstr("run.json: is not valid JSON at column 11; was it written by another program?"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("run.json: is not valid JSON at column 11; was it written by another program?"));
   EXPECT_THAT(page, HasSubstr("<dt>loss</dt><dd>4.0000"));
 }
 

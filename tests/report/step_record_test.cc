@@ -100,8 +100,7 @@ TEST(StepRecord, PassesOverKeysOfLaterVersions) {
 TEST(StepRecord, RefusesWhatIsNoRecordWithPlaceAndKey) {
   EXPECT_EQ(refusal_of("{\"step\":1,"),
             "metrics.jsonl:3: is not valid JSON at column 11; remove the line");
-  EXPECT_EQ(refusal_of("[1]"),
-            "metrics.jsonl:3: is array, expected an object; remove the line");
+  EXPECT_EQ(refusal_of("[1]"), "metrics.jsonl:3: is array, expected an object; remove the line");
   EXPECT_EQ(refusal_of(with(kExample, R"("lr":0.0003,)", "")),
             "metrics.jsonl:3: no \"lr\"; remove the line");
   EXPECT_EQ(refusal_of(with(kExample, "3.2188758850097656", R"("good")")),

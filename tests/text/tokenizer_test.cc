@@ -158,8 +158,8 @@ TEST(LoadTokenizer, RefusesFilesThatNestWithoutEnd) {
   }
   write(folder.file("tokenizer.json"), "{}");
   write(folder.file("tokenizer_config.json"), std::string(100'000, '{'));
-  EXPECT_EQ(refusal(folder.path()), folder.file("tokenizer_config.json") +
-                                        ": is nested more than 100 deep at column 101");
+  EXPECT_EQ(refusal(folder.path()),
+            folder.file("tokenizer_config.json") + ": is nested more than 100 deep at column 101");
 }
 
 TEST(LoadTokenizer, ShowsNamesOfTheFileEscaped) {
@@ -171,9 +171,9 @@ TEST(LoadTokenizer, ShowsNamesOfTheFileEscaped) {
   EXPECT_EQ(refusal(json), json + ": the top level: the option \"\\x00\\n\" is not known");
   write(folder.file("vocab.json"), R"({"a": 0})");
   write(folder.file("merges.txt"), "a\x1b[2J\n");
-  EXPECT_EQ(refusal(folder.file("vocab.json")),
-            folder.file("merges.txt") +
-                ":1: \"a\\x1b[2J\", expected two tokens with a space between");
+  EXPECT_EQ(
+      refusal(folder.file("vocab.json")),
+      folder.file("merges.txt") + ":1: \"a\\x1b[2J\", expected two tokens with a space between");
 }
 
 TEST(Tokenizer, ThreadsShareOne) {

@@ -93,8 +93,7 @@ TEST_P(ShardedEncoders, TrainToTheSameBitsWhateverTheStrategy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, ShardedEncoders,
-                         ::testing::Values("bert", "bert_untied", "t5", "t5_v1_1",
-                                           "t5_v1_1_tied"),
+                         ::testing::Values("bert", "bert_untied", "t5", "t5_v1_1", "t5_v1_1_tied"),
                          [](const auto& folder) { return folder.param; });
 
 }  // namespace

@@ -193,8 +193,7 @@ TEST(CudaWorld, ARankThatDoesNotComeToTheStartOfNcclIsNamed) {
   program.expendable = 1;
   const auto results = run_rank_program(2, program);
   EXPECT_EQ(results[0].exit_status, 1) << results[0].output << results[0].errors;
-  EXPECT_NE(results[0].errors.find("of the start of nccl"), std::string::npos)
-      << results[0].errors;
+  EXPECT_NE(results[0].errors.find("of the start of nccl"), std::string::npos) << results[0].errors;
   EXPECT_NE(results[0].errors.find("waits for rank 1, which has not come for "), std::string::npos)
       << results[0].errors;
   EXPECT_NE(results[0].errors.find("(init timeout)"), std::string::npos) << results[0].errors;
