@@ -36,8 +36,9 @@ configure: setup
 build: configure
 	cmake --build $(BUILD) -j $(JOBS)
 
+# Brief: of several hundred cases only those that failed are worth reading.
 test: build
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)
+	GTEST_BRIEF=1 ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)
 
 demo: configure
 	cmake --build $(BUILD) -j $(JOBS) --target sums fullshard_command
