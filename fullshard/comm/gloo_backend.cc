@@ -27,13 +27,13 @@ using Clock = std::chrono::steady_clock;
 
 // How long a rank that gives up waits for the worker to let go of its buffers. Peers cut their
 // connections at the next beat of their watch, so this is not reached while their hosts live.
-constexpr auto kPatience = 2s;
+constexpr auto kEndPatience = 2s;
 // Between two looks at ranks that do not come.
 constexpr auto kLook = 60s;
 
 // One collective. `act` moves the data once all ranks have agreed; it owns its tensors.
-struct Job {
-  Job(const Call& call_, const CallTerms& terms_, std::function<void(GlooGroup&)> act_)
+struct GlooJob {
+  GlooJob(const Call& call_, const CallTerms& terms_, std::function<void(GlooGroup&)> act_)
       : unit(call_.unit), call(call_), terms(terms_), act(std::move(act_)) {
     call.unit = unit;
   }
@@ -75,7 +75,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     std::unique_lock lock(mutex_);
     stop_ = true;
     changed_.notify_all();
-    if (changed_.wait_for(lock, kPatience, [&] { return ended_; })) {
+    if (changed_.wait_for(lock, kEndPatience, [&] { return ended_; })) {
       lock.unlock();
       thread_.join();
     } else {
@@ -83,7 +83,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     }
   }
 
-  std::shared_ptr<Job> add(std::shared_ptr<Job> job) {
+  std::shared_ptr<GlooJob> add(std::shared_ptr<GlooJob> job) {
     job->call.group = members_.group;
     watch_->note_progress(progress_name(), job->call.sequence);
     const std::lock_guard lock(mutex_);
@@ -92,7 +92,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     return job;
   }
 
-  void wait_for(const Job& job) {
+  void wait_for(const GlooJob& job) {
     const auto start = Clock::now();
     auto next_look = start + kLateAfter;
     std::map<int, uint64_t> beats;
@@ -110,7 +110,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
             job.call.sequence);
       const auto missing = watch_->missing();
       if (!missing) continue;
-      changed_.wait_for(lock, kPatience, [&] { return job.done; });
+      changed_.wait_for(lock, kEndPatience, [&] { return job.done; });
       throw Error(missing->message(watch_->rank(), job.call));
     }
     if (job.error) std::rethrow_exception(job.error);
@@ -147,7 +147,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     while (true) {
       changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
       if (stop_) break;
-      const std::shared_ptr<Job> job = jobs_.front();
+      const std::shared_ptr<GlooJob> job = jobs_.front();
       jobs_.pop_front();
       busy_ = true;
       lock.unlock();
@@ -163,7 +163,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     changed_.notify_all();
   }
 
-  std::exception_ptr carry_out(Job& job) noexcept {
+  std::exception_ptr carry_out(GlooJob& job) noexcept {
     const auto start = Clock::now();
     try {
       check(broken_.empty(), "{}", broken_);
@@ -180,7 +180,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
     }
   }
 
-  void agree(const Job& job) {
+  void agree(const GlooJob& job) {
     const auto size = static_cast<size_t>(members_.size());
     const auto bytes = static_cast<int64_t>(sizeof(CallTerms));
     CallTerms own = job.terms;
@@ -236,7 +236,7 @@ class GlooBackend::Worker : public std::enable_shared_from_this<Worker> {
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> jobs_;
+  std::deque<std::shared_ptr<GlooJob>> jobs_;
   bool busy_ = false;
   bool stop_ = false;
   bool ended_ = false;
@@ -247,19 +247,19 @@ namespace {
 template <class Worker>
 class GlooWork : public Work::Pending {
  public:
-  GlooWork(std::shared_ptr<Worker> worker, std::shared_ptr<Job> job)
+  GlooWork(std::shared_ptr<Worker> worker, std::shared_ptr<GlooJob> job)
       : worker_(std::move(worker)), job_(std::move(job)) {}
   void wait() override { worker_->wait_for(*job_); }
 
  private:
   std::shared_ptr<Worker> worker_;
-  std::shared_ptr<Job> job_;
+  std::shared_ptr<GlooJob> job_;
 };
 
 template <class Worker>
 Work start(const std::shared_ptr<Worker>& worker, const Call& call, const CallTerms& terms,
            std::function<void(GlooGroup&)> act) {
-  auto job = worker->add(std::make_shared<Job>(call, terms, std::move(act)));
+  auto job = worker->add(std::make_shared<GlooJob>(call, terms, std::move(act)));
   return Work(std::make_unique<GlooWork<Worker>>(worker, std::move(job)));
 }
 

@@ -28,7 +28,8 @@ class Domain final : public ShmDomain {
   int num_backends_ = 0;
 };
 
-void check_groups(const std::vector<std::vector<int>>& groups, int size, const std::string& name) {
+void check_group_count(const std::vector<std::vector<int>>& groups, int size,
+                       const std::string& name) {
   std::set<int> seen;
   size_t total = 0;
   for (const auto& group : groups) {
@@ -46,7 +47,7 @@ void check_groups(const std::vector<std::vector<int>>& groups, int size, const s
 
 std::shared_ptr<Backend> Domain::make_backend(const std::vector<std::vector<int>>& groups,
                                               const std::string& name) {
-  check_groups(groups, rank_->size(), name);
+  check_group_count(groups, rank_->size(), name);
   const auto& memory = rank_->memory();
   check(num_backends_ < kMaxBackends, "shm: more than {} groups of ranks were made", kMaxBackends);
   Claim& claim = memory->block().backends[num_backends_++];

@@ -20,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kLongestWait = milliseconds(500);  // at a time, so that others can speak between
-constexpr auto kPatience = milliseconds(2000);    // with a server that has answered before
+constexpr auto kLongestWait = milliseconds(500);      // at a time, so that others can speak between
+constexpr auto kServerPatience = milliseconds(2000);  // with a server that has answered before
 constexpr const char* kGone =
     "rendezvous: the store does not answer; the process that serves it has ended";
 constexpr time_t kSilence = 60;  // seconds after which a host counts as lost
@@ -55,7 +55,7 @@ std::shared_ptr<StoreClient> StoreClient::another() const {
   pollfd line = {socket_, POLLRDHUP, 0};
   check(::poll(&line, 1, 0) == 0, "{}", kGone);
   StorePlace place = place_;
-  place.timeout = std::min(place.timeout, kPatience);
+  place.timeout = std::min(place.timeout, kServerPatience);
   return std::make_shared<StoreClient>(place);
 }
 

@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 
 // A stranger may hold a connection so long, and so many of them at a time: fewer where the process
 // may open few files, since its ranks and checkpoints need them.
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kStrangerPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 256;
 constexpr size_t kFilesPerStranger = 4;
 // So many come in before those who have spoken are heard.
@@ -158,7 +158,7 @@ class StoreServer::Impl {
   int patience() const {
     auto until = Clock::now() + std::chrono::seconds(60);
     for (const Guest& guest : guests_) {
-      if (!guest.is_known) until = std::min(until, guest.arrived + kPatience);
+      if (!guest.is_known) until = std::min(until, guest.arrived + kStrangerPatience);
       if (!guest.awaited.empty()) until = std::min(until, guest.deadline);
     }
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
@@ -286,8 +286,8 @@ class StoreServer::Impl {
     size_t strangers = 0;
     for (const Guest& guest : guests_) strangers += !guest.is_known;
     std::erase_if(guests_, [&](const Guest& guest) {  // the oldest stand first
-      const bool goes =
-          !guest.is_known && (now >= guest.arrived + kPatience || strangers > most_strangers_);
+      const bool goes = !guest.is_known &&
+                        (now >= guest.arrived + kStrangerPatience || strangers > most_strangers_);
       if (goes) --strangers;
       return goes;
     });

@@ -22,7 +22,7 @@ at::Tensor values(int rank, int64_t numel, at::ScalarType dtype = at::kFloat) {
   return ((places * 0.37 + rank * 1.7).sin() * 3.3).to(dtype);
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_gloo_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
 }
 
@@ -35,7 +35,7 @@ void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>
     });
   }
   for (size_t rank = 0; rank < results[0].size(); ++rank) {
-    EXPECT_TRUE(same_bits(results[0][rank], results[1][rank])) << "rank " << rank;
+    EXPECT_TRUE(same_gloo_bits(results[0][rank], results[1][rank])) << "rank " << rank;
   }
 }
 
@@ -45,7 +45,7 @@ TEST(Gloo, GathersEveryRanksShard) {
     const at::Tensor full = at::zeros({21}, at::kBFloat16);
     world.communicator().all_gather(full, values(world.rank(), 7, at::kBFloat16)).wait();
     for (int rank = 0; rank < 3; ++rank) {
-      EXPECT_TRUE(same_bits(full.narrow(0, rank * 7, 7), values(rank, 7, at::kBFloat16)));
+      EXPECT_TRUE(same_gloo_bits(full.narrow(0, rank * 7, 7), values(rank, 7, at::kBFloat16)));
     }
   });
 }
@@ -57,8 +57,8 @@ TEST(Gloo, GathersIntoAWindowOfALargerBuffer) {
     const at::Tensor own = window.select(0, world.rank());
     own.copy_(values(world.rank(), 3));
     world.communicator().all_gather(window, own).wait();
-    EXPECT_TRUE(same_bits(window.select(0, 0), values(0, 3)));
-    EXPECT_TRUE(same_bits(window.select(0, 1), values(1, 3)));
+    EXPECT_TRUE(same_gloo_bits(window.select(0, 0), values(0, 3)));
+    EXPECT_TRUE(same_gloo_bits(window.select(0, 1), values(1, 3)));
     EXPECT_EQ(buffer.select(1, 0).abs().sum().item<float>(), 0);
     EXPECT_EQ(buffer.select(1, 4).abs().sum().item<float>(), 0);
   });
@@ -93,7 +93,7 @@ TEST(Gloo, GivesTheSameBitsForEveryNumberOfSlices) {
           .reduce_scatter(shard, full, {.slices = slices, .accumulate = true})
           .wait();
       const at::Tensor expected = whole.narrow(0, world.rank() % slices * length, length) + 0.25F;
-      EXPECT_TRUE(same_bits(shard, expected)) << slices << " slices";
+      EXPECT_TRUE(same_gloo_bits(shard, expected)) << slices << " slices";
     }
   });
 }
@@ -152,7 +152,7 @@ TEST(Gloo, BroadcastsFromAnyRoot) {
     for (int root = 0; root < 3; ++root) {
       const at::Tensor tensor = values(world.rank(), 5, at::kHalf);
       world.communicator().broadcast(tensor, root).wait();
-      EXPECT_TRUE(same_bits(tensor, values(root, 5, at::kHalf)));
+      EXPECT_TRUE(same_gloo_bits(tensor, values(root, 5, at::kHalf)));
     }
     world.communicator().barrier();
   });
@@ -201,7 +201,7 @@ TEST(Gloo, MovesNothingButStillMeetsForEmptyTensors) {
 
     const at::Tensor full = at::zeros({6});
     everyone.all_gather(full, values(world.rank(), 3)).wait();
-    EXPECT_TRUE(same_bits(full, at::cat({values(0, 3), values(1, 3)})));
+    EXPECT_TRUE(same_gloo_bits(full, at::cat({values(0, 3), values(1, 3)})));
   });
 }
 

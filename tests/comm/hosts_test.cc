@@ -20,14 +20,14 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-struct Ended {
+struct HostsEnded {
   int status = 0;
   std::string output;
 };
 
-Ended shell(const std::string& line) {
+HostsEnded shell(const std::string& line) {
   std::FILE* pipe = ::popen(("(" + line + ") 2>&1").c_str(), "r");
-  Ended ended;
+  HostsEnded ended;
   char buffer[4096];
   while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
     ended.output.append(buffer, got);
@@ -58,13 +58,13 @@ class TwoHosts : public ::testing::Test {
   const std::string second_ = fmt::format("fullshard-{}-b", ::getpid());
   const testing::TemporaryFolder files_;
   const std::string folder_ = files_.path();
-  Ended made_;
+  HostsEnded made_;
 };
 
 const std::string kProgram = FULLSHARD_TEST_PROGRAMS "/comm_world_rank";
 const std::string kLauncher = FULLSHARD_BINARIES "/fullshard launch ";
 
-std::string digest_of(const std::string& output, int rank) {
+std::string digest_in(const std::string& output, int rank) {
   const std::string head = fmt::format("rank {} of 4 on gloo: ", rank);
   const size_t begin = output.find(head);
   EXPECT_NE(begin, std::string::npos) << output;
@@ -72,30 +72,30 @@ std::string digest_of(const std::string& output, int rank) {
 }
 
 TEST_F(TwoHosts, OfAHostfileTalkOverGloo) {
-  const Ended ended =
+  const HostsEnded ended =
       shell(fmt::format("{} --hostfile {}/hosts --ssh {}/enter --master-addr "
                         "10.213.77.1 -- {} operations auto",
                         kLauncher, folder_, folder_, kProgram));
   EXPECT_EQ(ended.status, 0) << ended.output;
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_of(ended.output, rank).size(), 16u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_in(ended.output, rank).size(), 16u);
 }
 
 TEST_F(TwoHosts, StartedByHandTalkOverGloo) {
   const std::string common = fmt::format(
       "{} --nproc_per_node 2 --nnodes 2 --master_addr 10.213.77.1 --master_port 29511", kLauncher);
-  const Ended ended = shell(fmt::format(
+  const HostsEnded ended = shell(fmt::format(
       "export FULLSHARD_JOB_SECRET=shared; ip netns exec {} {} --node_rank 1 -- {} operations auto "
       "& "
       "ip netns exec {} {} --node_rank 0 -- {} operations auto; status=$?; wait; exit $status",
       second_, common, kProgram, first_, common, kProgram));
   EXPECT_EQ(ended.status, 0) << ended.output;
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_of(ended.output, rank).size(), 16u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_in(ended.output, rank).size(), 16u);
 }
 
 TEST_F(TwoHosts, WithDifferentTokensDoNotMeet) {
   const std::string common = fmt::format(
       "{} -n 1 --nnodes 2 --master_addr 10.213.77.1 --master_port 29512 --grace 0", kLauncher);
-  const Ended ended = shell(fmt::format(
+  const HostsEnded ended = shell(fmt::format(
       "FULLSHARD_JOB_SECRET=one ip netns exec {} {} --node_rank 0 -- {} operations auto & "
       "FULLSHARD_JOB_SECRET=two ip netns exec {} {} --node_rank 1 -- {} operations auto; kill $!; "
       "wait",
@@ -107,7 +107,7 @@ TEST_F(TwoHosts, WithDifferentTokensDoNotMeet) {
 }
 
 TEST_F(TwoHosts, NameTheRankThatDied) {
-  const Ended ended =
+  const HostsEnded ended =
       shell(fmt::format("{} --hostfile {}/hosts --ssh {}/enter --num_gpus 1 "
                         "--master-addr 10.213.77.1 -- {} 'rank 1 dies' auto",
                         kLauncher, folder_, folder_, kProgram));
