@@ -77,12 +77,14 @@ lint: configure tidy
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -R '^layers$$'
 
 tidy: configure
+	@scripts/setup.sh clang-tidy >/dev/null
 	scripts/tidy.sh $(BUILD)
 
 check-all:
 	scripts/check_all.sh $(CHECKS)
 
 docs:
+	@scripts/setup.sh mkdocs >/dev/null
 	scripts/docs.sh build/docs
 
 install: build

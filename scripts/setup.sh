@@ -2,6 +2,7 @@
 # Installs what the build needs and this machine lacks: Debian or Ubuntu packages, and libtorch.
 #
 #   scripts/setup.sh                     packages, and libtorch into .venv of this checkout
+#   scripts/setup.sh clang-tidy …        these packages, too
 #   TORCH_DIR=/opt/libtorch …            use that libtorch (or its share/cmake/Torch folder)
 #   PYTHON=/usr/bin/python3 …            use the libtorch of that Python's torch
 #   DEVICE=cpu, DEVICE=cuda …            the wheel without CUDA, or with it, into .venv-cuda; else
@@ -16,7 +17,7 @@ readonly torch_version=2.13.0
 readonly cmake_version=3.25
 readonly tools=(cmake:cmake ninja:ninja-build g++:g++ ccache:ccache clang-format:clang-format)
 readonly libraries=(libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config)
+  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config "$@")
 
 device=$(scripts/choose_device.sh)
 venv=.venv$([[ $device == cpu ]] || echo "-$device")
