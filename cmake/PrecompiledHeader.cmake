@@ -22,11 +22,12 @@ function(_fullshard_precompiled_header name)
   target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
 endfunction()
 
-set(plain <algorithm> <array> <charconv> <chrono> <cstdint> <cstring> <filesystem> <fstream>
-          <functional> <map> <memory> <mutex> <optional> <set> <span> <sstream> <string> <string_view>
-          <thread> <utility> <vector> <fmt/format.h> <fmt/ranges.h>)
+set(light <algorithm> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>
+          <fmt/format.h>)
+set(plain ${light} <array> <charconv> <chrono> <cstdint> <cstring> <filesystem> <fstream> <mutex>
+          <set> <sstream> <thread> <utility> <fmt/ranges.h>)
 _fullshard_precompiled_header(plain LINK fmt::fmt Threads::Threads HEADERS ${plain})
-set(tensor ${plain} <ATen/core/Tensor.h>)
+set(tensor ${light} <ATen/core/Tensor.h>)
 set(module ${tensor} <ATen/ATen.h> <torch/nn/module.h> <torch/csrc/autograd/custom_function.h>)
 _fullshard_precompiled_header(tensor LINK torch fmt::fmt HEADERS ${tensor})
 _fullshard_precompiled_header(module LINK torch fmt::fmt HEADERS ${module})

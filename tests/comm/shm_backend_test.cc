@@ -44,8 +44,8 @@ at::Tensor sum_of_all(int size, int64_t numel, at::ScalarType dtype = at::kFloat
   return sum;
 }
 
-class ShmWorlds : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, ShmWorlds, testing::Values(1, 2, 3, 4));
+class ShmWorlds : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ShmWorlds, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(ShmWorlds, GatherPutsEveryShardIntoItsRow) {
   run_shm_ranks(GetParam(), [](const ShmTestRank& self) {

@@ -8,7 +8,7 @@
 namespace fullshard {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::string plan_error_of(const std::function<void()>& action) {
   try {
