@@ -1,4 +1,4 @@
-# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES] [MAY_INCLUDE <folder>...]
+# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES | SOME_MODULES] [MAY_INCLUDE <folder>...]
 #                   [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
@@ -6,13 +6,14 @@
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
 # "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
 # DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES
-# folders most sources need torch::nn::Module: PrecompiledHeader.cmake says what that changes.
+# folders most sources need torch::nn::Module, in SOME_MODULES ones a few: PrecompiledHeader.cmake
+# says what that changes.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES" "" "MAY_INCLUDE;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES;SOME_MODULES" "" "MAY_INCLUDE;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -37,9 +38,11 @@ function(fullshard_library folder)
     add_library(${target} STATIC ${sources})
     fullshard_optimise_kernels(${sources})
     set(together 8)
+    if(arg_MODULES OR arg_SOME_MODULES)
+      set(together 4)
+    endif()
     if(arg_MODULES)
       fullshard_use_precompiled_header(${target} module)
-      set(together 4)
     elseif(arg_NO_TORCH OR arg_DTYPES)
       fullshard_use_precompiled_header(${target} plain)
     else()

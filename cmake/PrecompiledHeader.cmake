@@ -10,6 +10,7 @@
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
 option(FULLSHARD_UNITY "Compile the sources of a folder several at a time" ON)
+option(FULLSHARD_UNITY_TESTS "Do so with tests that need no torch::nn::Module, too" OFF)
 
 function(_fullshard_precompiled_header name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;OPTIONS;HEADERS")
@@ -58,7 +59,7 @@ endfunction()
 define_property(GLOBAL PROPERTY FULLSHARD_COMPILED_TOGETHER BRIEF_DOCS "targets")
 function(fullshard_compile_together target number)
   set_property(GLOBAL APPEND PROPERTY FULLSHARD_COMPILED_TOGETHER ${target})
-  if(NOT FULLSHARD_UNITY)
+  if(NOT FULLSHARD_UNITY OR number EQUAL 1)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${number})

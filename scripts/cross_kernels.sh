@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the kernels with instruction sets of their own (FULLSHARD_VECTORISED, or a header of intrinsics) for this machine and
 # for the other architecture, runs the latter under qemu-user as an old and as a new processor, and compares the bits.
-# Kernels that include libtorch's own headers beyond c10/util are left out: there is no libtorch to link for them here.
+# Kernels that include more of libtorch than its number types are left out: there is no libtorch to link for them here.
 #
 #   scripts/cross_kernels.sh OUTPUT_FOLDER      needs g++ for the other architecture and qemu-user, and libtorch's headers
 set -euo pipefail
@@ -28,8 +28,8 @@ torch=$(compgen -G ".venv/lib/python3*/site-packages/torch/include" || echo "${T
 mapfile -t kernels < <(grep -rlE 'FULLSHARD_VECTORISED|(immintrin|nmmintrin|arm_acle)\.h' fullshard --include='*.cc' | sort)
 sources=()
 for kernel in "${kernels[@]}"; do
-  # What a kernel needs of libtorch shows in its preprocessed text.
-  if g++ -std=c++20 -I. -isystem "$torch" -E "$kernel" 2>/dev/null | grep -qE '^# 1 ".*/(ATen|torch|c10/core)/|fmt/'; then
+  headers=$(g++ -std=c++20 -I. -isystem "$torch" -M "$kernel")
+  if grep -qE 'include/(ATen|torch/csrc|c10/core)/|/fmt/' <<<"$headers"; then
     echo "cross: left out, it needs libtorch: $kernel"
   else
     sources+=("$kernel")
