@@ -37,14 +37,14 @@ for kernel in "${kernels[@]}"; do
 done
 
 build() { # build COMPILER PROGRAM
-  "$1" -std=c++20 -O3 -DNDEBUG -ffp-contract=off -fno-math-errno -I. -isystem "$torch" -static \
+  "$1" -std=c++20 -O3 -DNDEBUG -ffp-contract=off -fno-math-errno -I. -isystem "$torch" \
     tests/cross/kernels.cc "${sources[@]}" -o "$2"
 }
 build g++ "$output/here"
 build "$other-linux-gnu-g++" "$output/$other"
 "$output/here" >"$output/here.txt"
 for processor in "${processors[@]}"; do
-  "qemu-$other" -cpu "$processor" "$output/$other" >"$output/$other-$processor.txt"
+  "qemu-$other" -L "/usr/$other-linux-gnu" -cpu "$processor" "$output/$other" >"$output/$other-$processor.txt"
   diff "$output/here.txt" "$output/$other-$processor.txt" || {
     echo "error: cross: $other ($processor) gives other bits than this machine" >&2
     exit 1
