@@ -12,9 +12,9 @@ namespace fullshard {
 namespace {
 
 using nlohmann::json;
-using ::testing::DataFolder;
-using ::testing::error_of;
-using ::testing::read_file;
+using testing::DataFolder;
+using testing::error_of;
+using testing::read_file;
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStdout;
 

@@ -15,8 +15,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::message_of;
-using ::testing::TemporaryFolder;
+using testing::message_of;
+using testing::TemporaryFolder;
 
 constexpr const char* kHint = "; leave the flag away, or set the key to what is meant";
 

@@ -7,7 +7,7 @@
 namespace fullshard {
 namespace {
 
-using ::testing::message_of;
+using testing::message_of;
 
 std::string answer_to(const std::string& optimizer) {
   const auto text = fmt::format(R"({{"optimizer": {}}})", optimizer);

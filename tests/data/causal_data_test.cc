@@ -10,9 +10,9 @@
 namespace fullshard {
 namespace {
 
-using ::testing::DataFolder;
-using ::testing::error_of;
-using ::testing::ToyTokenizer;
+using testing::DataFolder;
+using testing::error_of;
+using testing::ToyTokenizer;
 using Ids = std::vector<int64_t>;
 
 std::vector<uint16_t> counting(uint16_t first, size_t count) {

@@ -8,8 +8,8 @@
 namespace fullshard {
 namespace {
 
-using ::testing::DataFolder;
-using ::testing::error_of;
+using testing::DataFolder;
+using testing::error_of;
 
 TEST(Inspect, CountsEveryToken) {
   const DataFolder folder;

@@ -16,9 +16,9 @@
 namespace fullshard {
 namespace {
 
-using ::testing::DataFolder;
-using ::testing::error_of;
-using ::testing::read_file;
+using testing::DataFolder;
+using testing::error_of;
+using testing::read_file;
 using Tokens = std::vector<int64_t>;
 
 Tokens all_of(const TokenFile& file) {

@@ -10,9 +10,9 @@
 namespace fullshard {
 namespace {
 
-using ::testing::DataFolder;
-using ::testing::error_of;
-using ::testing::ToyTokenizer;
+using testing::DataFolder;
+using testing::error_of;
+using testing::ToyTokenizer;
 
 struct Result {
   std::vector<int64_t> tokens;

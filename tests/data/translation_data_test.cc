@@ -9,9 +9,9 @@
 namespace fullshard {
 namespace {
 
-using ::testing::DataFolder;
-using ::testing::error_of;
-using ::testing::ToyTokenizer;
+using testing::DataFolder;
+using testing::error_of;
+using testing::ToyTokenizer;
 using Ids = std::vector<int64_t>;
 
 const ToyTokenizer kTokenizer;
