@@ -141,7 +141,7 @@ TEST(Loader, DropsTheBatchesThatAreReadyWhenItSeeks) {
 
 // Masked tokens are the hard case: they are random.
 TEST(Loader, AnyNumberOfRanksSeesTheSameGlobalBatches) {
-  const ::testing::DataFolder folder;
+  const testing::DataFolder folder;
   const testing::ToyTokenizer tokenizer;
   const auto data = open_data({.paths = {folder.write("a.txt", std::string(700, 'x'))},
                                .task = Task::masked_lm,
