@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/tcp_socket.h"
 #include "fullshard/comm/store_keys.h"
 #include "fullshard/comm/store_protocol.h"
 
@@ -43,35 +44,6 @@ constexpr size_t kFilesPerStranger = 4;
 constexpr int kMostAtOnce = 32;
 constexpr int kPauseWithoutFiles = 50;  // ms
 constexpr size_t kIntroduction = sizeof(StoreNonce) + sizeof(Digest);
-
-int listen_on(int family, const sockaddr* address, socklen_t length) {
-  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return -1;
-  const int yes = 1, no = 0;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-  if (::bind(socket, address, length) == 0 && ::listen(socket, 4096) == 0) return socket;
-  const int reason = errno;
-  ::close(socket);
-  errno = reason;
-  return -1;
-}
-
-int listen_for_ranks(int port, bool loopback) {
-  sockaddr_in6 six = {};
-  six.sin6_family = AF_INET6;
-  six.sin6_port = htons(static_cast<uint16_t>(port));
-  six.sin6_addr = in6addr_any;
-  if (!loopback) {
-    const int socket = listen_on(AF_INET6, reinterpret_cast<sockaddr*>(&six), sizeof six);
-    if (socket >= 0 || errno == EADDRINUSE) return socket;
-  }
-  sockaddr_in four = {};
-  four.sin_family = AF_INET;
-  four.sin_port = htons(static_cast<uint16_t>(port));
-  four.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
-}
 
 size_t most_strangers() {
   rlimit files = {};
@@ -111,7 +83,7 @@ struct Guest {
 class StoreServer::Impl {
  public:
   Impl(int port, bool loopback, std::string token)
-      : token_(std::move(token)), listener_(listen_for_ranks(port, loopback)) {
+      : token_(std::move(token)), listener_(listen_tcp(port, loopback)) {
     check(listener_ >= 0,
           "world: rank 0 cannot listen on port {} ({}); choose a free one with "
           "MASTER_PORT",

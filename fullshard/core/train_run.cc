@@ -12,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/comm/meeting_notice.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/report/run_lock.h"
@@ -111,6 +112,7 @@ class TrainRun {
     on_first_rank([&] { claim_folder(); });
     choose_checkpoint();
     on_first_rank([&] { prepare_folder(); });
+    tell_launcher_run_is_accepted();
     const RunData data = open_data_in_turn();
     const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
