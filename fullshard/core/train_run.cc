@@ -28,6 +28,7 @@
 #include "fullshard/train/run_data.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/trainer.h"
+#include "fullshard/train/unused_head.h"
 
 namespace fullshard {
 namespace {
@@ -132,6 +133,11 @@ class TrainRun {
     for (const std::string& warning : trainer.warnings()) account.warn(warning);
     if (resumed_.empty() && !run_.drawn.empty() && !options_.new_head) {
       account.warn(new_head_warning(run_.source, run_.drawn));
+    }
+    if (resumed_.empty() && world_.rank() == 0) {
+      for (const std::string& warning : unused_head_warnings(run_.source, *run_.model)) {
+        account.warn(warning);
+      }
     }
     try {
       train(data, sharded, trainer, account, interruption);

@@ -1,7 +1,5 @@
 #include "fullshard/train/trainer.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -14,6 +12,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/peak_memory.h"
 #include "fullshard/train/resume.h"
 #include "fullshard/train/run_settings.h"
 
@@ -36,12 +35,6 @@ TrainerOptions checked(const TrainerOptions& options, int64_t num_ranks) {
 }
 
 }  // namespace
-
-int64_t peak_resident_bytes() {
-  rusage usage = {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
-}
 
 Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, const Dataset& data,
                  const Dataset* evaluation, const TrainerOptions& options)
@@ -156,14 +149,7 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
   was_interrupted_ = values[2] > 0 && record.step < options_.steps;  // else it is done
-  if (record.step % options_.log_every != 0) return;
-  const auto peaks = everyone.allocate(2, at::kLong);
-  int64_t* most = peaks.mutable_data_ptr<int64_t>();
-  most[0] = peak_resident_bytes();
-  most[1] = device_memory(device_).peak_bytes;
-  everyone.all_reduce(peaks, ReduceOp::max, "peak memory").wait();
-  record.host_peak_bytes = most[0];
-  record.device_peak_bytes = most[1];
+  if (record.step % options_.log_every == 0) add_peak_memory(sharded_.mesh().world(), record);
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {

@@ -109,7 +109,4 @@ class Trainer {
   std::optional<BestEvaluation> best_evaluation_;
 };
 
-// Resident memory of this process at its peak, in bytes.
-int64_t peak_resident_bytes();
-
 }  // namespace fullshard
