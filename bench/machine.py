@@ -27,13 +27,17 @@ def memory_gib():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
-def head(title, command):
-    """Markdown: the title, then machine, commit and command."""
+def peers():
     import torch
+    return f"- peers: torch {torch.__version__}\n"
+
+
+def head(title, command, has_peers=True):
+    """Markdown: the title, then machine, commit and command."""
     return (f"# {title}\n\n"
             f"- machine: {processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, "
             f"{platform.system()} {platform.machine()}\n"
-            f"- commit: {commit()}\n- command: `{command}`\n- peers: torch {torch.__version__}\n\n")
+            f"- commit: {commit()}\n- command: `{command}`\n{peers() if has_peers else ''}\n")
 
 
 def table(columns, rows):
