@@ -222,6 +222,18 @@ void play_contexts(const World& world) {
              world.backend(), contexts);
 }
 
+// Three groups exist; so many of them carry a call between devices.
+void play_groups(const World& world, size_t num_used) {
+  const Mesh mesh(world, 2);
+  const std::vector<Communicator> groups = {mesh.shards(), mesh.everyone(), mesh.replicas()};
+  for (const Communicator& group : groups) group.barrier();  // through the host
+  for (size_t i = 0; i < num_used; ++i) groups[i].all_reduce(on_device(world, 1 << 10)).wait();
+  synchronise(world);
+  world.communicator().barrier();
+  fmt::print("rank {} of {} on {}: {} of {} groups\n", world.rank(), world.size(), world.backend(),
+             num_used, groups.size());
+}
+
 int play(const std::string& scene, const std::string& backend, const std::string& device) {
   WorldOptions options{.backend = backend, .device = device};
   if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
@@ -245,6 +257,9 @@ int play(const std::string& scene, const std::string& backend, const std::string
   if (scene == "rank 1 does not come") play_in_vain(world, false);
   if (scene == "rank 1 does not start") play_a_lonely_start(world);
   if (scene == "contexts") play_contexts(world);
+  if (scene == "no group is used") play_groups(world, 0);
+  if (scene == "one group is used") play_groups(world, 1);
+  if (scene == "two groups are used") play_groups(world, 2);
   if (scene == "worlds") play_all_operations(World::from_environment(options));
   return 0;
 }
