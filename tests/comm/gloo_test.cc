@@ -109,6 +109,22 @@ TEST(Gloo, AccumulatesUnroundedIntoAWiderDtype) {
   });
 }
 
+// Half a step of bf16 from the ranks and half a step that was there make a whole one, unless the
+// first is rounded away alone.
+TEST(Gloo, RoundsOnceWhereItAccumulatesInto16Bits) {
+  run_ranks({.ranks = 4, .backend = "gloo"}, [](const World& world) {
+    static constexpr float kValues[] = {1.F, 1.F / 256, 0.F, 0.F};
+    for (const int slices : {1, 2, 4}) {
+      const at::Tensor shard = at::full({8 / slices}, 1.F / 256, at::kBFloat16);
+      const at::Tensor full = at::full({8}, kValues[world.rank()], at::kBFloat16);
+      world.communicator()
+          .reduce_scatter(shard, full, {.op = ReduceOp::sum, .slices = slices, .accumulate = true})
+          .wait();
+      EXPECT_TRUE((shard == 1 + 1.F / 128).all().item<bool>()) << slices << " slices";
+    }
+  });
+}
+
 TEST(Gloo, ReducesInPlaceIntoTheOwnRow) {
   expect_bits_of_shm(3, [](const World& world) {
     const at::Tensor full = values(world.rank(), 15).view({3, 5});
