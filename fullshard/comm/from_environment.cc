@@ -55,7 +55,8 @@ std::shared_ptr<Store> connect(const Environment& environment, milliseconds time
                         .port = environment.master_port,
                         .token = environment.secret,
                         .serve = environment.rank == 0,
-                        .loopback = environment.is_one_host()},
+                        .loopback = environment.is_one_host(),
+                        .ranks = environment.size},
                        timeout);
 }
 

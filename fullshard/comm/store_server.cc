@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -34,10 +35,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A stranger may hold a connection so long, and so many of them at a time: fewer where the process
+// A stranger may hold a connection so long, and so many of them at a time: besides the ranks, who
+// are strangers until they have shown the token, each with two connections; fewer where the process
 // may open few files, since its ranks and checkpoints need them.
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 256;
+constexpr size_t kConnectionsPerRank = 2;
 constexpr size_t kFilesPerStranger = 4;
 // So many come in before those who have spoken are heard.
 constexpr int kMostAtOnce = 32;
@@ -73,12 +76,13 @@ int listen_for_ranks(int port, bool loopback) {
   return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
 }
 
-size_t most_strangers() {
+size_t most_strangers(int ranks) {
+  const size_t most = kMostStrangers + kConnectionsPerRank * static_cast<size_t>(ranks);
   rlimit files = {};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
-    return kMostStrangers;
+    return most;
   }
-  return std::clamp<size_t>(files.rlim_cur / kFilesPerStranger, 1, kMostStrangers);
+  return std::clamp<size_t>(files.rlim_cur / kFilesPerStranger, 1, most);
 }
 
 int port_of(int socket) {
@@ -110,8 +114,10 @@ struct Guest {
 
 class StoreServer::Impl {
  public:
-  Impl(int port, bool loopback, std::string token)
-      : token_(std::move(token)), listener_(listen_for_ranks(port, loopback)) {
+  Impl(int port, bool loopback, std::string token, int ranks)
+      : token_(std::move(token)),
+        listener_(listen_for_ranks(port, loopback)),
+        most_strangers_(most_strangers(ranks)) {
     check(listener_ >= 0,
           "world: rank 0 cannot listen on port {} ({}); choose a free one with "
           "MASTER_PORT",
@@ -131,6 +137,10 @@ class StoreServer::Impl {
 
   int port() const { return port_; }
   const std::string& token() const { return token_; }
+  // Of a world that comes later to the same server.
+  void expect(int ranks) {
+    most_strangers_ = std::max(most_strangers_.load(), most_strangers(ranks));
+  }
 
  private:
   void run() {
@@ -208,7 +218,11 @@ class StoreServer::Impl {
     std::memcpy(nonce.data(), guest.received.data(), nonce.size());
     std::memcpy(proof.data(), guest.received.data() + nonce.size(), proof.size());
     guest.received.erase(0, kIntroduction);
-    if (!are_equal(proof, client_proof(token_, guest.nonce, nonce))) return false;
+    if (!are_equal(proof, client_proof(token_, guest.nonce, nonce))) {
+      guest.unsent += kStoreRefusal;
+      send(guest);
+      return false;
+    }
     guest.is_known = true;
     const Digest own = server_proof(token_, guest.nonce, nonce);
     guest.unsent.append(own.begin(), own.end());
@@ -306,11 +320,11 @@ class StoreServer::Impl {
 
   const std::string token_;
   int listener_;
+  std::atomic<size_t> most_strangers_;
   int stop_ = -1;
   int port_ = 0;
   StoreKeys keys_;
   std::list<Guest> guests_;
-  const size_t most_strangers_ = most_strangers();
   bool has_files_ = true;  // at the last attempt to let somebody in
   std::thread thread_;
 };
@@ -320,13 +334,17 @@ StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return impl_->port(); }
 
 // The table belongs to the process as its ports do; ranks that are threads do not come here.
-std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token) {
+std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token,
+                                               int ranks) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);
-  if (auto server = servers[port].lock(); server && server->impl_->token() == token) return server;
+  if (auto server = servers[port].lock(); server && server->impl_->token() == token) {
+    server->impl_->expect(ranks);
+    return server;
+  }
   std::shared_ptr<StoreServer> server(
-      new StoreServer(std::make_unique<Impl>(port, loopback, token)));
+      new StoreServer(std::make_unique<Impl>(port, loopback, token, ranks)));
   servers[server->port()] = server;
   return server;
 }
