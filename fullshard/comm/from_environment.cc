@@ -144,12 +144,23 @@ GlooDevice device_for(const Environment& environment, bool loopback) {
   return {.address = own_address_towards(environment.master_address, environment.master_port)};
 }
 
-std::shared_ptr<Transport> make_transport(const std::string& wanted, const GlooOptions& options,
+// This host's ranks, where it is one of several and holds more than one.
+std::shared_ptr<ShmDomain> join_host(const GlooOptions& options, Store& store) {
+  const std::vector<int> here = ranks_of_host(options.hosts, options.rank);
+  if (options.loopback || here.size() == 1) return nullptr;
+  const auto place = std::find(here.begin(), here.end(), options.rank) - here.begin();
+  return ShmDomain::join(*store.under(fmt::format("shm of rank {}", here.front())),
+                         static_cast<int>(place), static_cast<int>(here.size()), options.timeouts,
+                         here);
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& wanted, GlooOptions options,
                                           std::shared_ptr<Store> store,
                                           std::shared_ptr<Recorder> recorder) {
   // Host tensors of ranks that use nccl travel as they would without it.
   if (wanted == "gloo" || (wanted != "shm" && !options.loopback)) {
     return make_gloo_transport(options, std::move(store), std::move(recorder));
+    options.domain = join_host(options, *store);
   }
   check(options.loopback,
         "world: backend shm needs all ranks on one host, but they are on {}; use gloo",
