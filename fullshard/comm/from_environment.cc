@@ -14,6 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/environment.h"
+#include "fullshard/comm/file_limit.h"
 #include "fullshard/comm/gloo_transport.h"
 #include "fullshard/comm/meeting_notice.h"
 #include "fullshard/comm/nccl_settings.h"
@@ -159,8 +160,8 @@ std::shared_ptr<Transport> make_transport(const std::string& wanted, GlooOptions
                                           std::shared_ptr<Recorder> recorder) {
   // Host tensors of ranks that use nccl travel as they would without it.
   if (wanted == "gloo" || (wanted != "shm" && !options.loopback)) {
-    return make_gloo_transport(options, std::move(store), std::move(recorder));
     options.domain = join_host(options, *store);
+    return make_gloo_transport(options, std::move(store), std::move(recorder));
   }
   check(options.loopback,
         "world: backend shm needs all ranks on one host, but they are on {}; use gloo",
@@ -302,11 +303,15 @@ World World::from_environment(const WorldOptions& options) {
 
   const MeetingNotice notice;
   const Timeouts& timeouts = options.timeouts;
+  const int64_t file_limit = raise_file_limit();
   auto store = open_store(environment, timeouts.init);
   GlooOptions members{.rank = environment.rank,
                       .hosts = number_hosts(exchange_texts(*store, environment, "host",
                                                            host_identity(), timeouts.init)),
                       .timeouts = timeouts};
+  check_file_limit(files_needed(members.hosts, environment.rank,
+                                environment.rank == 0 && !environment.agent_store),
+                   file_limit, environment.size);
   members.loopback = is_one_host(members.hosts);
   members.device = device_for(environment, members.loopback);
   auto recorder = std::make_shared<Recorder>(environment.rank);
