@@ -60,6 +60,7 @@ TrainerOptions trainer_options(const RunOptions& options, const RunSettings& set
           .global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
           .accumulation = batch.accumulation,
+          .reduces_once = options.reduce_once,
           .order = options.order == "sequential" ? Order::sequential : Order::shuffled,
           .seed = options.seed,
           .label_smoothing = options.label_smoothing,

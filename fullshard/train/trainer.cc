@@ -32,6 +32,11 @@ TrainerOptions checked(const TrainerOptions& options, int64_t num_ranks) {
   check(options.micro_batch == 0 || product == options.global_batch,
         "a step of {} examples: micro-batches of {}, {} of them in a step, on {} ranks are {}",
         options.global_batch, options.micro_batch, options.accumulation, num_ranks, product);
+  if (options.reduces_once && options.accumulation == 1) {
+    fail_as(ErrorKind::usage,
+            "--reduce-once: a step has one micro-batch, which is reduced once anyway; give "
+            "--accumulate, or drop the flag");
+  }
   return options;
 }
 
@@ -56,6 +61,7 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
   StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
+  stepper.reduces_once = options.reduces_once;
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
   const World& world = sharded_.mesh().world();
   const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);

@@ -29,6 +29,7 @@ struct TrainerOptions {
   int64_t global_batch = 8;
   int64_t micro_batch = 0;  // of one rank; 0: what the others leave to it
   int64_t accumulation = 1;
+  bool reduces_once = false;  // as StepperOptions says
   Order order = Order::shuffled;
   uint64_t seed = 42;
   double label_smoothing = 0;
