@@ -27,13 +27,17 @@ def memory_gib():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
-def head(title, command):
-    """Markdown: the title, then machine, commit and command."""
-    import torch
+def head(title, command, peers=None):
+    """Markdown: the title, then machine, commit and command; the peers are torch unless told, none
+    where they are empty."""
+    if peers is None:
+        import torch
+        peers = f"torch {torch.__version__}"
     return (f"# {title}\n\n"
             f"- machine: {processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, "
             f"{platform.system()} {platform.machine()}\n"
-            f"- commit: {commit()}\n- command: `{command}`\n- peers: torch {torch.__version__}\n\n")
+            f"- commit: {commit()}\n- command: `{command}`\n"
+            + (f"- peers: {peers}\n" if peers else "") + "\n")
 
 
 def table(columns, rows):

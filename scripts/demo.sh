@@ -1,24 +1,49 @@
 #!/usr/bin/env bash
-# What Fullshard does, in about three minutes: writes a small corpus of sums, trains a small Llama on it on two ranks with
-# FULL_SHARD, asks it for sums it has never seen, and evaluates the saved folder again under another strategy.
+# What Fullshard does, in about two minutes: writes a small corpus of sums, trains a small Llama on it on two ranks with
+# FULL_SHARD for at most a minute, asks it for sums it has never seen, and evaluates the saved folder again under another strategy.
 #
 #   scripts/demo.sh FOLDER_OF_BINARIES [FOLDER_FOR_THE_RUN]
+#
+#   DEMO_SECONDS=60   how long training may take; a machine that is too slow for all steps does fewer, and is told so
+#   DEMO_STEPS=2000   how many steps it wants
 set -euo pipefail
 readonly binaries=${1:?usage: demo.sh FOLDER_OF_BINARIES [FOLDER_FOR_THE_RUN]}
 readonly folder=${2:-build/demo}
-readonly steps=${DEMO_STEPS:-4000}
+readonly seconds=${DEMO_SECONDS:-60}
+readonly wanted=${DEMO_STEPS:-2000}
 export PATH="$binaries:$PATH"
 
 say() { printf '\n== %s\n' "$*"; }
+
+# Two and three digits in every line: a number's places then always stand at the same distance, which is quickly learnt.
+fixed_width() { awk -F'[+=]' '{ printf "%02d+%02d=%03d\n", $1, $2, $3 }'; }
+
+train() { # train STEPS OUTPUT FLAG…
+  fullshard train --ranks 2 --strategy FULL_SHARD --model llama-tiny --tokenizer bytes --data "$folder/sums.txt" \
+    --sequence-length 60 --micro-batch 8 --steps "$1" --lr 4e-3 --schedule cosine --warmup 50 --adam-beta2 0.98 \
+    --output "$2" --overwrite "${@:3}"
+}
+
+# As many steps as this machine makes in the time, by the median of a few, but no more than are wanted.
+steps_in_time() {
+  sed -n 's/.*"step_s":\([0-9.e-]*\).*/\1/p' "$folder/speed/metrics.jsonl" | tail -n +3 | sort -g |
+    awk -v wanted="$wanted" -v seconds="$seconds" '{ step[NR] = $1 }
+      END { fit = int(seconds / step[int((NR + 1) / 2)]); print fit < wanted ? fit : wanted }'
+}
+
 mkdir -p "$folder"
-
 say "a corpus of sums; a tenth of all pairs is held out"
-fullshard data make --kind sums --samples 60000 --seed 7 --output "$folder/sums.txt" --held-out "$folder/held_out.txt"
+fullshard data make --kind sums --samples 60000 --seed 7 --output "$folder/made.txt" --held-out "$folder/made_held_out.txt"
+fixed_width <"$folder/made.txt" >"$folder/sums.txt"
+fixed_width <"$folder/made_held_out.txt" >"$folder/held_out.txt"
 
-say "a small Llama on two ranks, parameters, gradients and optimizer fully sharded"
-fullshard train --ranks 2 --strategy FULL_SHARD --model llama-tiny --tokenizer bytes --data "$folder/sums.txt" \
-  --eval-data "$folder/held_out.txt" --sequence-length 64 --micro-batch 8 --steps "$steps" --lr 4e-3 \
-  --schedule cosine --warmup 100 --adam-beta2 0.98 --output "$folder/run" --overwrite
+train 15 "$folder/speed" --quiet >/dev/null
+steps=$(steps_in_time)
+say "a small Llama on two ranks, parameters, gradients and optimizer fully sharded: $steps steps"
+if [[ $steps -lt $wanted ]]; then
+  echo "this machine makes $steps of $wanted steps in $seconds s: fewer sums will be right (DEMO_SECONDS=… gives it longer)"
+fi
+train "$steps" "$folder/run" --eval-data "$folder/held_out.txt"
 
 say "sums that it has never seen"
 sums "$folder/run/model" "$folder/held_out.txt"
@@ -27,7 +52,7 @@ say "the saved folder, loaded on one rank without sharding, and on two under ZeR
 for how in "--ranks 1 --strategy NO_SHARD" "--ranks 2 --zero-stage 2"; do
   # shellcheck disable=SC2086
   printf '%-32s' "$how" && fullshard eval $how --model "$folder/run/model" --tokenizer bytes \
-    --data "$folder/held_out.txt" --sequence-length 64 --quiet
+    --data "$folder/held_out.txt" --sequence-length 60 --quiet
 done
 
 say "the pictures: $folder/run/report.html"

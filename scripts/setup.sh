@@ -2,8 +2,11 @@
 # Installs what the build needs and this machine lacks: Debian or Ubuntu packages, and libtorch.
 #
 #   scripts/setup.sh                     packages, and libtorch into .venv of this checkout
+#   scripts/setup.sh clang-tidy …        these packages, too
 #   TORCH_DIR=/opt/libtorch …            use that libtorch (or its share/cmake/Torch folder)
 #   PYTHON=/usr/bin/python3 …            use the libtorch of that Python's torch
+#   DEVICE=cpu, DEVICE=cuda …            the wheel without CUDA, or with it, into .venv-cuda; else
+#                                        scripts/choose_device.sh decides
 #
 # libtorch comes as the torch wheel: the wheel only carries the files, no Python runs later.
 # A second run finds everything, changes nothing and needs no network.
@@ -14,7 +17,11 @@ readonly torch_version=2.13.0
 readonly cmake_version=3.25
 readonly tools=(cmake:cmake ninja:ninja-build g++:g++ ccache:ccache clang-format:clang-format)
 readonly libraries=(libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config)
+  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config "$@")
+
+device=$(scripts/choose_device.sh)
+venv=.venv$([[ $device == cpu ]] || echo "-$device")
+readonly device venv
 
 say() { echo "setup: $*"; }
 fail() {
@@ -66,17 +73,22 @@ check_cmake() {
 needs_wheel() { [[ -z ${TORCH_DIR:-} && -z ${PYTHON:-} ]] && ! has_wheel; }
 
 has_wheel() {
-  compgen -G ".venv/lib/python3*/site-packages/torch-$torch_version*.dist-info" >/dev/null &&
-    compgen -G ".venv/lib/python3*/site-packages/torch/share/cmake/Torch/TorchConfig.cmake" >/dev/null
+  compgen -G "$venv/lib/python3*/site-packages/torch-$torch_version*.dist-info" >/dev/null &&
+    compgen -G "$venv/lib/python3*/site-packages/torch/share/cmake/Torch/TorchConfig.cmake" >/dev/null
 }
 
 # The wheel without CUDA: the local version +cpu of an index or folder that pip is configured with,
 # or of pytorch.org; for aarch64, PyPI has it under the plain version.
 install_wheel() {
-  local pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps)
-  say "installing libtorch $torch_version (the torch wheel, about 200 MB) into .venv"
-  [[ -x .venv/bin/python ]] || python3 -m venv .venv ||
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
+  [[ -x $venv/bin/python ]] || python3 -m venv "$venv" ||
     fail "python3 -m venv does not work here" "install python3-venv, or name a libtorch with TORCH_DIR=…"
+  if [[ $device == cuda ]]; then
+    install_cuda_wheel "${pip[@]}"
+    return
+  fi
+  pip+=(--no-deps)
+  say "installing libtorch $torch_version (the torch wheel, about 200 MB) into $venv"
   if [[ $(uname -m) == x86_64 ]]; then
     "${pip[@]}" "torch==$torch_version+cpu" 2>/dev/null && return
     "${pip[@]}" --retries 1 --timeout 20 --index-url https://download.pytorch.org/whl/cpu \
@@ -84,9 +96,19 @@ install_wheel() {
   fi
   "${pip[@]}" "torch==$torch_version" || fail "pip could not install torch $torch_version" \
     "is the network there? Otherwise name an existing libtorch with TORCH_DIR=… or PYTHON=…"
-  ! compgen -G ".venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so" >/dev/null ||
+  ! compgen -G "$venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so" >/dev/null ||
     fail "pip found torch $torch_version only with CUDA" \
-      "remove .venv, then let pip reach https://download.pytorch.org/whl/cpu or name a libtorch with TORCH_DIR=…"
+      "remove $venv, then let pip reach https://download.pytorch.org/whl/cpu or name a libtorch with TORCH_DIR=…"
+}
+
+# With its dependencies: libtorch_cuda.so is linked against the libraries of the nvidia-* wheels.
+install_cuda_wheel() {
+  say "installing libtorch $torch_version with CUDA (the torch wheel and NVIDIA's, some GB) into $venv"
+  "$@" "torch==$torch_version" || fail "pip could not install torch $torch_version" \
+    "is the network there? Otherwise name a libtorch with TORCH_DIR=… or PYTHON=…, or keep to the CPU with DEVICE=cpu"
+  compgen -G "$venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so" >/dev/null ||
+    fail "pip found torch $torch_version only without CUDA" \
+      "name a libtorch with CUDA by TORCH_DIR=… or PYTHON=…, or keep to the CPU with DEVICE=cpu"
 }
 
 check_libtorch() {
@@ -98,13 +120,14 @@ check_libtorch() {
       fail "PYTHON=$PYTHON has no torch" "name one that has it, or leave PYTHON away"
     say "using the libtorch of PYTHON=$PYTHON"
   elif has_wheel; then
-    say "libtorch $torch_version in .venv"
+    say "libtorch $torch_version in $venv"
   else
     install_wheel
-    has_wheel || fail "the wheel in .venv has no libtorch $torch_version" "remove .venv and try again"
+    has_wheel || fail "the wheel in $venv has no libtorch $torch_version" "remove $venv and try again"
   fi
 }
 
+say "building for $(scripts/choose_device.sh --explain)"
 install_packages
 check_cmake
 check_libtorch

@@ -5,10 +5,12 @@
     tools/mutate.py --list               their names, files and tests
     tools/mutate.py --only NAME NAME     these; a name may hold * and ?
     tools/mutate.py --check              only whether the list still fits the sources: no builds
+    tools/mutate.py --results FILE --only-missing    goes on where an earlier run ended
 
-For each one: the text is changed, the named test programs are built and run, the text is put back (also after Ctrl-C).
-Before the first, the same tests must pass on the sources as they are. Ends with 1 when fewer than --at-least were
-noticed (without it: than were chosen), or when an entry does not fit its source or does not build.
+For each one, file by file: the text is changed, the named test programs are built and run, the text is put back (after
+Ctrl-C too; after kill -9 by the next run). Before the first, the same tests must pass on the sources as they are. Ends with 1
+when fewer than --at-least were noticed (without it: than were chosen), or when an entry does not fit its source or does
+not build.
 
 An entry of the list:
     name, why    what the error is, and what it would cost
@@ -17,7 +19,9 @@ An entry of the list:
 """
 import argparse
 import contextlib
+import fcntl
 import fnmatch
+import hashlib
 import json
 import os
 import pathlib
@@ -52,6 +56,11 @@ class Mutation:
         old, new = (text if isinstance(text, str) else "\n".join(text) for text in (entry["old"], entry["new"]))
         return Mutation(entry["name"], entry["why"], entry["file"], old, new, tuple(entry["tests"].items()))
 
+    def digest(self):
+        """Of what is changed and who is asked: a result is about this, not about the name."""
+        text = json.dumps([self.file, self.old, self.new, self.tests])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
 
 def read_list(folder):
     mutations = []
@@ -83,17 +92,70 @@ def staleness(mutation, root):
     return "" if count == 1 else f"{mutation.file}: holds the old text {count} times, expected once"
 
 
-@contextlib.contextmanager
-def applied(mutation, root):
-    """The source with the error in it. It is written anew afterwards, and not given its old time back: what was built
-    of the error would look newer than the source."""
-    path = root / mutation.file
-    original = path.read_text()
-    try:
-        path.write_text(original.replace(mutation.old, mutation.new))
-        yield
-    finally:
-        path.write_text(original)
+class Tree:
+    """The sources, one run at a time. What a changed one held before is noted in the build folder, so that a run that was
+    killed is undone by the next."""
+
+    def __init__(self, root, build):
+        self.root = root
+        if not build.is_dir():
+            raise ListError(f"{build}: there is no such build folder; configure one, or name it with --build-dir")
+        self.note = build / "mutate_undo.json"
+        self.lock = open(build / "mutate.lock", "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ListError(f"another run changes the sources of {root} already") from None
+        if self.note.exists():
+            print(f"an earlier run was killed; {self.put_back()} is put back", file=sys.stderr)
+
+    def put_back(self):
+        """Writes it anew, and does not give it its old time back: what was built of the error would look newer."""
+        before = json.loads(self.note.read_text())
+        (self.root / before["file"]).write_text(before["text"])
+        self.note.unlink()
+        return before["file"]
+
+    @contextlib.contextmanager
+    def changed(self, mutation):
+        path = self.root / mutation.file
+        original = path.read_text()
+        replace_file(self.note, json.dumps({"file": mutation.file, "text": original}))
+        try:
+            path.write_text(original.replace(mutation.old, mutation.new))
+            yield
+        finally:
+            self.put_back()
+
+
+def replace_file(path, text):
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+class Results:
+    """What came out, in the order of trying; kept in a file, where one is named, with what earlier runs left there."""
+
+    def __init__(self, path=None):
+        self.path = path
+        self.kept = json.loads(path.read_text()) if path and path.exists() else {}
+        self.tried = []
+
+    def missing_of(self, mutations):
+        return [one for one in mutations if self.kept.get(one.name, {}).get("digest") != one.digest()]
+
+    def add(self, mutation, outcome, detail, seconds):
+        result = {"name": mutation.name, "file": mutation.file, "outcome": outcome, "detail": detail, "seconds": seconds}
+        self.tried.append(result)
+        self.kept[mutation.name] = {**result, "digest": mutation.digest()}
+        if self.path:
+            replace_file(self.path, json.dumps(self.kept, indent=1))
+
+    def of(self, mutations):
+        """Also those of earlier runs."""
+        missing = {one.name for one in self.missing_of(mutations)}
+        return [self.kept[one.name] for one in mutations if one.name not in missing]
 
 
 @dataclass
@@ -102,9 +164,9 @@ class Ended:
     output: str
 
 
-def run(command, limit, cwd=None):
+def run(command, limit, cwd=None, variables=None):
     """Ends with everything that the command started, whatever happens here."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # as ctest has it: ranks are threads
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}  # as ctest has it: ranks are threads
     process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace", start_new_session=True)
     try:
@@ -113,9 +175,17 @@ def run(command, limit, cwd=None):
     except subprocess.TimeoutExpired:
         return Ended(None, "")
     finally:
+        end_group(process)
+
+
+def end_group(process):
+    """Asks first: ninja gives each compiler a group of its own, and ends them all when it is asked to. A compiler that went
+    on would leave an object of the error that is newer than the source put back."""
+    for number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=patience)
 
 
 def failed_test(ended):
@@ -133,10 +203,12 @@ class Tests:
         self.jobs = jobs
         self.limit = limit
 
-    def make(self, programs):
-        """What the compiler says when it fails; empty: all is built."""
+    def make(self, programs, keeps_objects=True):
+        """What the compiler says when it fails; empty: all is built. Objects of an error need not go into a cache, where an
+        interrupted run might leave one under the name of the sound source."""
         jobs = ["-j", str(self.jobs)] if self.jobs else []
-        ended = run(["ninja", "-C", str(self.build), *jobs, *sorted(programs)], None)
+        variables = {} if keeps_objects else {"CCACHE_READONLY": "1"}
+        ended = run(["ninja", "-C", str(self.build), *jobs, *sorted(programs)], None, variables=variables)
         return "" if ended.status == 0 else ended.output
 
     def first_failure(self, tests):
@@ -153,13 +225,13 @@ class Tests:
         return ""
 
 
-def try_one(mutation, tests, root):
+def try_one(mutation, tests, tree):
     """(outcome, detail): noticed, unnoticed, stale or 'does not build'."""
-    stale = staleness(mutation, root)
+    stale = staleness(mutation, tree.root)
     if stale:
         return "stale", stale
-    with applied(mutation, root):
-        complaint = tests.make({program for program, _ in mutation.tests})
+    with tree.changed(mutation):
+        complaint = tests.make({program for program, _ in mutation.tests}, keeps_objects=False)
         if complaint:
             errors = [line for line in complaint.splitlines() if "error" in line]
             return "does not build", errors[0] if errors else complaint[-200:]
@@ -179,14 +251,13 @@ def check_sound(mutations, tests):
             raise ListError(f"{test[0]} --gtest_filter={test[1]} fails without any mutation: {failure}")
 
 
-def try_all(mutations, tests, root, results):
+def try_all(mutations, tests, tree, results):
     """Adds to `results` as it goes; leaves the programs as the sources say."""
     for number, mutation in enumerate(mutations, 1):
         begin = time.monotonic()
-        outcome, detail = try_one(mutation, tests, root)
+        outcome, detail = try_one(mutation, tests, tree)
         seconds = round(time.monotonic() - begin, 1)
-        results.append({"name": mutation.name, "file": mutation.file, "outcome": outcome, "detail": detail,
-                        "seconds": seconds})
+        results.add(mutation, outcome, detail, seconds)
         print(f"{number}/{len(mutations)} {mutation.name}: {outcome} ({detail}), {seconds} s", file=sys.stderr)
     tests.make({program for mutation in mutations for program, _ in mutation.tests})
 
@@ -242,6 +313,8 @@ def arguments(argv):
     add("--jobs", type=int, metavar="N", help="compilers at once (default: ninja's)")
     add("--time-limit", type=float, default=300, metavar="SECONDS",
         help="of one test program (default: 300); one that takes longer has noticed")
+    add("--results", type=pathlib.Path, metavar="FILE", help="keep every result there, as soon as it is known")
+    add("--only-missing", action="store_true", help="leave out what --results holds already, unless its entry changed")
     add("--json", action="store_true", help="the result as JSON on standard output")
     add("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)  # another tree, for the tool's own test
     return parser.parse_args(argv)
@@ -249,16 +322,18 @@ def arguments(argv):
 
 def try_chosen(mutations, options):
     tests = Tests(options.build_dir.resolve(), options.jobs, options.time_limit)
-    results = []
+    tree = Tree(options.root, tests.build)
+    results = Results(options.results)
+    missing = results.missing_of(mutations) if options.only_missing else mutations
     interrupted = False
     try:
-        check_sound([one for one in mutations if not staleness(one, options.root)], tests)
-        try_all(mutations, tests, options.root, results)
+        check_sound([one for one in missing if not staleness(one, options.root)], tests)
+        try_all(sorted(missing, key=lambda one: one.file), tests, tree, results)
     except KeyboardInterrupt:
         interrupted = True
         print("interrupted; the source is as it was, its programs may not be: build them again", file=sys.stderr)
     wanted = len(mutations) if options.at_least is None else options.at_least
-    report = summary(results, len(mutations), wanted)
+    report = summary(results.of(mutations) if options.only_missing else results.tried, len(mutations), wanted)
     if options.json:
         print(json.dumps(report, indent=1))
     else:
@@ -268,7 +343,11 @@ def try_chosen(mutations, options):
 
 def main(argv=None):
     options = arguments(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # puts the source back, as Ctrl-C does
+    if options.only_missing and not options.results:
+        print("error: --only-missing needs --results FILE", file=sys.stderr)
+        return 2
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # puts the source back, as Ctrl-C does
     try:
         mutations = chosen_of(read_list(options.root / "tools" / "mutations"), options.only)
         if options.list:

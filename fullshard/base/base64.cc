@@ -1,9 +1,13 @@
 #include "fullshard/base/base64.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fullshard {
 namespace {
+
+constexpr std::string_view kLetters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 int value_of(char letter) {
   if (letter >= 'A' && letter <= 'Z') return letter - 'A';
@@ -15,10 +19,25 @@ int value_of(char letter) {
 
 }  // namespace
 
+std::string encode_base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto three = bytes.substr(i, 3);
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      bits = bits << 8 | (j < three.size() ? static_cast<unsigned char>(three[j]) : 0U);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= three.size() ? kLetters[bits >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
-  while (text.ends_with('=')) text.remove_suffix(1);
-  if (text.size() % 4 == 1) return std::nullopt;
+  for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3 + 2);
   uint32_t bits = 0;

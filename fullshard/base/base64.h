@@ -1,4 +1,4 @@
-// Bytes as letters, digits, + and /.
+// Bytes as letters, digits, + and / (RFC 4648), filled up with = to a multiple of four.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,8 @@
 #include <string_view>
 
 namespace fullshard {
+
+std::string encode_base64(std::string_view bytes);
 
 // Nothing when the text is not base64, with its padding.
 std::optional<std::string> decode_base64(std::string_view text);

@@ -1,21 +1,32 @@
 #include "fullshard/checkpoint/async_saver.h"
 
+#include <utility>
+
+#include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/running_save.h"
+#include "fullshard/shard/engine.h"
 #include "fullshard/stored/buffer_pool.h"
 
 namespace fullshard {
 
-AsyncSaver::AsyncSaver() : copies_(std::make_unique<BufferPool>(kWriteBytes)) {}
+AsyncSaver::AsyncSaver() : AsyncSaver(nullptr) {}
+AsyncSaver::AsyncSaver(std::unique_ptr<DeviceSnapshot> device)
+    : copies_(std::make_unique<BufferPool>(kWriteBytes)), device_(std::move(device)) {}
 AsyncSaver::~AsyncSaver() = default;
 
-int64_t AsyncSaver::copied_bytes() const { return copies_->bytes(); }
+int64_t AsyncSaver::copied_bytes() const {
+  return copies_->bytes() + (device_ ? device_->windows->bytes() : 0);
+}
 
 void AsyncSaver::start(const std::string& folder, const ShardedModel& model,
                        const Optimizer& optimizer, const Progress& progress,
                        const CheckpointOptions& options) {
   finish();
+  if (!device_) {
+    device_ = make_device_snapshot(model.mesh().world().device(), model.engine().ledger());
+  }
   running_ = std::make_unique<RunningSave>(folder, model, states_of(model, optimizer), progress,
-                                           options, true);
+                                           options, true, device_.get());
 }
 
 void AsyncSaver::settle() {

@@ -22,11 +22,14 @@ namespace fullshard {
 
 class BufferPool;
 class RunningSave;
+struct DeviceSnapshot;
 
 // Belongs to the thread that trains. All calls are collective; nothing happens at other times.
 class AsyncSaver {
  public:
   AsyncSaver();
+  // With copies and windows of the caller's in place of those of the model's device.
+  explicit AsyncSaver(std::unique_ptr<DeviceSnapshot> device);
   // Unfinished, the save is given up; nothing is thrown.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
@@ -37,7 +40,8 @@ class AsyncSaver {
   //
   // Masters and states are written from where they are, so call settle() before the next
   // optimizer step: it copies what was not written by then, often nothing. Buffers of the model,
-  // which a forward may change, are copied at once.
+  // which a forward may change, are copied at once. An accelerator copies everything, into pinned
+  // memory beside training, and settle() makes its next step wait for that.
   void start(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
              const Progress& progress, const CheckpointOptions& options = {});
   // Not collective; nothing to do where nothing is being written.
@@ -58,7 +62,8 @@ class AsyncSaver {
  private:
   void advance(std::chrono::milliseconds patience);
 
-  std::unique_ptr<BufferPool> copies_;
+  std::unique_ptr<BufferPool> copies_;      // for the CPU
+  std::unique_ptr<DeviceSnapshot> device_;  // made for the first model that is on an accelerator
   std::unique_ptr<RunningSave> running_;
 };
 

@@ -80,11 +80,11 @@ void add_counts(const json& report, size_t rank, std::vector<ManifestTensor>& te
 
 RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
                          const std::optional<OptimizerStates>& states, const Progress& progress,
-                         const CheckpointOptions& options, bool is_aside)
+                         const CheckpointOptions& options, bool is_aside, DeviceSnapshot* device)
     : model_(model),
       options_(options),
+      device_(device),
       folder_(agreed_folder(folder, patient_ranks(model.mesh()), options.tag_validation)) {
-  std::vector<BlockFile> files;
   const auto problem = error_of([&] {
     const auto& engine = model_.engine();
     check(engine.has_values(),
@@ -101,14 +101,7 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
       folder_.begin();
     }
     rng_ = rng_state_text(engine.mesh().world().device());
-    auto own_files = plan.own_files(is_aside);
-    for (auto& file : own_files) {
-      names_.push_back(file.name);
-      held_.insert(held_.end(), file.held.begin(), file.held.end());
-      files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
-    }
-    engine.mesh().world().check_sound();  // after everything was read from the device
-    files_ = std::make_unique<BlockWriter>(std::move(files));
+    begin_files(own_files(plan, is_aside), is_aside);
   });
   // Nobody writes before the folder is there, and everybody has come.
   try {
@@ -127,9 +120,34 @@ RunningSave::~RunningSave() {
   if (leads_ && !is_over_) folder_.abandon();
 }
 
+std::vector<BlockFile> RunningSave::own_files(const SavePlan& plan, bool is_aside) {
+  std::vector<BlockFile> files;
+  for (auto& file : plan.own_files(is_aside, device_ ? device_->copies.get() : nullptr)) {
+    names_.push_back(file.name);
+    held_.insert(held_.end(), file.held.begin(), file.held.end());
+    files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
+  }
+  return files;
+}
+
+void RunningSave::begin_files(std::vector<BlockFile> files, bool is_aside) {
+  model_.mesh().world().check_sound();
+  DeviceContent content;
+  if (device_ != nullptr) {
+    device_->copies->follow_training();
+    content = {device_->copies.get(), device_->windows.get()};
+  }
+  files_ = std::make_unique<BlockWriter>(std::move(files), content);
+  if (device_ != nullptr && is_aside) files_->begin_snapshot();
+}
+
 void RunningSave::start() {
   writer_ = std::thread([this] {
-    auto problem = error_of([&] { files_->run(); });
+    auto problem = error_of([&] {
+      files_->run();
+      // A device is read while files are written: what it gave after a failure has no name yet.
+      model_.mesh().world().check_sound();
+    });
     const std::lock_guard lock(mutex_);
     error_ = std::move(problem);
     has_written_ = true;
@@ -142,7 +160,13 @@ void RunningSave::stop() {
   if (writer_.joinable()) writer_.join();
 }
 
-void RunningSave::settle(BufferPool& pool) { files_->settle(pool); }
+void RunningSave::settle(BufferPool& pool) {
+  if (device_ == nullptr) {
+    files_->settle(pool);
+  } else {
+    device_->copies->hold_training();
+  }
+}
 
 RunningSave::Vote RunningSave::own_vote(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);

@@ -13,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/save_plan.h"
 #include "fullshard/optim/optimizer_states.h"
@@ -25,10 +26,11 @@ namespace fullshard {
 // trains. The model must not change until poll() says that all is done, or settle() was called.
 class RunningSave {
  public:
-  // `is_aside`: forwards run meanwhile, which may change buffers.
+  // `is_aside`: forwards run meanwhile, which may change buffers; an accelerator then begins at
+  // once to copy everything. `device` is null for the CPU, and outlives this.
   RunningSave(const std::string& folder, const ShardedModel& model,
               const std::optional<OptimizerStates>& states, const Progress& progress,
-              const CheckpointOptions& options, bool is_aside);
+              const CheckpointOptions& options, bool is_aside, DeviceSnapshot* device);
   // Unfinished, it stops the writing; what is left of the folder goes with the next save there.
   ~RunningSave();
   RunningSave(const RunningSave&) = delete;
@@ -38,12 +40,15 @@ class RunningSave {
   // checkpoint gets its name. True: it is in place. Throws what went wrong on any rank.
   bool poll(std::chrono::milliseconds patience);
 
-  // Copies what this rank has not written yet; afterwards the model may change. Not collective.
+  // Copies what this rank has not written yet; afterwards the model may change. On an accelerator
+  // the caller's stream waits for the copies, not the host. Not collective.
   void settle(BufferPool& pool);
 
  private:
   enum class Vote { writing, written, failed };
 
+  std::vector<BlockFile> own_files(const SavePlan& plan, bool is_aside);
+  void begin_files(std::vector<BlockFile> files, bool is_aside);
   void start();
   Vote own_vote(std::chrono::milliseconds patience);
   Vote common_vote(Vote own) const;
@@ -56,6 +61,7 @@ class RunningSave {
 
   ShardedModel model_;
   CheckpointOptions options_;
+  DeviceSnapshot* device_;
   CheckpointFolder folder_;
   bool leads_ = false;  // makes the folder and writes the manifest
   Manifest manifest_;   // leaders'

@@ -1,10 +1,12 @@
 #include <cctype>
 
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/running_save.h"
 #include "fullshard/optim/torch_states.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/shard/engine.h"
 
 namespace fullshard {
 namespace {
@@ -15,7 +17,8 @@ constexpr auto kVoteEvery = std::chrono::seconds(1);
 void save(const std::string& folder, const ShardedModel& model,
           const std::optional<OptimizerStates>& states, const Progress& progress,
           const CheckpointOptions& options) {
-  RunningSave save(folder, model, states, progress, options, false);
+  const auto device = make_device_snapshot(model.mesh().world().device(), model.engine().ledger());
+  RunningSave save(folder, model, states, progress, options, false, device.get());
   while (!save.poll(kVoteEvery)) {
   }
 }

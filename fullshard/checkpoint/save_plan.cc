@@ -23,6 +23,10 @@ std::string strategy_text(const ShardingOptions& options) {
   return std::string(name_of(options.strategy));
 }
 
+auto parts_of(const at::Tensor& values) {
+  return [values](int64_t first, int64_t numel) { return values.narrow(0, first, numel); };
+}
+
 void check_storable(const std::vector<ModelTensor>& tensors) {
   for (const auto& tensor : tensors) {
     check(find_element_type(tensor.dtype) != nullptr,
@@ -78,9 +82,12 @@ std::string SavePlan::file_name(int rank, int kind) const {
   return fmt::format("{}-{:05}.bin", name, rank);
 }
 
-at::Tensor SavePlan::values(const Group& group, int kind) const {
-  if (kind == kWeights) return group.group->master();
-  return group.trainable < 0 ? at::Tensor() : states_->values.at(group.trainable).at(kind);
+SavePlan::ValuesOf SavePlan::values(const Group& group, int kind) const {
+  if (kind == kWeights) {
+    return
+        [group = group.group](int64_t first, int64_t numel) { return group->master(first, numel); };
+  }
+  return parts_of(states_->values.at(group.trainable).at(kind));
 }
 
 std::optional<at::ScalarType> SavePlan::dtype(const Group& group, int kind) const {
@@ -109,16 +116,30 @@ SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   return layout;
 }
 
-std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole) const {
+ByteSpan SavePlan::device_span(const Place& place, ValuesOf values, SnapshotCopies& copies) {
+  const auto size = bytes_of(1, place.dtype);
+  const auto begin_copy = [size, values = std::move(values), &copies](int64_t begin, int64_t count,
+                                                                      char* target) {
+    copies.begin([&] { return values(begin / size, count / size); }, count, target);
+  };
+  return {nullptr, place.bytes, begin_copy};
+}
+
+std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole,
+                                                   SnapshotCopies* copies) const {
   const int rank = engine_.mesh().world().rank();
   std::vector<OwnFile> files;
   for (int kind = kWeights; kind < num_states(); ++kind) {
     const auto layout = lay_out(rank, kind);
     if (layout.bytes == 0) continue;
     OwnFile file{file_name(rank, kind), {}, {}};
-    const auto add = [&](const Place& place, const at::Tensor& values) {
-      file.held.push_back(values.cpu());  // itself where it is there already
-      file.content.push_back({file.held.back().data_ptr(), place.bytes});
+    const auto add = [&](const Place& place, const ValuesOf& values) {
+      if (copies != nullptr) {
+        file.content.push_back(device_span(place, values, *copies));
+      } else {
+        file.held.push_back(values(0, place.bytes / bytes_of(1, place.dtype)));
+        file.content.push_back({file.held.back().data_ptr(), place.bytes});
+      }
       file.content.push_back({nullptr, round_up(place.bytes, kPieceAlign) - place.bytes});
     };
     for (size_t i = 0; i < groups_.size(); ++i) {
@@ -127,7 +148,7 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole) const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (layout.tensors[i].offset < 0) continue;
       const auto values = tensors_[i].own_part()->values;
-      add(layout.tensors[i], copies_whole ? values.clone() : values);
+      add(layout.tensors[i], parts_of(copies_whole ? values.clone() : values));
     }
     files.push_back(std::move(file));
   }

@@ -4,10 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/model_tensors.h"
 #include "fullshard/optim/optimizer_states.h"
 #include "fullshard/stored/block_writer.h"
@@ -44,13 +46,14 @@ class SavePlan {
 
   const Writers& writers() const { return writers_; }
   // What this rank writes, by the files' names; `held` keeps alive what the spans look at: copies
-  // of what is whole on every rank, if asked for.
+  // of what is whole on every rank, if asked for. With `copies` (null for the CPU) the spans begin
+  // those, and nothing has been read from the device yet.
   struct OwnFile {
     std::string name;
     std::vector<ByteSpan> content;
     std::vector<at::Tensor> held;
   };
-  std::vector<OwnFile> own_files(bool copies_whole) const;
+  std::vector<OwnFile> own_files(bool copies_whole, SnapshotCopies* copies) const;
 
   // As this rank's host sees it; without checksums, counts, progress, rng and time.
   Manifest manifest() const;
@@ -74,7 +77,9 @@ class SavePlan {
 
   int num_states() const;
   std::string file_name(int rank, int kind) const;
-  at::Tensor values(const Group& group, int kind) const;
+  using ValuesOf = std::function<at::Tensor(int64_t first, int64_t numel)>;
+  ValuesOf values(const Group& group, int kind) const;
+  static ByteSpan device_span(const Place& place, ValuesOf values, SnapshotCopies& copies);
   std::optional<at::ScalarType> dtype(const Group& group, int kind) const;  // none: no values
   FileLayout lay_out(int rank, int kind) const;
   void add_intervals(int kind, Manifest& manifest) const;

@@ -139,6 +139,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
 void LaunchFlags::add_internal(CLI::App& command) {
   command.add_flag("--controlled", is_controlled_)->group("");
   command.add_flag("--saves-itself", options_.saves_itself)->group("");
+  command.add_flag("--logs-wait", options_.logs_wait)->group("");
   command.add_option("--first-rank", options_.first_rank)->group("");
   command.add_option("--world-size", options_.world_size)->group("");
   command.add_option("--restart-count", options_.restart_count)->group("");

@@ -27,7 +27,8 @@ class LaunchFlags {
   void show_only_first();                        // rank 0's output, unless --tee says whose
   void trust_messages() { options_.explains_itself = true; }  // of the program that is started
   void let_it_save() { options_.saves_itself = true; }        // after a signal, in its own time
-  void set_default_ranks(int ranks);                          // when nothing else says how many
+  void let_logs_wait() { options_.logs_wait = true; }  // until rank 0 has looked at their folder
+  void set_default_ranks(int ranks);                   // when nothing else says how many
   void keep_open(int descriptor) { options_.kept_open.push_back(descriptor); }  // in every rank
   // Variables that every rank gets, as NAME=VALUE.
   void add_variable(const std::string& variable);

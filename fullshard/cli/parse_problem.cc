@@ -28,7 +28,9 @@ std::string path_of(const CLI::App& command) {
   return before.empty() ? command.get_name() : before + " " + command.get_name();
 }
 
-std::string name_of(std::string_view word) { return std::string(word.substr(0, word.find('='))); }
+std::string option_name(std::string_view word) {
+  return std::string(word.substr(0, word.find('=')));
+}
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
@@ -52,8 +54,8 @@ std::string unknown_words(const CLI::App& command, const std::vector<std::string
     if (has_options && !is_option(word)) continue;  // may be the value of one
     if (!text.empty()) text += "\nerror: ";
     text += path.empty() ? "" : path + ": ";
-    text += is_option(word) ? fmt::format("no option '{}'{}; {}", name_of(word),
-                                          suggest_option(command, name_of(parsed)), help)
+    text += is_option(word) ? fmt::format("no option '{}'{}; {}", option_name(word),
+                                          suggest_option(command, option_name(parsed)), help)
                             : fmt::format("'{}' is not expected; {}", word, help);
   }
   return text;

@@ -182,6 +182,11 @@ void RunArguments::add_training() {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()
       ->group(kTraining);
+  command_
+      ->add_flag("--reduce-once", options_.reduce_once,
+                 "with --accumulate: add the micro-batches of a step on each rank and reduce their "
+                 "sum once; less traffic, whole gradients in memory")
+      ->group(kTraining);
   command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);

@@ -36,7 +36,9 @@ bool says_interrupted(const std::string& folder) {
 }  // namespace
 
 RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch) : options_(options) {
-  if (launch.starts_rank_zero()) {
+  const bool starts_rank_zero = launch.starts_rank_zero();
+  if (!starts_rank_zero) launch.let_logs_wait();
+  if (starts_rank_zero) {
     lock_.emplace(options.output);
     if (!lock_->warning().empty()) say(fmt::format("warning: {}\n", lock_->warning()));
     close_dead_run(options.output, *lock_);

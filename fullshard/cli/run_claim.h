@@ -13,7 +13,8 @@ namespace fullshard {
 class RunClaim {
  public:
   // Errors of kind usage: a live run owns the folder, or it holds one that must stay. The lock goes
-  // on to the ranks where rank 0 starts on this host; elsewhere rank 0 takes it.
+  // on to the ranks where rank 0 starts on this host; elsewhere rank 0 takes it, and the logs of an
+  // older run stay until it has looked at the folder.
   RunClaim(const RunOptions& options, LaunchFlags& launch);
 
   // After the launch: closes run.json where it still says that the run goes on.

@@ -12,6 +12,8 @@
 
 namespace fullshard {
 
+struct CallTerms;
+
 // Names one call to the peers: they compare it at equal sequence numbers, and blame with it.
 struct Call {
   uint64_t sequence = 0;
@@ -20,6 +22,8 @@ struct Call {
   std::string_view unit;
   int64_t bytes = 0;
   TimeLimit limit = TimeLimit::step;
+  // Of a larger call that this one is a part of: the ranks agree on that instead.
+  const CallTerms* terms = nullptr;
 };
 
 class LinkPeers;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "fullshard/base/error.h"
 #include "fullshard/comm/backend.h"
 
 namespace fullshard {
@@ -39,5 +40,11 @@ std::string describe_call(Operation operation, std::string_view unit);
 // The message when the ranks of a group do not make the same call; `ranks[i]` has `terms[i]`.
 std::optional<std::string> find_disagreement(std::span<const CallTerms> terms,
                                              std::span<const int> ranks, std::string_view group);
+
+// Carries that message: no rank is gone or late.
+class Disagreement : public Error {
+ public:
+  using Error::Error;
+};
 
 }  // namespace fullshard

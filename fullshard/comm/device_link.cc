@@ -39,7 +39,7 @@ void check_all_have_gpus(const std::vector<RankDevice>& ranks) {
   }
 }
 
-bool is_one_host(const std::vector<RankDevice>& ranks) {
+bool are_on_one_host(const std::vector<RankDevice>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(),
                      [&](const auto& one) { return one.host == ranks.front().host; });
 }
@@ -58,7 +58,7 @@ LinkDecision decide_link(const std::vector<RankDevice>& ranks, const std::string
             "them share with backend auto",
             sharing->text(ranks));
   }
-  if (is_one_host(ranks)) return {DeviceLink::shared};
+  if (are_on_one_host(ranks)) return {DeviceLink::shared};
   return {DeviceLink::staged,
           fmt::format("{}, so collectives between GPUs go through host memory, which is slow; "
                       "start one rank per GPU to use nccl",

@@ -26,10 +26,9 @@ class Reduction {
         element_(static_cast<int64_t>(rows.element_size())),
         sums_(sum_dtype(rows.scalar_type())),
         per_host_(order_.num_hosts() > 1 && order_.ranks_per_host > 1 ? order_.ranks_per_host : 0) {
-    const auto own =
-        std::find(order_.ranks.begin(), order_.ranks.end(), job.rank) - order_.ranks.begin();
-    own_host_ = per_host_ > 0 ? static_cast<int>(own) / per_host_ : 0;
-    own_place_ = per_host_ > 0 ? static_cast<int>(own) % per_host_ : 0;
+    const int own = order_.place_of(job.rank);
+    own_host_ = per_host_ > 0 ? own / per_host_ : 0;
+    own_place_ = per_host_ > 0 ? own % per_host_ : 0;
     window_ = std::max<int64_t>(job.window_bytes / element_ / size_, 1);
   }
 

@@ -14,6 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/device_transport.h"
 #include "fullshard/comm/environment.h"
+#include "fullshard/comm/file_limit.h"
 #include "fullshard/comm/gloo_transport.h"
 #include "fullshard/comm/meeting_notice.h"
 #include "fullshard/comm/nccl_settings.h"
@@ -55,7 +56,8 @@ std::shared_ptr<Store> connect(const Environment& environment, milliseconds time
                         .port = environment.master_port,
                         .token = environment.secret,
                         .serve = environment.rank == 0,
-                        .loopback = environment.is_one_host()},
+                        .loopback = environment.is_one_host(),
+                        .ranks = environment.size},
                        timeout);
 }
 
@@ -143,11 +145,22 @@ GlooDevice device_for(const Environment& environment, bool loopback) {
   return {.address = own_address_towards(environment.master_address, environment.master_port)};
 }
 
-std::shared_ptr<Transport> make_transport(const std::string& wanted, const GlooOptions& options,
+// This host's ranks, where it is one of several and holds more than one.
+std::shared_ptr<ShmDomain> join_host(const GlooOptions& options, Store& store) {
+  const std::vector<int> here = ranks_of_host(options.hosts, options.rank);
+  if (options.loopback || here.size() == 1) return nullptr;
+  const auto place = std::find(here.begin(), here.end(), options.rank) - here.begin();
+  return ShmDomain::join(*store.under(fmt::format("shm of rank {}", here.front())),
+                         static_cast<int>(place), static_cast<int>(here.size()), options.timeouts,
+                         here);
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& wanted, GlooOptions options,
                                           std::shared_ptr<Store> store,
                                           std::shared_ptr<Recorder> recorder) {
   // Host tensors of ranks that use nccl travel as they would without it.
   if (wanted == "gloo" || (wanted != "shm" && !options.loopback)) {
+    options.domain = join_host(options, *store);
     return make_gloo_transport(options, std::move(store), std::move(recorder));
   }
   check(options.loopback,
@@ -290,11 +303,15 @@ World World::from_environment(const WorldOptions& options) {
 
   const MeetingNotice notice;
   const Timeouts& timeouts = options.timeouts;
+  const int64_t file_limit = raise_file_limit();
   auto store = open_store(environment, timeouts.init);
   GlooOptions members{.rank = environment.rank,
                       .hosts = number_hosts(exchange_texts(*store, environment, "host",
                                                            host_identity(), timeouts.init)),
                       .timeouts = timeouts};
+  check_file_limit(files_needed(members.hosts, environment.rank,
+                                environment.rank == 0 && !environment.agent_store),
+                   file_limit, environment.size);
   members.loopback = is_one_host(members.hosts);
   members.device = device_for(environment, members.loopback);
   auto recorder = std::make_shared<Recorder>(environment.rank);

@@ -1,7 +1,5 @@
-// Collectives over gloo, for ranks on several hosts. One worker thread per group carries them out
-// in order: it first gathers every rank's terms, so that ranks that disagree are told instead of
-// reading each other's bytes wrongly, then moves the data. Sums are made locally in the order of
-// ordered_sum, so that their bits equal those of the other backends.
+// Collectives that a worker carries out over gloo: between all ranks of a group, or between hosts
+// whose ranks share memory.
 #pragma once
 
 #include <memory>
@@ -9,25 +7,15 @@
 #include <vector>
 
 #include "fullshard/comm/backend.h"
-#include "fullshard/comm/gloo_group.h"
-#include "fullshard/comm/gloo_watch.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/gloo_collectives.h"
+#include "fullshard/comm/gloo_worker.h"
 
 namespace fullshard {
 
-struct GlooMembers {
-  std::string group;
-  int rank = 0;            // in the group
-  std::vector<int> ranks;  // of the group, in the world
-  std::vector<int> hosts;  // of those ranks
-  int size() const { return static_cast<int>(ranks.size()); }
-};
-
 class GlooBackend : public Backend {
  public:
-  GlooBackend(GlooMembers members, std::unique_ptr<GlooGroup> group,
-              std::shared_ptr<GlooWatch> watch, const Timeouts& timeouts);
-  // Calls in flight are given up: what peers still wait for, they are told by the watch.
+  GlooBackend(std::shared_ptr<GlooWorker> worker,
+              std::shared_ptr<const GlooCollectives> collectives);
   ~GlooBackend() override;
 
   std::string_view name() const override { return "gloo"; }
@@ -43,8 +31,11 @@ class GlooBackend : public Backend {
   std::shared_ptr<LinkPeers> make_link_peers() override;
 
  private:
-  class Worker;
-  std::shared_ptr<Worker> worker_;
+  template <class Act>
+  Work issue(const Call& call, const CallTerms& terms, const at::Tensor& tensor, Act act);
+
+  std::shared_ptr<GlooWorker> worker_;
+  std::shared_ptr<const GlooCollectives> collectives_;
 };
 
 }  // namespace fullshard

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <utility>
 
@@ -43,7 +44,11 @@ class CuttableGloo : public c10d::ProcessGroupGloo {
   }
 };
 
+std::atomic<int64_t> calls_made = 0;
+
 }  // namespace
+
+int64_t GlooGroup::num_calls() { return calls_made; }
 
 class GlooGroup::Gloo {
  public:
@@ -62,6 +67,7 @@ GlooGroup::GlooGroup(const Store& store, int rank, int size, const GlooDevice& d
 GlooGroup::~GlooGroup() = default;
 
 void GlooGroup::all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout) {
+  ++calls_made;
   c10d::AllgatherOptions options;
   options.timeout = timeout;
   gloo_->group->_allgather_base(full, own, options)->wait();
@@ -70,12 +76,14 @@ void GlooGroup::all_gather(at::Tensor full, at::Tensor own, std::chrono::millise
 void GlooGroup::all_to_all(at::Tensor received, std::vector<int64_t> received_counts,
                            at::Tensor sent, std::vector<int64_t> sent_counts,
                            std::chrono::milliseconds timeout) {
+  ++calls_made;
   c10d::AllToAllOptions options;
   options.timeout = timeout;
   gloo_->group->alltoall_base(received, sent, received_counts, sent_counts, options)->wait();
 }
 
 void GlooGroup::broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout) {
+  ++calls_made;
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.timeout = timeout;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ class GlooGroup {
   void all_to_all(at::Tensor received, std::vector<int64_t> received_counts, at::Tensor sent,
                   std::vector<int64_t> sent_counts, std::chrono::milliseconds timeout);
   void broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout);
+
+  // How many of these calls all groups of this process have made: what tests count.
+  static int64_t num_calls();
 
   // Closes the connections: what other ranks have in flight with this one fails.
   void cut() noexcept;

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "fullshard/comm/gloo_backend.h"
+#include "fullshard/comm/gloo_worker.h"
 #include "fullshard/comm/late_notice.h"
 #include "fullshard/comm/link_peers.h"
 

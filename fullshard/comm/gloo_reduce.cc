@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "fullshard/comm/gloo_collectives.h"
 #include "fullshard/comm/ordered_sum.h"
 #include "fullshard/comm/reduce_parts.h"
 
@@ -26,22 +27,24 @@ at::Tensor packed(const at::Tensor& rows, const ReduceParts& parts) {
   return line;
 }
 
-// Sums what the ranks sent for this rank's part into `output`.
-void sum_received(const at::Tensor& output, const at::Tensor& received,
+// Sums what the ranks sent, a row each, into `output`; it begins at `place` of each row.
+void sum_received(const at::Tensor& output, const at::Tensor& received, int64_t place,
                   const GlooReduction& reduction, bool accumulate) {
   const HostOrder order(reduction.hosts);
-  const int64_t bytes = output.numel() * static_cast<int64_t>(received.element_size());
-  const auto* begin = static_cast<const std::byte*>(received.const_data_ptr());
   std::vector<const void*> rows;
-  for (const int rank : order.ranks) rows.push_back(begin + rank * bytes);
+  for (const int rank : order.ranks) {
+    rows.push_back(static_cast<const std::byte*>(received.const_data_ptr()) +
+                   (rank * received.size(1) + place) *
+                       static_cast<int64_t>(received.element_size()));
+  }
   ordered_sum(
       output.mutable_data_ptr(), output.scalar_type(), rows, received.scalar_type(), output.numel(),
       {.op = reduction.options.op, .accumulate = accumulate, .rows_per_host = order.rows_per_host});
 }
 
 // Every replica of the slice gets all its parts, in order.
-at::Tensor exchange_parts(GlooGroup& group, const at::Tensor& part, const ReduceParts& parts,
-                          int own_slice, std::chrono::milliseconds timeout) {
+at::Tensor exchange_parts(const GlooTurn& turn, const at::Tensor& part, const ReduceParts& parts,
+                          int own_slice) {
   const auto element = static_cast<int64_t>(part.element_size());
   const auto num_ranks = static_cast<size_t>(parts.num_parts * parts.num_slices);
   std::vector<int64_t> sent(num_ranks, 0), received(num_ranks, 0);
@@ -51,20 +54,25 @@ at::Tensor exchange_parts(GlooGroup& group, const at::Tensor& part, const Reduce
     received[rank] = parts.numel(replica) * element;
   }
   const at::Tensor slice = at::empty({parts.slice_numel}, part.options());
-  group.all_to_all(as_bytes(slice), received, as_bytes(part.repeat({parts.num_parts})), sent,
-                   timeout);
+  turn.group().all_to_all(as_bytes(slice), received, as_bytes(part.repeat({parts.num_parts})), sent,
+                          turn.timeout);
   return slice;
 }
 
 }  // namespace
 
-at::Tensor as_bytes(const at::Tensor& line) { return line.view(at::kByte); }
-
-void gloo_reduce_scatter(GlooGroup& group, const at::Tensor& shard, const at::Tensor& rows,
+void gloo_reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at::Tensor& rows,
                          const GlooReduction& reduction) {
   const auto num_ranks = static_cast<int>(reduction.hosts.size());
   const bool accumulate = reduction.options.accumulate;
   const ReduceParts parts(rows, num_ranks);
+  if (is_carried(rows.numel(), rows.scalar_type())) {
+    const at::Tensor all = turn.meet(as_bytes(rows.contiguous().view({rows.numel()})));
+    const int64_t place = parts.slice_of(reduction.rank) * parts.slice_numel;
+    return sum_received(shard, from_bytes(all, rows.scalar_type()).view({num_ranks, -1}), place,
+                        reduction, accumulate);
+  }
+  turn.meet();
   const int own_part = parts.part_of(reduction.rank);
   const auto element = static_cast<int64_t>(rows.element_size());
   const int64_t numel = parts.numel(own_part);
@@ -73,19 +81,18 @@ void gloo_reduce_scatter(GlooGroup& group, const at::Tensor& shard, const at::Te
   for (int rank = 0; rank < num_ranks; ++rank) {
     sent.push_back(parts.numel(parts.part_of(rank)) * element);
   }
-  const at::Tensor received = at::empty({num_ranks * numel}, rows.options());
-  group.all_to_all(as_bytes(received),
-                   std::vector<int64_t>(static_cast<size_t>(num_ranks), numel * element),
-                   as_bytes(packed(rows, parts)), sent, reduction.timeout);
-  if (parts.num_parts == 1) return sum_received(shard, received, reduction, accumulate);
+  const at::Tensor received = at::empty({num_ranks, numel}, rows.options());
+  turn.group().all_to_all(as_bytes(received.view({-1})),
+                          std::vector<int64_t>(static_cast<size_t>(num_ranks), numel * element),
+                          as_bytes(packed(rows, parts)), sent, turn.timeout);
+  if (parts.num_parts == 1) return sum_received(shard, received, 0, reduction, accumulate);
 
   // Old values are each rank's own: they are added after the exchange, to a result that has not
   // been rounded.
   const auto dtype = accumulate ? sum_dtype(rows.scalar_type()) : shard.scalar_type();
   const at::Tensor part = at::empty({numel}, rows.options().dtype(dtype));
-  sum_received(part, received, reduction, false);
-  const at::Tensor slice =
-      exchange_parts(group, part, parts, parts.slice_of(reduction.rank), reduction.timeout);
+  sum_received(part, received, 0, reduction, false);
+  const at::Tensor slice = exchange_parts(turn, part, parts, parts.slice_of(reduction.rank));
   const void* const row = slice.const_data_ptr();
   ordered_sum(shard.mutable_data_ptr(), shard.scalar_type(), std::span(&row, 1), dtype,
               shard.numel(), {.op = ReduceOp::sum, .accumulate = accumulate});

@@ -1,28 +1,23 @@
-// The reduction over gloo: an all-to-all, a local sum in order, and, where several ranks keep the
-// same slice, a second all-to-all among them. Per rank that is a ring's volume.
+// The reduction between ranks that all talk over gloo: an all-to-all, a local sum in order, and,
+// where several ranks keep the same slice, a second all-to-all among them. Per rank that is a
+// ring's volume. A small one is one message: everyone sends everything.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <vector>
 
-#include "fullshard/comm/communicator.h"
-#include "fullshard/comm/gloo_group.h"
+#include "fullshard/comm/gloo_worker.h"
 
 namespace fullshard {
 
 struct GlooReduction {
   int rank = 0;
-  std::vector<int> hosts;  // of each rank of the group
-  ReduceOptions options;
-  std::chrono::milliseconds timeout{};
+  const std::vector<int>& hosts;  // of each rank of the group
+  const ReduceOptions& options;
 };
 
-void gloo_reduce_scatter(GlooGroup& group, const at::Tensor& shard, const at::Tensor& rows,
+void gloo_reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at::Tensor& rows,
                          const GlooReduction& reduction);
-
-// A 1-D contiguous tensor as bytes.
-at::Tensor as_bytes(const at::Tensor& line);
 
 }  // namespace fullshard

@@ -1,5 +1,6 @@
-// A world over gloo: one process group per group of ranks, with a store where they meet and a watch
-// that tells who is alive.
+// A world over gloo, with a store where ranks meet and a watch that tells who is alive. Where ranks
+// of a host share memory, groups inside the host are theirs alone, and those across hosts connect
+// only ranks of equal place.
 #pragma once
 
 #include <memory>
@@ -12,13 +13,19 @@
 
 namespace fullshard {
 
+class ShmDomain;
+
 struct GlooOptions {
   int rank = 0;
   std::vector<int> hosts;  // of each rank; decides the order of sums
   bool loopback = false;   // all ranks are on this machine
   GlooDevice device{};     // on which this rank listens
   Timeouts timeouts{};
+  std::shared_ptr<ShmDomain> domain{};  // of this host's ranks, in their order; none: all over gloo
 };
+
+// The ranks of the world on the host of `rank`, ascending.
+std::vector<int> ranks_of_host(const std::vector<int>& hosts, int rank);
 
 std::shared_ptr<Transport> make_gloo_transport(const GlooOptions& options,
                                                std::shared_ptr<Store> store,

@@ -19,6 +19,10 @@ constexpr auto kBeat = 250ms;
 // which a death is told.
 constexpr auto kStale = 1100ms;
 constexpr auto kGoodbye = 2s;
+// A store that answers nothing for so long cannot be reached: 16 beats. One that has ended refuses
+// at once.
+constexpr auto kCutOff = 4s;
+constexpr auto kRefused = 1s;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
@@ -55,9 +59,12 @@ std::string log_hint(int rank) { return fmt::format("see rank {}'s log", rank); 
 }  // namespace
 
 std::string Missing::message(int own_rank, const Call& call) const {
-  const std::string subject =
-      fmt::format("rank {}: {} (group {}, sequence {})", own_rank,
-                  describe_call(call.operation, call.unit), call.group, call.sequence);
+  return message(own_rank,
+                 fmt::format("rank {}: {} (group {}, sequence {})", own_rank,
+                             describe_call(call.operation, call.unit), call.group, call.sequence));
+}
+
+std::string Missing::message(int own_rank, const std::string& subject) const {
   if (rank == own_rank) {
     return fmt::format("{} comes too late: the other ranks have given this one up, which {}; {}",
                        subject, how, hint);
@@ -140,7 +147,10 @@ std::string GlooWatch::last_act_of(const std::optional<Beat>& beat, const LastMe
 void GlooWatch::run() {
   std::shared_ptr<Store> store;
   for (std::unique_lock lock(mutex_); !stop_; stop_wanted_.wait_for(lock, kBeat)) {
+    const auto asked = Clock::now();
+    if (!unanswered_since_) unanswered_since_ = asked;
     lock.unlock();
+    bool is_answered = true;
     try {
       // Its own connection: the other one may be blocked in a long wait.
       if (!store) store = store_->another();
@@ -148,9 +158,11 @@ void GlooWatch::run() {
     } catch (const std::exception&) {
       // Without its store a rank can still work; whoever needs it finds that it is gone.
       store = nullptr;
+      is_answered = Clock::now() - asked < kRefused;
     }
     if (missing()) sound_alarms();
     lock.lock();
+    if (is_answered) unanswered_since_.reset();
   }
 }
 
@@ -169,6 +181,22 @@ void GlooWatch::beat_once(Store& store) {
   const std::lock_guard lock(mutex_);
   if (found && !missing_) missing_ = decode_missing(*found);
   if (holder_beat) holder_beat_ = std::move(holder_beat);
+}
+
+bool GlooWatch::is_cut_off() const {
+  const std::lock_guard lock(mutex_);
+  return unanswered_since_ && Clock::now() - *unanswered_since_ >= kCutOff;
+}
+
+// Those who cannot ask the store would only wait for it.
+std::optional<Missing> GlooWatch::holder_beyond(const LastMeeting& met) {
+  if (!is_cut_off() || store_->holder() < 0) return std::nullopt;
+  Missing holder = holder_gone(met);
+  holder.how = "cannot be reached";
+  holder.hint = "the network to its host is cut or too slow";
+  const std::lock_guard lock(mutex_);
+  if (!missing_) missing_ = holder;
+  return *missing_;
 }
 
 Missing GlooWatch::settle(const Missing& found) {
@@ -203,6 +231,12 @@ std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks, const
 }
 
 std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks, const LastMeeting& met) {
+  return find_stale(ranks, met, "died");
+}
+
+std::optional<Missing> GlooWatch::find_stale(std::span<const int> ranks, const LastMeeting& met,
+                                             const std::string& how) {
+  if (const auto holder = holder_beyond(met)) return holder;
   try {
     std::map<int, uint64_t> first;
     for (const int rank : ranks) {
@@ -217,7 +251,7 @@ std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks, const La
     for (const int rank : ranks) {
       const auto beat = beat_of(rank);
       if (rank == rank_ || (beat && beat->count != first[rank])) continue;
-      return settle({rank, "died", last_act_of(beat, met), log_hint(rank)});
+      return settle({rank, how, last_act_of(beat, met), log_hint(rank)});
     }
     return std::nullopt;
   } catch (const Error&) {
@@ -229,11 +263,13 @@ std::optional<Missing> GlooWatch::find_gone(std::span<const int> ranks, const La
 std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const std::string& group,
                                             uint64_t sequence, std::chrono::milliseconds waited,
                                             TimeLimit limit, const LastMeeting& met) {
+  if (const auto holder = holder_beyond(met)) return holder;
   try {
     std::this_thread::sleep_for(kBeat + kBeat / 2);  // every rank's beat is fresh then
     if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
     const auto absent = find_absent(ranks, group, sequence);
-    if (!absent) return std::nullopt;
+    // All came to it, but one may have vanished with its host since: that closes no connection.
+    if (!absent) return find_stale(ranks, met, "gives no sign of life");
     return settle({absent->rank,
                    fmt::format("has not come for {:.3g} s ({} timeout)",
                                std::chrono::duration<double>(waited).count(), name_of(limit)),
@@ -272,6 +308,7 @@ std::optional<Missing> GlooWatch::find_absent(std::span<const int> ranks, const 
 }
 
 void GlooWatch::leave(const std::string& reason) noexcept {
+  if (is_cut_off()) return;
   try {
     store_->set(beat_key(rank_), encoded_beat());
     store_->set(left_key(rank_), reason.empty() ? kEndedWell : reason);

@@ -29,6 +29,8 @@ struct Missing {
 
   // The Error's text for a rank that waited in `call`.
   std::string message(int own_rank, const Call& call) const;
+  // The same for what `subject` tells: "rank 0: all_gather (group world, sequence 3)".
+  std::string message(int own_rank, const std::string& subject) const;
 };
 
 // The newest call of a group that every rank is known to have come to. Fresher than a beat.
@@ -86,6 +88,10 @@ class GlooWatch {
   void run();
   void sound_alarms();
   void beat_once(Store& store);
+  bool is_cut_off() const;
+  std::optional<Missing> holder_beyond(const LastMeeting& met);
+  std::optional<Missing> find_stale(std::span<const int> ranks, const LastMeeting& met,
+                                    const std::string& how);
   Missing settle(const Missing& found);
   std::optional<Missing> gone_by_mark(std::span<const int> ranks, const LastMeeting& met);
   std::optional<Beat> beat_of(int rank);
@@ -106,6 +112,7 @@ class GlooWatch {
   std::map<std::string, uint64_t> progress_;
   std::optional<Missing> missing_;
   std::optional<Beat> holder_beat_;
+  std::optional<std::chrono::steady_clock::time_point> unanswered_since_;
 
   std::mutex alarms_mutex_;  // held while they sound: one that is removed is not running any more
   std::map<const void*, std::function<void()>> alarms_;

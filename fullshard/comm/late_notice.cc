@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::chrono::minutes kSayAgain{1};
 
-double seconds(std::chrono::milliseconds time) {
+double in_seconds(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
@@ -23,11 +23,11 @@ void LateNotice::say(const std::string& subject, int late_rank, std::chrono::mil
     said_ = now;
   }
   const std::string text = fmt::format("{} has waited {:.3g} s for rank {}; {}", subject,
-                                       seconds(waited), late_rank, last_act);
+                                       in_seconds(waited), late_rank, last_act);
   if (limit >= kNoLimit) {
     spdlog::info("{}; it may take its time", text);
   } else {
-    spdlog::warn("{}; it is given up after {:.3g} s", text, seconds(limit));
+    spdlog::warn("{}; it is given up after {:.3g} s", text, in_seconds(limit));
   }
 }
 

@@ -24,19 +24,21 @@ int launchers_pipe() {
   return is_it ? descriptor : -1;
 }
 
+void say(int pipe, char what) {
+  if (pipe < 0) return;
+  const NoBrokenPipe guard;  // the launcher may be gone
+  [[maybe_unused]] const ssize_t told = ::write(pipe, &what, 1);
+}
+
 }  // namespace
+
+void tell_launcher_run_is_accepted() { say(launchers_pipe(), 'a'); }
 
 MeetingNotice::MeetingNotice() : pipe_(launchers_pipe()) {
   if (pipe_ >= 0) ::fcntl(pipe_, F_SETFD, FD_CLOEXEC);  // programs that a rank starts are no ranks
-  say('b');
+  say(pipe_, 'b');
 }
 
-void MeetingNotice::met() const { say('m'); }
-
-void MeetingNotice::say(char what) const {
-  if (pipe_ < 0) return;
-  const NoBrokenPipe guard;  // the launcher may be gone
-  [[maybe_unused]] const ssize_t told = ::write(pipe_, &what, 1);
-}
+void MeetingNotice::met() const { say(pipe_, 'm'); }
 
 }  // namespace fullshard

@@ -4,6 +4,10 @@
 
 namespace fullshard {
 
+// Tells it that the run may begin in its folder, so that the logs there can be replaced. For every
+// rank, when rank 0 has looked.
+void tell_launcher_run_is_accepted();
+
 // Says that this process begins to look for the others, and by met() that it has found them. Where
 // nobody launched it so (FULLSHARD_MEETING), it says nothing.
 class MeetingNotice {
@@ -12,8 +16,6 @@ class MeetingNotice {
   void met() const;
 
  private:
-  void say(char what) const;
-
   int pipe_ = -1;
 };
 

@@ -21,7 +21,7 @@ int checked(int num_shards, int ranks) {
   return num_shards;
 }
 
-std::vector<int> hosts_of(const World& world) {
+std::vector<int> hosts_of_world(const World& world) {
   std::vector<int> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
   return hosts;
@@ -71,7 +71,7 @@ std::vector<int> mesh_order(const std::vector<int>& hosts, int num_shards) {
 Mesh::Mesh(const World& world, int num_shards)
     : world_(world),
       num_shards_(checked(num_shards, world.size())),
-      order_(mesh_order(hosts_of(world), num_shards)),
+      order_(mesh_order(hosts_of_world(world), num_shards)),
       places_(places_in(order_)),
       in_order_(communicator_in(order_, world)),
       shards_(world.split(shard_groups(order_, num_shards), "shards")),

@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 
 // NCCL's other thread needs some ten microseconds; then somebody is being waited for.
 constexpr std::chrono::microseconds kEager{500};
-constexpr milliseconds kPause{1}, kBetweenLooks{100};
-constexpr std::chrono::seconds kGoodbye{10};
+constexpr milliseconds kNcclPause{1}, kBetweenNcclLooks{100};
+constexpr std::chrono::seconds kNcclGoodbye{10};
 
 milliseconds since(Clock::time_point start) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
@@ -56,14 +56,14 @@ ncclResult_t NcclCommunicator::state() {
 // Until NCCL has carried out what it was asked for.
 void NcclCommunicator::settle(const std::string& what, const Look& look) {
   const auto start = Clock::now();
-  auto next_look = start + kBetweenLooks;
+  auto next_look = start + kBetweenNcclLooks;
   for (ncclResult_t now = state(); now != ncclSuccess; now = state()) {
     if (Clock::now() >= next_look || !is_well(now)) {
       look(since(start));
-      next_look = Clock::now() + kBetweenLooks;
+      next_look = Clock::now() + kBetweenNcclLooks;
     }
     check(is_well(now), "nccl: {} failed: {}", what, text_of(now));
-    if (Clock::now() - start > kEager) std::this_thread::sleep_for(kPause);
+    if (Clock::now() - start > kEager) std::this_thread::sleep_for(kNcclPause);
   }
 }
 
@@ -99,8 +99,8 @@ void NcclCommunicator::finish() noexcept {
   }
   const auto start = Clock::now();
   ncclResult_t now = state();
-  while (now == ncclInProgress && Clock::now() - start < kGoodbye) {
-    std::this_thread::sleep_for(kPause);
+  while (now == ncclInProgress && Clock::now() - start < kNcclGoodbye) {
+    std::this_thread::sleep_for(kNcclPause);
     now = state();
   }
   if (now != ncclSuccess) return;  // peers are gone: abort() frees it

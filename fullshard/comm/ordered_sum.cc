@@ -106,7 +106,8 @@ void reduce(void* output, std::span<const void* const> rows, int64_t numel,
   Job<Sum> job{rows, options.op, options.accumulate, options.rows_per_host, is_large, Sum{1}};
   // Multiplying by one changes no bits, so a sum is an average with another factor.
   if constexpr (!std::is_integral_v<Sum>) {
-    if (options.op == ReduceOp::average) job.scale = Sum(1.0 / static_cast<double>(rows.size()));
+    const auto divisor = options.divisor > 0 ? options.divisor : static_cast<int64_t>(rows.size());
+    if (options.op == ReduceOp::average) job.scale = Sum(1.0 / static_cast<double>(divisor));
   }
   const int64_t grain = kGrainBytes / static_cast<int64_t>(sizeof(Row));
   at::parallel_for(0, numel, grain, [&](int64_t begin, int64_t end) {

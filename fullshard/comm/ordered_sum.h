@@ -13,11 +13,12 @@
 namespace fullshard {
 
 struct OrderedSum {
-  ReduceOp op = ReduceOp::sum;  // average: the sum times float(1 / number of rows)
+  ReduceOp op = ReduceOp::sum;  // average: the sum times float(1 / divisor)
   // output = old output + result, instead of output = result.
   bool accumulate = false;
   // How many of the rows each host holds, in order; empty means one host. Only sums care.
   std::span<const int> rows_per_host = {};
+  int64_t divisor = 0;  // 0: the number of rows; more where rows are sums themselves
 };
 
 // The dtype in which rows are added: fp32 for fp32, bf16 and fp16; fp64 and int64 themselves.

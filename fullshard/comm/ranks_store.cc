@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using Bytes = std::vector<uint8_t>;
 
-Bytes to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
-std::string to_text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+Bytes bytes_of_value(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of_value(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 // c10d's interface over a connection.
 class StoreForGloo : public c10d::Store {
@@ -26,14 +26,15 @@ class StoreForGloo : public c10d::Store {
     return c10::make_intrusive<StoreForGloo>(client_->another());
   }
   void set(const std::string& key, const Bytes& value) override {
-    client_->set(key, to_text(value));
+    client_->set(key, text_of_value(value));
   }
   Bytes compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) override {
-    return to_bytes(client_->compare_set(key, to_text(expected), to_text(desired)));
+    return bytes_of_value(
+        client_->compare_set(key, text_of_value(expected), text_of_value(desired)));
   }
   Bytes get(const std::string& key) override {
     wait({key}, timeout_);
-    return to_bytes(client_->find(key).value_or(""));
+    return bytes_of_value(client_->find(key).value_or(""));
   }
   int64_t add(const std::string& key, int64_t value) override { return client_->add(key, value); }
   bool deleteKey(const std::string& key) override { return client_->remove(key); }
@@ -103,7 +104,9 @@ class RanksStore : public Store {
 
 std::shared_ptr<Store> connect_store(const StoreAddress& address, milliseconds timeout) {
   std::shared_ptr<StoreServer> server;
-  if (address.serve) server = StoreServer::open(address.port, address.loopback, address.token);
+  if (address.serve) {
+    server = StoreServer::open(address.port, address.loopback, address.token, address.ranks);
+  }
   const bool is_here = address.serve || address.loopback;
   auto client = std::make_shared<StoreClient>(StorePlace{is_here ? "127.0.0.1" : address.host,
                                                          server ? server->port() : address.port,

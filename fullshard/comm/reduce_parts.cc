@@ -24,4 +24,8 @@ HostOrder::HostOrder(const std::vector<int>& hosts) : ranks(hosts.size()) {
   if (are_equal) ranks_per_host = rows_per_host.front();
 }
 
+int HostOrder::place_of(int rank) const {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
 }  // namespace fullshard

@@ -44,6 +44,8 @@ struct HostOrder {
     return ranks[static_cast<size_t>(host * ranks_per_host + place)];
   }
 
+  int place_of(int rank) const;  // in `ranks`
+
   std::vector<int> ranks;
   std::vector<int> rows_per_host;
   int ranks_per_host = 0;  // 0 where hosts hold different numbers of them

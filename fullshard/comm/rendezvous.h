@@ -55,6 +55,7 @@ struct StoreAddress {
   std::string token = {};  // of the job; the same on all ranks
   bool serve = false;      // this rank, the holder, serves the store
   bool loopback = false;   // all ranks are on this host, and nobody else can reach the store
+  int ranks = 1;           // that will come
 };
 // Fails with the address and the reason: the port is in use, nobody answers, the token is wrong.
 std::shared_ptr<Store> connect_store(const StoreAddress& address,

@@ -26,11 +26,14 @@ ShmCall::ShmCall(std::shared_ptr<const ShmGroup> group, std::shared_ptr<ShmArena
       watch_(watch),
       operation_(call.operation),
       unit_(call.unit),
-      limit_(call.limit) {}
+      limit_(call.limit) {
+  if (call.terms != nullptr) larger_ = *call.terms;
+}
 
 void ShmCall::issue(uint64_t ticket) {
   ticket_ = ticket;
   prepare();
+  if (larger_) terms_ = *larger_;
   watch_.note(act(), CallProgress::issued);
   CallSlot& own = slot(group_->rank());
   own.terms = terms_;
@@ -111,7 +114,8 @@ void ShmCall::check_agreement(int rank) const {
   const int low = std::min(rank, group_->rank());
   const int high = std::max(rank, group_->rank());
   const CallTerms terms[] = {slot(low).terms, slot(high).terms};
-  const int ranks[] = {group_->domain_rank(low), group_->domain_rank(high)};
+  const int ranks[] = {watch_.name_of_rank(group_->domain_rank(low)),
+                       watch_.name_of_rank(group_->domain_rank(high))};
   const auto disagreement = find_disagreement(terms, ranks, group_->name());
   if (disagreement) watch_.disagree(*disagreement);
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,10 @@ class ShmCall {
 
   bool is_awaited(int domain_rank) const;  // whether the next step needs that rank
   std::vector<int> awaited() const;        // all of those
-  Act act() const { return {name_of(operation_), unit_, group_->name(), terms_.sequence, limit_}; }
+  Act act() const {
+    return {name_of(operation_), unit_,  group_->name(),
+            terms_.sequence,     limit_, larger_.has_value()};
+  }
 
  protected:
   // Fills in the terms and exposes the buffers.
@@ -95,6 +99,7 @@ class ShmCall {
   Operation operation_;
   std::string unit_;
   TimeLimit limit_;
+  std::optional<CallTerms> larger_;  // of the call that this one is a part of
   uint64_t ticket_ = 0;
   Phase phase_ = Phase::issued;
   int agreed_ = 0;  // ranks below it have issued the same call

@@ -20,7 +20,7 @@ class CounterCondition final : public Condition {
     }
     return true;
   }
-  bool help() override { return rank_.progress().advance_any(); }
+  bool help() override { return rank_.help(); }
   void look_around(std::chrono::milliseconds waited) override {
     std::vector<int> missing;
     for (int rank = 0; rank < group_.size(); ++rank) {

@@ -21,6 +21,9 @@ class Domain final : public ShmDomain {
   std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups,
                                         const std::string& name) override;
   void leave(const std::string& reason) noexcept override { rank_->watch().leave(reason); }
+  void ask_outside(ShmWatch::AskOutside ask) override {
+    rank_->watch().ask_outside(std::move(ask));
+  }
 
  private:
   std::shared_ptr<ShmRank> rank_;
@@ -28,13 +31,11 @@ class Domain final : public ShmDomain {
   int num_backends_ = 0;
 };
 
-void check_groups(const std::vector<std::vector<int>>& groups, int size, const std::string& name) {
+void check_group_count(const std::vector<std::vector<int>>& groups, int size,
+                       const std::string& name) {
   std::set<int> seen;
   size_t total = 0;
   for (const auto& group : groups) {
-    check(group.size() == groups.front().size(),
-          "shm: the groups '{}' have {} and {} ranks, expected equal sizes", name,
-          groups.front().size(), group.size());
     seen.insert(group.begin(), group.end());
     total += group.size();
   }
@@ -46,12 +47,16 @@ void check_groups(const std::vector<std::vector<int>>& groups, int size, const s
 
 std::shared_ptr<Backend> Domain::make_backend(const std::vector<std::vector<int>>& groups,
                                               const std::string& name) {
-  check_groups(groups, rank_->size(), name);
+  check_group_count(groups, rank_->size(), name);
   const auto& memory = rank_->memory();
   check(num_backends_ < kMaxBackends, "shm: more than {} groups of ranks were made", kMaxBackends);
   Claim& claim = memory->block().backends[num_backends_++];
-  const int64_t block = ShmGroup::block_bytes(static_cast<int>(groups.front().size()));
-  int64_t offset = memory->take(claim, block * static_cast<int64_t>(groups.size()), name.c_str());
+  const auto block_of = [](const std::vector<int>& ranks) {
+    return ShmGroup::block_bytes(static_cast<int>(ranks.size()));
+  };
+  int64_t bytes = 0;
+  for (const auto& ranks : groups) bytes += block_of(ranks);
+  int64_t offset = memory->take(claim, bytes, name.c_str());
   for (const auto& ranks : groups) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank_->rank());
     if (own != ranks.end()) {
@@ -59,7 +64,7 @@ std::shared_ptr<Backend> Domain::make_backend(const std::vector<std::vector<int>
                                               static_cast<int>(own - ranks.begin()), name);
       return std::make_shared<ShmBackend>(rank_, std::move(group));
     }
-    offset += block;
+    offset += block_of(ranks);
   }
   fail("shm: rank {} is in no group of '{}'", rank_->rank(), name);
 }
@@ -71,7 +76,8 @@ void check_size(int size) {
 
 }  // namespace
 
-std::vector<std::shared_ptr<ShmDomain>> ShmDomain::for_threads(int size, const Timeouts& timeouts) {
+std::vector<std::shared_ptr<ShmDomain>> ShmDomain::for_threads(int size, const Timeouts& timeouts,
+                                                               const std::vector<int>& names) {
   check_size(size);
   std::vector<std::shared_ptr<ShmMapping>> arenas;
   const int64_t bytes = shm_arena_bytes(size);
@@ -82,23 +88,25 @@ std::vector<std::shared_ptr<ShmDomain>> ShmDomain::for_threads(int size, const T
   auto memory = std::make_shared<const ShmMemory>(std::move(arenas), std::move(common));
   std::vector<std::shared_ptr<ShmDomain>> domains;
   for (int rank = 0; rank < size; ++rank) {
-    auto self = std::make_shared<ShmRank>(memory, rank, timeouts, std::vector<ShmDescriptor>());
+    auto self =
+        std::make_shared<ShmRank>(memory, rank, timeouts, std::vector<ShmDescriptor>(), names);
     domains.push_back(std::make_shared<Domain>(std::move(self)));
   }
   return domains;
 }
 
 std::shared_ptr<ShmDomain> ShmDomain::join(Rendezvous& rendezvous, int rank, int size,
-                                           const Timeouts& timeouts) {
+                                           const Timeouts& timeouts,
+                                           const std::vector<int>& names) {
   check_size(size);
   const int64_t bytes = shm_arena_bytes(size);
-  const auto owner = [](int of) { return fmt::format("rank {}", of); };
+  const auto owner = [&](int of) { return fmt::format("rank {}", names.empty() ? of : names[of]); };
   auto arena = ShmMapping::create(bytes, owner(rank));
   auto common = rank == 0 ? ShmMapping::create(2 * bytes, "all ranks") : nullptr;
   Lifeline lifeline = Lifeline::of_this_process();
   const ShmOffer own{arena->descriptor(), lifeline.watched.get(),
                      common ? common->descriptor() : -1};
-  ShmPeers peers = exchange_descriptors(rendezvous, rank, size, own, timeouts.init);
+  ShmPeers peers = exchange_descriptors(rendezvous, rank, size, own, timeouts.init, names);
 
   std::vector<std::shared_ptr<ShmMapping>> arenas(size);
   for (int peer = 0; peer < size; ++peer) {
@@ -109,7 +117,7 @@ std::shared_ptr<ShmDomain> ShmDomain::join(Rendezvous& rendezvous, int rank, int
   if (!common) common = ShmMapping::adopt(std::move(peers.common), "all ranks");
   common->close_descriptor();
   auto memory = std::make_shared<const ShmMemory>(std::move(arenas), std::move(common));
-  auto self = std::make_shared<ShmRank>(memory, rank, timeouts, std::move(peers.lifelines));
+  auto self = std::make_shared<ShmRank>(memory, rank, timeouts, std::move(peers.lifelines), names);
   return std::make_shared<Domain>(std::move(self), std::move(lifeline.held));
 }
 

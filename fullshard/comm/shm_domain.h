@@ -3,7 +3,9 @@
 // groups of its ranks come from it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,21 +18,28 @@ class Rendezvous;
 
 class ShmDomain {
  public:
-  // Processes of one host. Collective.
+  // Processes of one host. Collective. `names` of its ranks in messages: their ranks in the world,
+  // where that has several hosts.
   static std::shared_ptr<ShmDomain> join(Rendezvous& rendezvous, int rank, int size,
-                                         const Timeouts& timeouts);
+                                         const Timeouts& timeouts,
+                                         const std::vector<int>& names = {});
   // Threads of this process: one domain per rank.
-  static std::vector<std::shared_ptr<ShmDomain>> for_threads(int size, const Timeouts& timeouts);
+  static std::vector<std::shared_ptr<ShmDomain>> for_threads(int size, const Timeouts& timeouts,
+                                                             const std::vector<int>& names = {});
 
   virtual ~ShmDomain() = default;
 
-  // `groups` cuts all ranks of the domain into groups of equal size; gives the backend of the group
-  // that holds this rank. All ranks call it in the same order with the same groups.
+  // `groups` cuts all ranks of the domain into groups; gives the backend of the group that holds
+  // this rank. All ranks call it in the same order with the same groups.
   virtual std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups,
                                                 const std::string& name) = 0;
   // This rank makes no more calls: at once when it ended well (others that wait for it are told),
   // with the reason when it failed. A process that dies needs no call.
   virtual void leave(const std::string& reason) noexcept = 0;
+  // A rank that waits asks this too: the message, if a rank of another host is known to be missing.
+  // Before the first call.
+  virtual void ask_outside(
+      std::function<std::optional<std::string>(const std::string& subject)> ask) = 0;
 };
 
 }  // namespace fullshard

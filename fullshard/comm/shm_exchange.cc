@@ -119,14 +119,15 @@ class Meeting {
 };
 
 ShmPeers host_meeting(Rendezvous& rendezvous, int size, const ShmOffer& own,
-                      std::chrono::milliseconds timeout) {
+                      std::chrono::milliseconds timeout, const std::vector<int>& names) {
   const std::string name = "fullshard-" + random_token(), secret = random_token();
   const LocalSocket listener = LocalSocket::listen(name);
   rendezvous.set(kKey, name + " " + secret);
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   Meeting meeting(size, secret);
   meeting.collect(listener, deadline);
-  if (const auto missing = meeting.missing(); !missing.empty()) {
+  if (auto missing = meeting.missing(); !missing.empty()) {
+    for (int& rank : missing) rank = names[static_cast<size_t>(rank)];
     const std::string text = fmt::format(
         "shm: rank{} {} of {} did not come within {:.3g} s (init timeout); see their logs",
         missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), size, seconds(timeout));
@@ -134,8 +135,9 @@ ShmPeers host_meeting(Rendezvous& rendezvous, int size, const ShmOffer& own,
     throw Error(text);
   }
   if (const auto lost = meeting.hand_out(own, deadline + kGrace)) {
+    const int ended = names[static_cast<size_t>(*lost)];
     const std::string text =
-        fmt::format("shm: rank {} ended while the ranks met; see rank {}'s log", *lost, *lost);
+        fmt::format("shm: rank {} ended while the ranks met; see rank {}'s log", ended, ended);
     meeting.tell_failure(text);
     throw Error(text);
   }
@@ -143,25 +145,26 @@ ShmPeers host_meeting(Rendezvous& rendezvous, int size, const ShmOffer& own,
 }
 
 ShmPeers attend_meeting(Rendezvous& rendezvous, int rank, int size, const ShmOffer& own,
-                        std::chrono::milliseconds timeout) {
-  const std::string invitation = rendezvous.get(kKey, timeout, "rank 0");
+                        std::chrono::milliseconds timeout, const std::vector<int>& names) {
+  const std::string first = fmt::format("rank {}", names.front());
+  const std::string invitation = rendezvous.get(kKey, timeout, first);
   const size_t space = invitation.find(' ');
-  check(space != std::string::npos, "shm: rank 0's invitation '{}' cannot be read", invitation);
+  check(space != std::string::npos, "shm: {}'s invitation '{}' cannot be read", first, invitation);
   const LocalSocket socket = LocalSocket::connect(invitation.substr(0, space));
   SocketMessage offer = make_message(SocketMessage::offer, rank);
   offer.size = size;
   const std::string secret = invitation.substr(space + 1);
   std::copy_n(secret.data(), std::min(secret.size(), offer.secret.size() - 1), offer.secret.data());
   const int both[] = {own.arena, own.lifeline};
-  check(socket.send(offer, both), "shm: rank 0 ended while the ranks met; see rank 0's log");
+  check(socket.send(offer, both), "shm: {} ended while the ranks met; see {}'s log", first, first);
 
   ShmPeers peers;
   const Deadline deadline = std::chrono::steady_clock::now() + timeout + kGrace;
   while (static_cast<int>(peers.arenas.size()) < size) {
-    check(socket.is_ready_before(deadline), "shm: rank 0 has not answered for {:.3g} s",
+    check(socket.is_ready_before(deadline), "shm: {} has not answered for {:.3g} s", first,
           seconds(timeout + kGrace));
     auto received = socket.receive();
-    check(received.has_value(), "shm: rank 0 ended while the ranks met; see rank 0's log");
+    check(received.has_value(), "shm: {} ended while the ranks met; see {}'s log", first, first);
     const SocketMessage& message = received->message;
     if (message.kind == SocketMessage::failed) throw Error(message.text.data());
     const size_t expected = message.kind == SocketMessage::common ? 1 : 2;
@@ -182,9 +185,11 @@ ShmPeers attend_meeting(Rendezvous& rendezvous, int rank, int size, const ShmOff
 }  // namespace
 
 ShmPeers exchange_descriptors(Rendezvous& rendezvous, int rank, int size, const ShmOffer& own,
-                              std::chrono::milliseconds timeout) {
-  return rank == 0 ? host_meeting(rendezvous, size, own, timeout)
-                   : attend_meeting(rendezvous, rank, size, own, timeout);
+                              std::chrono::milliseconds timeout, const std::vector<int>& names) {
+  std::vector<int> shown = names;
+  for (int each = static_cast<int>(shown.size()); each < size; ++each) shown.push_back(each);
+  return rank == 0 ? host_meeting(rendezvous, size, own, timeout, shown)
+                   : attend_meeting(rendezvous, rank, size, own, timeout, shown);
 }
 
 }  // namespace fullshard

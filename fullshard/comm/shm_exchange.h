@@ -24,8 +24,10 @@ struct ShmPeers {
   ShmDescriptor common;
 };
 
-// Collective. After `timeout` an Error on every rank that came, with the ranks that did not.
+// Collective. After `timeout` an Error on every rank that came, with the ranks that did not, by
+// their `names` if those are not their numbers.
 ShmPeers exchange_descriptors(Rendezvous& rendezvous, int rank, int size, const ShmOffer& own,
-                              std::chrono::milliseconds timeout);
+                              std::chrono::milliseconds timeout,
+                              const std::vector<int>& names = {});
 
 }  // namespace fullshard

@@ -9,7 +9,7 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kHuge = 2 * kHugePageBytes;  // claims of this size begin at a huge page
+constexpr int64_t kHugeClaim = 2 * kHugePageBytes;  // claims of this size begin at a huge page
 
 }  // namespace
 
@@ -37,7 +37,7 @@ int64_t ShmMemory::take(Claim& claim, int64_t bytes, const char* what) const {
     // and cost no memory.
     const int64_t page = shm_page_bytes();
     const int64_t room = round_up(sizeof(DomainBlock), page);
-    const int64_t alignment = bytes >= kHuge ? kHugePageBytes : page;
+    const int64_t alignment = bytes >= kHugeClaim ? kHugePageBytes : page;
     const int64_t addresses = round_up(bytes, page) + (alignment - page);
     const uint64_t mine =
         round_up(room + static_cast<int64_t>(block().end.fetch_add(addresses)), alignment);

@@ -14,7 +14,7 @@ class CallCondition final : public Condition {
       : rank_(rank), call_(call), stage_(stage) {}
 
   bool is_met() override { return rank_.progress().advance(call_, stage_); }
-  bool help() override { return rank_.progress().advance_any(); }
+  bool help() override { return rank_.help(); }
   void look_around(std::chrono::milliseconds waited) override {
     const auto missing = rank_.progress().look([&] { return call_.awaited(); });
     rank_.watch().look_for(missing, call_.act(), waited, [&](int rank) {
@@ -59,16 +59,25 @@ void ShmProgress::drop_retired() {
 }
 
 ShmRank::ShmRank(std::shared_ptr<const ShmMemory> memory, int rank, const Timeouts& timeouts,
-                 std::vector<ShmDescriptor> lifelines)
+                 std::vector<ShmDescriptor> lifelines, std::vector<int> names)
     : memory_(std::move(memory)),
       rank_(rank),
       arena_(std::make_shared<ShmArena>(memory_->arena(rank), fmt::format("rank {}", rank))),
-      watch_(memory_->block(), rank, memory_->num_ranks(), timeouts, std::move(lifelines)),
+      watch_(memory_->block(), rank, memory_->num_ranks(), timeouts, std::move(lifelines),
+             std::move(names)),
       patience_(Patience::for_ranks(memory_->num_ranks())) {}
 
-void ShmRank::wait(Condition& condition) {
+bool ShmRank::help() {
+  if (!progress_.advance_any()) return false;
+  ring(memory_->block().doorbells[rank_]);
+  return true;
+}
+
+void ShmRank::wait(Condition& condition, bool is_beside) {
+  Doorbell& bell = memory_->block().doorbells[rank_];
+  if (is_beside) return wait_at(bell, patience_, condition);
   try {
-    wait_at(memory_->block().doorbells[rank_], patience_, condition);
+    wait_at(bell, patience_, condition);
   } catch (...) {
     watch_.stop_waiting();
     throw;
@@ -78,7 +87,7 @@ void ShmRank::wait(Condition& condition) {
 
 void ShmRank::wait(ShmCall& call, ShmCall::Stage stage) {
   CallCondition condition(*this, call, stage);
-  wait(condition);
+  wait(condition, call.act().is_beside);
   if (stage == ShmCall::Stage::complete) watch_.note(call.act(), CallProgress::finished);
 }
 

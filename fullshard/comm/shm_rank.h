@@ -40,7 +40,7 @@ class ShmProgress {
 class ShmRank {
  public:
   ShmRank(std::shared_ptr<const ShmMemory> memory, int rank, const Timeouts& timeouts,
-          std::vector<ShmDescriptor> lifelines);
+          std::vector<ShmDescriptor> lifelines, std::vector<int> names = {});
 
   int rank() const { return rank_; }
   int size() const { return memory_->num_ranks(); }
@@ -49,9 +49,11 @@ class ShmRank {
   ShmWatch& watch() { return watch_; }
   ShmProgress& progress() { return progress_; }
 
+  // One step of any call, while this thread waits. Another of this rank may sleep for that call.
+  bool help();
   // Blocks until the call has reached the stage.
   void wait(ShmCall& call, ShmCall::Stage stage);
-  void wait(Condition& condition);
+  void wait(Condition& condition, bool is_beside = false);
 
  private:
   std::shared_ptr<const ShmMemory> memory_;

@@ -31,12 +31,13 @@ std::string describe(const Act& act) {
 }
 
 ShmWatch::ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
-                   std::vector<ShmDescriptor> lifelines)
+                   std::vector<ShmDescriptor> lifelines, std::vector<int> names)
     : block_(block),
       rank_(rank),
       size_(size),
       timeouts_(timeouts),
-      lifelines_(std::move(lifelines)) {}
+      lifelines_(std::move(lifelines)),
+      names_(std::move(names)) {}
 
 void ShmWatch::note(const Act& act, CallProgress progress) {
   Note& note = notes(rank_);
@@ -81,9 +82,10 @@ std::string ShmWatch::circle_through(int missing) {
   for (int step = 0; step < size_; ++step) {
     const Note& note = notes(rank);
     const std::string what = note.what.load(), unit = note.unit.load(), group = note.group.load();
-    text += fmt::format("{}rank {} in {} (group {}, sequence {}) for rank {}",
-                        text.empty() ? "" : "; ", rank, describe({what, unit, group, 0}), group,
-                        note.sequence.load(std::memory_order_relaxed), next);
+    text +=
+        fmt::format("{}rank {} in {} (group {}, sequence {}) for rank {}", text.empty() ? "" : "; ",
+                    name_of_rank(rank), describe({what, unit, group, 0}), group,
+                    note.sequence.load(std::memory_order_relaxed), name_of_rank(next));
     if (next == rank_) return text;
     rank = next;
     next = notes(rank).waits_for.load() - 1;
@@ -152,7 +154,8 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
     const Cause cause = how_gone(rank);
     if (cause != Cause::none && is_missing(rank)) conclude({cause, rank, 0, {}}, act);
   }
-  if (missing.empty()) return stop_waiting();
+  look_outside(act);
+  if (missing.empty()) return act.is_beside ? void() : stop_waiting();
   const auto limit = length_of(act.limit, timeouts_);
   if (waited >= limit) {
     const std::string name(name_of(act.limit));
@@ -160,8 +163,9 @@ void ShmWatch::look_for(std::span<const int> missing, const Act& act,
   }
   if (waited >= kLateAfter) {
     const int late = root_of(missing);
-    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), limit);
+    late_.say(subject_of(act), name_of_rank(late), waited, last_act_of(late, act.group), limit);
   }
+  if (act.is_beside) return;
   note(act, CallProgress::issued);
   notes(rank_).waits_for = missing.front() + 1;
   look_for_circle(missing.front());
@@ -177,6 +181,7 @@ void ShmWatch::look_beside(std::span<const int> missing, const Act& act,
     if (cause == Cause::none || (cause == Cause::ended && has_come)) continue;
     conclude({cause, rank, 0, {}}, act);
   }
+  look_outside(act);
   const auto limit = length_of(act.limit, timeouts_);
   const std::string name(name_of(act.limit));
   if (waited >= limit) {
@@ -187,8 +192,13 @@ void ShmWatch::look_beside(std::span<const int> missing, const Act& act,
   }
   if (waited >= kLateAfter && !missing.empty()) {
     const int late = root_of(missing);
-    late_.say(subject_of(act), late, waited, last_act_of(late, act.group), limit);
+    late_.say(subject_of(act), name_of_rank(late), waited, last_act_of(late, act.group), limit);
   }
+}
+
+void ShmWatch::look_outside(const Act& act) const {
+  if (!outside_) return;
+  if (const auto message = outside_(subject_of(act))) throw Error(*message);
 }
 
 std::string ShmWatch::last_act_of(int rank, std::string_view group) {
@@ -206,11 +216,12 @@ std::string ShmWatch::last_act_of(int rank, std::string_view group) {
 
 std::string ShmWatch::subject_of(const Act& act) const {
   const std::string counted = act.sequence == 0 ? "" : fmt::format(", sequence {}", act.sequence);
-  return fmt::format("rank {}: {} (group {}{})", rank_, describe(act), act.group, counted);
+  return fmt::format("rank {}: {} (group {}{})", name_of_rank(rank_), describe(act), act.group,
+                     counted);
 }
 
 void ShmWatch::report(const Finding& finding, const Act& act) {
-  if (finding.cause == Cause::disagreement) throw Error(finding.text);
+  if (finding.cause == Cause::disagreement) throw Disagreement(finding.text);
   const std::string subject = subject_of(act);
   const double seconds = static_cast<double>(finding.milliseconds) / 1000;
   if (finding.rank == rank_) {
@@ -219,15 +230,16 @@ void ShmWatch::report(const Finding& finding, const Act& act) {
              ? fmt::format(" after {:.3g} s; {}", seconds, remedy_of(finding.text))
              : "");
   }
-  const std::string head = fmt::format("{} waits for rank {}, which", subject, finding.rank);
+  const int name = name_of_rank(finding.rank);
+  const std::string head = fmt::format("{} waits for rank {}, which", subject, name);
   const std::string last = last_act_of(finding.rank, act.group);
   switch (finding.cause) {
     case Cause::died:
-      fail("{} died; {}; see rank {}'s log", head, last, finding.rank);
+      fail("{} died; {}; see rank {}'s log", head, last, name);
     case Cause::ended:
       fail("{} has left; {}; all ranks must make the same calls", head, last);
     case Cause::failed:
-      fail("{} failed: {}; {}; see rank {}'s log", head, finding.text, last, finding.rank);
+      fail("{} failed: {}; {}; see rank {}'s log", head, finding.text, last, name);
     default:
       fail("{} has not come for {:.3g} s ({} timeout); {}; {}", head, seconds, finding.text, last,
            remedy_of(finding.text));
@@ -236,7 +248,7 @@ void ShmWatch::report(const Finding& finding, const Act& act) {
 
 void ShmWatch::disagree(const std::string& message) {
   settle({Cause::disagreement, rank_, 0, message});
-  throw Error(message);
+  throw Disagreement(message);
 }
 
 void ShmWatch::leave(const std::string& reason) noexcept {

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fullshard/comm/late_notice.h"
@@ -25,6 +27,8 @@ struct Act {
   std::string_view group;
   uint64_t sequence = 0;  // 0: not counted
   TimeLimit limit = TimeLimit::step;
+  // A thread beside the caller's does it: while that waits, nobody is taken to wait for this rank.
+  bool is_beside = false;
 };
 
 // Closes when its process ends, however it ends; any number of processes may hold the other end.
@@ -37,9 +41,18 @@ struct Lifeline {
 // One per rank; every function may be called from any of its threads.
 class ShmWatch {
  public:
-  // `lifelines` holds one descriptor per rank, or nothing when ranks are threads.
+  // `lifelines` holds one descriptor per rank, or nothing when ranks are threads. `names` of the
+  // ranks in messages, where this host is one of several; else their numbers.
   ShmWatch(DomainBlock& block, int rank, int size, const Timeouts& timeouts,
-           std::vector<ShmDescriptor> lifelines);
+           std::vector<ShmDescriptor> lifelines, std::vector<int> names = {});
+
+  int name_of_rank(int rank) const {
+    return names_.empty() ? rank : names_[static_cast<size_t>(rank)];
+  }
+  // Asked while this rank waits: the message, if a rank of another host is known to be missing.
+  // `subject` is what this rank does.
+  using AskOutside = std::function<std::optional<std::string>(const std::string& subject)>;
+  void ask_outside(AskOutside ask) { outside_ = std::move(ask); }
 
   void note(const Act& act, CallProgress progress);
   // Throws when the verdict is settled, when one of the missing ranks is gone, when ranks wait for
@@ -73,6 +86,7 @@ class ShmWatch {
   // What the ranks of a circle of waiting do, this one first; empty when there is no circle.
   std::string circle_through(int missing);
   void look_for_circle(int missing);
+  void look_outside(const Act& act) const;
   // How long the same circle has been seen.
   std::chrono::steady_clock::duration age_of(const std::string& circle);
   void settle(const Finding& finding) noexcept;
@@ -88,6 +102,8 @@ class ShmWatch {
   int size_;
   Timeouts timeouts_;
   std::vector<ShmDescriptor> lifelines_;
+  const std::vector<int> names_;
+  AskOutside outside_;
   LateNotice late_;
   std::mutex circle_mutex_;
   std::string circle_;  // seen at the last look, and since when it has not changed

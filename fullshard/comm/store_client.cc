@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/tcp_connect.h"
@@ -20,11 +22,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kLongestWait = milliseconds(500);  // at a time, so that others can speak between
-constexpr auto kPatience = milliseconds(2000);    // with a server that has answered before
+constexpr auto kLongestWait = milliseconds(500);      // at a time, so that others can speak between
+constexpr auto kServerPatience = milliseconds(2000);  // with a server that has answered before
+constexpr auto kLongestPause = milliseconds(200);  // of one who was dropped, before he comes again
 constexpr const char* kGone =
     "rendezvous: the store does not answer; the process that serves it has ended";
 constexpr time_t kSilence = 60;  // seconds after which a host counts as lost
+// The same for a thread that asks all the time and whose end somebody waits for.
+constexpr auto kSilenceOfAnother = std::chrono::seconds(5);
 
 // A server that does not answer must not hold a rank for ever.
 void limit_silence(int socket, milliseconds limit) {
@@ -35,15 +40,11 @@ void limit_silence(int socket, milliseconds limit) {
 
 }  // namespace
 
-StoreClient::StoreClient(const StorePlace& place)
-    : place_(place), socket_(connect_tcp(place.host, place.port, place.timeout)) {
-  const int yes = 1;
-  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  limit_silence(socket_, std::min<milliseconds>(place.timeout, std::chrono::seconds(kSilence)));
+StoreClient::StoreClient(const StorePlace& place) : place_(place) {
   try {
-    introduce();
+    join();
   } catch (...) {
-    ::close(socket_);
+    if (socket_ >= 0) ::close(socket_);
     throw;
   }
   limit_silence(socket_, std::chrono::seconds(kSilence));
@@ -51,21 +52,51 @@ StoreClient::StoreClient(const StorePlace& place)
 
 StoreClient::~StoreClient() { ::close(socket_); }
 
+void StoreClient::join() {
+  const auto deadline = Clock::now() + place_.timeout;
+  for (milliseconds pause(5);; pause = std::min(2 * pause, kLongestPause)) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    socket_ = connect_tcp(place_.host, place_.port, std::max(left, milliseconds(1)));
+    const int yes = 1;
+    ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    limit_silence(socket_, std::min<milliseconds>(left, std::chrono::seconds(kSilence)));
+    if (introduce()) return;
+    ::close(std::exchange(socket_, -1));
+    if (Clock::now() + pause >= deadline) fail_as_dropped();
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void StoreClient::fail_as_dropped() const {
+  check(was_greeted_,
+        "world: what listens at {}:{} is not the ranks' store; is another program using "
+        "MASTER_PORT?",
+        place_.host, place_.port);
+  fail(
+      "world: the store at {}:{} dropped this rank's connections for {:.3g} s; see rank 0's log, "
+      "or raise timeouts.init (--init-timeout) if it is only overrun",
+      place_.host, place_.port, static_cast<double>(place_.timeout.count()) / 1000);
+}
+
 std::shared_ptr<StoreClient> StoreClient::another() const {
   pollfd line = {socket_, POLLRDHUP, 0};
   check(::poll(&line, 1, 0) == 0, "{}", kGone);
   StorePlace place = place_;
-  place.timeout = std::min(place.timeout, kPatience);
-  return std::make_shared<StoreClient>(place);
+  place.timeout = std::min(place.timeout, kServerPatience);
+  auto client = std::make_shared<StoreClient>(place);
+  limit_silence(client->socket_, kSilenceOfAnother);
+  return client;
 }
 
-void StoreClient::introduce() {
+bool StoreClient::introduce() {
   StoreNonce theirs;
   const auto greeting = receive_all(kStoreMagic.size() + theirs.size());
-  check(greeting && greeting->starts_with(kStoreMagic),
+  if (!greeting) return false;
+  check(greeting->starts_with(kStoreMagic),
         "world: what listens at {}:{} is not the ranks' store; is another program using "
         "MASTER_PORT?",
         place_.host, place_.port);
+  was_greeted_ = true;
   std::memcpy(theirs.data(), greeting->data() + kStoreMagic.size(), theirs.size());
   const StoreNonce own = make_store_nonce();
   const Digest proof = client_proof(place_.token, theirs, own);
@@ -73,12 +104,14 @@ void StoreClient::introduce() {
   introduction.append(proof.begin(), proof.end());
   const Digest expected = server_proof(place_.token, theirs, own);
   const auto answer = send_all(introduction) ? receive_all(expected.size()) : std::nullopt;
+  if (!answer) return false;
   Digest found{};
-  if (answer) std::memcpy(found.data(), answer->data(), found.size());
-  check(answer && are_equal(found, expected),
+  std::memcpy(found.data(), answer->data(), found.size());
+  check(are_equal(found, expected),
         "world: the store at {}:{} belongs to another job, or this rank has another token; set "
         "FULLSHARD_JOB_SECRET to the same on all ranks",
         place_.host, place_.port);
+  return true;
 }
 
 bool StoreClient::send_all(std::string_view bytes) const {

@@ -23,7 +23,8 @@ struct StorePlace {
 
 class StoreClient {
  public:
-  // Waits until somebody listens there, shows the token and asks for the server's proof. An Error
+  // Waits until somebody listens there, shows the token and asks for the server's proof; comes
+  // again when it is dropped before that, as a server does that has too many at its door. An Error
   // says what is wrong: nobody answers, another program does, the token is another one.
   explicit StoreClient(const StorePlace& place);
   ~StoreClient();
@@ -42,11 +43,15 @@ class StoreClient {
   bool remove(const std::string& key);
   int64_t count();
 
-  // The same store over a connection of its own; fails at once when the store is gone.
+  // The same store over a connection of its own; fails at once when the store is gone, and after a
+  // few seconds when it does not answer.
   std::shared_ptr<StoreClient> another() const;
 
  private:
-  void introduce();
+  void join();
+  // False when the other side dropped the connection.
+  bool introduce();
+  [[noreturn]] void fail_as_dropped() const;
   std::string ask(const StoreWriter& request);
   bool ask_for_keys(StoreRequest kind, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout);
@@ -55,6 +60,7 @@ class StoreClient {
 
   StorePlace place_;
   int socket_ = -1;
+  bool was_greeted_ = false;
   std::mutex mutex_;
 };
 

@@ -2,10 +2,12 @@
 //
 //   server: "fullshrd" and 16 random bytes       client: 16 random bytes and its proof
 //   server: its proof                            then requests and answers in turn
+//           or its refusal, and closes
 //
 // A proof is a code over both sides' random bytes that only who knows the job's token can make, and
-// it is good for this connection only. Before it, nothing is answered. After it, each message is
-// its length (4 bytes, little-endian) and its fields; a text is its length and its bytes.
+// it is good for this connection only. Before it, nothing is answered; a connection that closes
+// without a word was dropped, and its rank may come again. After it, each message is its length (4
+// bytes, little-endian) and its fields; a text is its length and its bytes.
 #pragma once
 
 #include <array>
@@ -18,6 +20,9 @@
 namespace fullshard {
 
 inline constexpr std::string_view kStoreMagic = "fullshrd";
+// To who does not know the token. As long as a proof, which it cannot be.
+inline constexpr std::string_view kStoreRefusal = "fullshrd: this is not the token.";
+static_assert(kStoreRefusal.size() == sizeof(Digest));
 using StoreNonce = std::array<uint8_t, 16>;
 
 StoreNonce make_store_nonce();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/tcp_socket.h"
 #include "fullshard/comm/store_keys.h"
 #include "fullshard/comm/store_protocol.h"
 
@@ -34,51 +36,25 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A stranger may hold a connection so long, and so many of them at a time: fewer where the process
+// A stranger may hold a connection so long, and so many of them at a time: besides the ranks, who
+// are strangers until they have shown the token, each with two connections; fewer where the process
 // may open few files, since its ranks and checkpoints need them.
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kStrangerPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 256;
+constexpr size_t kConnectionsPerRank = 2;
 constexpr size_t kFilesPerStranger = 4;
 // So many come in before those who have spoken are heard.
 constexpr int kMostAtOnce = 32;
 constexpr int kPauseWithoutFiles = 50;  // ms
 constexpr size_t kIntroduction = sizeof(StoreNonce) + sizeof(Digest);
 
-int listen_on(int family, const sockaddr* address, socklen_t length) {
-  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return -1;
-  const int yes = 1, no = 0;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-  if (::bind(socket, address, length) == 0 && ::listen(socket, 4096) == 0) return socket;
-  const int reason = errno;
-  ::close(socket);
-  errno = reason;
-  return -1;
-}
-
-int listen_for_ranks(int port, bool loopback) {
-  sockaddr_in6 six = {};
-  six.sin6_family = AF_INET6;
-  six.sin6_port = htons(static_cast<uint16_t>(port));
-  six.sin6_addr = in6addr_any;
-  if (!loopback) {
-    const int socket = listen_on(AF_INET6, reinterpret_cast<sockaddr*>(&six), sizeof six);
-    if (socket >= 0 || errno == EADDRINUSE) return socket;
-  }
-  sockaddr_in four = {};
-  four.sin_family = AF_INET;
-  four.sin_port = htons(static_cast<uint16_t>(port));
-  four.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
-}
-
-size_t most_strangers() {
+size_t most_strangers(int ranks) {
+  const size_t most = kMostStrangers + kConnectionsPerRank * static_cast<size_t>(ranks);
   rlimit files = {};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
-    return kMostStrangers;
+    return most;
   }
-  return std::clamp<size_t>(files.rlim_cur / kFilesPerStranger, 1, kMostStrangers);
+  return std::clamp<size_t>(files.rlim_cur / kFilesPerStranger, 1, most);
 }
 
 int port_of(int socket) {
@@ -110,8 +86,10 @@ struct Guest {
 
 class StoreServer::Impl {
  public:
-  Impl(int port, bool loopback, std::string token)
-      : token_(std::move(token)), listener_(listen_for_ranks(port, loopback)) {
+  Impl(int port, bool loopback, std::string token, int ranks)
+      : token_(std::move(token)),
+        listener_(listen_tcp(port, loopback)),
+        most_strangers_(most_strangers(ranks)) {
     check(listener_ >= 0,
           "world: rank 0 cannot listen on port {} ({}); choose a free one with "
           "MASTER_PORT",
@@ -131,6 +109,10 @@ class StoreServer::Impl {
 
   int port() const { return port_; }
   const std::string& token() const { return token_; }
+  // Of a world that comes later to the same server.
+  void expect(int ranks) {
+    most_strangers_ = std::max(most_strangers_.load(), most_strangers(ranks));
+  }
 
  private:
   void run() {
@@ -158,7 +140,7 @@ class StoreServer::Impl {
   int patience() const {
     auto until = Clock::now() + std::chrono::seconds(60);
     for (const Guest& guest : guests_) {
-      if (!guest.is_known) until = std::min(until, guest.arrived + kPatience);
+      if (!guest.is_known) until = std::min(until, guest.arrived + kStrangerPatience);
       if (!guest.awaited.empty()) until = std::min(until, guest.deadline);
     }
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
@@ -208,7 +190,11 @@ class StoreServer::Impl {
     std::memcpy(nonce.data(), guest.received.data(), nonce.size());
     std::memcpy(proof.data(), guest.received.data() + nonce.size(), proof.size());
     guest.received.erase(0, kIntroduction);
-    if (!are_equal(proof, client_proof(token_, guest.nonce, nonce))) return false;
+    if (!are_equal(proof, client_proof(token_, guest.nonce, nonce))) {
+      guest.unsent += kStoreRefusal;
+      send(guest);
+      return false;
+    }
     guest.is_known = true;
     const Digest own = server_proof(token_, guest.nonce, nonce);
     guest.unsent.append(own.begin(), own.end());
@@ -286,8 +272,8 @@ class StoreServer::Impl {
     size_t strangers = 0;
     for (const Guest& guest : guests_) strangers += !guest.is_known;
     std::erase_if(guests_, [&](const Guest& guest) {  // the oldest stand first
-      const bool goes =
-          !guest.is_known && (now >= guest.arrived + kPatience || strangers > most_strangers_);
+      const bool goes = !guest.is_known &&
+                        (now >= guest.arrived + kStrangerPatience || strangers > most_strangers_);
       if (goes) --strangers;
       return goes;
     });
@@ -306,11 +292,11 @@ class StoreServer::Impl {
 
   const std::string token_;
   int listener_;
+  std::atomic<size_t> most_strangers_;
   int stop_ = -1;
   int port_ = 0;
   StoreKeys keys_;
   std::list<Guest> guests_;
-  const size_t most_strangers_ = most_strangers();
   bool has_files_ = true;  // at the last attempt to let somebody in
   std::thread thread_;
 };
@@ -320,13 +306,17 @@ StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return impl_->port(); }
 
 // The table belongs to the process as its ports do; ranks that are threads do not come here.
-std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token) {
+std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token,
+                                               int ranks) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);
-  if (auto server = servers[port].lock(); server && server->impl_->token() == token) return server;
+  if (auto server = servers[port].lock(); server && server->impl_->token() == token) {
+    server->impl_->expect(ranks);
+    return server;
+  }
   std::shared_ptr<StoreServer> server(
-      new StoreServer(std::make_unique<Impl>(port, loopback, token)));
+      new StoreServer(std::make_unique<Impl>(port, loopback, token, ranks)));
   servers[server->port()] = server;
   return server;
 }

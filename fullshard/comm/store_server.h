@@ -10,8 +10,10 @@ namespace fullshard {
 class StoreServer {
  public:
   // `loopback`: only processes of this host can reach it. Several worlds of one process share one
-  // server, because a port can be listened on once. Fails when the port is in use.
-  static std::shared_ptr<StoreServer> open(int port, bool loopback, const std::string& token);
+  // server, because a port can be listened on once. Fails when the port is in use. `ranks` may join
+  // at once without one of them being taken for one stranger too many.
+  static std::shared_ptr<StoreServer> open(int port, bool loopback, const std::string& token,
+                                           int ranks = 1);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

@@ -21,7 +21,7 @@ std::string subject_of(const LinkCall& call) {
                      call.group, call.sequence);
 }
 
-std::string first_line(const std::exception& error) {
+std::string first_line_of(const std::exception& error) {
   const std::string text = error.what();  // torch's errors carry a backtrace below
   return text.substr(0, text.find('\n'));
 }
@@ -84,7 +84,7 @@ void StreamWatch::run() {
     if (options_.enter_thread) options_.enter_thread();
   } catch (const std::exception& error) {
     const std::lock_guard links_lock(links_mutex_);
-    give_up(first_line(error));
+    give_up(first_line_of(error));
   }
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
@@ -105,7 +105,8 @@ void StreamWatch::look() {
     } catch (const Error& error) {
       return give_up(error.what());
     } catch (const std::exception& error) {
-      return give_up(fmt::format("{}: the device failed: {}", entry.link.name, first_line(error)));
+      return give_up(
+          fmt::format("{}: the device failed: {}", entry.link.name, first_line_of(error)));
     }
   }
 }
@@ -158,7 +159,7 @@ void StreamWatch::let_go_of_all() {
         if (options_.enter_thread) options_.enter_thread();
         let_go();
       } catch (const std::exception& error) {
-        fmt::print(stderr, "error: letting go of a link: {}\n", first_line(error));
+        fmt::print(stderr, "error: letting go of a link: {}\n", first_line_of(error));
       }
     });
   }

@@ -1,67 +1,23 @@
 #include "fullshard/comm/tcp_connect.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <thread>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/tcp_socket.h"
 
 namespace fullshard {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-// A socket, or why there is none.
-struct Attempt {
-  int socket = -1;
-  std::string reason;
-};
-
-Attempt try_address(const addrinfo& address, milliseconds patience) {
-  const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return {-1, std::strerror(errno)};
-  int reason = ::connect(socket, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-  if (reason == EINPROGRESS) {
-    pollfd line = {socket, POLLOUT, 0};
-    socklen_t length = sizeof reason;
-    if (::poll(&line, 1, static_cast<int>(patience.count())) <= 0) {
-      reason = ETIMEDOUT;
-    } else if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &reason, &length) != 0) {
-      reason = errno;
-    }
-  }
-  if (reason == 0) {
-    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
-    return {socket, ""};
-  }
-  ::close(socket);
-  return {-1, std::strerror(reason)};
-}
-
-Attempt try_host(const std::string& host, int port, milliseconds patience) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (problem != 0) return {-1, ::gai_strerror(problem)};
-  Attempt attempt;
-  for (const addrinfo* each = found; each != nullptr && attempt.socket < 0; each = each->ai_next) {
-    attempt = try_address(*each, patience);
-  }
-  ::freeaddrinfo(found);
-  return attempt;
-}
 
 // Its text, unless it is a loopback address.
 std::string reachable_text(const sockaddr_storage& address) {
@@ -84,8 +40,8 @@ int connect_tcp(const std::string& host, int port, milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   for (milliseconds pause(5);; pause = std::min(2 * pause, milliseconds(50))) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    const Attempt attempt =
-        try_host(host, port, std::clamp(left, milliseconds(1), milliseconds(5000)));
+    const TcpAttempt attempt =
+        try_tcp(host, port, std::clamp(left, milliseconds(1), milliseconds(5000)));
     if (attempt.socket >= 0) return attempt.socket;
     check(Clock::now() + pause < deadline,
           "world: nobody answers at {}:{} within {:.3g} s ({}); is rank 0 running there, and are "

@@ -42,14 +42,31 @@ std::vector<int> hosts_of(const ThreadRanks& options) {
   return hosts;
 }
 
+// Of each rank, where there are several hosts and this one shares its host.
+std::vector<std::shared_ptr<ShmDomain>> domains_of(const std::vector<int>& hosts,
+                                                   const Timeouts& timeouts) {
+  std::vector<std::shared_ptr<ShmDomain>> domains(hosts.size());
+  for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
+    const std::vector<int> here = ranks_of_host(hosts, rank);
+    if (here.size() == hosts.size() || here.front() != rank || here.size() == 1) continue;
+    auto made = ShmDomain::for_threads(static_cast<int>(here.size()), timeouts, here);
+    for (size_t i = 0; i < here.size(); ++i) domains[static_cast<size_t>(here[i])] = made[i];
+  }
+  return domains;
+}
+
 MakeTransport transports_of(const ThreadRanks& options) {
   if (options.backend == "gloo") {
-    return [store = make_thread_store(), options](int rank, std::shared_ptr<Recorder> recorder) {
+    const std::vector<int> hosts = hosts_of(options);
+    return [store = make_thread_store(), options, hosts,
+            domains = domains_of(hosts, options.timeouts)](int rank,
+                                                           std::shared_ptr<Recorder> recorder) {
       return make_gloo_transport({.rank = rank,
-                                  .hosts = hosts_of(options),
+                                  .hosts = hosts,
                                   .loopback = true,
                                   .device = {.address = "127.0.0.1"},
-                                  .timeouts = options.timeouts},
+                                  .timeouts = options.timeouts,
+                                  .domain = domains[static_cast<size_t>(rank)]},
                                  store, std::move(recorder));
     };
   }

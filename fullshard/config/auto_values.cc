@@ -9,9 +9,9 @@
 namespace fullshard {
 namespace {
 
-constexpr std::string_view kBatch = "train_batch_size";
-constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr std::string_view kBatchPath = "train_batch_size";
+constexpr std::string_view kMicroPath = "train_micro_batch_size_per_gpu";
+constexpr std::string_view kAccumulationPath = "gradient_accumulation_steps";
 constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
 constexpr auto kTrainer = "the Trainer's default";
 constexpr std::string_view kLr = "optimizer.params.lr";
@@ -91,8 +91,9 @@ void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
   filler.fill("scheduler.params.warmup_max_lr", ConfigNode::of_number(lr), lr_source);
   filler.fill("scheduler.params.warmup_num_steps",
               ConfigNode::of_integer(std::max<int64_t>(1, inputs.warmup_steps)), "warmup_steps");
-  filler.fill(kMicro, ConfigNode::of_integer(inputs.per_device_train_batch_size), kTrainer);
-  filler.fill(kAccumulation, ConfigNode::of_integer(inputs.gradient_accumulation_steps), kTrainer);
+  filler.fill(kMicroPath, ConfigNode::of_integer(inputs.per_device_train_batch_size), kTrainer);
+  filler.fill(kAccumulationPath, ConfigNode::of_integer(inputs.gradient_accumulation_steps),
+              kTrainer);
   filler.fill("fp16.enabled", ConfigNode::of_boolean(inputs.fp16), "--fp16");
   filler.fill("bf16.enabled", ConfigNode::of_boolean(inputs.bf16), "--bf16");
   if (inputs.num_training_steps) {
@@ -104,15 +105,15 @@ void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
   }
   // DeepSpeed drops "auto" from its typed sections: the default is meant.
   for (const std::string& path : unresolved_keys(deepspeed)) {
-    const bool waits = path == kBatch || path == kTotalSteps || is_of_hidden_size(path);
+    const bool waits = path == kBatchPath || path == kTotalSteps || is_of_hidden_size(path);
     if (!waits) filler.fill(path, fallback_of(*deepspeed.key_of(path)), "its default");
   }
 }
 
 std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
-  const auto batch = said(deepspeed, kBatch);
-  const auto micro = said(deepspeed, kMicro);
-  const auto accumulation = said(deepspeed, kAccumulation);
+  const auto batch = said(deepspeed, kBatchPath);
+  const auto micro = said(deepspeed, kMicroPath);
+  const auto accumulation = said(deepspeed, kAccumulationPath);
   if (!batch || !micro || !accumulation) return std::nullopt;
   const int64_t unit = *micro * *accumulation;
   if (*batch % unit != 0) return std::nullopt;
@@ -120,18 +121,18 @@ std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
 }
 
 void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
-  const auto batch = given(deepspeed, kBatch);
+  const auto batch = given(deepspeed, kBatchPath);
   if (!batch) return;
   int64_t unit = 1;
   std::string what;
-  for (const std::string_view path : {kMicro, kAccumulation}) {
+  for (const std::string_view path : {kMicroPath, kAccumulationPath}) {
     const auto value = said(deepspeed, path);
     if (!value) continue;
     unit *= *value;
     what += fmt::format("{}{} {}", what.empty() ? "" : " times ", path, *value);
   }
   if (*batch % unit == 0) return;
-  const Origin& origin = deepspeed.find(kBatch)->origin;
+  const Origin& origin = deepspeed.find(kBatchPath)->origin;
   problems.errors.push_back(
       {.file = origin.file,
        .line = origin.line,
@@ -142,13 +143,13 @@ void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
 
 void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
                    Problems& problems) {
-  BatchSizeOptions options{.train_batch_size = given(deepspeed, kBatch),
-                           .train_micro_batch_size_per_gpu = given(deepspeed, kMicro),
-                           .gradient_accumulation_steps = given(deepspeed, kAccumulation)};
+  BatchSizeOptions options{.train_batch_size = given(deepspeed, kBatchPath),
+                           .train_micro_batch_size_per_gpu = given(deepspeed, kMicroPath),
+                           .gradient_accumulation_steps = given(deepspeed, kAccumulationPath)};
   const bool takes_micro = !options.train_micro_batch_size_per_gpu && !options.train_batch_size;
   if (takes_micro) options.train_micro_batch_size_per_gpu = inputs.per_device_train_batch_size;
   const Settings::Entry* culprit = nullptr;
-  for (const std::string_view path : {kAccumulation, kMicro, kBatch}) {
+  for (const std::string_view path : {kAccumulationPath, kMicroPath, kBatchPath}) {
     if (const Settings::Entry* entry = deepspeed.find(path)) culprit = entry;
   }
   const auto put = [&](std::string_view path, int64_t value, bool is_of_inputs = false) {
@@ -162,9 +163,9 @@ void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
   };
   try {
     const BatchSizes sizes = derive_batch_sizes(options, ranks);
-    put(kBatch, sizes.global_batch);
-    put(kMicro, sizes.micro_batch, takes_micro);
-    put(kAccumulation, sizes.accumulation);
+    put(kBatchPath, sizes.global_batch);
+    put(kMicroPath, sizes.micro_batch, takes_micro);
+    put(kAccumulationPath, sizes.accumulation);
   } catch (const Error& error) {
     const Origin origin = culprit != nullptr ? culprit->origin : Origin{};
     std::string message = error.what();

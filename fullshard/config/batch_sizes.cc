@@ -17,13 +17,13 @@ constexpr auto kMicro = "train_micro_batch_size_per_gpu";
 constexpr auto kAccumulation = "gradient_accumulation_steps";
 
 template <class... Parts>
-[[noreturn]] void reject(fmt::format_string<Parts...> format, Parts&&... parts) {
+[[noreturn]] void reject_sizes(fmt::format_string<Parts...> format, Parts&&... parts) {
   fail_as(ErrorKind::usage, format, std::forward<Parts>(parts)...);
 }
 
 void check_given(const char* key, const std::optional<int64_t>& value, int64_t largest) {
   if (!value || (*value > 0 && *value <= largest)) return;
-  reject("{} is {}, expected an integer from 1 to {}", key, *value, largest);
+  reject_sizes("{} is {}, expected an integer from 1 to {}", key, *value, largest);
 }
 
 // "8 or 12": the multiples of `unit` next to `batch`.
@@ -44,16 +44,16 @@ std::string multiples_around(int64_t batch, int64_t unit) {
   if (batch % (accumulation * num_ranks) == 0) {
     remedies.push_back(fmt::format("{} {}", kMicro, batch / (accumulation * num_ranks)));
   }
-  reject("{} is {}, but {} {} times {} {} times {} ranks is {}; {} would fit", kBatch, batch,
-         kMicro, micro, kAccumulation, accumulation, num_ranks, micro * accumulation * num_ranks,
-         fmt::join(remedies, ", or "));
+  reject_sizes("{} is {}, but {} {} times {} {} times {} ranks is {}; {} would fit", kBatch, batch,
+               kMicro, micro, kAccumulation, accumulation, num_ranks,
+               micro * accumulation * num_ranks, fmt::join(remedies, ", or "));
 }
 
 // The factor that makes `batch` of `unit`s; `what` says what the unit is made of.
 int64_t divide(int64_t batch, int64_t unit, const std::string& what) {
   if (batch % unit != 0) {
-    reject("{} is {}, expected a multiple of {}, which is {}; {} would fit", kBatch, batch, what,
-           unit, multiples_around(batch, unit));
+    reject_sizes("{} is {}, expected a multiple of {}, which is {}; {} would fit", kBatch, batch,
+                 what, unit, multiples_around(batch, unit));
   }
   return batch / unit;
 }
@@ -88,8 +88,8 @@ BatchSizes derive_batch_sizes(const BatchSizeOptions& options, int64_t num_ranks
     const int64_t steps = accumulation.value_or(1);
     return {*micro * steps * num_ranks, *micro, steps};
   }
-  reject("neither {} nor {} is given{}, expected at least one of them", kBatch, kMicro,
-         accumulation ? fmt::format(" beside {} {}", kAccumulation, *accumulation) : "");
+  reject_sizes("neither {} nor {} is given{}, expected at least one of them", kBatch, kMicro,
+               accumulation ? fmt::format(" beside {} {}", kAccumulation, *accumulation) : "");
 }
 
 }  // namespace fullshard

@@ -20,7 +20,7 @@ struct FlagRow {
 
 constexpr std::string_view kStage = "zero_optimization.stage";
 
-constexpr std::array kRows = {
+constexpr std::array kFlagRows = {
     FlagRow{"optimizer", Family::deepspeed, "optimizer.type", true},
     FlagRow{"lr", Family::deepspeed, "optimizer.params.lr", true},
     FlagRow{"adam_epsilon", Family::deepspeed, "optimizer.params.eps", true},
@@ -54,7 +54,7 @@ class FlagApplier {
     if (is_deepspeed && name == "strategy") return set_stage_of_strategy(flag);
     if (is_deepspeed && name == "sharding_factor") return set_stage_of_factor(flag);
     if (name == "schedule" && is_trainer_schedule(flag.value)) return false;
-    for (const FlagRow& row : kRows) {
+    for (const FlagRow& row : kFlagRows) {
       if (row.flag != name || row.family != settings_.family() || !is_read(row.path)) continue;
       const bool is_beta = name == "adam_beta1" || name == "adam_beta2";
       set(flag, std::string(row.path), is_beta ? betas(name, flag.value) : flag.value,

@@ -29,8 +29,9 @@ struct RunOptions {
   double label_smoothing = 0;
   std::string order = "shuffled";
 
-  int64_t steps = 0;  // 0: by epochs
-  double epochs = 0;  // 0: one, when steps say nothing
+  int64_t steps = 0;         // 0: by epochs
+  double epochs = 0;         // 0: one, when steps say nothing
+  bool reduce_once = false;  // a step's micro-batches are added on each rank first
   int64_t log_every = 1;
   int64_t eval_every = 0;        // steps; 0: at the end only
   int64_t eval_batches = 0;      // micro-batches per rank; 0: all

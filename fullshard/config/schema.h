@@ -84,6 +84,7 @@ struct SchemaAlias {
 // What makes rows short to write.
 namespace schema {
 constexpr ValueType boolean() { return {.kind = ValueKind::boolean}; }
+constexpr ValueType kBooleanWord = boolean().loose();  // "yes" and "on" count, as in YAML
 constexpr ValueType text() { return {.kind = ValueKind::text}; }
 constexpr ValueType integer(double low = 0, double high = std::numeric_limits<double>::infinity()) {
   return {.kind = ValueKind::integer, .low = low, .high = high};

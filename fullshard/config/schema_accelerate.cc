@@ -6,19 +6,18 @@ namespace fullshard {
 namespace {
 using namespace schema;
 
-constexpr ValueType kBoolean = boolean().loose();
 constexpr std::string_view kStrategies =
     "FULL_SHARD=1|SHARD_GRAD_OP=2|NO_SHARD=3|HYBRID_SHARD=4|HYBRID_SHARD_ZERO2=5";
 constexpr auto kNoCloud = refused("runs start on hosts, not in a cloud service");
 constexpr auto kNoXla = refused("there is no XLA in this build");
-constexpr auto kOffload = differs(
+constexpr auto kAccelerateOffload = differs(
     "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
     "until offload is there");
 constexpr const char* kStateDict =
     "what a checkpoint holds: FULL_STATE_DICT adds the whole weights to it";
 constexpr auto kRemoved = differs("not a setting of version 2; a warning says so");
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kAccelerateKeys[] = {
     {"compute_environment", any_case("LOCAL_MACHINE=0|AMAZON_SAGEMAKER=1"), "LOCAL_MACHINE",
      "where the run starts", "launch", kNoCloud},
     {"distributed_type",
@@ -30,8 +29,8 @@ constexpr SchemaKey kKeys[] = {
              "other devices and MEGATRON_LM are refused")},
     {"mixed_precision", any_case("no=None|fp16|bf16|fp8").loose(), "no", "the compute dtype",
      "precision", differs("fp8 is refused")},
-    {"use_cpu", kBoolean, "false", "compute on the CPU", "launch"},
-    {"debug", kBoolean, "false", "compare the shapes of collectives", "launch",
+    {"use_cpu", kBooleanWord, "false", "compute on the CPU", "launch"},
+    {"debug", kBooleanWord, "false", "compare the shapes of collectives", "launch",
      differs("they are always compared")},
     {"num_processes", integer(-1, 65536).loose(), "-1",
      "ranks on all machines together; -1: the command line says", "launch"},
@@ -43,18 +42,18 @@ constexpr SchemaKey kKeys[] = {
      "launch"},
     {"rdzv_backend", any_case("static|c10d"), "static", "how ranks meet", "launch",
      differs("one rendezvous serves both")},
-    {"same_network", kBoolean, "false", "all machines share a network", "launch",
+    {"same_network", kBooleanWord, "false", "all machines share a network", "launch",
      differs("the address decides")},
     {"main_training_function", text(), "main", "Python function to start", "launch",
      noted("a program is started as a whole")},
-    {"enable_cpu_affinity", kBoolean, "false", "bind ranks to cores", "launch"},
-    {"downcast_bf16", kBoolean, "false", "bf16 for doubles on TPU", "precision", kNoXla},
-    {"fp16", kBoolean, "false", "old form of mixed_precision fp16", "precision",
+    {"enable_cpu_affinity", kBooleanWord, "false", "bind ranks to cores", "launch"},
+    {"downcast_bf16", kBooleanWord, "false", "bf16 for doubles on TPU", "precision", kNoXla},
+    {"fp16", kBooleanWord, "false", "old form of mixed_precision fp16", "precision",
      differs("read as mixed_precision")},
     {"tpu_name", text(), "null", "TPU to use", "launch", kNoXla},
     {"tpu_zone", text(), "null", "its zone", "launch", kNoXla},
-    {"tpu_use_cluster", kBoolean, "false", "TPU pod", "launch", kNoXla},
-    {"tpu_use_sudo", kBoolean, "false", "sudo on TPU hosts", "launch", kNoXla},
+    {"tpu_use_cluster", kBooleanWord, "false", "TPU pod", "launch", kNoXla},
+    {"tpu_use_sudo", kBooleanWord, "false", "sudo on TPU hosts", "launch", kNoXla},
     {"command_file", text(), "null", "commands for TPU hosts", "launch", kNoXla},
     {"commands", texts(), "null", "commands for TPU hosts", "launch", kNoXla},
     {"tpu_vm", texts(), "null", "TPU hosts", "launch", kNoXla},
@@ -73,10 +72,10 @@ constexpr SchemaKey kKeys[] = {
          .loose(),
      "null", "the strategy, by its newer name", "sharding",
      differs("Accelerate ignores it; honoured as meant, with a warning"), "1"},
-    {"fsdp_config.fsdp_reshard_after_forward", kBoolean, "true",
+    {"fsdp_config.fsdp_reshard_after_forward", kBooleanWord, "true",
      "release parameters between forward and backward", "sharding", kHonoured, "2"},
-    {"fsdp_config.fsdp_offload_params", kBoolean, "false",
-     "parameters, gradients and the step in host memory", "offload", kOffload},
+    {"fsdp_config.fsdp_offload_params", kBooleanWord, "false",
+     "parameters, gradients and the step in host memory", "offload", kAccelerateOffload},
     {"fsdp_config.fsdp_auto_wrap_policy",
      any_case("TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP|NO_WRAP"), "NO_WRAP",
      "which modules are units", "wrap"},
@@ -91,57 +90,57 @@ constexpr SchemaKey kKeys[] = {
      any_case("BACKWARD_PRE=1|BACKWARD_POST=2|NO_PREFETCH").loose(), "BACKWARD_PRE",
      "gather the next unit before or after this one's backward", "sharding",
      differs("Accelerate ignores it in version 2; honoured here, with a warning"), "2"},
-    {"fsdp_config.fsdp_forward_prefetch", kBoolean, "false",
+    {"fsdp_config.fsdp_forward_prefetch", kBooleanWord, "false",
      "gather the next unit during this one's forward", "sharding"},
     {"fsdp_config.fsdp_state_dict_type",
      any_case("FULL_STATE_DICT=1|LOCAL_STATE_DICT=2|SHARDED_STATE_DICT=3").loose(),
      "FULL_STATE_DICT", kStateDict, "checkpoint", kHonoured, "1"},
     {"fsdp_config.fsdp_state_dict_type", any_case("FULL_STATE_DICT=1|SHARDED_STATE_DICT=3").loose(),
      "SHARDED_STATE_DICT", kStateDict, "checkpoint", kHonoured, "2"},
-    {"fsdp_config.fsdp_use_orig_params", kBoolean, "true", "parameters keep their names and shapes",
-     "sharding", noted("they always do"), "1"},
-    {"fsdp_config.fsdp_use_orig_params", kBoolean, "true", "parameters keep their names and shapes",
-     "sharding", kRemoved, "2"},
-    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kBoolean, "true",
+    {"fsdp_config.fsdp_use_orig_params", kBooleanWord, "true",
+     "parameters keep their names and shapes", "sharding", noted("they always do"), "1"},
+    {"fsdp_config.fsdp_use_orig_params", kBooleanWord, "true",
+     "parameters keep their names and shapes", "sharding", kRemoved, "2"},
+    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kBooleanWord, "true",
      "each rank reads only what it owns of a pretrained model", "sharding",
      noted("each rank always reads only what it owns")},
-    {"fsdp_config.fsdp_sync_module_states", kBoolean, "true",
+    {"fsdp_config.fsdp_sync_module_states", kBooleanWord, "true",
      "take rank 0's parameters and buffers at the start", "sharding", kHonoured, "1"},
-    {"fsdp_config.fsdp_sync_module_states", kBoolean, "true",
+    {"fsdp_config.fsdp_sync_module_states", kBooleanWord, "true",
      "take rank 0's parameters and buffers at the start", "sharding", kRemoved, "2"},
-    {"fsdp_config.fsdp_activation_checkpointing", kBoolean, "false",
+    {"fsdp_config.fsdp_activation_checkpointing", kBooleanWord, "false",
      "compute activations again in backward", "recompute"},
-    {"fsdp_config.fsdp_activation_checkpointing_offload", kBoolean, "false",
+    {"fsdp_config.fsdp_activation_checkpointing_offload", kBooleanWord, "false",
      "keep activations in host memory until backward", "recompute"},
     {"fsdp_config.fsdp_ignored_modules", text(), "null",
      "regular expression of module paths that are left alone", "wrap"},
-    {"fsdp_config.fsdp_limit_all_gathers", kBoolean, "true", "bound the gathers in flight",
+    {"fsdp_config.fsdp_limit_all_gathers", kBooleanWord, "true", "bound the gathers in flight",
      "sharding"},
-    {"fsdp_config.xla", kBoolean, "false", "run through PyTorch/XLA", "xla",
+    {"fsdp_config.xla", kBooleanWord, "false", "run through PyTorch/XLA", "xla",
      differs("the run goes to the present device, with a warning")},
-    {"fsdp_config.xla_fsdp_v2", kBoolean, "false", "XLA's SPMD", "xla",
+    {"fsdp_config.xla_fsdp_v2", kBooleanWord, "false", "XLA's SPMD", "xla",
      differs("the run goes to the present device, with a warning")},
-    {"fsdp_config.xla_fsdp_grad_ckpt", kBoolean, "false", "compute activations again in backward",
-     "recompute"},
+    {"fsdp_config.xla_fsdp_grad_ckpt", kBooleanWord, "false",
+     "compute activations again in backward", "recompute"},
 
     {"deepspeed_config.deepspeed_config_file", text(), "null", "a DeepSpeed file", "sharding"},
     {"deepspeed_config.zero_stage", integer(0, 3).loose(), "2", "ZeRO stage", "sharding"},
     {"deepspeed_config.offload_optimizer_device", any_case("none|cpu|nvme"), "none",
-     "where optimizer states live", "offload", kOffload},
+     "where optimizer states live", "offload", kAccelerateOffload},
     {"deepspeed_config.offload_param_device", any_case("none|cpu|nvme"), "none",
-     "where parameters wait", "offload", kOffload},
+     "where parameters wait", "offload", kAccelerateOffload},
     {"deepspeed_config.offload_optimizer_nvme_path", text(), "null", "folder for states on disk",
-     "offload", kOffload},
+     "offload", kAccelerateOffload},
     {"deepspeed_config.offload_param_nvme_path", text(), "null", "folder for parameters on disk",
-     "offload", kOffload},
+     "offload", kAccelerateOffload},
     {"deepspeed_config.gradient_accumulation_steps",
      integer(1, static_cast<double>(kLargestMicroBatch)).or_auto().loose(), "1",
      "micro-batches of one rank per optimizer step", "batch"},
     {"deepspeed_config.gradient_clipping", number().or_auto().loose(), "1.0",
      "largest global norm of gradients; 0: no clipping", "clipping"},
-    {"deepspeed_config.zero3_init_flag", kBoolean, "true", "create the model sharded", "sharding",
-     noted("`train` always does; a program of its own says it with deferred()")},
-    {"deepspeed_config.zero3_save_16bit_model", kBoolean, "false",
+    {"deepspeed_config.zero3_init_flag", kBooleanWord, "true", "create the model sharded",
+     "sharding", noted("`train` always does; a program of its own says it with deferred()")},
+    {"deepspeed_config.zero3_save_16bit_model", kBooleanWord, "false",
      "write a whole 16-bit model at the end", "checkpoint"},
     {"deepspeed_config.deepspeed_multinode_launcher",
      choice("pdsh|standard|openmpi|mvapich|mpich|nossh|slurm"), "pdsh", "who starts other machines",
@@ -154,17 +153,19 @@ constexpr SchemaKey kKeys[] = {
      noted("units are what the wrap policy names")},
 };
 
-constexpr std::string_view kGuides =
+constexpr std::string_view kAccelerateGuides =
     "stands in Hugging Face's guides, but Accelerate does not read it; honoured as meant";
 constexpr std::string_view kXlaPlace = "belongs into fsdp_config; honoured as meant there";
 
-constexpr SchemaAlias kAliases[] = {
-    {"fsdp_config.fsdp_wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", kGuides},
-    {"fsdp_config.wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", kGuides},
-    {"fsdp_config.min_num_param", "fsdp_config.fsdp_min_num_params", kGuides},
-    {"fsdp_config.fsdp_min_num_param", "fsdp_config.fsdp_min_num_params", kGuides},
-    {"fsdp_config.fsdp_backward_prefetch_policy", "fsdp_config.fsdp_backward_prefetch", kGuides},
-    {"fsdp_config.backward_prefetch_policy", "fsdp_config.fsdp_backward_prefetch", kGuides},
+constexpr SchemaAlias kAccelerateAliases[] = {
+    {"fsdp_config.fsdp_wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", kAccelerateGuides},
+    {"fsdp_config.wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", kAccelerateGuides},
+    {"fsdp_config.min_num_param", "fsdp_config.fsdp_min_num_params", kAccelerateGuides},
+    {"fsdp_config.fsdp_min_num_param", "fsdp_config.fsdp_min_num_params", kAccelerateGuides},
+    {"fsdp_config.fsdp_backward_prefetch_policy", "fsdp_config.fsdp_backward_prefetch",
+     kAccelerateGuides},
+    {"fsdp_config.backward_prefetch_policy", "fsdp_config.fsdp_backward_prefetch",
+     kAccelerateGuides},
     {"fsdp_config.transformer_cls_names_to_wrap", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"},
     {"fsdp_config.fsdp_xla", "fsdp_config.xla"},
     {"xla", "fsdp_config.xla", kXlaPlace},
@@ -176,7 +177,7 @@ constexpr SchemaAlias kAliases[] = {
 
 }  // namespace
 
-std::span<const SchemaKey> accelerate_keys() { return kKeys; }
-std::span<const SchemaAlias> accelerate_aliases() { return kAliases; }
+std::span<const SchemaKey> accelerate_keys() { return kAccelerateKeys; }
+std::span<const SchemaAlias> accelerate_aliases() { return kAccelerateAliases; }
 
 }  // namespace fullshard

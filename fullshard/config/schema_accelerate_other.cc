@@ -5,14 +5,13 @@ namespace fullshard {
 namespace {
 using namespace schema;
 
-constexpr ValueType kBoolean = boolean().loose();
 constexpr auto kNoCompiler = refused("there is no graph compiler");
 constexpr auto kNoParallel = refused("there is no tensor, context or sequence parallelism");
 constexpr auto kUnusedParallel = differs("without effect while its size is 1");
 constexpr auto kUnusedFp8 = differs("without effect without fp8");
 constexpr auto kNoMegatron = refused("Megatron-LM is another engine; use FSDP or DEEPSPEED");
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kOtherAccelerateKeys[] = {
     {"parallelism_config.parallelism_config_dp_replicate_size", integer(1, 65536).loose(), "1",
      "copies of the sharded model", "sharding"},
     {"parallelism_config.parallelism_config_dp_shard_size", integer(1, 65536).loose(), "1",
@@ -31,14 +30,14 @@ constexpr SchemaKey kKeys[] = {
      "who does sequence parallelism", "sharding", kUnusedParallel},
     {"parallelism_config.parallelism_config_sp_seq_length", integer(1).loose(), "null",
      "length of every sequence", "sharding", kUnusedParallel},
-    {"parallelism_config.parallelism_config_sp_seq_length_is_variable", kBoolean, "true",
+    {"parallelism_config.parallelism_config_sp_seq_length_is_variable", kBooleanWord, "true",
      "lengths may differ", "sharding", kUnusedParallel},
     {"parallelism_config.parallelism_config_sp_attn_implementation", text(), "sdpa",
      "attention of sequence parallelism", "sharding", kUnusedParallel},
 
     {"fp8_config.backend", any_case("ao|te|msamp"), "null", "who computes in fp8", "precision",
      kUnusedFp8},
-    {"fp8_config.use_autocast_during_eval", kBoolean, "false", "fp8 in evaluation", "precision",
+    {"fp8_config.use_autocast_during_eval", kBooleanWord, "false", "fp8 in evaluation", "precision",
      kUnusedFp8},
     {"fp8_config.margin", integer(0).loose(), "0", "margin of the scale", "precision", kUnusedFp8},
     {"fp8_config.interval", integer(1).loose(), "1", "steps between scales", "precision",
@@ -57,9 +56,9 @@ constexpr SchemaKey kKeys[] = {
     {"fp8_config.opt_level", any_case("O1|O2"), "O2", "MS-AMP's level", "precision", kUnusedFp8},
     {"fp8_config.optimization_level", any_case("O1|O2"), "O2", "MS-AMP's level", "precision",
      kUnusedFp8},
-    {"fp8_config.enable_fsdp_float8_all_gather", kBoolean, "true", "gather in fp8", "precision",
+    {"fp8_config.enable_fsdp_float8_all_gather", kBooleanWord, "true", "gather in fp8", "precision",
      kUnusedFp8},
-    {"fp8_config.pad_inner_dim", kBoolean, "true", "pad for fp8", "precision", kUnusedFp8},
+    {"fp8_config.pad_inner_dim", kBooleanWord, "true", "pad for fp8", "precision", kUnusedFp8},
 
     {"dynamo_config.dynamo_backend",
      any_case("no|eager|aot_eager|inductor|aot_ts_nvfuser|nvprims_nvfuser|cudagraphs|ofi|fx2trt|"
@@ -69,12 +68,12 @@ constexpr SchemaKey kKeys[] = {
     {"dynamo_config.dynamo_mode",
      choice("default|reduce-overhead|max-autotune|max-autotune-no-cudagraphs"), "default",
      "torch.compile's mode", "sharding", differs("without effect while dynamo_backend is no")},
-    {"dynamo_config.dynamo_use_fullgraph", kBoolean, "false", "one graph", "sharding",
+    {"dynamo_config.dynamo_use_fullgraph", kBooleanWord, "false", "one graph", "sharding",
      differs("without effect while dynamo_backend is no")},
-    {"dynamo_config.dynamo_use_dynamic", kBoolean, "false", "dynamic shapes", "sharding",
+    {"dynamo_config.dynamo_use_dynamic", kBooleanWord, "false", "dynamic shapes", "sharding",
      differs("without effect while dynamo_backend is no")},
-    {"dynamo_config.dynamo_use_regional_compilation", kBoolean, "false", "compile repeated blocks",
-     "sharding", differs("without effect while dynamo_backend is no")},
+    {"dynamo_config.dynamo_use_regional_compilation", kBooleanWord, "false",
+     "compile repeated blocks", "sharding", differs("without effect while dynamo_backend is no")},
 
     {"mpirun_config.mpirun_hostfile", text(), "null", "hosts for mpirun", "launch"},
     {"mpirun_config.mpirun_ccl", text().loose(), "1", "oneCCL's workers", "launch",
@@ -84,6 +83,6 @@ constexpr SchemaKey kKeys[] = {
 
 }  // namespace
 
-std::span<const SchemaKey> accelerate_other_keys() { return kKeys; }
+std::span<const SchemaKey> accelerate_other_keys() { return kOtherAccelerateKeys; }
 
 }  // namespace fullshard

@@ -17,7 +17,7 @@ constexpr double kMostInt = std::numeric_limits<int32_t>::max();
 constexpr auto kNoPrescaling =
     noted("sums are in fp32 and the mean is exact, so nothing has to be divided before them");
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kDeepSpeedKeys[] = {
     {"train_batch_size", integer(1, kMostInBatch).or_auto(), "null",
      "samples of one optimizer step over all ranks", "batch"},
     {"train_micro_batch_size_per_gpu", integer(1, kMostInMicro).or_auto(), "null",
@@ -122,7 +122,7 @@ constexpr SchemaKey kKeys[] = {
 constexpr std::string_view kMoved = "belongs at the top of the file; honoured as meant there";
 constexpr std::string_view kOldName = "is the old name";
 
-constexpr SchemaAlias kAliases[] = {
+constexpr SchemaAlias kDeepSpeedAliases[] = {
     {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
     {"zero_optimization.param_persistence_threshold",
      "zero_optimization.stage3_param_persistence_threshold"},
@@ -146,7 +146,7 @@ constexpr SchemaAlias kAliases[] = {
 
 }  // namespace
 
-std::span<const SchemaKey> deepspeed_root_keys() { return kKeys; }
-std::span<const SchemaAlias> deepspeed_aliases() { return kAliases; }
+std::span<const SchemaKey> deepspeed_root_keys() { return kDeepSpeedKeys; }
+std::span<const SchemaAlias> deepspeed_aliases() { return kDeepSpeedAliases; }
 
 }  // namespace fullshard

@@ -13,7 +13,7 @@ constexpr std::string_view kWarmup = "warmuplr|warmupdecaylr|warmupcosinelr";
 
 constexpr double kMostSteps = 1e9;  // products of two stay below 2^63
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kDeepSpeedOptimizerKeys[] = {
     {"optimizer.type",
      any_case("Adam|AdamW|Adagrad|Lamb|Lion|OneBitAdam|SGD|ZeroOneAdam|OneBitLamb|MuAdam|MuAdamW|"
               "MuSGD|Muon"),
@@ -137,6 +137,6 @@ constexpr SchemaKey kKeys[] = {
 
 }  // namespace
 
-std::span<const SchemaKey> deepspeed_optimizer_keys() { return kKeys; }
+std::span<const SchemaKey> deepspeed_optimizer_keys() { return kDeepSpeedOptimizerKeys; }
 
 }  // namespace fullshard

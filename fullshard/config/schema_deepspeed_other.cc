@@ -23,7 +23,7 @@ constexpr auto kNoDrop = refused("there is no layer drop");
 constexpr auto kWriter =
     noted("checkpoints are always written in parallel by every rank with aligned buffers");
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kOtherDeepSpeedKeys[] = {
     {"activation_checkpointing.partition_activations", boolean(), "false",
      "recompute, and cut kept activations over model-parallel ranks", "recompute",
      differs("switches recomputation on; there are no model-parallel ranks to cut over")},
@@ -261,6 +261,6 @@ constexpr SchemaKey kKeys[] = {
 
 }  // namespace
 
-std::span<const SchemaKey> deepspeed_other_keys() { return kKeys; }
+std::span<const SchemaKey> deepspeed_other_keys() { return kOtherDeepSpeedKeys; }
 
 }  // namespace fullshard

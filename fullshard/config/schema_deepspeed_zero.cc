@@ -6,13 +6,13 @@ namespace {
 using namespace schema;
 
 constexpr std::string_view kDevices = "none|cpu|nvme";
-constexpr auto kOffload = differs(
+constexpr auto kZeroOffload = differs(
     "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
     "until offload is there");
 constexpr auto kNoQuantized = refused("messages are not quantized");
 constexpr auto kNoZenflow = refused("there is no ZenFlow");
 
-constexpr SchemaKey kKeys[] = {
+constexpr SchemaKey kZeroKeys[] = {
     {"zero_optimization.stage", integer(0, 3), "0",
      "0 shards nothing, 1 optimizer states, 2 also gradients, 3 also parameters", "sharding"},
     {"zero_optimization.contiguous_gradients", boolean().or_auto(), "true",
@@ -40,11 +40,11 @@ constexpr SchemaKey kKeys[] = {
     {"zero_optimization.sub_group_size", integer(0).or_auto(), "1000000000",
      "most elements that the optimizer updates at once", "sharding"},
     {"zero_optimization.cpu_offload", boolean(), "null", "old name of offload_optimizer.device cpu",
-     "offload", kOffload},
+     "offload", kZeroOffload},
     {"zero_optimization.cpu_offload_param", boolean(), "null",
-     "old name of offload_param.device cpu", "offload", kOffload},
+     "old name of offload_param.device cpu", "offload", kZeroOffload},
     {"zero_optimization.cpu_offload_use_pin_memory", boolean(), "null",
-     "old name of pin_memory in both offload sections", "offload", kOffload},
+     "old name of pin_memory in both offload sections", "offload", kZeroOffload},
     {"zero_optimization.stage3_prefetch_bucket_size", integer(0).or_auto(), "50000000",
      "most parameter elements fetched ahead", "sharding"},
     {"zero_optimization.stage3_param_persistence_threshold", integer(0).or_auto(), "100000",
@@ -119,34 +119,34 @@ constexpr SchemaKey kKeys[] = {
      refused("name the class in leaf_module.classes")},
 
     {"zero_optimization.offload_param.device", choice(kDevices).or_auto(), "none",
-     "where parameters wait: stage 3 only", "offload", kOffload},
+     "where parameters wait: stage 3 only", "offload", kZeroOffload},
     {"zero_optimization.offload_param.nvme_path", text(), "null", "folder for parameters on disk",
-     "offload", kOffload},
+     "offload", kZeroOffload},
     {"zero_optimization.offload_param.buffer_count", integer(0).or_auto(), "5",
-     "host buffers for parameters on disk", "offload", kOffload},
+     "host buffers for parameters on disk", "offload", kZeroOffload},
     {"zero_optimization.offload_param.buffer_size", integer(0).or_auto(), "100000000",
-     "elements of each of them", "offload", kOffload},
+     "elements of each of them", "offload", kZeroOffload},
     {"zero_optimization.offload_param.max_in_cpu", integer(0).or_auto(), "1000000000",
-     "parameter elements kept in host memory beside the disk", "offload", kOffload},
+     "parameter elements kept in host memory beside the disk", "offload", kZeroOffload},
     {"zero_optimization.offload_param.pin_memory", boolean().or_auto(), "true",
-     "page-locked host memory", "offload", kOffload},
+     "page-locked host memory", "offload", kZeroOffload},
 
     {"zero_optimization.offload_optimizer.device", choice(kDevices).or_auto(), "none",
-     "where optimizer states live: stages 1 to 3", "offload", kOffload},
+     "where optimizer states live: stages 1 to 3", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.nvme_path", text(), "null",
-     "folder for optimizer states on disk", "offload", kOffload},
+     "folder for optimizer states on disk", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.buffer_count", integer(0).or_auto(), "4",
-     "host buffers for states on disk", "offload", kOffload},
+     "host buffers for states on disk", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.pin_memory", boolean().or_auto(), "true",
-     "page-locked host memory", "offload", kOffload},
+     "page-locked host memory", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.pipeline_read", boolean().or_auto(), "false",
-     "read the next states while updating", "offload", kOffload},
+     "read the next states while updating", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.pipeline_write", boolean().or_auto(), "false",
-     "write the last states while updating", "offload", kOffload},
+     "write the last states while updating", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.fast_init", boolean().or_auto(), "false",
-     "write the first states in one go", "offload", kOffload},
+     "write the first states in one go", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.ratio", number(0, 1).or_auto(), "1.0",
-     "part of the states that is offloaded; below 1 in stage 3 only", "offload", kOffload},
+     "part of the states that is offloaded; below 1 in stage 3 only", "offload", kZeroOffload},
     {"zero_optimization.offload_optimizer.super_offload", boolean().or_auto(), "false",
      "DeepSpeed's SuperOffload", "offload", refused("there is no SuperOffload")},
     {"zero_optimization.offload_optimizer.cpuadam_cores_perc", number(0, 1).or_auto(), "0.8",
@@ -174,17 +174,20 @@ constexpr SchemaKey kKeys[] = {
     {"zero_optimization.zenflow.steps_per_epoch", integer(1), "null", "set by DeepSpeed itself",
      "offload", kNoZenflow},
 
-    {"aio.block_size", integer(1), "1048576", "bytes of one disk request", "offload", kOffload},
-    {"aio.queue_depth", integer(1), "8", "disk requests in flight", "offload", kOffload},
-    {"aio.intra_op_parallelism", integer(1), "1", "threads of one request", "offload", kOffload},
-    {"aio.single_submit", boolean(), "false", "submit requests one by one", "offload", kOffload},
-    {"aio.overlap_events", boolean(), "true", "submit while others complete", "offload", kOffload},
+    {"aio.block_size", integer(1), "1048576", "bytes of one disk request", "offload", kZeroOffload},
+    {"aio.queue_depth", integer(1), "8", "disk requests in flight", "offload", kZeroOffload},
+    {"aio.intra_op_parallelism", integer(1), "1", "threads of one request", "offload",
+     kZeroOffload},
+    {"aio.single_submit", boolean(), "false", "submit requests one by one", "offload",
+     kZeroOffload},
+    {"aio.overlap_events", boolean(), "true", "submit while others complete", "offload",
+     kZeroOffload},
     {"aio.use_gds", boolean(), "false", "GPUDirect storage", "offload",
      refused("there is no GPUDirect storage")},
 };
 
 }  // namespace
 
-std::span<const SchemaKey> deepspeed_zero_keys() { return kKeys; }
+std::span<const SchemaKey> deepspeed_zero_keys() { return kZeroKeys; }
 
 }  // namespace fullshard

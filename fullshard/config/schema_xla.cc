@@ -5,33 +5,32 @@ namespace fullshard {
 namespace {
 using namespace schema;
 
-constexpr ValueType kBoolean = boolean().loose();
-constexpr std::string_view kDtypes =
+constexpr std::string_view kXlaDtypes =
     "float32=torch.float32=fp32|float16=torch.float16=fp16|bfloat16=torch.bfloat16=bf16";
 constexpr auto kOnlyXla = differs("has a meaning for XLA only; named in a warning");
 
-constexpr SchemaKey kKeys[] = {
-    {"fsdp_config.xla_fsdp_settings.compute_dtype", choice(kDtypes), "null", "the compute dtype",
+constexpr SchemaKey kXlaKeys[] = {
+    {"fsdp_config.xla_fsdp_settings.compute_dtype", choice(kXlaDtypes), "null", "the compute dtype",
      "precision"},
-    {"fsdp_config.xla_fsdp_settings.buffer_dtype", choice(kDtypes), "null",
+    {"fsdp_config.xla_fsdp_settings.buffer_dtype", choice(kXlaDtypes), "null",
      "dtype of floating buffers", "precision"},
-    {"fsdp_config.xla_fsdp_settings.reshard_after_forward", kBoolean, "true",
+    {"fsdp_config.xla_fsdp_settings.reshard_after_forward", kBooleanWord, "true",
      "release parameters between forward and backward", "sharding"},
-    {"fsdp_config.xla_fsdp_settings.fp32_reduce_scatter", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings.fp32_reduce_scatter", kBooleanWord, "false",
      "send gradients in fp32", "precision"},
-    {"fsdp_config.xla_fsdp_settings.flatten_parameters", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings.flatten_parameters", kBooleanWord, "false",
      "one flat tensor per module", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.execute_sharding_on_init", kBoolean, "true", "shard at once",
-     "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.optimization_barrier_in_forward", kBoolean, "true",
+    {"fsdp_config.xla_fsdp_settings.execute_sharding_on_init", kBooleanWord, "true",
+     "shard at once", "xla", kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings.optimization_barrier_in_forward", kBooleanWord, "true",
      "keep XLA from merging gathers", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.optimization_barrier_in_backward", kBoolean, "true",
+    {"fsdp_config.xla_fsdp_settings.optimization_barrier_in_backward", kBooleanWord, "true",
      "keep XLA from merging gathers", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.mark_step_on_finalization", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings.mark_step_on_finalization", kBooleanWord, "false",
      "cut the graph after backward", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.mark_step_on_freeing", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings.mark_step_on_freeing", kBooleanWord, "false",
      "cut the graph after a release", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.disable_reshard_on_root", kBoolean, "true",
+    {"fsdp_config.xla_fsdp_settings.disable_reshard_on_root", kBooleanWord, "true",
      "the root stays gathered", "xla", kOnlyXla},
     {"fsdp_config.xla_fsdp_settings.sharding_groups", texts().loose(), "null", "groups of ranks",
      "xla", kOnlyXla},
@@ -39,9 +38,9 @@ constexpr SchemaKey kKeys[] = {
      "rank inside a group", "xla", kOnlyXla},
     {"fsdp_config.xla_fsdp_settings.sharding_world_size", integer(1).loose(), "null",
      "size of a group", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.shard_param_on_dim_0", kBoolean, "false", "cut along rows",
+    {"fsdp_config.xla_fsdp_settings.shard_param_on_dim_0", kBooleanWord, "false", "cut along rows",
      "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings.pin_layout_in_collective_ops", kBoolean, "true",
+    {"fsdp_config.xla_fsdp_settings.pin_layout_in_collective_ops", kBooleanWord, "true",
      "fix the layout of collectives", "xla", kOnlyXla},
     {"fsdp_config.xla_fsdp_settings.auto_wrap_policy", text(), "null", "which modules are units",
      "xla", kOnlyXla},
@@ -51,25 +50,25 @@ constexpr SchemaKey kKeys[] = {
      kOnlyXla},
     {"fsdp_config.xla_fsdp_settings._shard_size_multiple", integer(1).loose(), "128",
      "what shards are padded to", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._use_xla_patched_linear", kBoolean, "true", "XLA's linear",
+    {"fsdp_config.xla_fsdp_settings._use_xla_patched_linear", kBooleanWord, "true", "XLA's linear",
      "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_dummy_forward_pass", kBoolean, "false", "for debugging",
-     "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_msg", text(), "null", "for debugging", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_print", kBoolean, "false", "for debugging", "xla",
-     kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_dummy_all_gather_op", kBoolean, "false", "for debugging",
-     "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_dummy_all_reduce_op", kBoolean, "false", "for debugging",
-     "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_dummy_reduce_scatter_op", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings._debug_dummy_forward_pass", kBooleanWord, "false",
      "for debugging", "xla", kOnlyXla},
-    {"fsdp_config.xla_fsdp_settings._debug_dummy_optimization_barrier_op", kBoolean, "false",
+    {"fsdp_config.xla_fsdp_settings._debug_msg", text(), "null", "for debugging", "xla", kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings._debug_print", kBooleanWord, "false", "for debugging", "xla",
+     kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings._debug_dummy_all_gather_op", kBooleanWord, "false",
+     "for debugging", "xla", kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings._debug_dummy_all_reduce_op", kBooleanWord, "false",
+     "for debugging", "xla", kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings._debug_dummy_reduce_scatter_op", kBooleanWord, "false",
+     "for debugging", "xla", kOnlyXla},
+    {"fsdp_config.xla_fsdp_settings._debug_dummy_optimization_barrier_op", kBooleanWord, "false",
      "for debugging", "xla", kOnlyXla},
 };
 
 }  // namespace
 
-std::span<const SchemaKey> xla_keys() { return kKeys; }
+std::span<const SchemaKey> xla_keys() { return kXlaKeys; }
 
 }  // namespace fullshard

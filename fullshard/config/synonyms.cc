@@ -10,17 +10,17 @@
 namespace fullshard {
 namespace {
 
-constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr std::string_view kMicroName = "train_micro_batch_size_per_gpu";
+constexpr std::string_view kAccumulationName = "gradient_accumulation_steps";
 
 constexpr std::array kSynonyms = {
     Synonym{"learning_rate", "lr", "lr"},
     Synonym{"max_lr", "lr", "lr"},
-    Synonym{"batch_size", "micro_batch", kMicro},
+    Synonym{"batch_size", "micro_batch", kMicroName},
     Synonym{"train_batch_size", "micro_batch", ""},
-    Synonym{"micro_batch_size", "micro_batch", kMicro},
-    Synonym{"per_device_train_batch_size", "micro_batch", kMicro},
-    Synonym{"per_gpu_train_batch_size", "micro_batch", kMicro},
+    Synonym{"micro_batch_size", "micro_batch", kMicroName},
+    Synonym{"per_device_train_batch_size", "micro_batch", kMicroName},
+    Synonym{"per_gpu_train_batch_size", "micro_batch", kMicroName},
     Synonym{"max_steps", "steps", ""},
     Synonym{"num_steps", "steps", ""},
     Synonym{"total_steps", "steps", "total_num_steps"},
@@ -30,9 +30,9 @@ constexpr std::array kSynonyms = {
     Synonym{"epoch", "epochs", ""},
     Synonym{"num_epochs", "epochs", ""},
     Synonym{"num_train_epochs", "epochs", ""},
-    Synonym{"accumulation_steps", "accumulate", kAccumulation},
-    Synonym{"grad_accumulation", "accumulate", kAccumulation},
-    Synonym{"gradient_accumulation", "accumulate", kAccumulation},
+    Synonym{"accumulation_steps", "accumulate", kAccumulationName},
+    Synonym{"grad_accumulation", "accumulate", kAccumulationName},
+    Synonym{"gradient_accumulation", "accumulate", kAccumulationName},
     Synonym{"gradient_accumulation_steps", "accumulate", ""},
     Synonym{"max_grad_norm", "clip", "gradient_clipping"},
     Synonym{"grad_clip", "clip", "gradient_clipping"},

@@ -14,7 +14,7 @@ namespace {
 
 // Integers beyond it are not exact as a double, and no setting needs them.
 constexpr double kLargestInteger = 9.2e18;
-constexpr size_t kMostShown = 200;  // bytes of a text in a message
+constexpr size_t kMostTextShown = 200;  // bytes of a text in a message
 
 CheckedValue accept(ConfigNode value, int line) {
   value.line = line;
@@ -24,7 +24,7 @@ CheckedValue accept(ConfigNode value, int line) {
 CheckedValue reject(const ConfigNode& node, const ValueType& type, std::string suggestion = "") {
   const std::string found =
       node.kind == NodeKind::list || node.kind == NodeKind::map ? std::string(name_of(node.kind))
-      : node.kind == NodeKind::text ? fmt::format("\"{}\"", printable(node.text, kMostShown))
+      : node.kind == NodeKind::text ? fmt::format("\"{}\"", printable(node.text, kMostTextShown))
                                     : node.text;
   return {
       .message = fmt::format("is {}, expected {}", found.empty() ? "empty" : found, describe(type)),

@@ -21,6 +21,7 @@ int run_eval(const RunArguments& arguments) {
               error_of([&] { data = open_run_data(options, run.source.folder, *run.model); }),
               "data");
   ShardedModel sharded = run.shard(world, plan, options);
+  if (world.rank() == 0) run.warn_of_unused_head();
   const auto result = evaluate(
       *run.model, *data->train, world,
       {.micro_batch = plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size),

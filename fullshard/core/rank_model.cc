@@ -4,11 +4,13 @@
 #include <cmath>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/determinism.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
+#include "fullshard/train/unused_head.h"
 
 namespace fullshard {
 
@@ -61,6 +63,12 @@ ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOpt
     make_new_weights(*model, sharded, options.seed);
   }
   return sharded;
+}
+
+void RankModel::warn_of_unused_head() const {
+  for (const std::string& warning : unused_head_warnings(source, *model)) {
+    say(fmt::format("warning: {}\n", warning));
+  }
 }
 
 AutoInputs RankModel::auto_inputs() const { return {.hidden_size = source.hidden_size()}; }

@@ -27,6 +27,8 @@ struct RankModel {
   // weights or makes new ones.
   ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
                      bool fills = true) const;
+  // On standard error; for one rank.
+  void warn_of_unused_head() const;
   AutoInputs auto_inputs() const;
 };
 

@@ -12,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/comm/meeting_notice.h"
 #include "fullshard/core/rank_model.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/report/run_lock.h"
@@ -27,6 +28,7 @@
 #include "fullshard/train/run_data.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/trainer.h"
+#include "fullshard/train/unused_head.h"
 
 namespace fullshard {
 namespace {
@@ -60,6 +62,7 @@ TrainerOptions trainer_options(const RunOptions& options, const RunSettings& set
           .global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
           .accumulation = batch.accumulation,
+          .reduces_once = options.reduce_once,
           .order = options.order == "sequential" ? Order::sequential : Order::shuffled,
           .seed = options.seed,
           .label_smoothing = options.label_smoothing,
@@ -111,6 +114,7 @@ class TrainRun {
     on_first_rank([&] { claim_folder(); });
     choose_checkpoint();
     on_first_rank([&] { prepare_folder(); });
+    tell_launcher_run_is_accepted();
     const RunData data = open_data_in_turn();
     const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
@@ -130,6 +134,11 @@ class TrainRun {
     for (const std::string& warning : trainer.warnings()) account.warn(warning);
     if (resumed_.empty() && !run_.drawn.empty() && !options_.new_head) {
       account.warn(new_head_warning(run_.source, run_.drawn));
+    }
+    if (resumed_.empty() && world_.rank() == 0) {
+      for (const std::string& warning : unused_head_warnings(run_.source, *run_.model)) {
+        account.warn(warning);
+      }
     }
     try {
       train(data, sharded, trainer, account, interruption);

@@ -10,7 +10,7 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kNotAsked = -100;
+constexpr int64_t kIgnoredLabel = -100;
 constexpr int64_t kPadding = 8;
 
 using Encoded = std::vector<std::vector<int32_t>>;  // source, target, source, …
@@ -57,7 +57,7 @@ class PairEncoder {
   const Tokenizer& tokenizer_;
 };
 
-std::vector<TextBlock> blocks_of(const std::vector<MappedFile>& files, int64_t block_bytes) {
+std::vector<TextBlock> pair_blocks_of(const std::vector<MappedFile>& files, int64_t block_bytes) {
   std::vector<TextBlock> blocks;
   for (const MappedFile& file : files) {
     const FileKind kind = kind_of(file.name());
@@ -80,7 +80,7 @@ TranslationData::TranslationData(const TranslationOptions& options, const Tokeni
       pad_(tokenizer.pad().value_or(tokenizer.eos().value_or(0))) {
   std::vector<MappedFile> files;
   for (const std::string& path : options.files) files.emplace_back(path, Access::sequential);
-  const std::vector<TextBlock> blocks = blocks_of(files, options.block_bytes);
+  const std::vector<TextBlock> blocks = pair_blocks_of(files, options.block_bytes);
   const PairEncoder encode(options, tokenizer);
   const auto is_enough = [&] { return options.max_samples > 0 && size() == options.max_samples; };
   in_order(
@@ -122,7 +122,7 @@ TokenBatch TranslationData::batch(std::span<const int64_t> examples, uint64_t, i
                    .decoder_columns = padded_length(examples, 1, target_length_)};
   batch.input_ids.resize(static_cast<size_t>(batch.rows * batch.columns), pad_);
   batch.attention_mask.resize(batch.input_ids.size(), 0);
-  batch.labels.resize(static_cast<size_t>(batch.rows * batch.decoder_columns), kNotAsked);
+  batch.labels.resize(static_cast<size_t>(batch.rows * batch.decoder_columns), kIgnoredLabel);
   for (int64_t row = 0; row < batch.rows; ++row) {
     const int64_t example = examples[static_cast<size_t>(row)];
     const auto source = text(2 * example);

@@ -17,7 +17,7 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kBlockBytes = kMiB;
+constexpr int64_t kDcpBlockBytes = kMiB;
 
 // The tensor that torch.save wrote into an item, opened for as long as it is read: one descriptor
 // for each of thousands of items would be too many.
@@ -59,7 +59,7 @@ void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const El
   const int64_t length = runs.length();
   // Short runs are read many at a time.
   const int64_t size = element_bytes(out.dtype);
-  const int64_t most = std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, length * size));
+  const int64_t most = std::max<int64_t>(1, kDcpBlockBytes / std::max<int64_t>(1, length * size));
   std::optional<ElementBuffer> block;
   for (int64_t run = runs.first_after(begin); run < runs.count() && runs.begin_of(run) < end;) {
     const int64_t at = runs.begin_of(run);

@@ -87,17 +87,18 @@ bool is_deepspeed_folder(const std::string& path) {
   });
 }
 
+std::string find_deepspeed_folder(const std::string& path, const std::string& tag) {
+  if (tag.empty() && holds_states(path)) return path;
+  check_input(tag.empty() || is_plain_name(tag), "{}: '{}' is no tag", path, tag);
+  const std::string folder = fmt::format("{}/{}", path, tag.empty() ? read_tag(path) : tag);
+  check_input(is_folder(folder), "{}: is not there{}", folder,
+              tag.empty() ? fmt::format("; {}/latest names it", path) : "");
+  return folder;
+}
+
 DeepSpeedFiles open_deepspeed_files(const std::string& path, const std::string& tag) {
-  DeepSpeedFiles files{.folder = path, .tag = tag};
-  if (!tag.empty() || !holds_states(path)) {
-    check_input(tag.empty() || is_plain_name(tag), "{}: '{}' is no tag", path, tag);
-    if (tag.empty()) files.tag = read_tag(path);
-    files.folder = fmt::format("{}/{}", path, files.tag);
-    check_input(is_folder(files.folder), "{}: is not there{}", files.folder,
-                tag.empty() ? fmt::format("; {}/latest names it", path) : "");
-  } else {
-    files.tag = name_part(path);
-  }
+  const std::string folder = find_deepspeed_folder(path, tag);
+  DeepSpeedFiles files{.folder = folder, .tag = std::string(name_part(folder))};
   NamesByRank models;
   NamesByRank optimizers;
   for (const auto& name : names_in(files.folder)) {

@@ -18,7 +18,7 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kBlockBytes = kMiB;
+constexpr int64_t kWrittenBlockBytes = kMiB;
 
 struct Slot {
   SafetensorsEntry entry;
@@ -109,7 +109,7 @@ void SafetensorsWriter::write_range(const std::string& name, int64_t begin,
   if (values.dtype == dtype) {
     if (values.numel > 0) state.write_at(offset, values.data, values.bytes());
   } else {
-    const int64_t most = std::min(values.numel, kBlockBytes / size);
+    const int64_t most = std::min(values.numel, kWrittenBlockBytes / size);
     const ElementBuffer buffer(most, dtype);
     for (int64_t done = 0; done < values.numel; done += most) {
       const ElementSpan block = buffer.all().part(0, std::min(most, values.numel - done));

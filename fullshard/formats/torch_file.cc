@@ -80,8 +80,8 @@ std::string find_root(const ZipArchive& archive, const std::string& path) {
   fail_input("{}: is a zip archive without data.pkl; torch.save did not write it", path);
 }
 
-std::vector<int64_t> naturals(const PickleValue& value, const char* what,
-                              const std::string& where) {
+std::vector<int64_t> naturals_of(const PickleValue& value, const char* what,
+                                 const std::string& where) {
   std::vector<int64_t> numbers;
   bool is_right = value.kind == PickleKind::tuple || value.kind == PickleKind::list;
   for (const auto* item : value.items) {
@@ -235,8 +235,8 @@ std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
   check_input(dtype.has_value(), "{}: its dtype is unknown", where);
   const auto size = element_bytes(*dtype);
   TorchTensor tensor{.dtype = *dtype,
-                     .shape = naturals(*given[2], "shape", where),
-                     .strides = naturals(*given[3], "list of strides", where),
+                     .shape = naturals_of(*given[2], "shape", where),
+                     .strides = naturals_of(*given[3], "list of strides", where),
                      .first = given[1]->integer,
                      .storage_numel = held.bytes / size,
                      .storage_offset = held.offset,

@@ -9,7 +9,7 @@ namespace fullshard {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kLocalBytes = 30;
+constexpr int64_t kLocalHeaderBytes = 30;
 constexpr int64_t kLimit32 = 0xFFFFFFFF;  // from here on a number stands in a zip64 field
 constexpr uint16_t kVersion = 45;         // the first with zip64
 constexpr uint16_t kNamesAreUtf8 = 0x0800;
@@ -64,7 +64,7 @@ std::string directory_entry(const ZipSlot& slot) {
 
 std::string ZipSlot::header_bytes() const {
   const std::string wide = wide_sizes(*this);
-  const int64_t padding = offset - header - kLocalBytes - static_cast<int64_t>(name.size()) -
+  const int64_t padding = offset - header - kLocalHeaderBytes - static_cast<int64_t>(name.size()) -
                           static_cast<int64_t>(wide.size());
   Bytes local;
   local.u32(0x04034b50).u16(kVersion).u16(kNamesAreUtf8).u16(0).u16(0).u16(0x21);
@@ -77,7 +77,8 @@ std::string ZipSlot::header_bytes() const {
 
 size_t ZipLayout::add(std::string name, int64_t bytes) {
   ZipSlot slot{.name = std::move(name), .bytes = bytes, .header = end_};
-  const auto fixed = kLocalBytes + static_cast<int64_t>(slot.name.size() + wide_sizes(slot).size());
+  const auto fixed =
+      kLocalHeaderBytes + static_cast<int64_t>(slot.name.size() + wide_sizes(slot).size());
   slot.offset = round_up(end_ + fixed + 4, kAlign);  // 4: the padding field's own header
   end_ = slot.offset + bytes;
   slots_.push_back(std::move(slot));

@@ -5,6 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "fullshard/base/error.h"
 
@@ -60,6 +63,14 @@ void ChildOutput::finish() {
     }
     keep(kept_lines_[stream].rest());
   }
+}
+
+void ChildOutput::accept_log() {
+  if (options_.log_name.empty()) return;
+  std::error_code ignored;  // lines go into the same file, whatever its name
+  std::filesystem::rename(options_.log_name, options_.log_name + ".old", ignored);
+  std::filesystem::rename(options_.log, options_.log_name, ignored);
+  options_.log = std::exchange(options_.log_name, "");
 }
 
 void ChildOutput::show(size_t stream, std::string_view text) {

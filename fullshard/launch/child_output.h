@@ -13,8 +13,9 @@ namespace fullshard {
 
 struct ChildOutputOptions {
   bool shown = true;
-  std::string prefix = {};  // empty: bytes are passed on as they come
-  std::string log = {};     // a file to which lines are added; empty: none
+  std::string prefix = {};    // empty: bytes are passed on as they come
+  std::string log = {};       // a file to which lines are added; empty: none
+  std::string log_name = {};  // that it gets once it is accepted; empty: it has its name
 };
 
 class ChildOutput {
@@ -29,6 +30,8 @@ class ChildOutput {
   void take(size_t stream, std::string_view piece);
   // Lines without an end.
   void finish();
+  // Gives the log its name; the file that has had it becomes NAME.old.
+  void accept_log();
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
   bool is_shown() const { return options_.shown; }

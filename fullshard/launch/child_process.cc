@@ -163,6 +163,7 @@ void ChildProcess::signal(int number) {
 }
 
 void ChildProcess::tell(const std::string& line) const {
+  if (control_ < 0) return;
   const std::string text = line + "\n";
   ::send(control_, text.data(), text.size(), MSG_NOSIGNAL);
 }

@@ -42,7 +42,7 @@ class ChildProcess {
   // To the whole group; to a remote launcher as a line of text, and after a SIGKILL the connection
   // itself is what signals go to.
   void signal(int number);
-  // A line for the standard input of a remote launcher.
+  // A line for the standard input of a remote launcher; a rank hears nothing.
   void tell(const std::string& line) const;
 
   // Looks whether it has ended; true once, when it has. What is left of its group is killed.
@@ -60,6 +60,8 @@ class ChildProcess {
   // Everything that has arrived, and a last line without an end.
   void pass_rest();
   const ChildOutput& output() const { return output_; }
+  // Its log takes the place of an older run's, if it has not yet.
+  void accept_log() { output_.accept_log(); }
 
  private:
   void close_outputs();

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
@@ -12,6 +16,7 @@
 #include "fullshard/launch/job_secret.h"
 #include "fullshard/launch/keeper.h"
 #include "fullshard/launch/meeting_watch.h"
+#include "fullshard/launch/node_line.h"
 #include "fullshard/launch/port.h"
 #include "fullshard/launch/rank_environment.h"
 #include "fullshard/launch/signals.h"
@@ -41,6 +46,10 @@ void validate(const LaunchOptions& options) {
           options.nodes);
 }
 
+int common_port(const LaunchOptions& options) {
+  return options.master_port != 0 ? options.master_port : kDefaultPort;
+}
+
 // On one host a port that is taken can be replaced; several hosts know only this one.
 int port_for(const LaunchOptions& options) {
   if (options.nodes == 1) {
@@ -52,7 +61,7 @@ int port_for(const LaunchOptions& options) {
     }
     return port;
   }
-  const int port = options.master_port != 0 ? options.master_port : kDefaultPort;
+  const int port = common_port(options);
   require(options.node_rank != 0 || is_port_free(port),
           "launch: port {} is in use on this host, where the ranks would meet; choose another with "
           "--master-port on all nodes",
@@ -77,6 +86,9 @@ std::string log_of(const LaunchOptions& options, int rank) {
   return options.log_dir.empty() ? "" : fmt::format("{}/rank-{}.log", options.log_dir, rank);
 }
 
+// Beside an older one's place, until the run is accepted.
+std::string waiting_log(const std::string& log) { return log + ".new"; }
+
 // An older run's logs are kept beside the new ones; a restart adds to the log of its own run.
 void prepare_logs(const LaunchOptions& options) {
   if (options.log_dir.empty()) return;
@@ -86,8 +98,26 @@ void prepare_logs(const LaunchOptions& options) {
   if (options.restart_count > 0) return;
   for (int local = 0; local < options.ranks; ++local) {
     const std::string log = log_of(options, first_rank_of(options) + local);
-    std::filesystem::rename(log, log + ".old", problem);  // usually there is none
+    if (!options.logs_wait) {
+      std::filesystem::rename(log, log + ".old", problem);  // usually there is none
+    } else if (std::filesystem::exists(log, problem)) {
+      std::ofstream{waiting_log(log)};
+    } else {
+      std::filesystem::remove(waiting_log(log), problem);  // of a start that was refused
+    }
   }
+}
+
+ChildOutputOptions output_of(const LaunchOptions& options, int rank) {
+  ChildOutputOptions output{
+      .shown = options.tee == Tee::all || (options.tee == Tee::first && rank == 0),
+      .prefix = rank == 0 ? "" : fmt::format("[{}] ", rank),
+      .log = log_of(options, rank)};
+  std::error_code problem;
+  if (options.logs_wait && std::filesystem::exists(waiting_log(output.log), problem)) {
+    output.log_name = std::exchange(output.log, waiting_log(output.log));
+  }
+  return output;
 }
 
 Children start_ranks(const LaunchOptions& options, Meeting meeting, const MeetingWatch& watch,
@@ -105,15 +135,33 @@ Children start_ranks(const LaunchOptions& options, Meeting meeting, const Meetin
                        .kept_open = options.kept_open};
     child.kept_open.push_back(watch.ranks_descriptor());
     if (options.binding == Binding::cores) child.cores = cores_of(cores, local, options.ranks);
-    child.output = {.shown = options.tee == Tee::all || (options.tee == Tee::first && rank == 0),
-                    .prefix = rank == 0 ? "" : fmt::format("[{}] ", rank),
-                    .log = log_of(options, rank)};
+    child.output = output_of(options, rank);
     child.direct = rank == 0 && child.output.shown && options.log_dir.empty();
     // In a group of its own a rank would be stopped when it read from the terminal.
     child.has_input = rank == 0 && options.control < 0 && ::isatty(STDIN_FILENO) == 0;
     ranks.push_back(std::make_unique<ChildProcess>(child, keeper));
   }
   return ranks;
+}
+
+// Over ssh the launcher that started this one tells what has happened on other hosts.
+std::unique_ptr<NodeLine> line_to_nodes(const LaunchOptions& options) {
+  if (options.nodes == 1 || options.control >= 0) return nullptr;
+  return std::make_unique<NodeLine>(NodeLineOptions{.address = options.master_address,
+                                                    .port = node_line_port(common_port(options)),
+                                                    .secret = secret_for(options),
+                                                    .nodes = options.nodes,
+                                                    .is_first = options.node_rank == 0});
+}
+
+// A node that is only just being started would never hear why the others have ended.
+void await_nodes(NodeLine& nodes, const Signals& signals, std::chrono::milliseconds longest) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (!nodes.have_all_come() && std::chrono::steady_clock::now() < end) {
+    nodes.wait();
+    const auto signal = signals.next();
+    if (signal && *signal != SIGCHLD) return;
+  }
 }
 
 }  // namespace
@@ -137,13 +185,18 @@ LaunchResult launch(const LaunchOptions& options) {
   }
   const Signals signals;  // before the ranks: their ends are signals too
   const Keeper keeper;
+  const auto nodes = line_to_nodes(options);
   for (int restart = options.restart_count;; ++restart) {
     MeetingWatch meeting;
     Supervisor supervisor(start_ranks(options, arrange_meeting(options, restart), meeting, keeper),
                           signals, options);
     supervisor.watch_meeting(meeting);
+    if (nodes) supervisor.watch_nodes(*nodes, restart);
     const LaunchResult result = supervisor.run();
-    if (options.control >= 0 || !is_worth_a_restart(options, result, restart)) return result;
+    if (options.control >= 0 || !is_worth_a_restart(options, result, restart)) {
+      if (nodes && !result.interrupted) await_nodes(*nodes, signals, options.notice);
+      return result;
+    }
     say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
   }
 }

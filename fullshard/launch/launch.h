@@ -27,6 +27,9 @@ struct LaunchOptions {
   int max_restarts = 0;  // how often all ranks are started again after a failure
 
   std::string log_dir = {};  // rank-N.log of every rank; empty: none
+  // Where a folder holds logs already, they stay until a rank says that the run may begin in it
+  // (comm/meeting_notice); until then the new ones are rank-N.log.new.
+  bool logs_wait = false;
   Tee tee = Tee::all;
   Binding binding = Binding::none;
   std::vector<int> devices = {};    // GPUs that the ranks may see; empty: as they are

@@ -112,6 +112,7 @@ std::vector<std::string> launcher_words(const LaunchOptions& options, const Host
   add("tee", options.tee == Tee::all ? "all" : options.tee == Tee::first ? "0" : "none");
   add("bind", options.binding == Binding::cores ? "cores" : "none");
   if (options.saves_itself) words.push_back("--saves-itself");
+  if (options.logs_wait) words.push_back("--logs-wait");
   if (!options.log_dir.empty()) add("log-dir", options.log_dir);
   if (is_selection(host.slots)) add("devices", fmt::format("{}", fmt::join(host.slots, ",")));
   words.push_back("--");

@@ -38,6 +38,7 @@ void MeetingWatch::read() {
   for (ssize_t got; (got = ::read(own_, said, sizeof said)) > 0;) {
     num_begun_ += static_cast<int>(std::count(said, said + got, 'b'));
     num_met_ += static_cast<int>(std::count(said, said + got, 'm'));
+    is_accepted_ = is_accepted_ || std::count(said, said + got, 'a') > 0;
   }
 }
 

@@ -10,15 +10,15 @@
 namespace fullshard {
 namespace {
 
-std::string own_name() {
+bool is_local_name(const std::string& name) { return name == "localhost" || name == "127.0.0.1"; }
+
+}  // namespace
+
+std::string own_host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
 }
-
-bool is_local_name(const std::string& name) { return name == "localhost" || name == "127.0.0.1"; }
-
-}  // namespace
 
 std::string shell_quoted(std::string_view word) {
   std::string text = "'";
@@ -58,11 +58,13 @@ std::vector<std::string> remote_command(const std::string& ssh, const std::strin
   return command;
 }
 
-bool is_this_host(const std::string& name) { return is_local_name(name) || name == own_name(); }
+bool is_this_host(const std::string& name) {
+  return is_local_name(name) || name == own_host_name();
+}
 
 std::string address_of(const std::string& host) {
   const std::string name = host.substr(host.rfind('@') + 1);
-  return is_local_name(name) ? own_name() : name;
+  return is_local_name(name) ? own_host_name() : name;
 }
 
 }  // namespace fullshard

@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/launch/remote_command.h"
 
 namespace fullshard {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 constexpr int kInterrupted = 130;
 // Who sends a signal may do so twice at a time, as timeout(1) does: that is one request.
 constexpr auto kOneRequest = std::chrono::milliseconds(100);
+// How long to wait before node 0 is looked for again.
+constexpr auto kRetry = std::chrono::milliseconds(50);
 
 // Its last line says why; one whose output goes straight to the terminal is believed to say it.
 bool has_explained(const ChildProcess& child) {
@@ -41,6 +44,7 @@ Supervisor::Supervisor(Children children, const Signals& signals, const LaunchOp
 LaunchResult Supervisor::run() {
   while (is_any_running()) {
     wait_for_something();
+    heed_nodes();
     while (const auto number = signals_.next()) {
       if (*number != SIGCHLD) pass_on(*number);
     }
@@ -92,27 +96,47 @@ bool Supervisor::is_any_running() const {
 void Supervisor::wait_for_something() {
   // poll ignores descriptors below zero.
   const int meeting = meeting_ != nullptr ? meeting_->descriptor() : -1;
-  std::vector<pollfd> watched = {
-      {signals_.descriptor(), POLLIN, 0}, {control_, POLLIN, 0}, {meeting, POLLIN, 0}};
+  const int nodes = nodes_ != nullptr ? nodes_->descriptor() : -1;
+  std::vector<pollfd> watched = {{signals_.descriptor(), POLLIN, 0},
+                                 {control_, POLLIN, 0},
+                                 {meeting, POLLIN, 0},
+                                 {nodes, POLLIN, 0}};
   const size_t num_others = watched.size();
   for (const auto& child : children_) {
     for (const int output : child->outputs()) watched.push_back({output, POLLIN, 0});
   }
   // A second at most: a signal may be lost when another part of the program takes it.
-  auto patience = milliseconds(1000);
+  auto patience = nodes_ != nullptr && nodes_->is_connecting() ? kRetry : milliseconds(1000);
   if (deadline_) {
     const auto left = std::chrono::duration_cast<milliseconds>(*deadline_ - Clock::now());
     patience = std::clamp(left, milliseconds(1), patience);
   }
   ::poll(watched.data(), watched.size(), static_cast<int>(patience.count()));
   if (watched[1].revents != 0) read_control();
-  if (watched[2].revents != 0) {
-    meeting_->read();
-    if (result_.failed_rank && !was_asked_ && is_meeting()) await_the_others();
-  }
+  if (watched[2].revents != 0) heed_meeting();
   for (size_t place = num_others; place < watched.size(); ++place) {
     const size_t output = place - num_others;
     if (watched[place].revents != 0) children_[output / 2]->pass_output(output % 2);
+  }
+}
+
+void Supervisor::heed_meeting() {
+  meeting_->read();
+  if (meeting_->is_accepted()) {
+    for (const auto& child : children_) child->accept_log();
+  }
+  if (has_lost_one() && !was_asked_ && is_meeting()) await_the_others();
+}
+
+// Node 0 is looked for as long as the ranks look for each other.
+void Supervisor::heed_nodes() {
+  if (nodes_ == nullptr) return;
+  if (!have_all_met()) nodes_->connect();
+  nodes_->read();
+  if (const auto loss = nodes_->loss_of(restart_)) return lose_elsewhere(loss->status, loss->text);
+  if (nodes_->is_cut() && is_meeting()) {
+    lose_elsewhere(static_cast<int>(ErrorKind::failed),
+                   "node 0: its launcher has ended without a word");
   }
 }
 
@@ -127,8 +151,11 @@ void Supervisor::read_control() {
   }
   said_.append(buffer, static_cast<size_t>(got));
   for (size_t end; (end = said_.find('\n')) != std::string::npos; said_.erase(0, end + 1)) {
-    constexpr std::string_view kSignal = "signal ";
+    constexpr std::string_view kSignal = "signal ", kLost = "lost ";
     if (said_.starts_with(kSignal)) pass_on(std::atoi(said_.c_str() + kSignal.size()));
+    if (said_.starts_with(kLost)) {
+      lose_elsewhere(std::atoi(said_.c_str() + kLost.size()), "a rank of another host has failed");
+    }
   }
 }
 
@@ -172,7 +199,7 @@ void Supervisor::note_ended() {
     // Several may have ended since the last look: one that was killed is likelier the cause.
     if (!failed || (child->was_killed() && !failed->was_killed())) failed = child.get();
   }
-  if (!failed || result_.failed_rank) return;
+  if (!failed || has_lost_one()) return;
   if (!result_.interrupted) return name_failed(*failed);
   if (options_.saves_itself) note_ended_after_signal(*failed);
 }
@@ -192,11 +219,41 @@ void Supervisor::note_ended_after_signal(ChildProcess& child) {
 bool Supervisor::is_meeting() const {
   if (meeting_ == nullptr) return false;
   const bool will_meet = options_.explains_itself || meeting_->num_begun() > 0;
-  return will_meet && meeting_->num_met() < static_cast<int>(children_.size());
+  return will_meet && !have_all_met();
 }
 
+bool Supervisor::have_all_met() const {
+  return meeting_ != nullptr && meeting_->num_met() >= static_cast<int>(children_.size());
+}
+
+// What ranks said before one of them ended may not have been looked at yet.
 void Supervisor::await_the_others() {
+  if (meeting_ != nullptr) meeting_->read();
   deadline_ = Clock::now() + (is_meeting() ? milliseconds(0) : options_.notice);
+}
+
+// The launchers of other hosts and nodes: their ranks may not be able to notice it.
+void Supervisor::tell_others(const ChildProcess& failed) {
+  if (nodes_ != nullptr) {
+    nodes_->tell(
+        {restart_, result_.status,
+         fmt::format("{} on host {}: {}", failed.name(), own_host_name(), failed.how_it_ended())});
+  }
+  for (const auto& child : children_) {
+    if (child->is_running()) child->tell(fmt::format("lost {}", result_.status));
+  }
+}
+
+// As if it were one of these; over ssh the launcher of its host has named it already. One of these
+// that has ended before that was heard is the cause rather than the consequence.
+void Supervisor::lose_elsewhere(int status, const std::string& text) {
+  note_ended();
+  if (has_lost_one() || result_.interrupted) return;
+  is_lost_elsewhere_ = true;
+  result_.status = status;
+  result_.message = text;
+  if (options_.control < 0) say(fmt::format("error: {}\n", text));
+  await_the_others();
 }
 
 void Supervisor::name_failed(ChildProcess& failed) {
@@ -204,6 +261,7 @@ void Supervisor::name_failed(ChildProcess& failed) {
   result_.status = failed.exit_status();
   result_.failed_rank = failed.number();
   result_.message = fmt::format("{}: {}", failed.name(), failed.how_it_ended());
+  tell_others(failed);
   const ChildOutput& output = failed.output();
   await_the_others();
   if (options_.explains_itself && has_explained(failed)) {

@@ -11,6 +11,7 @@
 #include "fullshard/launch/child_process.h"
 #include "fullshard/launch/launch.h"
 #include "fullshard/launch/meeting_watch.h"
+#include "fullshard/launch/node_line.h"
 #include "fullshard/launch/signals.h"
 
 namespace fullshard {
@@ -24,6 +25,11 @@ class Supervisor {
 
   // Ranks that have not met yet are ended at once when one of them fails. It outlives this.
   void watch_meeting(MeetingWatch& meeting) { meeting_ = &meeting; }
+  // A rank that fails on another node counts as one of these. It outlives this.
+  void watch_nodes(NodeLine& nodes, int restart) {
+    nodes_ = &nodes;
+    restart_ = restart;
+  }
 
   LaunchResult run();
 
@@ -34,10 +40,16 @@ class Supervisor {
   bool has_shown_error() const;
   void wait_for_something();
   void read_control();
+  void heed_meeting();
+  void heed_nodes();
   void pass_on(int number);
   void lose_launcher();
   void note_ended();
   void name_failed(ChildProcess& failed);
+  void tell_others(const ChildProcess& failed);
+  void lose_elsewhere(int status, const std::string& text);
+  bool has_lost_one() const { return result_.failed_rank || is_lost_elsewhere_; }
+  bool have_all_met() const;
   bool is_meeting() const;
   void await_the_others();
   void note_ended_after_signal(ChildProcess& child);
@@ -50,6 +62,8 @@ class Supervisor {
   const Signals& signals_;
   LaunchOptions options_;
   MeetingWatch* meeting_ = nullptr;
+  NodeLine* nodes_ = nullptr;
+  int restart_ = 0;  // starts of the job before this one
   int control_;
   std::string unshown_;  // why a rank failed whose output is not shown
   std::string said_;     // by the control, up to an unfinished line
@@ -57,6 +71,7 @@ class Supervisor {
   bool was_asked_ = false;  // the children have been told to end
   int first_signal_ = 0;    // that was passed on; 0: none
   bool asked_twice_ = false;
+  bool is_lost_elsewhere_ = false;             // a rank of another host has failed
   bool is_one_missing_ = false;                // ended by the first signal, without having saved
   std::optional<Clock::time_point> asked_at_;  // by SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;

@@ -48,6 +48,11 @@ void Stepper::backward(const at::Tensor& loss) {
         "backward: the loss has {} elements, expected one; reduce it to its mean first",
         loss.defined() ? loss.numel() : 0);
   losses_.push_back(loss.detach());
+  const auto num_done = static_cast<int>(losses_.size());
+  std::optional<NoSync> no_sync;
+  if (options_.reduces_once && num_done < options_.accumulation_steps) {
+    no_sync.emplace(model_.no_sync());
+  }
   const double factor = scaler_.scale() / options_.accumulation_steps;
   (factor == 1 ? loss : loss.mul(factor)).backward();
 }

@@ -29,7 +29,11 @@ enum class OnBreakdown { stop, go_on };
 struct StepperOptions {
   double max_grad_norm = 0;  // 0: no clipping; the norm is reported all the same
   ShardedModel::Norm norm = ShardedModel::Norm::two;
-  int accumulation_steps = 1;                       // backwards per step: losses are divided by it
+  int accumulation_steps = 1;  // backwards per step: losses are divided by it
+  // Micro-batches are added on each rank and reduced once, with the last of them, instead of each
+  // as it comes: less traffic, whole gradients in memory between them. docs/training.md,
+  // "Accumulation".
+  bool reduces_once = false;
   std::optional<LossScaleOptions> loss_scale = {};  // for fp16
   OnBreakdown on_breakdown = OnBreakdown::stop;
   bool reports_norm = true;  // false: step() is step_without_norm(), and its norm NaN on CPUs too

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
 
 namespace fullshard {
@@ -123,28 +124,15 @@ try {
 } catch (error) { /* a page without storage forgets what was open */ }
 )js";
 
-std::string base64(const Digest& digest) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < digest.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) bits = bits << 8 | (i + j < digest.size() ? digest[i + j] : 0u);
-    for (size_t j = 0; j < 4; ++j) {
-      text += i + j > digest.size() ? '=' : kLetters[bits >> (18 - 6 * j) & 63];
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string_view page_style() { return kStyle; }
 std::string_view page_script() { return kScript; }
 
 std::string page_policy() {
+  const Digest digest = sha256(kScript);
   return fmt::format("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'",
-                     base64(sha256(kScript)));
+                     encode_base64(std::string(digest.begin(), digest.end())));
 }
 
 }  // namespace fullshard

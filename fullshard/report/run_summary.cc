@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // As metrics.jsonl: JSON has no word for what is not finite.
-Json number(double value) {
+Json json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
@@ -19,7 +19,7 @@ Json number(double value) {
 
 Json best(const std::optional<BestLoss>& loss) {
   if (!loss) return nullptr;
-  return {{"loss", number(loss->loss)}, {"step", loss->step}};
+  return {{"loss", json_number(loss->loss)}, {"step", loss->step}};
 }
 
 void add_record(const RunRecord& record, Json& summary) {
@@ -37,16 +37,16 @@ void add_record(const RunRecord& record, Json& summary) {
 void add_totals(const RunTotals& totals, Json& summary) {
   const auto& last = totals.last();
   summary["steps"] = last ? last->step : 0;
-  summary["loss"] = last ? number(last->loss) : Json(nullptr);
+  summary["loss"] = last ? json_number(last->loss) : Json(nullptr);
   summary["best"] = best(totals.best());
   summary["evaluation"] = best(totals.last_evaluation());
   summary["best_evaluation"] = best(totals.best_evaluation());
   summary["skipped_steps"] = totals.num_skipped();
   summary["tokens"] = totals.tokens();
   summary["step_seconds"] = totals.seconds();
-  summary["tokens_per_s"] = number(totals.median_tokens_per_s());
+  summary["tokens_per_s"] = json_number(totals.median_tokens_per_s());
   const auto mfu = totals.median_mfu();
-  summary["mfu"] = mfu ? number(*mfu) : Json(nullptr);
+  summary["mfu"] = mfu ? json_number(*mfu) : Json(nullptr);
   summary["device_peak_bytes"] = totals.device_peak_bytes();
   summary["host_peak_bytes"] = totals.host_peak_bytes();
 }

@@ -13,11 +13,11 @@
 namespace fullshard {
 namespace {
 
-using Json = nlohmann::json;
+using Parsed = nlohmann::json;
 
 // The shortest text that reads back to the same bits. A point even where the value is whole: a
 // reader would take "-0" for an integer and lose the sign.
-std::string number(double value) {
+std::string number_text(double value) {
   if (std::isnan(value)) return "\"NaN\"";
   if (std::isinf(value)) return value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
   std::string text = fmt::format("{}", value);
@@ -25,7 +25,9 @@ std::string number(double value) {
   return text;
 }
 
-std::string number(const std::optional<double>& value) { return value ? number(*value) : "null"; }
+std::string number_text(const std::optional<double>& value) {
+  return value ? number_text(*value) : "null";
+}
 
 class LineReader {
  public:
@@ -44,7 +46,7 @@ class LineReader {
   bool has(const char* key) const { return json_.contains(key); }
 
   double real(const char* key) const {
-    const Json& value = at(key);
+    const Parsed& value = at(key);
     if (value.is_number()) return value.get<double>();
     if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();
     if (value == "Infinity") return std::numeric_limits<double>::infinity();
@@ -55,7 +57,7 @@ class LineReader {
     return at(key).is_null() ? std::nullopt : std::optional(real(key));
   }
   int64_t count(const char* key) const {
-    const Json& value = at(key);
+    const Parsed& value = at(key);
     const bool fits =
         value.is_number_unsigned() &&
         value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -68,7 +70,7 @@ class LineReader {
   }
 
  private:
-  const Json& at(const char* key) const {
+  const Parsed& at(const char* key) const {
     const auto found = json_.find(key);
     if (found == json_.end()) {
       fail_as(ErrorKind::input, "{}: no \"{}\"; remove the line", where_, key);
@@ -76,13 +78,13 @@ class LineReader {
     return *found;
   }
   [[noreturn]] void refuse(const char* key, std::string_view expected) const {
-    const std::string found = at(key).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string found = at(key).dump(-1, ' ', false, Parsed::error_handler_t::replace);
     fail_as(ErrorKind::input, "{}: {}: found {}, expected {}", where_, key, printable(found, 40),
             expected);
   }
 
   std::string_view where_;
-  Json json_;
+  Parsed json_;
 };
 
 }  // namespace
@@ -92,15 +94,17 @@ std::string to_json_line(const StepRecord& record) {
       R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"tokens":{},"step_s":{},)"
       R"("tokens_per_s":{},"mfu":{},"device_peak_bytes":{},"host_peak_bytes":{},"comm_s":{},)"
       R"("exposed_comm_s":{},"skipped":{})",
-      record.step, number(record.loss), number(record.lr), number(record.grad_norm),
-      number(record.loss_scale), record.tokens, number(record.step_s), number(record.tokens_per_s),
-      number(record.mfu), record.device_peak_bytes, record.host_peak_bytes, number(record.comm_s),
-      number(record.exposed_comm_s), record.skipped);
-  if (record.eval_loss) text += fmt::format(R"(,"eval_loss":{})", number(*record.eval_loss));
+      record.step, number_text(record.loss), number_text(record.lr), number_text(record.grad_norm),
+      number_text(record.loss_scale), record.tokens, number_text(record.step_s),
+      number_text(record.tokens_per_s), number_text(record.mfu), record.device_peak_bytes,
+      record.host_peak_bytes, number_text(record.comm_s), number_text(record.exposed_comm_s),
+      record.skipped);
+  if (record.eval_loss) text += fmt::format(R"(,"eval_loss":{})", number_text(*record.eval_loss));
   if (record.phases) {
     text += fmt::format(R"(,"data_s":{},"forward_s":{},"backward_s":{},"optimizer_s":{})",
-                        number(record.phases->data_s), number(record.phases->forward_s),
-                        number(record.phases->backward_s), number(record.phases->optimizer_s));
+                        number_text(record.phases->data_s), number_text(record.phases->forward_s),
+                        number_text(record.phases->backward_s),
+                        number_text(record.phases->optimizer_s));
   }
   return text + "}";
 }

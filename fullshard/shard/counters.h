@@ -18,6 +18,9 @@ struct ShardCounters {
   int64_t peak_ahead_numel = 0;
   int64_t parked_gradients = 0;  // gradients kept outside the contiguous buffer
   int64_t gradient_copies = 0;   // gradients copied into their slots
+  // Bytes of shards that were cast or copied into the gathered buffer before a gather; 0 where what
+  // rests is what is sent.
+  int64_t copied_for_gathers = 0;
   int64_t steps = 0;
   int64_t skipped_steps = 0;   // of them left out because gradients overflowed
   int64_t largest_update = 0;  // most elements one optimizer call was given

@@ -75,8 +75,14 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
              [this](int unit) { units_[unit]->begin_unshard(); },
              [this](int unit) { end_unit(*units_[unit]); }}),
       reductions_({[this](int unit) { units_[unit]->begin_reduce(); },
-                   [this](int unit) { units_[unit]->finish_reduce(); },
-                   [this](int unit) { units_[unit]->advance_reduce(); }}) {
+                   [this](int unit) {
+                     units_[unit]->finish_reduce();
+                     replica_sums_.issue(unit);
+                   },
+                   [this](int unit) { units_[unit]->advance_reduce(); }}),
+      replica_sums_({[this](int unit) { units_[unit]->begin_replica_sum(); },
+                     [this](int unit) { units_[unit]->finish_replica_sum(); },
+                     {}}) {
   check_dtypes(options, world.device());
   switch_recompute(module);
   check_ranks_agree(mesh_.everyone(), plan_, options.sync_module_states);
@@ -122,6 +128,7 @@ void Engine::settle() noexcept {
     }
   };
   attempt([&] { reductions_.flush(); });
+  attempt([&] { replica_sums_.flush(); });
   attempt([&] { draining_.settle(); });
   for (const auto& unit : units_) attempt([&] { unit->settle(); });
 }
@@ -353,6 +360,7 @@ void Engine::open_pass() {
   plan_gathers_ahead(steps, schedule_, is_live);
   pass_.open(std::move(steps), static_cast<int>(units_.size()));
   reductions_.limit(schedule_.max_reductions_in_flight());
+  replica_sums_.limit(schedule_.max_reductions_in_flight());
 }
 
 // Peers wait for this rank's part of their sums: what can be done for them is done now and then.
@@ -368,7 +376,7 @@ void Engine::finish_backward() {
   const bool only_asked = wants_some_gradients_ && !any_gradient_;  // autograd::grad
   pass_.finish();
   if (reduces_) {
-    reductions_.flush();
+    flush_reductions();
     reduce_late();
     draining_.settle();
   }
@@ -390,7 +398,14 @@ void Engine::reduce_late() {
     if (!is_late[i]) continue;
     units_[i]->begin_reduce();
     units_[i]->finish_reduce();
+    units_[i]->begin_replica_sum();
+    units_[i]->finish_replica_sum();
   }
+}
+
+void Engine::flush_reductions() {
+  reductions_.flush();
+  replica_sums_.flush();
 }
 
 void Engine::clear_gradients() {
@@ -404,7 +419,7 @@ void Engine::poison_gradients() {
 void Engine::recover() {
   at::NoGradGuard no_grad;
   pass_.open({}, static_cast<int>(units_.size()));
-  reductions_.flush();
+  flush_reductions();
   draining_.settle();
   recomputes_.clear();
   num_replays_ = 0;

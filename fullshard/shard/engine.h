@@ -128,6 +128,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void open_pass();
   void pass_over(UnitRuntime& unit);
   void end_unit(UnitRuntime& unit);
+  void flush_reductions();
   void reduce_late();
   void finish_backward();
   void poison_gradients();
@@ -149,7 +150,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   LateVote late_vote_;
   ForwardLog log_;
   BackwardPass pass_;
-  ReduceQueue reductions_;
+  ReduceQueue reductions_;    // or their first stage
+  ReduceQueue replica_sums_;  // the second one
   std::vector<Recompute> recomputes_;
   int num_replays_ = 0;  // of them
   std::shared_ptr<SharedCounters>

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/comm/ordered_sum.h"
 
 namespace fullshard {
 namespace {
@@ -227,7 +228,6 @@ void GroupGradients::begin_reduce() {
   unpark();
   zero_missing();
   narrow();
-  const bool accumulate = is_reduced_ && !in_place_;
   if (!in_place_ && !shard_) {
     shard_ =
         context_.pool->take(bytes_of(layout_.shard_numel(), dtypes_.shard), Purpose::gradients);
@@ -235,12 +235,50 @@ void GroupGradients::begin_reduce() {
   if (!context_.over_ranks) return keep_own();
   squares_.assign(pieces_.size(), {});
   squared_numel_ = 0;
+  reduces_in_stages() ? begin_shard_sum() : begin_whole_reduce();
+  is_reducing_ = true;
+}
+
+void GroupGradients::begin_whole_reduce() {
   std::function<void(int64_t, int64_t)> on_result;
   if (context_.takes_squares && dtypes_.shard == at::kFloat && !carried_) {
     on_result = [this](int64_t begin, int64_t end) { take_squares(begin, end); };
   }
+  const bool accumulate = is_reduced_ && !in_place_;
   works_ = context_.traffic->reduce(shard(), full(), accumulate, unit_, std::move(on_result));
-  is_reducing_ = true;
+}
+
+// Sums are not rounded between the stages: a shard that is narrower, or holds earlier gradients,
+// gets them when they are complete.
+void GroupGradients::begin_shard_sum() {
+  const auto dtype = sum_dtype(dtypes_.reduce);
+  if (is_reduced_ || dtypes_.shard != dtype) {
+    sums_ = context_.pool->take(bytes_of(layout_.shard_numel(), dtype), Purpose::gradients);
+  }
+  works_ = context_.traffic->sum_over_shards(sums(), full(), unit_);
+  lacks_replicas_ = true;
+}
+
+void GroupGradients::begin_replica_sum() {
+  if (lacks_replicas_) works_ = context_.traffic->sum_over_replicas(sums(), unit_);
+}
+
+void GroupGradients::finish_replica_sum() {
+  if (!std::exchange(lacks_replicas_, false)) return;
+  works_.wait();
+  take_mean();
+  is_reduced_ = true;
+}
+
+void GroupGradients::take_mean() {
+  const auto mean = sums().mul_(context_.traffic->mean_factor());
+  if (!sums_) return;
+  is_reduced_ ? shard().add_(mean) : shard().copy_(mean);
+  sums_ = {};
+}
+
+at::Tensor GroupGradients::sums() const {
+  return sums_ ? sums_.as(layout_.shard_numel(), sum_dtype(dtypes_.reduce)) : shard();
 }
 
 // In the place of a reduction: this rank's own gradient.
@@ -269,7 +307,7 @@ void GroupGradients::finish_reduce() {
   }
   received_.assign(received_.size(), false);
   num_unreduced_ = 0;
-  is_reduced_ = true;
+  if (!lacks_replicas_) is_reduced_ = true;
 }
 
 void GroupGradients::advance_reduce() {
@@ -310,6 +348,7 @@ void GroupGradients::drop() {
 
 void GroupGradients::drop_unreduced() {
   finish_reduce();  // peers may still read the buffer
+  finish_replica_sum();
   forget(parked_);
   if (slots_ && num_unreduced_ > 0) {  // a partial backward cannot be taken out of them again
     slots_->drop();

@@ -61,6 +61,12 @@ class GroupGradients {
   void begin_reduce();
   void finish_reduce();
   void advance_reduce();  // without waiting
+  // A buffer that stays may collect late gradients, which a second stage would not tell apart.
+  bool reduces_in_stages() const { return context_.traffic->reduces_in_stages() && !in_place_; }
+  // Where replicas are added in a stage of their own, that follows, issued and waited for; else
+  // these do nothing. Gradients may arrive meanwhile.
+  void begin_replica_sum();
+  void finish_replica_sum();
 
   // Forgets everything: after the step, or after a failed backward.
   void drop();
@@ -86,6 +92,10 @@ class GroupGradients {
   bool collects_wide() const;
   void narrow();
   void keep_own();
+  void begin_whole_reduce();
+  void begin_shard_sum();
+  void take_mean();
+  at::Tensor sums() const;
   at::Tensor collecting() const;
   void zero_padding();
   void zero_missing();
@@ -107,6 +117,7 @@ class GroupGradients {
   Block full_;
   Block wide_;  // in its place while backwards add up in fp32 what is sent in 16 bits
   Block shard_;
+  Block sums_;     // between the stages of a reduction, where the shard cannot hold them
   Block carried_;  // the own slice of an earlier reduction while the buffer collects again
   std::vector<at::Tensor> parked_;  // received, not yet reduced, outside the full buffer
   std::vector<at::Tensor> kept_;    // alone: what a reduction would have given
@@ -114,6 +125,7 @@ class GroupGradients {
   int num_unreduced_ = 0;
   bool is_reduced_ = false;
   bool is_reducing_ = false;
+  bool lacks_replicas_ = false;  // summed over the shards axis only
   Works works_;
   std::vector<SquareSum> squares_;  // by piece
   int64_t squared_numel_ = 0;       // of the shard, from its beginning

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fullshard/comm/ordered_sum.h"
+
 namespace fullshard {
 namespace {
 
@@ -26,6 +28,10 @@ LargestMessages largest_messages(const Engine& engine) {
       if (!spec.trainable) continue;
       const int64_t reduced = limited(numel, traffic.reduce_bucket_size, spec.reduce_dtype);
       largest.reduced = std::max(largest.reduced, reduced);
+      if (!group->gradients().reduces_in_stages()) continue;
+      const int64_t summed = limited(group->layout().shard_numel(), traffic.reduce_bucket_size,
+                                     sum_dtype(spec.reduce_dtype));
+      largest.summed = std::max(largest.summed, summed);
     }
   }
   return largest;
@@ -35,8 +41,14 @@ void warm_up_links(const Engine& engine) {
   const auto& mesh = engine.mesh();
   if (mesh.world().device().is_cpu()) return;
   const auto largest = largest_messages(engine);
-  if (mesh.num_shards() > 1) mesh.shards().warm_up(largest.gathered);
-  if (mesh.world().size() > 1) mesh.in_order().warm_up(largest.reduced);
+  const bool in_stages = largest.summed > 0;
+  const auto inside = in_stages ? std::max(largest.gathered, largest.reduced) : largest.gathered;
+  if (mesh.num_shards() > 1) mesh.shards().warm_up(inside);
+  if (in_stages) {
+    mesh.replicas().warm_up(largest.summed);
+  } else if (mesh.world().size() > 1) {
+    mesh.in_order().warm_up(largest.reduced);
+  }
 }
 
 }  // namespace fullshard

@@ -6,10 +6,12 @@
 
 namespace fullshard {
 
-// Bytes of the largest gather and the largest reduction of any unit.
+// Bytes of the largest gather and the largest reduction of any unit, and of the largest sum over
+// replicas where that is a stage of its own.
 struct LargestMessages {
   int64_t gathered = 0;
   int64_t reduced = 0;
+  int64_t summed = 0;
 };
 LargestMessages largest_messages(const Engine& engine);
 

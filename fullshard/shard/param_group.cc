@@ -197,12 +197,20 @@ void ParamGroup::begin_unshard() {
   } else {
     at::NoGradGuard no_grad;
     full_ = context_.pool->take(full_bytes(), Purpose::parameters);
-    auto own = own_slice(full());
-    own.copy_(halves_ ? halves_->nearest() : wants_halves_ ? nearest_halves(master_) : master_);
-    gather_ = context_.traffic->gather(full(), own, owner_);
+    gather_ = context_.traffic->gather(full(), shard_to_send(own_slice(full())), owner_);
   }
   arriving_ = true;
   context_.counters->live(layout_.numel());
+}
+
+// What rests is sent as it is where it has the dtype; else it is made in its place of the gathered
+// buffer.
+at::Tensor ParamGroup::shard_to_send(const at::Tensor& own) {
+  if (halves_) return halves_->nearest();
+  if (spec_.compute_dtype == spec_.master_dtype) return master_;
+  own.copy_(wants_halves_ ? nearest_halves(master_) : master_);
+  context_.counters->copied_for_gathers += static_cast<int64_t>(own.nbytes());
+  return own;
 }
 
 void ParamGroup::finish_unshard() {

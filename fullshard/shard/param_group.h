@@ -101,6 +101,7 @@ class ParamGroup {
  private:
   void make_buffers();
   void take_values();
+  at::Tensor shard_to_send(const at::Tensor& own);
   void take_rank_0_values();
   void copy_own_pieces(const at::Tensor& target);
   void copy_slots(const at::Tensor& full);

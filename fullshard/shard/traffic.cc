@@ -35,6 +35,20 @@ void Works::advance() {
   for (auto& work : works_) work.advance();
 }
 
+bool shards_are_hosts(const Mesh& mesh) {
+  const auto& world = mesh.world();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (mesh.replica_of(rank) != world.host_of(rank)) return false;
+  }
+  return true;
+}
+
+Traffic::Traffic(const Mesh& mesh, const TrafficOptions& options)
+    : mesh_(mesh),
+      options_(options),
+      reduces_in_stages_(options.reduce_scatter && mesh.num_shards() > 1 &&
+                         mesh.num_replicas() > 1 && shards_are_hosts(mesh)) {}
+
 Works Traffic::gather(const at::Tensor& full, const at::Tensor& shard,
                       std::string_view unit) const {
   if (!options_.allgather_partitions) return gather_by_broadcast(full, shard, unit);
@@ -77,6 +91,28 @@ Works Traffic::reduce(const at::Tensor& shard, const at::Tensor& full, bool accu
   for_each_window(shard.numel(), window, [&](int64_t begin, int64_t length) {
     works.add(mesh_.in_order().reduce_scatter(shard.narrow(0, begin, length),
                                               rows.narrow(1, begin, length), options, unit));
+  });
+  return works;
+}
+
+Works Traffic::sum_over_shards(const at::Tensor& sums, const at::Tensor& full,
+                               std::string_view unit) const {
+  Works works;
+  const auto rows = full.view({mesh_.num_shards(), sums.numel()});
+  const ReduceOptions options{ReduceOp::sum, mesh_.num_shards()};
+  for_each_window(
+      sums.numel(), per_row(options_.reduce_bucket_size, mesh_.num_shards()),
+      [&](int64_t begin, int64_t length) {
+        works.add(mesh_.shards().reduce_scatter(sums.narrow(0, begin, length),
+                                                rows.narrow(1, begin, length), options, unit));
+      });
+  return works;
+}
+
+Works Traffic::sum_over_replicas(const at::Tensor& sums, std::string_view unit) const {
+  Works works;
+  for_each_window(sums.numel(), options_.reduce_bucket_size, [&](int64_t begin, int64_t length) {
+    works.add(mesh_.replicas().all_reduce(sums.narrow(0, begin, length), ReduceOp::sum, unit));
   });
   return works;
 }

@@ -34,9 +34,14 @@ class Works {
   std::vector<Work> works_;
 };
 
+// True where the shards of each replica are exactly the ranks of one host: adding over the shards,
+// then over the replicas, is then the one order in which gradients are added (docs/architecture.md,
+// "Bits"). Elsewhere the two axes would add in another order.
+bool shards_are_hosts(const Mesh& mesh);
+
 class Traffic {
  public:
-  Traffic(const Mesh& mesh, const TrafficOptions& options) : mesh_(mesh), options_(options) {}
+  Traffic(const Mesh& mesh, const TrafficOptions& options);
 
   // Fills `full` from every rank's `shard` along the shards axis.
   Works gather(const at::Tensor& full, const at::Tensor& shard, std::string_view unit) const;
@@ -47,6 +52,14 @@ class Traffic {
   Works reduce(const at::Tensor& shard, const at::Tensor& full, bool accumulate,
                std::string_view unit, std::function<void(int64_t, int64_t)> on_result = {}) const;
 
+  // The same in two stages, inside hosts first: the unit moves inside hosts only, and one shard of
+  // it between them. Both stages leave plain sums; the mean is those times mean_factor().
+  bool reduces_in_stages() const { return reduces_in_stages_; }
+  Works sum_over_shards(const at::Tensor& sums, const at::Tensor& full,
+                        std::string_view unit) const;
+  Works sum_over_replicas(const at::Tensor& sums, std::string_view unit) const;
+  double mean_factor() const { return 1.0 / mesh_.world().size(); }
+
  private:
   Works gather_by_broadcast(const at::Tensor& full, const at::Tensor& shard,
                             std::string_view unit) const;
@@ -55,6 +68,7 @@ class Traffic {
 
   const Mesh& mesh_;
   TrafficOptions options_;
+  bool reduces_in_stages_;
 };
 
 }  // namespace fullshard

@@ -302,6 +302,20 @@ void UnitRuntime::advance_reduce() {
   }
 }
 
+void UnitRuntime::begin_replica_sum() {
+  at::NoGradGuard no_grad;
+  for (const auto& group : groups_) {
+    if (group->trainable()) group->gradients().begin_replica_sum();
+  }
+}
+
+void UnitRuntime::finish_replica_sum() {
+  at::NoGradGuard no_grad;
+  for (const auto& group : groups_) {
+    if (group->trainable()) group->gradients().finish_replica_sum();
+  }
+}
+
 void UnitRuntime::finish_pass() {
   reshard();
   ran_with_gradients_ = false;

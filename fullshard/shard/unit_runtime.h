@@ -69,6 +69,8 @@ class UnitRuntime : public ForwardHooks {
   void begin_reduce();
   void finish_reduce();
   void advance_reduce();
+  void begin_replica_sum();
+  void finish_replica_sum();
 
   // Its turn in the backward is over, whether this rank had all of its gradients or not.
   void end_backward();

@@ -9,6 +9,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/stored/buffer_pool.h"
 #include "fullshard/stored/crc32c.h"
+#include "fullshard/stored/device_copies.h"
 #include "fullshard/stored/direct_file.h"
 #include "fullshard/stored/transfer_items.h"
 #include "fullshard/stored/work_items.h"
@@ -37,17 +38,25 @@ struct BlockWriter::File {
     }
   }
 
-  // The bytes of the file from `begin` on.
+  // The bytes of the file from `begin` on; those of an accelerator come later.
   void collect(int64_t begin, int64_t count, char* target) const {
     auto span = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), begin) -
                                     begins.begin() - 1);
     for (int64_t done = 0; done < count; ++span) {
       const int64_t from = begin + done - begins[span];
       const int64_t part = std::min(content[span].bytes - from, count - done);
-      const auto* source = static_cast<const char*>(content[span].data);
-      if (part > 0 && source != nullptr) std::memcpy(target + done, source + from, part);
-      if (part > 0 && source == nullptr) std::memset(target + done, 0, part);
+      if (part > 0) copy(content[span], from, part, target + done);
       done += part;
+    }
+  }
+
+  static void copy(const ByteSpan& span, int64_t from, int64_t count, char* target) {
+    if (span.begin_copy) {
+      span.begin_copy(from, count, target);
+    } else if (span.data != nullptr) {
+      std::memcpy(target, static_cast<const char*>(span.data) + from, count);
+    } else {
+      std::memset(target, 0, count);
     }
   }
 
@@ -65,11 +74,12 @@ struct BlockWriter::Item {
   int64_t begin = 0;
   int64_t bytes = 0;
   bool is_taken = false;                    // the content has been looked at
-  std::unique_ptr<DirectBuffer> copy = {};  // made by settle()
+  std::unique_ptr<DirectBuffer> copy = {};  // made by settle() or begin_snapshot()
+  DeviceCopies::Mark copied = 0;            // of begin_snapshot()
 };
 
-BlockWriter::BlockWriter(std::vector<BlockFile> files)
-    : files_(std::move(files)), checksums_(files_.size()) {
+BlockWriter::BlockWriter(std::vector<BlockFile> files, DeviceContent device)
+    : files_(std::move(files)), device_(device), checksums_(files_.size()) {
   for (size_t i = 0; i < files_.size(); ++i) {
     writing_.push_back(std::make_unique<File>(files_[i]));
     auto* file = writing_.back().get();
@@ -80,14 +90,34 @@ BlockWriter::BlockWriter(std::vector<BlockFile> files)
   }
 }
 
-BlockWriter::~BlockWriter() = default;
+BlockWriter::~BlockWriter() {
+  try {
+    if (device_.copies != nullptr) device_.copies->wait(device_.copies->mark());
+  } catch (...) {  // the device has failed: nothing is under way any more
+  }
+  for (auto& item : items_) {
+    if (item.copy) pool_->give_back(std::move(*item.copy));
+  }
+}
+
+void BlockWriter::begin_snapshot() {
+  pool_ = device_.windows;
+  is_snapshot_ = true;
+  pool_->reserve(static_cast<int64_t>(items_.size()));
+  for (auto& item : items_) {
+    item.copy = std::make_unique<DirectBuffer>(pool_->take());
+    item.file->collect(item.begin, item.bytes, item.copy->data());
+    item.copied = device_.copies->mark();
+  }
+}
 
 bool BlockWriter::run() {
   for (const auto& file : writing_) {
     file->output.emplace(file->path);
     if (file->bytes == 0) file->output->sync();
   }
-  BufferPool staging(kWriteBytes);
+  BufferPool own(kWriteBytes);
+  const bool reads_device = device_.copies != nullptr && !is_snapshot_;
   const auto item = [this](int64_t i) -> Item& { return items_[static_cast<size_t>(i)]; };
   return do_transfers(
       {.num_items = static_cast<int64_t>(items_.size()),
@@ -96,7 +126,16 @@ bool BlockWriter::run() {
        .prepare = [&](int64_t i, DirectBuffer& buffer) { return prepare(item(i), buffer); },
        .finish = [&](int64_t i, const Transfer& transfer,
                      int64_t result) { finish(item(i), transfer, result); }},
-      staging, &stop_);
+      reads_device ? *device_.windows : own, &stop_);
+}
+
+// The item's content is in `data` when it returns.
+void BlockWriter::await_copies(Item& item, char* data) {
+  if (!item.copy) {
+    item.file->collect(item.begin, item.bytes, data);
+    item.copied = device_.copies->mark();
+  }
+  device_.copies->wait(item.copied);
 }
 
 Transfer BlockWriter::prepare(Item& item, DirectBuffer& staging) {
@@ -104,9 +143,11 @@ Transfer BlockWriter::prepare(Item& item, DirectBuffer& staging) {
   const std::shared_lock content(content_);
   gate.unlock();
   char* data = item.copy ? item.copy->data() : staging.data();
+  if (device_.copies != nullptr) await_copies(item, data);
+  const bool is_there = item.copy != nullptr || device_.copies != nullptr;
   for (int64_t done = 0; done < item.bytes; done += kCopyBytes) {
     const int64_t part = std::min(kCopyBytes, item.bytes - done);
-    if (!item.copy) item.file->collect(item.begin + done, part, data + done);
+    if (!is_there) item.file->collect(item.begin + done, part, data + done);
     auto& checksum = (*item.checksums)[static_cast<size_t>((item.begin + done) / kBlockBytes)];
     checksum = crc32c(data + done, part, checksum);
   }
@@ -118,7 +159,9 @@ void BlockWriter::finish(Item& item, const Transfer& transfer, int64_t result) {
   item.file->output->complete(transfer, result);
   // Whoever writes the last part flushes, while the others go on with the next file.
   if (--item.file->left == 0) item.file->output->sync();
-  if (item.copy) pool_->give_back(std::move(*item.copy));
+  if (!item.copy) return;
+  pool_->give_back(std::move(*item.copy));
+  item.copy.reset();
 }
 
 void BlockWriter::settle(BufferPool& pool) {

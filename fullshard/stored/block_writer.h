@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -12,6 +13,7 @@
 namespace fullshard {
 
 class BufferPool;
+class DeviceCopies;
 class DirectBuffer;
 struct Transfer;
 
@@ -23,6 +25,14 @@ inline constexpr int64_t kPieceAlign = 4096;              // where pieces begin 
 struct ByteSpan {
   const void* data = nullptr;
   int64_t bytes = 0;
+  // Of bytes in an accelerator's memory: begins to copy `count` of them, from `begin` on.
+  std::function<void(int64_t begin, int64_t count, char* target)> begin_copy = {};
+};
+
+// How content that lies in an accelerator's memory comes into the host's. Both outlive the writer.
+struct DeviceContent {
+  DeviceCopies* copies = nullptr;  // null: there is none
+  BufferPool* windows = nullptr;   // of kWriteBytes, for copies to end in and to be written from
 };
 
 struct BlockFile {
@@ -36,10 +46,15 @@ using Checksums = std::vector<uint32_t>;  // of a file's blocks; the last may be
 
 class BlockWriter {
  public:
-  explicit BlockWriter(std::vector<BlockFile> files);
-  ~BlockWriter();
+  explicit BlockWriter(std::vector<BlockFile> files, DeviceContent device = {});
+  ~BlockWriter();  // waits for copies under way
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
+
+  // Before run(), with content of an accelerator: begins to copy all of it, into as many windows
+  // as it fills. It is needed until those copies have ended. Without this each worker of run()
+  // copies into the window that it writes next.
+  void begin_snapshot();
 
   // Creates the files, writes them and flushes them to the device. Beside the content six
   // buffers of 4 MiB are held. Once. False: stop() was called.
@@ -58,9 +73,12 @@ class BlockWriter {
   struct File;
   struct Item;
   Transfer prepare(Item& item, DirectBuffer& staging);
+  void await_copies(Item& item, char* data);
   void finish(Item& item, const Transfer& transfer, int64_t result);
 
   std::vector<BlockFile> files_;
+  DeviceContent device_;
+  bool is_snapshot_ = false;
   std::vector<std::unique_ptr<File>> writing_;
   std::vector<Item> items_;
   std::vector<Checksums> checksums_;

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/formats/input_error.h"
@@ -30,12 +32,18 @@ void DirectBuffer::reserve(int64_t bytes) {
   const bool is_large = bytes >= kLargePage;
   const int64_t align = is_large ? kLargePage : kDirectAlign;
   const auto rounded = static_cast<size_t>(round_up(bytes, align));
-  bytes_.reset(static_cast<char*>(std::aligned_alloc(static_cast<size_t>(align), rounded)));
-  if (bytes_ == nullptr) throw std::bad_alloc();
+  auto* const memory = std::aligned_alloc(static_cast<size_t>(align), rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  bytes_ = std::shared_ptr<char>(static_cast<char*>(memory), &std::free);
   size_ = static_cast<int64_t>(rounded);
   // A device gets a large page in one piece and 4 KiB ones each by itself: that is up to half of
   // the time of a transfer. Where the system has none, small ones serve.
   if (is_large) (void)::madvise(bytes_.get(), rounded, MADV_HUGEPAGE);
+}
+
+void DirectBuffer::adopt(std::shared_ptr<char> memory, int64_t bytes) {
+  bytes_ = std::move(memory);
+  size_ = bytes;
 }
 
 // Not every file system has O_DIRECT; there the page cache serves.

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,14 +18,12 @@ inline constexpr int64_t kDirectAlign = 4096;  // of memory, offset and length; 
 // Memory for direct transfers. Empty until reserve().
 class DirectBuffer {
  public:
-  void reserve(int64_t bytes);  // contents are lost when it grows
+  void reserve(int64_t bytes);                              // contents are lost when it grows
+  void adopt(std::shared_ptr<char> memory, int64_t bytes);  // instead of memory of its own
   char* data() { return bytes_.get(); }
 
  private:
-  struct Free {
-    void operator()(char* bytes) const { std::free(bytes); }
-  };
-  std::unique_ptr<char, Free> bytes_;
+  std::shared_ptr<char> bytes_;
   int64_t size_ = 0;
 };
 

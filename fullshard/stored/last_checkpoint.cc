@@ -1,7 +1,6 @@
 #include "fullshard/stored/last_checkpoint.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <string_view>
@@ -15,11 +14,6 @@
 
 namespace fullshard {
 namespace {
-
-bool is_file(const std::string& path) {
-  struct stat facts = {};
-  return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
-}
 
 bool is_step_name(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";

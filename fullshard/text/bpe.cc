@@ -2,14 +2,11 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/text/byte_level.h"
+#include "fullshard/text/space_mark.h"
 #include "fullshard/text/utf8.h"
 
 namespace fullshard {
-namespace {
-
-constexpr std::string_view kSpaceMark = "\u2581";
-
-}  // namespace
+namespace {}  // namespace
 
 Bpe::Bpe(Vocabulary vocabulary, const std::vector<Pair>& merges, BpeOptions options)
     : Model(std::move(vocabulary)), options_(std::move(options)) {

@@ -19,17 +19,17 @@ Hangul begins_as(uint32_t c) {
   return Hangul::none;
 }
 
-bool is_syllable(uint32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
+bool is_hangul_syllable(uint32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
 
 bool is_one_syllable(uint32_t first, uint32_t second) {
   const Hangul next = begins_as(second);
-  if (is_syllable(first)) {
+  if (is_hangul_syllable(first)) {
     const bool open = (first - 0xAC00) % 28 == 0;
     return next == Hangul::trailing || (open && next == Hangul::vowel);
   }
   switch (begins_as(first)) {
     case Hangul::leading:
-      return next == Hangul::leading || next == Hangul::vowel || is_syllable(second);
+      return next == Hangul::leading || next == Hangul::vowel || is_hangul_syllable(second);
     case Hangul::vowel:
       return next == Hangul::vowel || next == Hangul::trailing;
     case Hangul::trailing:

@@ -26,9 +26,9 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   }
 }
 
-class Sequence : public Decoder {
+class SequenceDecoder : public Decoder {
  public:
-  explicit Sequence(std::vector<DecoderPointer> steps) : steps_(std::move(steps)) {}
+  explicit SequenceDecoder(std::vector<DecoderPointer> steps) : steps_(std::move(steps)) {}
   void apply(Tokens& tokens) const override {
     for (const auto& step : steps_) step->apply(tokens);
   }
@@ -37,7 +37,7 @@ class Sequence : public Decoder {
   std::vector<DecoderPointer> steps_;
 };
 
-class ByteLevel : public Decoder {
+class ByteLevelDecoder : public Decoder {
  public:
   void apply(Tokens& tokens) const override {
     std::string bytes;
@@ -74,9 +74,9 @@ class WordPiece : public Decoder {
   bool cleanup_;
 };
 
-class Metaspace : public Decoder {
+class MetaspaceDecoder : public Decoder {
  public:
-  Metaspace(std::string replacement, bool keep_first)
+  MetaspaceDecoder(std::string replacement, bool keep_first)
       : replacement_(std::move(replacement)), keep_first_(keep_first) {}
   void apply(Tokens& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -120,9 +120,9 @@ class Fuse : public Decoder {
   void apply(Tokens& tokens) const override { tokens = {joined(tokens)}; }
 };
 
-class Replace : public Decoder {
+class ReplaceDecoder : public Decoder {
  public:
-  Replace(std::unique_ptr<Pattern> pattern, std::string content)
+  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(Tokens& tokens) const override {
     std::vector<Match> found;
@@ -142,9 +142,9 @@ class Replace : public Decoder {
   std::string content_;
 };
 
-class Strip : public Decoder {
+class StripDecoder : public Decoder {
  public:
-  Strip(std::string content, size_t start, size_t stop)
+  StripDecoder(std::string content, size_t start, size_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
   void apply(Tokens& tokens) const override {
     for (auto& token : tokens) {
@@ -165,22 +165,22 @@ class Strip : public Decoder {
 }  // namespace
 
 DecoderPointer decoder_sequence(std::vector<DecoderPointer> steps) {
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<SequenceDecoder>(std::move(steps));
 }
-DecoderPointer byte_level_decoder() { return std::make_unique<ByteLevel>(); }
+DecoderPointer byte_level_decoder() { return std::make_unique<ByteLevelDecoder>(); }
 DecoderPointer word_piece_decoder(std::string prefix, bool cleanup) {
   return std::make_unique<WordPiece>(std::move(prefix), cleanup);
 }
 DecoderPointer metaspace_decoder(std::string replacement, bool keep_first) {
-  return std::make_unique<Metaspace>(std::move(replacement), keep_first);
+  return std::make_unique<MetaspaceDecoder>(std::move(replacement), keep_first);
 }
 DecoderPointer byte_fallback_decoder() { return std::make_unique<ByteFallback>(); }
 DecoderPointer fuse_decoder() { return std::make_unique<Fuse>(); }
 DecoderPointer replace_decoder(std::unique_ptr<Pattern> pattern, std::string content) {
-  return std::make_unique<Replace>(std::move(pattern), std::move(content));
+  return std::make_unique<ReplaceDecoder>(std::move(pattern), std::move(content));
 }
 DecoderPointer strip_decoder(std::string content, size_t start, size_t stop) {
-  return std::make_unique<Strip>(std::move(content), start, stop);
+  return std::make_unique<StripDecoder>(std::move(content), start, stop);
 }
 
 }  // namespace fullshard

@@ -1,4 +1,5 @@
 #include "fullshard/text/merge_table.h"
+#include "fullshard/text/space_mark.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@ namespace {
 constexpr size_t kFew = 40;  // up to here, looking at all ranks is faster than a heap
 constexpr uint32_t kNoRank = ~uint32_t{0};
 constexpr int32_t kGone = -2;
-constexpr std::string_view kSpaceMark = "\u2581";
 
 }  // namespace
 

@@ -6,9 +6,9 @@
 namespace fullshard {
 namespace {
 
-class Sequence : public Normalizer {
+class NormalizerSequence : public Normalizer {
  public:
-  explicit Sequence(std::vector<NormalizerPointer> steps) : steps_(std::move(steps)) {}
+  explicit NormalizerSequence(std::vector<NormalizerPointer> steps) : steps_(std::move(steps)) {}
   void apply(std::string& text) const override {
     for (const auto& step : steps_) step->apply(text);
   }
@@ -132,7 +132,7 @@ class Nmt : public Normalizer {
 }  // namespace
 
 NormalizerPointer normalizer_sequence(std::vector<NormalizerPointer> steps) {
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<NormalizerSequence>(std::move(steps));
 }
 NormalizerPointer form_normalizer(NormalForm form) { return std::make_unique<Form>(form); }
 NormalizerPointer lowercase_normalizer() { return std::make_unique<Lowercase>(); }

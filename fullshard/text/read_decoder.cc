@@ -4,7 +4,7 @@
 namespace fullshard {
 namespace {
 
-DecoderPointer read_metaspace(const JsonNode& node) {
+DecoderPointer read_metaspace_decoder(const JsonNode& node) {
   node.only({"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   const std::string replacement = node.at("replacement").text();
   if (replacement.empty()) node.at("replacement").refuse("expected one character");
@@ -13,7 +13,7 @@ DecoderPointer read_metaspace(const JsonNode& node) {
   return metaspace_decoder(replacement, keep_first);
 }
 
-DecoderPointer read_strip(const JsonNode& node) {
+DecoderPointer read_strip_decoder(const JsonNode& node) {
   node.only({"type", "content", "start", "stop"});
   const std::string content = node.at("content").text();
   if (content.empty() || utf8_length(content[0]) != content.size()) {
@@ -23,12 +23,12 @@ DecoderPointer read_strip(const JsonNode& node) {
                        static_cast<size_t>(node.at("stop").id()));
 }
 
-DecoderPointer read_word_piece(const JsonNode& node) {
+DecoderPointer read_word_piece_decoder(const JsonNode& node) {
   node.only({"type", "prefix", "cleanup"});
   return word_piece_decoder(node.text_or("prefix", "##"), node.flag_or("cleanup", true));
 }
 
-DecoderPointer read_replace(const JsonNode& node) {
+DecoderPointer read_replace_decoder(const JsonNode& node) {
   node.only({"type", "pattern", "content"});
   return replace_decoder(read_pattern(node.at("pattern")), node.at("content").text());
 }
@@ -43,10 +43,10 @@ DecoderPointer read_decoder(const JsonNode& node, int depth) {
       return read_decoder(step, depth + 1);
     }));
   }
-  if (type == "WordPiece") return read_word_piece(node);
-  if (type == "Metaspace") return read_metaspace(node);
-  if (type == "Replace") return read_replace(node);
-  if (type == "Strip") return read_strip(node);
+  if (type == "WordPiece") return read_word_piece_decoder(node);
+  if (type == "Metaspace") return read_metaspace_decoder(node);
+  if (type == "Replace") return read_replace_decoder(node);
+  if (type == "Strip") return read_strip_decoder(node);
   if (type == "ByteLevel") {
     node.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     return byte_level_decoder();

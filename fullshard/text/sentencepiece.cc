@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/space_mark.h"
 #include "fullshard/text/utf8.h"
 
 namespace fullshard {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\u2581";
 
 class SentencePieceDecoder : public Decoder {
  public:

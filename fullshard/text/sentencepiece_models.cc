@@ -7,6 +7,7 @@
 #include "fullshard/text/byte_trie.h"
 #include "fullshard/text/merge_table.h"
 #include "fullshard/text/sentencepiece.h"
+#include "fullshard/text/space_mark.h"
 #include "fullshard/text/unigram.h"
 #include "fullshard/text/utf8.h"
 
@@ -14,7 +15,6 @@ namespace fullshard {
 namespace {
 
 using Kind = SentencePieceFile::Kind;
-constexpr std::string_view kSpaceMark = "\u2581";
 
 Vocabulary vocabulary_of(const SentencePieceFile& file) {
   Vocabulary vocabulary;

@@ -1,11 +1,10 @@
 #include "fullshard/text/byte_trie.h"
 #include "fullshard/text/sentencepiece.h"
+#include "fullshard/text/space_mark.h"
 #include "fullshard/text/utf8.h"
 
 namespace fullshard {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\u2581";
 
 class SentencePieceNormalizer : public Normalizer {
  public:

@@ -53,7 +53,7 @@ void read_roles(const JsonNode& root, TokenizerConfig& config) {
   }
 }
 
-void read_added(const JsonNode& root, TokenizerConfig& config) {
+void read_added_tokens(const JsonNode& root, TokenizerConfig& config) {
   const auto decoder = root.get("added_tokens_decoder");
   if (!decoder) return;
   for (const auto& [key, value] : decoder->value().items()) {
@@ -103,7 +103,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   read_if_present(folder + "tokenizer_config.json", [&](const JsonNode& root) {
     read_main(root, config);
     read_roles(root, config);
-    read_added(root, config);
+    read_added_tokens(root, config);
   });
   read_if_present(folder + "special_tokens_map.json",
                   [&](const JsonNode& root) { read_roles(root, config); });

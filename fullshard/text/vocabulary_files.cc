@@ -20,7 +20,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-Vocabulary read_vocabulary(const std::string& path) {
+Vocabulary read_vocabulary_file(const std::string& path) {
   const auto json = read_json_file(path);
   if (!json.is_object()) {
     fail_as(ErrorKind::input, "{}: expected an object of tokens and ids", path);
@@ -94,7 +94,7 @@ PipelineParts byte_level_parts(const std::string& vocab_json, const std::string&
   BpeOptions options;
   options.byte_level = true;
   parts.model =
-      std::make_unique<Bpe>(read_vocabulary(vocab_json), read_merges(merges_txt), options);
+      std::make_unique<Bpe>(read_vocabulary_file(vocab_json), read_merges(merges_txt), options);
   parts.decoder = byte_level_decoder();
   TokenizerConfig completed;
   if (roberta) {

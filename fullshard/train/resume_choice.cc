@@ -9,6 +9,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/formats/deepspeed_files.h"
 #include "fullshard/shard/agreement.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/last_checkpoint.h"
@@ -42,7 +43,9 @@ std::string decide(const std::string& wanted, const std::string& directory, Resu
     fail_as(ErrorKind::input, "{}: is not there; give a checkpoint's folder with --resume", wanted);
   }
   const std::string own = find_own_checkpoint(wanted);
-  if (own.empty()) return kForeign + wanted;
+  if (own.empty()) {
+    return kForeign + (is_deepspeed_folder(wanted) ? find_deepspeed_folder(wanted) : wanted);
+  }
   // Rank 0 has nobody to wait for.
   if (const std::string problem = checkpoint_problem(own); !problem.empty()) {
     fail_as(ErrorKind::input, "{}", problem);

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
-#include "fullshard/memory/device_memory.h"
 #include "fullshard/nn/class_name.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/metrics_file.h"
@@ -18,6 +17,7 @@
 #include "fullshard/report/run_start.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/shard/agreement.h"
+#include "fullshard/train/peak_memory.h"
 #include "fullshard/train/run_facts.h"
 #include "fullshard/train/step_clock.h"
 #include "fullshard/train/trainer.h"
@@ -63,16 +63,6 @@ void add_means(const Communicator& everyone, const OwnStep& own, StepRecord& rec
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
   if (own.eval_loss) record.eval_loss = values[2] / everyone.size();
-}
-
-void add_peaks(const World& world, StepRecord& record) {
-  const auto peaks = world.communicator().allocate(2, at::kLong);
-  int64_t* most = peaks.mutable_data_ptr<int64_t>();
-  most[0] = peak_resident_bytes();
-  most[1] = device_memory(world.device()).peak_bytes;
-  world.communicator().all_reduce(peaks, ReduceOp::max, "run log").wait();
-  record.host_peak_bytes = most[0];
-  record.device_peak_bytes = most[1];
 }
 
 }  // namespace
@@ -176,7 +166,7 @@ StepRecord RunLog::step(const OwnStep& own) {
   record.skipped = own.skipped;
   const World& world = model_.mesh().world();
   add_means(world.communicator(), own, record);
-  add_peaks(world, record);
+  add_peak_memory(world, record);
   record.tokens_per_s = static_cast<double>(record.tokens) / record.step_s;
   if (files_) files_->add(record);
   begin_step();

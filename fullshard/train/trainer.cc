@@ -1,7 +1,5 @@
 #include "fullshard/train/trainer.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -14,6 +12,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/peak_memory.h"
 #include "fullshard/train/resume.h"
 #include "fullshard/train/run_settings.h"
 
@@ -32,16 +31,15 @@ TrainerOptions checked(const TrainerOptions& options, int64_t num_ranks) {
   check(options.micro_batch == 0 || product == options.global_batch,
         "a step of {} examples: micro-batches of {}, {} of them in a step, on {} ranks are {}",
         options.global_batch, options.micro_batch, options.accumulation, num_ranks, product);
+  if (options.reduces_once && options.accumulation == 1) {
+    fail_as(ErrorKind::usage,
+            "--reduce-once: a step has one micro-batch, which is reduced once anyway; give "
+            "--accumulate, or drop the flag");
+  }
   return options;
 }
 
 }  // namespace
-
-int64_t peak_resident_bytes() {
-  rusage usage = {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
-}
 
 Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, const Dataset& data,
                  const Dataset* evaluation, const TrainerOptions& options)
@@ -56,6 +54,7 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
   StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
+  stepper.reduces_once = options.reduces_once;
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
   const World& world = sharded_.mesh().world();
   const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);
@@ -156,14 +155,7 @@ void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens
   record.loss = values[0] / everyone.size();
   record.tokens = static_cast<int64_t>(values[1]);
   was_interrupted_ = values[2] > 0 && record.step < options_.steps;  // else it is done
-  if (record.step % options_.log_every != 0) return;
-  const auto peaks = everyone.allocate(2, at::kLong);
-  int64_t* most = peaks.mutable_data_ptr<int64_t>();
-  most[0] = peak_resident_bytes();
-  most[1] = device_memory(device_).peak_bytes;
-  everyone.all_reduce(peaks, ReduceOp::max, "peak memory").wait();
-  record.host_peak_bytes = most[0];
-  record.device_peak_bytes = most[1];
+  if (record.step % options_.log_every == 0) add_peak_memory(sharded_.mesh().world(), record);
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {

@@ -29,6 +29,7 @@ struct TrainerOptions {
   int64_t global_batch = 8;
   int64_t micro_batch = 0;  // of one rank; 0: what the others leave to it
   int64_t accumulation = 1;
+  bool reduces_once = false;  // as StepperOptions says
   Order order = Order::shuffled;
   uint64_t seed = 42;
   double label_smoothing = 0;
@@ -108,8 +109,5 @@ class Trainer {
   std::optional<double> last_evaluation_;
   std::optional<BestEvaluation> best_evaluation_;
 };
-
-// Resident memory of this process at its peak, in bytes.
-int64_t peak_resident_bytes();
 
 }  // namespace fullshard

@@ -26,6 +26,24 @@ TEST(Sha256, GivesTheStandardsExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+// Padding differs with every length modulo a block of 64 bytes. As Python's hashlib and hmac:
+//   d = b""; for n in range(300): d = hashlib.sha256(d + b"x" * n).digest()
+//   for n in range(150): d = hmac.digest((d * 5)[:n], d[:n % 32], "sha256")
+TEST(Sha256, IsThatOfPythonAtEveryLength) {
+  std::string last;
+  const auto keep = [&](const Digest& digest) { last.assign(digest.begin(), digest.end()); };
+  for (size_t n = 0; n < 300; ++n) keep(sha256(last + std::string(n, 'x')));
+  EXPECT_EQ(hexadecimal(sha256(last)),
+            "33041bbe7994aa508439b3ac6bf04add9badc861814e654e8f43129f7566dcb9");
+  for (size_t n = 0; n < 150; ++n) {
+    std::string key;
+    for (int i = 0; i < 5; ++i) key += last;
+    keep(hmac_sha256(key.substr(0, n), last.substr(0, n % 32)));
+  }
+  EXPECT_EQ(hexadecimal(sha256(last)),
+            "43f505ea63cb2b68694840e822e20cc2db1180ef19f5773817fd9c06ff00eade");
+}
+
 // Cases 1, 2 and 6 of RFC 4231.
 TEST(Hmac, GivesTheStandardsExamples) {
   EXPECT_EQ(hexadecimal(hmac_sha256(std::string(20, '\x0b'), "Hi There")),

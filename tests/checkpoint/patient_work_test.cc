@@ -12,10 +12,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class PatientWork : public ::testing::TestWithParam<const char*> {};
+class PatientWorkSlow : public ::testing::TestWithParam<const char*> {};
 
 // Longer than a rank may be late to a collective.
-TEST_P(PatientWork, OutlastsTheTimeLimitOfCollectives) {
+TEST_P(PatientWorkSlow, OutlastsTheTimeLimitOfCollectives) {
   std::atomic<int> runs = 0;
   const ThreadRanks ranks{
       .ranks = 3, .backend = GetParam(), .timeouts = {.step = milliseconds(2000)}};
@@ -29,7 +29,7 @@ TEST_P(PatientWork, OutlastsTheTimeLimitOfCollectives) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PatientWork, ::testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Backends, PatientWorkSlow, ::testing::Values("shm", "gloo"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -2,9 +2,11 @@
 // saved. What a transport says then is said here by the test.
 #include <gtest/gtest.h>
 
+#include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/comm/self_backend.h"
 #include "fullshard/comm/world_impl.h"
 #include "fullshard/optim/stepper.h"
+#include "tests/checkpoint/fake_device.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
 
@@ -38,6 +40,21 @@ TEST(UnsoundWorld, SavesNoCheckpoint) {
   losable.transport->is_lost = true;
   const auto error = error_of_call(
       [&] { save_checkpoint(folder / "one", run.sharded, run.optimizer, {.step = 1}); });
+  EXPECT_STREQ(error.what(), "nccl: rank 1 died");
+  EXPECT_TRUE(entries_of(folder.path()).empty());
+}
+
+// A device is read while files are written.
+TEST(UnsoundWorld, GivesNoNameToWhatWasReadFromADeviceAfterTheLoss) {
+  const LosableWorld losable;
+  const CheckpointsFolder folder;
+  RankRun run(losable.world, plain_way(1).options, false);
+  FakeDevice device(true);
+  AsyncSaver saver(std::move(device.snapshot));
+  saver.start(folder / "one", run.sharded, run.optimizer, {.step = 1});
+  losable.transport->is_lost = true;
+  device.copies->be_late(false);
+  const auto error = error_of_call([&] { saver.finish(); });
   EXPECT_STREQ(error.what(), "nccl: rank 1 died");
   EXPECT_TRUE(entries_of(folder.path()).empty());
 }

@@ -83,7 +83,12 @@ TEST(Words, OfValuesSayWhatIsExpected) {
 TEST(Version, IsShown) {
   const Ended ended = shell("fullshard --version");
   EXPECT_EQ(ended.status, 0);
-  EXPECT_THAT(ended.output, MatchesRegex("fullshard [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_EQ(ended.output, "fullshard " FULLSHARD_VERSION "\n");
+}
+
+TEST(Version, IsTheNewestOfTheChangelog) {
+  EXPECT_EQ(shell("grep -m 1 '^## ' " FULLSHARD_SOURCE_DIR "/CHANGELOG.md").output,
+            "## " FULLSHARD_VERSION "\n");
 }
 
 TEST(Help, OfACommandMayBeAskedForFirst) {

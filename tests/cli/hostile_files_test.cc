@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
+const std::string kHostileModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
 
 class HostileFiles : public ::testing::Test {
  protected:
@@ -26,7 +26,7 @@ class HostileFiles : public ::testing::Test {
     std::filesystem::create_directories(folder_ / name);
     folder_.write(name + "/config.json", config);
     if (!with_weights) return;
-    std::filesystem::copy(kModels + "bert/model.safetensors",
+    std::filesystem::copy(kHostileModels + "bert/model.safetensors",
                           folder_ / (name + "/model.safetensors"));
   }
   void expect_refusal(const std::string& model, const std::string& message) {
@@ -49,7 +49,7 @@ TEST_F(HostileFiles, AConfigOfAHundredThousandBrackets) {
 }
 
 TEST_F(HostileFiles, AConfigOfAMillionLayersWithAndWithoutWeights) {
-  auto config = nlohmann::json::parse(std::ifstream(kModels + "bert/config.json"));
+  auto config = nlohmann::json::parse(std::ifstream(kHostileModels + "bert/config.json"));
   config["num_hidden_layers"] = 1'000'000;
   write_model("loaded", config.dump(), true);
   expect_refusal("loaded",

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
+const std::string kHeadModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
 constexpr const char* kNoHead = "bert_bare: has no weights for the head (";
 
 class NewHeads : public ::testing::Test {
@@ -33,7 +33,7 @@ class NewHeads : public ::testing::Test {
     return run(
         "train --ranks 2 --data text.txt --tokenizer words --sequence-length 16 "
         "--micro-batch 2 --steps 2 --overwrite --output out --model " +
-        kModels + flags);
+        kHeadModels + flags);
   }
   nlohmann::json record() { return nlohmann::json::parse(folder_.read("out/run.json")); }
 
@@ -63,7 +63,7 @@ TEST_F(NewHeads, AreNotWarnedOfWhenTheyWereAskedFor) {
 }
 
 TEST_F(NewHeads, AreRefusedWhereThereIsNone) {
-  const Ended ended = run("train --ranks 1 --data text.txt --model " + kModels +
+  const Ended ended = run("train --ranks 1 --data text.txt --model " + kHeadModels +
                           "gpt2 --new-head --sequence-length 16");
   EXPECT_EQ(ended.status, 2) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("--new-head: the head of GPT2LMHeadModel is its embedding"));

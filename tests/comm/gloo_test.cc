@@ -22,9 +22,12 @@ at::Tensor values(int rank, int64_t numel, at::ScalarType dtype = at::kFloat) {
   return ((places * 0.37 + rank * 1.7).sin() * 3.3).to(dtype);
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_gloo_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
 }
+
+// What the first message of a call carries, and what it does not.
+constexpr int64_t kSizes[] = {7, 5003};
 
 // Runs on both backends and compares every rank's result.
 void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>& body) {
@@ -35,32 +38,37 @@ void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>
     });
   }
   for (size_t rank = 0; rank < results[0].size(); ++rank) {
-    EXPECT_TRUE(same_bits(results[0][rank], results[1][rank])) << "rank " << rank;
+    EXPECT_TRUE(same_gloo_bits(results[0][rank], results[1][rank])) << "rank " << rank;
   }
 }
 
 TEST(Gloo, GathersEveryRanksShard) {
   run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
     EXPECT_EQ(world.backend(), "gloo");
-    const at::Tensor full = at::zeros({21}, at::kBFloat16);
-    world.communicator().all_gather(full, values(world.rank(), 7, at::kBFloat16)).wait();
-    for (int rank = 0; rank < 3; ++rank) {
-      EXPECT_TRUE(same_bits(full.narrow(0, rank * 7, 7), values(rank, 7, at::kBFloat16)));
+    for (const int64_t numel : kSizes) {
+      const at::Tensor full = at::zeros({3 * numel}, at::kBFloat16);
+      world.communicator().all_gather(full, values(world.rank(), numel, at::kBFloat16)).wait();
+      for (int rank = 0; rank < 3; ++rank) {
+        EXPECT_TRUE(same_gloo_bits(full.narrow(0, rank * numel, numel),
+                                   values(rank, numel, at::kBFloat16)));
+      }
     }
   });
 }
 
 TEST(Gloo, GathersIntoAWindowOfALargerBuffer) {
   run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
-    const at::Tensor buffer = at::zeros({2, 5});
-    const at::Tensor window = buffer.narrow(1, 1, 3);
-    const at::Tensor own = window.select(0, world.rank());
-    own.copy_(values(world.rank(), 3));
-    world.communicator().all_gather(window, own).wait();
-    EXPECT_TRUE(same_bits(window.select(0, 0), values(0, 3)));
-    EXPECT_TRUE(same_bits(window.select(0, 1), values(1, 3)));
-    EXPECT_EQ(buffer.select(1, 0).abs().sum().item<float>(), 0);
-    EXPECT_EQ(buffer.select(1, 4).abs().sum().item<float>(), 0);
+    for (const int64_t numel : kSizes) {
+      const at::Tensor buffer = at::zeros({2, numel + 2});
+      const at::Tensor window = buffer.narrow(1, 1, numel);
+      const at::Tensor own = window.select(0, world.rank());
+      own.copy_(values(world.rank(), numel));
+      world.communicator().all_gather(window, own).wait();
+      EXPECT_TRUE(same_gloo_bits(window.select(0, 0), values(0, numel)));
+      EXPECT_TRUE(same_gloo_bits(window.select(0, 1), values(1, numel)));
+      EXPECT_EQ(buffer.select(1, 0).abs().sum().item<float>(), 0);
+      EXPECT_EQ(buffer.select(1, numel + 1).abs().sum().item<float>(), 0);
+    }
   });
 }
 
@@ -69,12 +77,14 @@ TEST(Gloo, ReducesToTheBitsOfShm) {
     expect_bits_of_shm(ranks, [](const World& world) {
       std::vector<at::Tensor> results;
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
-        const at::Tensor shard = at::zeros({11}, dtype);
-        const ReduceOp op = dtype == at::kLong ? ReduceOp::sum : ReduceOp::average;
-        world.communicator()
-            .reduce_scatter(shard, values(world.rank(), 11 * world.size(), dtype), {.op = op})
-            .wait();
-        results.push_back(shard.view(at::kByte));
+        for (const int64_t numel : kSizes) {
+          const at::Tensor shard = at::zeros({numel}, dtype);
+          const ReduceOp op = dtype == at::kLong ? ReduceOp::sum : ReduceOp::average;
+          world.communicator()
+              .reduce_scatter(shard, values(world.rank(), numel * world.size(), dtype), {.op = op})
+              .wait();
+          results.push_back(shard.view(at::kByte));
+        }
       }
       return at::cat(results);
     });
@@ -82,36 +92,54 @@ TEST(Gloo, ReducesToTheBitsOfShm) {
 }
 
 TEST(Gloo, GivesTheSameBitsForEveryNumberOfSlices) {
-  const int64_t numel = 4 * 7;
   run_ranks({.ranks = 4, .backend = "gloo"}, [&](const World& world) {
-    const at::Tensor full = values(world.rank(), numel), whole = full.clone();
-    world.communicator().all_reduce(whole, ReduceOp::average).wait();
-    for (const int slices : {1, 2, 4}) {
-      const int64_t length = numel / slices;
-      const at::Tensor shard = at::full({length}, 0.25F);
-      world.communicator()
-          .reduce_scatter(shard, full, {.slices = slices, .accumulate = true})
-          .wait();
-      const at::Tensor expected = whole.narrow(0, world.rank() % slices * length, length) + 0.25F;
-      EXPECT_TRUE(same_bits(shard, expected)) << slices << " slices";
+    for (const int64_t quarter : kSizes) {
+      const int64_t numel = 4 * quarter;
+      const at::Tensor full = values(world.rank(), numel), whole = full.clone();
+      world.communicator().all_reduce(whole, ReduceOp::average).wait();
+      for (const int slices : {1, 2, 4}) {
+        const int64_t length = numel / slices;
+        const at::Tensor shard = at::full({length}, 0.25F);
+        world.communicator()
+            .reduce_scatter(shard, full, {.slices = slices, .accumulate = true})
+            .wait();
+        const at::Tensor expected = whole.narrow(0, world.rank() % slices * length, length) + 0.25F;
+        EXPECT_TRUE(same_gloo_bits(shard, expected)) << slices << " slices";
+      }
     }
   });
 }
 
 TEST(Gloo, AccumulatesUnroundedIntoAWiderDtype) {
   expect_bits_of_shm(4, [](const World& world) {
-    const at::Tensor shard = values(9 + world.rank(), 13);
+    const at::Tensor shard = values(9 + world.rank(), 5003);
     world.communicator()
-        .reduce_scatter(shard, values(world.rank(), 26, at::kBFloat16),
+        .reduce_scatter(shard, values(world.rank(), 10006, at::kBFloat16),
                         {.slices = 2, .accumulate = true})
         .wait();
     return shard;
   });
 }
 
+// Half a step of bf16 from the ranks and half a step that was there make a whole one, unless the
+// first is rounded away alone.
+TEST(Gloo, RoundsOnceWhereItAccumulatesInto16Bits) {
+  run_ranks({.ranks = 4, .backend = "gloo"}, [](const World& world) {
+    static constexpr float kValues[] = {1.F, 1.F / 256, 0.F, 0.F};
+    for (const int slices : {1, 2, 4}) {
+      const at::Tensor shard = at::full({8 / slices}, 1.F / 256, at::kBFloat16);
+      const at::Tensor full = at::full({8}, kValues[world.rank()], at::kBFloat16);
+      world.communicator()
+          .reduce_scatter(shard, full, {.op = ReduceOp::sum, .slices = slices, .accumulate = true})
+          .wait();
+      EXPECT_TRUE((shard == 1 + 1.F / 128).all().item<bool>()) << slices << " slices";
+    }
+  });
+}
+
 TEST(Gloo, ReducesInPlaceIntoTheOwnRow) {
   expect_bits_of_shm(3, [](const World& world) {
-    const at::Tensor full = values(world.rank(), 15).view({3, 5});
+    const at::Tensor full = values(world.rank(), 6000).view({3, 2000});
     const at::Tensor own = full.select(0, world.rank());
     world.communicator().reduce_scatter(own, full, {.op = ReduceOp::sum}).wait();
     return own;
@@ -149,10 +177,12 @@ TEST(Gloo, AddsHostByHost) {
 
 TEST(Gloo, BroadcastsFromAnyRoot) {
   run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
-    for (int root = 0; root < 3; ++root) {
-      const at::Tensor tensor = values(world.rank(), 5, at::kHalf);
-      world.communicator().broadcast(tensor, root).wait();
-      EXPECT_TRUE(same_bits(tensor, values(root, 5, at::kHalf)));
+    for (const int64_t numel : kSizes) {
+      for (int root = 0; root < 3; ++root) {
+        const at::Tensor tensor = values(world.rank(), numel, at::kHalf);
+        world.communicator().broadcast(tensor, root).wait();
+        EXPECT_TRUE(same_gloo_bits(tensor, values(root, numel, at::kHalf)));
+      }
     }
     world.communicator().barrier();
   });
@@ -201,7 +231,7 @@ TEST(Gloo, MovesNothingButStillMeetsForEmptyTensors) {
 
     const at::Tensor full = at::zeros({6});
     everyone.all_gather(full, values(world.rank(), 3)).wait();
-    EXPECT_TRUE(same_bits(full, at::cat({values(0, 3), values(1, 3)})));
+    EXPECT_TRUE(same_gloo_bits(full, at::cat({values(0, 3), values(1, 3)})));
   });
 }
 

@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "tests/files.h"
+#include "tests/network_namespaces.h"
 
 namespace fullshard {
 namespace {
@@ -20,51 +19,30 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-struct Ended {
-  int status = 0;
-  std::string output;
-};
-
-Ended shell(const std::string& line) {
-  std::FILE* pipe = ::popen(("(" + line + ") 2>&1").c_str(), "r");
-  Ended ended;
-  char buffer[4096];
-  while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
-    ended.output.append(buffer, got);
-  }
-  ended.status = WEXITSTATUS(::pclose(pipe));
-  return ended;
-}
+using testing::shell;
+using HostsEnded = testing::ShellEnded;
 
 class TwoHosts : public ::testing::Test {
  protected:
   TwoHosts() {
-    made_ = shell(fmt::format(
-        "set -e; ip netns add {0}; ip netns add {1}; ip link add {2} netns {0} type veth peer name "
-        "{2} netns {1}; for each in {0}:10.213.77.1 {1}:10.213.77.2; do space=${{each%:*}}; ip -n "
-        "$space addr add ${{each#*:}}/24 dev {2}; ip -n $space link set {2} up; ip -n $space link "
-        "set lo up; done",
-        first_, second_, "fullshard0"));
     std::ofstream(folder_ + "/enter") << "#!/bin/sh\nexec ip netns exec \"$1\" sh -c \"$2\"\n";
     ::chmod((folder_ + "/enter").c_str(), 0700);
     std::ofstream(folder_ + "/hosts") << first_ << " slots=2\n" << second_ << " slots=2\n";
   }
-  ~TwoHosts() override { shell("ip netns del " + first_ + "; ip netns del " + second_); }
   void SetUp() override {
-    if (made_.status != 0) GTEST_SKIP() << "no network namespaces here: " << made_.output;
+    if (!spaces_.problem().empty()) GTEST_SKIP() << spaces_.problem();
   }
 
-  const std::string first_ = fmt::format("fullshard-{}-a", ::getpid());
-  const std::string second_ = fmt::format("fullshard-{}-b", ::getpid());
+  const testing::TwoNamespaces spaces_;
+  const std::string first_ = spaces_.first(), second_ = spaces_.second();
   const testing::TemporaryFolder files_;
   const std::string folder_ = files_.path();
-  Ended made_;
 };
 
 const std::string kProgram = FULLSHARD_TEST_PROGRAMS "/comm_world_rank";
 const std::string kLauncher = FULLSHARD_BINARIES "/fullshard launch ";
 
-std::string digest_of(const std::string& output, int rank) {
+std::string digest_in(const std::string& output, int rank) {
   const std::string head = fmt::format("rank {} of 4 on gloo: ", rank);
   const size_t begin = output.find(head);
   EXPECT_NE(begin, std::string::npos) << output;
@@ -72,30 +50,30 @@ std::string digest_of(const std::string& output, int rank) {
 }
 
 TEST_F(TwoHosts, OfAHostfileTalkOverGloo) {
-  const Ended ended =
+  const HostsEnded ended =
       shell(fmt::format("{} --hostfile {}/hosts --ssh {}/enter --master-addr "
                         "10.213.77.1 -- {} operations auto",
                         kLauncher, folder_, folder_, kProgram));
   EXPECT_EQ(ended.status, 0) << ended.output;
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_of(ended.output, rank).size(), 16u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_in(ended.output, rank).size(), 16u);
 }
 
 TEST_F(TwoHosts, StartedByHandTalkOverGloo) {
   const std::string common = fmt::format(
       "{} --nproc_per_node 2 --nnodes 2 --master_addr 10.213.77.1 --master_port 29511", kLauncher);
-  const Ended ended = shell(fmt::format(
+  const HostsEnded ended = shell(fmt::format(
       "export FULLSHARD_JOB_SECRET=shared; ip netns exec {} {} --node_rank 1 -- {} operations auto "
       "& "
       "ip netns exec {} {} --node_rank 0 -- {} operations auto; status=$?; wait; exit $status",
       second_, common, kProgram, first_, common, kProgram));
   EXPECT_EQ(ended.status, 0) << ended.output;
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_of(ended.output, rank).size(), 16u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(digest_in(ended.output, rank).size(), 16u);
 }
 
 TEST_F(TwoHosts, WithDifferentTokensDoNotMeet) {
   const std::string common = fmt::format(
       "{} -n 1 --nnodes 2 --master_addr 10.213.77.1 --master_port 29512 --grace 0", kLauncher);
-  const Ended ended = shell(fmt::format(
+  const HostsEnded ended = shell(fmt::format(
       "FULLSHARD_JOB_SECRET=one ip netns exec {} {} --node_rank 0 -- {} operations auto & "
       "FULLSHARD_JOB_SECRET=two ip netns exec {} {} --node_rank 1 -- {} operations auto; kill $!; "
       "wait",
@@ -107,7 +85,7 @@ TEST_F(TwoHosts, WithDifferentTokensDoNotMeet) {
 }
 
 TEST_F(TwoHosts, NameTheRankThatDied) {
-  const Ended ended =
+  const HostsEnded ended =
       shell(fmt::format("{} --hostfile {}/hosts --ssh {}/enter --num_gpus 1 "
                         "--master-addr 10.213.77.1 -- {} 'rank 1 dies' auto",
                         kLauncher, folder_, folder_, kProgram));

@@ -40,7 +40,7 @@ std::vector<at::Tensor> random_rows(int count, int64_t numel, at::ScalarType dty
   return rows;
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_sum_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
@@ -64,7 +64,7 @@ TEST(OrderedSum, AverageMultipliesTheSumOnce) {
   const auto rows = random_rows(3, 1001, at::kFloat);
   const auto sum = reduce(rows, {.op = ReduceOp::sum});
   const auto average = reduce(rows, {.op = ReduceOp::average});
-  EXPECT_TRUE(same_bits(average, sum * static_cast<float>(1.0 / 3)));
+  EXPECT_TRUE(same_sum_bits(average, sum * static_cast<float>(1.0 / 3)));
 }
 
 TEST(OrderedSum, SumsSixteenBitRowsInSinglePrecision) {
@@ -83,7 +83,7 @@ TEST(OrderedSum, EqualsAPlainLoopInEveryDtypeAndForEveryNumberOfRows) {
       const auto rows = random_rows(count, 5003, dtype);
       at::Tensor expected = rows[0].to(sum_dtype(dtype));
       for (int i = 1; i < count; ++i) expected = expected + rows[i].to(sum_dtype(dtype));
-      EXPECT_TRUE(same_bits(reduce(rows, {}), expected.to(dtype))) << dtype << " " << count;
+      EXPECT_TRUE(same_sum_bits(reduce(rows, {}), expected.to(dtype))) << dtype << " " << count;
     }
   }
 }
@@ -103,7 +103,7 @@ TEST(OrderedSum, BitsDoNotDependOnHowARangeIsCut) {
         for (const auto& each : rows) parts.push_back(each.slice(0, begin, end));
         reduce(parts, options, cut.slice(0, begin, end));
       }
-      EXPECT_TRUE(same_bits(whole, cut)) << dtype;
+      EXPECT_TRUE(same_sum_bits(whole, cut)) << dtype;
     }
   }
 }
@@ -144,7 +144,7 @@ TEST(OrderedSum, OutputMayBeOneOfTheRows) {
   for (int own = 0; own < 3; ++own) {
     auto rows = random_rows(3, 5003, at::kBFloat16);
     const auto expected = reduce(rows, {});
-    EXPECT_TRUE(same_bits(reduce(rows, {}, rows[own]), expected));
+    EXPECT_TRUE(same_sum_bits(reduce(rows, {}, rows[own]), expected));
   }
 }
 

@@ -17,8 +17,9 @@
 namespace fullshard {
 namespace {
 
-// Elements of 4 bytes: inline, staged and odd, with a tail behind every vector width.
-constexpr int64_t kSizes[] = {1, 3, 700, 5003, 70001};
+// Elements of 4 bytes: inline, staged and odd, with a tail behind every vector width. 2, 3 and 4
+// ranks that share 6145 out get a multiple of 64 each, and one is left over.
+constexpr int64_t kSizes[] = {1, 3, 700, 5003, 6145, 70001};
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto left = a.contiguous(), right = b.contiguous();
@@ -44,8 +45,8 @@ at::Tensor sum_of_all(int size, int64_t numel, at::ScalarType dtype = at::kFloat
   return sum;
 }
 
-class ShmWorlds : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, ShmWorlds, testing::Values(1, 2, 3, 4));
+class ShmWorlds : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ShmWorlds, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(ShmWorlds, GatherPutsEveryShardIntoItsRow) {
   run_shm_ranks(GetParam(), [](const ShmTestRank& self) {

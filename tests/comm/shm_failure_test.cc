@@ -14,9 +14,9 @@
 namespace fullshard {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Long enough for threads that run already to come to the same call on a busy machine.
 Timeouts short_timeout() {

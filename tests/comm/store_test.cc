@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <latch>
 #include <thread>
 
 #include "expect_error.h"
@@ -143,25 +145,28 @@ TEST_F(StoreOfRanks, TellsAStrangerNothing) {
         std::string("\x03\x3c\x85\xf7\x3c", 5) + std::string(64, '\0')}) {
     const Stranger stranger(server_->port());
     stranger.say(words);
-    EXPECT_EQ(stranger.hear_all().size(), kGreeting);
+    EXPECT_EQ(stranger.hear_all().substr(kGreeting), kStoreRefusal);
   }
   EXPECT_EQ(rank.find("fullshard/secret"), "value");
 }
 
-TEST_F(StoreOfRanks, DoesNotAcceptAProofTwice) {
+// What a rank says that was greeted so.
+std::string introduction_after(const std::string& greeting) {
   StoreNonce nonce;
-  const Stranger first(server_->port());
-  const std::string greeting = first.hear(kGreeting);
   std::memcpy(nonce.data(), greeting.data() + 8, nonce.size());
   const StoreNonce own = make_store_nonce();
   const Digest proof = client_proof(kToken, nonce, own);
-  const std::string introduction =
-      std::string(own.begin(), own.end()) + std::string(proof.begin(), proof.end());
+  return std::string(own.begin(), own.end()) + std::string(proof.begin(), proof.end());
+}
+
+TEST_F(StoreOfRanks, DoesNotAcceptAProofTwice) {
+  const Stranger first(server_->port());
+  const std::string introduction = introduction_after(first.hear(kGreeting));
   first.say(introduction);
   EXPECT_EQ(first.hear(sizeof(Digest)).size(), sizeof(Digest));
   const Stranger second(server_->port());
   second.say(introduction);
-  EXPECT_EQ(second.hear_all().size(), kGreeting);
+  EXPECT_EQ(second.hear_all().substr(kGreeting), kStoreRefusal);
 }
 
 TEST_F(StoreOfRanks, IsNotKeptFromRanksByStrangersWhoOnlyStandThere) {
@@ -172,6 +177,41 @@ TEST_F(StoreOfRanks, IsNotKeptFromRanksByStrangersWhoOnlyStandThere) {
   StoreClient rank(place());
   rank.set("key", "value");
   EXPECT_EQ(rank.find("key"), "value");
+}
+
+// All of them stand at the door before the first one says who it is.
+TEST(Store, LetsAllRanksInThatComeAtOnce) {
+  constexpr int kRanks = 700;
+  const auto server = StoreServer::open(0, /*loopback=*/true, kToken, kRanks);
+  std::vector<std::unique_ptr<Stranger>> ranks;
+  std::vector<std::string> introductions;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.push_back(std::make_unique<Stranger>(server->port()));
+    introductions.push_back(introduction_after(ranks.back()->hear(kGreeting)));
+  }
+  int let_in = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank]->say(introductions[rank]);
+    const std::string answer = ranks[rank]->hear(sizeof(Digest));
+    let_in += answer.size() == sizeof(Digest) && answer != kStoreRefusal;
+  }
+  EXPECT_EQ(let_in, kRanks);
+}
+
+TEST(Store, CountsEachOfManyRanksThatJoinFromThreads) {
+  constexpr int kRanks = 400;
+  const auto server = StoreServer::open(0, /*loopback=*/true, kToken, kRanks);
+  std::latch together(kRanks);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&] {
+      together.arrive_and_wait();
+      StoreClient client({"127.0.0.1", server->port(), kToken, 60s});
+      client.add("came", 1);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(StoreClient({"127.0.0.1", server->port(), kToken, 60s}).add("came", 0), kRanks);
 }
 
 // As many files as the system lets this process have.
@@ -205,19 +245,29 @@ TEST(Store, LetsARankPastMoreStrangersThanItMayOpenFiles) {
   EXPECT_EQ(::pclose(output), 0);
 }
 
-// Somebody else sits on the port and takes whatever it is told as right.
-TEST(Store, IsNotGivenToWhoCannotProveItself) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+struct Listener {
+  int socket;
+  int port;
+};
+
+Listener listen_here() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
-  ASSERT_EQ(::listen(listener, 4), 0);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  const StorePlace place{"127.0.0.1", ntohs(address.sin_port), kToken, 60s};
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::listen(socket, 4), 0);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  return {socket, ntohs(address.sin_port)};
+}
+
+// Somebody else sits on the port and takes whatever it is told as right.
+TEST(Store, IsNotGivenToWhoCannotProveItself) {
+  const auto [listener, port] = listen_here();
+  const StorePlace place{"127.0.0.1", port, kToken, 60s};
   for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshrd0123456789abcdef"}) {
-    std::thread liar([&] {
+    std::thread liar([&, listener = listener] {
       const int guest = ::accept(listener, nullptr, nullptr);
       ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
       char buffer[48];
@@ -231,6 +281,56 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
                                                        : "is not the ranks' store"));
     liar.join();
   }
+  ::close(listener);
+}
+
+// A server that drops a connection before its greeting, after it, and after the introduction; and
+// lets the fourth one in.
+TEST(Store, IsAskedAgainByARankThatWasDropped) {
+  const auto [listener, port] = listen_here();
+  std::thread server([listener = listener] {
+    for (int come = 0; come < 4; ++come) {
+      const int guest = ::accept(listener, nullptr, nullptr);
+      const StoreNonce nonce = make_store_nonce();
+      const std::string greeting =
+          std::string(kStoreMagic) + std::string(nonce.begin(), nonce.end());
+      if (come > 0) ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
+      std::array<uint8_t, sizeof(StoreNonce) + sizeof(Digest)> introduction{};
+      if (come > 1) ::recv(guest, introduction.data(), introduction.size(), MSG_WAITALL);
+      StoreNonce theirs;
+      std::copy_n(introduction.begin(), theirs.size(), theirs.begin());
+      const Digest proof = server_proof(kToken, nonce, theirs);
+      if (come > 2) ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
+      ::close(guest);
+    }
+  });
+  EXPECT_NO_THROW(StoreClient({"127.0.0.1", port, kToken, 60s}));
+  server.join();
+  ::close(listener);
+}
+
+TEST(Store, SaysThatItDroppedARankToTheEnd) {
+  const auto [listener, port] = listen_here();
+  std::atomic<bool> stop = false;
+  std::thread server([&stop, listener = listener] {
+    const std::string greeting = std::string(kStoreMagic) + std::string(16, 'n');
+    while (!stop) {
+      const int guest = ::accept(listener, nullptr, nullptr);
+      ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
+      ::close(guest);
+    }
+  });
+  EXPECT_EQ(
+      error_of([port = port] {
+        StoreClient({"127.0.0.1", port, kToken, 500ms});
+      }),
+      fmt::format("world: the store at 127.0.0.1:{} dropped this rank's connections for 0.5 s; "
+                  "see rank 0's log, or raise timeouts.init (--init-timeout) if it is only "
+                  "overrun",
+                  port));
+  stop = true;
+  const Stranger last(port);
+  server.join();
   ::close(listener);
 }
 

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-const Call kGather{
+const Call kWatchedGather{
     .sequence = 7, .operation = Operation::all_gather, .group = "shards", .unit = "blocks.2"};
 
 // What peers say is said by the test.
@@ -58,9 +58,9 @@ bool never() { return false; }
 TEST(StreamWatch, TellsThePeersOfEveryCallBeforeItIsIssued) {
   const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
   TestLink link(watch);
-  EXPECT_EQ(link.link.begin(kGather).number, 1u);
+  EXPECT_EQ(link.link.begin(kWatchedGather).number, 1u);
   EXPECT_EQ(link.peers->noted_, 1u);
-  auto second = link.link.begin(kGather);
+  auto second = link.link.begin(kWatchedGather);
   EXPECT_EQ(second.number, 2u);
   EXPECT_EQ(link.peers->noted_, 2u);
   link.link.end(std::move(second), [] { return true; });
@@ -71,8 +71,8 @@ TEST(StreamWatch, LetsGoOfAllLinksTogetherWhenOneFails) {
   const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
   TestLink broken(watch, [] { return std::string("failed: remote error"); });
   TestLink idle(watch), busy(watch);
-  busy.link.end(busy.link.begin(kGather), never);
-  broken.link.end(broken.link.begin(kGather), never);
+  busy.link.end(busy.link.begin(kWatchedGather), never);
+  broken.link.end(broken.link.begin(kWatchedGather), never);
   broken.wait();
   idle.wait();
   busy.wait();
@@ -80,7 +80,7 @@ TEST(StreamWatch, LetsGoOfAllLinksTogetherWhenOneFails) {
       "test: all_gather of blocks.2 (group shards, sequence 7) failed: remote error";
   EXPECT_EQ(error_of([&] { watch->check_sound(); }), text);
   // No call is issued any more, whichever link it is for.
-  EXPECT_EQ(error_of([&] { idle.link.begin(kGather); }), text);
+  EXPECT_EQ(error_of([&] { idle.link.begin(kWatchedGather); }), text);
   EXPECT_EQ(idle.peers->noted_, 0u);
 }
 
@@ -106,7 +106,7 @@ TEST(StreamWatch, NamesTheRankThatIsGoneWhenTheLinkOnlySaysThatItFailed) {
   const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
   TestLink link(watch, [] { return std::string("failed: remote error"); });
   link.peers->is_gone_ = true;
-  link.link.end(link.link.begin(kGather), never);
+  link.link.end(link.link.begin(kWatchedGather), never);
   link.wait();
   EXPECT_EQ(error_of([&] { watch->check_sound(); }), "rank 1 died");
 }
@@ -114,8 +114,8 @@ TEST(StreamWatch, NamesTheRankThatIsGoneWhenTheLinkOnlySaysThatItFailed) {
 TEST(StreamWatch, AsksTheHostAboutACallThatDoesNotEnd) {
   const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
   TestLink link(watch);
-  link.link.end(link.link.begin(kGather), [] { return true; });
-  link.link.end(link.link.begin(kGather), never);
+  link.link.end(link.link.begin(kWatchedGather), [] { return true; });
+  link.link.end(link.link.begin(kWatchedGather), never);
   link.peers->is_gone_ = true;
   link.wait();
   EXPECT_EQ(error_of([&] { watch->check_sound(); }), "rank 1 died");
@@ -125,7 +125,7 @@ TEST(StreamWatch, AsksTheHostAboutACallThatDoesNotEnd) {
 TEST(StreamWatch, TellsAnErrorOfTheDevice) {
   const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
   TestLink link(watch);
-  link.link.end(link.link.begin(kGather), []() -> bool {
+  link.link.end(link.link.begin(kWatchedGather), []() -> bool {
     throw std::runtime_error("CUDA error: an illegal memory access\nbacktrace");
   });
   link.wait();
@@ -149,7 +149,7 @@ TEST(StreamWatch, IsUnsoundAndHasToldTheOthersBeforeItLetsGo) {
                                  told_before = told;
                                  gone.set_value();
                                }});
-  link.end(link.begin(kGather), never);
+  link.end(link.begin(kWatchedGather), never);
   gone.get_future().wait();
   EXPECT_FALSE(was_sound);
   EXPECT_THAT(told_before, HasSubstr("(group shards, sequence 7) failed"));
@@ -180,7 +180,7 @@ TEST(StreamWatch, ChoosesTheDeviceOfEveryThreadBeforeItIsAskedAnything) {
                                  see();
                                  gone.set_value();
                                }});
-  link.end(link.begin(kGather), [&] {
+  link.end(link.begin(kWatchedGather), [&] {
     see();
     return false;
   });

@@ -9,7 +9,7 @@
 namespace fullshard {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // A main()'s arguments, which from_arguments() may change.
 class Arguments {

@@ -11,7 +11,7 @@
 namespace fullshard {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr std::string_view kAll = R"({
   "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",

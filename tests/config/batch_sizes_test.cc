@@ -34,7 +34,7 @@ TEST(BatchSizes, EqualDeepSpeedsForEveryCombinationOfKeys) {
   }
 }
 
-std::string error_of(const BatchSizeOptions& options, int64_t num_ranks) {
+std::string sizes_error_of(const BatchSizeOptions& options, int64_t num_ranks) {
   try {
     derive_batch_sizes(options, num_ranks);
   } catch (const Error& error) {
@@ -44,34 +44,34 @@ std::string error_of(const BatchSizeOptions& options, int64_t num_ranks) {
 }
 
 TEST(BatchSizes, SaysWhatWouldFit) {
-  EXPECT_EQ(error_of({24, 4, 2}, 2),
+  EXPECT_EQ(sizes_error_of({24, 4, 2}, 2),
             "train_batch_size is 24, but train_micro_batch_size_per_gpu 4 times "
             "gradient_accumulation_steps 2 times 2 ranks is 16; train_batch_size 16, or "
             "gradient_accumulation_steps 3, or train_micro_batch_size_per_gpu 6 would fit");
-  EXPECT_EQ(error_of({25, 4, 2}, 2),
+  EXPECT_EQ(sizes_error_of({25, 4, 2}, 2),
             "train_batch_size is 25, but train_micro_batch_size_per_gpu 4 times "
             "gradient_accumulation_steps 2 times 2 ranks is 16; train_batch_size 16 would fit");
-  EXPECT_EQ(error_of({25, 4, {}}, 3),
+  EXPECT_EQ(sizes_error_of({25, 4, {}}, 3),
             "train_batch_size is 25, expected a multiple of train_micro_batch_size_per_gpu 4 times "
             "3 ranks, which is 12; 24 or 36 would fit");
-  EXPECT_EQ(error_of({2, {}, 4}, 2),
+  EXPECT_EQ(sizes_error_of({2, {}, 4}, 2),
             "train_batch_size is 2, expected a multiple of gradient_accumulation_steps 4 times 2 "
             "ranks, which is 8; 8 would fit");
-  EXPECT_EQ(error_of({7, {}, {}}, 3),
+  EXPECT_EQ(sizes_error_of({7, {}, {}}, 3),
             "train_batch_size is 7, expected a multiple of the number of ranks, which is 3; 6 or 9 "
             "would fit");
 }
 
 TEST(BatchSizes, NamesTheKeyThatIsMissingOrOutOfRange) {
-  EXPECT_EQ(error_of({}, 2),
+  EXPECT_EQ(sizes_error_of({}, 2),
             "neither train_batch_size nor train_micro_batch_size_per_gpu is given, expected at "
             "least one of them");
-  EXPECT_EQ(error_of({.gradient_accumulation_steps = 4}, 2),
+  EXPECT_EQ(sizes_error_of({.gradient_accumulation_steps = 4}, 2),
             "neither train_batch_size nor train_micro_batch_size_per_gpu is given beside "
             "gradient_accumulation_steps 4, expected at least one of them");
-  EXPECT_EQ(error_of({.train_micro_batch_size_per_gpu = 0}, 2),
+  EXPECT_EQ(sizes_error_of({.train_micro_batch_size_per_gpu = 0}, 2),
             "train_micro_batch_size_per_gpu is 0, expected an integer from 1 to 2097151");
-  EXPECT_EQ(error_of({8, {}, -1}, 2),
+  EXPECT_EQ(sizes_error_of({8, {}, -1}, 2),
             "gradient_accumulation_steps is -1, expected an integer from 1 to 2097151");
 }
 

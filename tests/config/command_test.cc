@@ -13,7 +13,7 @@ namespace fullshard {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Outcome {
   int status;

@@ -30,7 +30,7 @@ double cpu_seconds(const Action& action) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-std::string error_of(const std::function<void()>& action) {
+std::string hostile_error_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -111,7 +111,7 @@ TEST(HostileConfig, ReadsNoMoreThanAConfigurationMayHave) {
   const ConfigText zeros = read_config_file("/dev/zero");
   EXPECT_GT(zeros.text.size(), kMaxConfigBytes);
   EXPECT_LE(zeros.text.size(), kMaxConfigBytes + (1 << 20));
-  EXPECT_EQ(error_of([] { Plan::load("/dev/zero"); }),
+  EXPECT_EQ(hostile_error_of([] { Plan::load("/dev/zero"); }),
             "/dev/zero: expected a configuration of at most 4194304 bytes, but it has more");
 }
 
@@ -119,16 +119,17 @@ TEST(HostileConfig, SaysWhatIsNoFile) {
   const fullshard::testing::TemporaryFolder folder;
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { Plan::load(pipe); }),
+  EXPECT_EQ(hostile_error_of([&] { Plan::load(pipe); }),
             pipe +
                 ": is a pipe, which can be read only once, but every rank reads the "
                 "configuration; save it to a file");
-  EXPECT_EQ(error_of([&] { Plan::load(folder.path()); }),
+  EXPECT_EQ(hostile_error_of([&] { Plan::load(folder.path()); }),
             folder.path() + ": is a folder, expected a configuration file; name the file");
   const std::string file = folder.file("empty.yaml");
   for (const std::string text : {"", "# nothing\n"}) {
     std::ofstream(file) << text;
-    EXPECT_EQ(error_of([&] { Plan::load(file); }), file + ":1: empty, expected keys and values");
+    EXPECT_EQ(hostile_error_of([&] { Plan::load(file); }),
+              file + ":1: empty, expected keys and values");
   }
 }
 

@@ -8,9 +8,9 @@
 namespace fullshard {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-std::string error_of(const std::function<void()>& action) {
+std::string plan_error_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -132,9 +132,10 @@ TEST(Plan, AppliesWhatXlaSettingsHaveAnEquivalentFor) {
 }
 
 TEST(Plan, ListsAllProblemsInOneError) {
-  EXPECT_EQ(error_of([] { Plan::parse("{\"stage\": 3,\n\"fp16\": {\"enabled\": 2}}", "d.json"); }),
-            "d.json:1: stage: unknown key; did you mean 'zero_optimization.stage'?\n"
-            "error: d.json:2: fp16.enabled: is 2, expected true or false or \"auto\"");
+  EXPECT_EQ(
+      plan_error_of([] { Plan::parse("{\"stage\": 3,\n\"fp16\": {\"enabled\": 2}}", "d.json"); }),
+      "d.json:1: stage: unknown key; did you mean 'zero_optimization.stage'?\n"
+      "error: d.json:2: fp16.enabled: is 2, expected true or false or \"auto\"");
 }
 
 TEST(Plan, BuiltInCodeIsCheckedTheSame) {
@@ -142,18 +143,18 @@ TEST(Plan, BuiltInCodeIsCheckedTheSame) {
   plan.precision.fp16 = true;
   plan.precision.bf16 = true;
   plan.sharding.factor = 3;
-  EXPECT_EQ(error_of([&] { plan.check(4); }),
+  EXPECT_EQ(plan_error_of([&] { plan.check(4); }),
             "precision.bf16: is true, and so is fp16; switch one of them off\n"
             "error: sharding.factor: is 3, expected a divisor of 4 ranks: 1, 2, 4");
   plan.precision.bf16 = false;
-  EXPECT_EQ(error_of([&] { plan.check(6); }), "none");
+  EXPECT_EQ(plan_error_of([&] { plan.check(6); }), "none");
 }
 
 TEST(Plan, RefusesOffloadOnCudaByName) {
   const std::string text =
       R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}},
           "train_micro_batch_size_per_gpu": 1})";
-  EXPECT_EQ(error_of([&] { Plan::parse(text, "d.json", {.device = "cuda"}); }),
+  EXPECT_EQ(plan_error_of([&] { Plan::parse(text, "d.json", {.device = "cuda"}); }),
             "d.json:1: zero_optimization.offload_param.device: is cpu: offload is not there yet on "
             "CUDA; set it to none");
   const Plan plan = Plan::parse(text, "d.json", {.device = "cpu"});
@@ -165,7 +166,7 @@ TEST(Plan, RefusesOffloadOnCudaByName) {
 TEST(Plan, ChecksBatchSizesAgainstTheRanks) {
   const std::string text = R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4})";
   EXPECT_EQ(Plan::parse(text, "d.json", {.ranks = 4}).batch.accumulation.value, 2);
-  EXPECT_EQ(error_of([&] { Plan::parse(text, "d.json", {.ranks = 3}); }),
+  EXPECT_EQ(plan_error_of([&] { Plan::parse(text, "d.json", {.ranks = 3}); }),
             "d.json:1: train_batch_size: is 32, expected a multiple of "
             "train_micro_batch_size_per_gpu 4 times 3 ranks, which is 12; 24 or 36 would fit");
 }
@@ -207,7 +208,7 @@ TEST(Plan, FlagsWithoutAKeyGoStraightIntoIt) {
   EXPECT_EQ(plan.batch.micro.value, 3);
   EXPECT_EQ(plan.wrap.policy.value, "TRANSFORMER_BASED_WRAP");
   EXPECT_EQ(plan.wrap.classes.value, (std::vector<std::string>{"A", "B"}));
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(plan_error_of([] {
               Plan::parse("distributed_type: FSDP\n", "a.yaml", {.flags = {{"--lr", "fast"}}});
             }),
             "--lr: is 'fast', expected a number from 0");
@@ -233,7 +234,7 @@ TEST(Plan, WithoutAFileIsFullShardOverTheModelsBlocks) {
 
 TEST(Plan, OtherFlagsMustNotContradictTheFile) {
   EXPECT_EQ(
-      error_of([] {
+      plan_error_of([] {
         Plan::parse("{\"zero_optimization\": {\"stage\": 3},\n\"bf16\": {\"enabled\": true}}",
                     "d.json", {.flags = {{"--zero-stage", "2"}, {"--precision", "fp16"}}});
       }),
@@ -263,7 +264,7 @@ TEST(Plan, WarnsOfFp16OnACpu) {
 
 TEST(Plan, SuggestsWhatOtherProgramsCallIt) {
   const auto error = [](const std::string& text) {
-    return error_of([&] { Plan::parse(text, "f"); });
+    return plan_error_of([&] { Plan::parse(text, "f"); });
   };
   EXPECT_EQ(error(R"({"learning_rate": 1})"),
             "f:1: learning_rate: unknown key; did you mean 'optimizer.params.lr'?");
@@ -277,7 +278,7 @@ TEST(Plan, SuggestsWhatOtherProgramsCallIt) {
   EXPECT_EQ(error("distributed_type: FSDP\nepochs: 3\nbatch_size: 4\n"),
             "f:2: epochs: unknown key; say it with train --epochs\n"
             "error: f:3: batch_size: unknown key; say it with train --micro-batch");
-  EXPECT_EQ(error_of([] { Plan::parse("{}", "f", {.overrides = {"learning_rate=1"}}); }),
+  EXPECT_EQ(plan_error_of([] { Plan::parse("{}", "f", {.overrides = {"learning_rate=1"}}); }),
             "--set: learning_rate: unknown key; did you mean 'optimizer.params.lr'?");
 }
 
@@ -288,7 +289,7 @@ TEST(Plan, OverridesReplaceTheFilesValues) {
   EXPECT_EQ(plan.sharding.stage.value, 1);
   EXPECT_EQ(plan.sharding.stage.origin.text(), "flag");
   EXPECT_EQ(plan.optimizer.momentum.value, 0.5);
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(plan_error_of([] {
               Plan::parse("{}", "d.json", {.overrides = {"zero_optimization.stag=1", "x"}});
             }),
             "--set: zero_optimization.stag: unknown key; did you mean 'zero_optimization.stage'?\n"

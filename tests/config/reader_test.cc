@@ -5,7 +5,7 @@
 namespace fullshard {
 namespace {
 
-ConfigNode read(std::string_view text) {
+ConfigNode node_of(std::string_view text) {
   Problems problems;
   auto node = read_config(text, "f", problems);
   EXPECT_TRUE(node && problems.ok()) << problems.text();
@@ -20,14 +20,14 @@ std::string problems_of(std::string_view text) {
 
 TEST(JsonReader, TakesCommentsAndTrailingCommas) {
   const ConfigNode root =
-      read("// a\n{ # b\n \"x\": [1, 2,], /* c\n */ \"y\": {\"z\": true,},\n}\n#");
+      node_of("// a\n{ # b\n \"x\": [1, 2,], /* c\n */ \"y\": {\"z\": true,},\n}\n#");
   EXPECT_EQ(to_json(root), R"({"x": [1, 2], "y": {"z": true}})");
   EXPECT_EQ(root.members[0].line, 3);
   EXPECT_EQ(root.members[1].line, 4);
 }
 
 TEST(JsonReader, KeepsKindsOfNumbers) {
-  const ConfigNode root = read(R"({"a": 5e8, "b": -3, "c": 0.5, "d": 12345678901234567890})");
+  const ConfigNode root = node_of(R"({"a": 5e8, "b": -3, "c": 0.5, "d": 12345678901234567890})");
   EXPECT_EQ(root.find("a")->kind, NodeKind::number);
   EXPECT_EQ(root.find("a")->number, 5e8);
   EXPECT_EQ(root.find("b")->integer, -3);
@@ -36,7 +36,7 @@ TEST(JsonReader, KeepsKindsOfNumbers) {
 }
 
 TEST(JsonReader, DecodesEscapes) {
-  EXPECT_EQ(read(R"({"a": "\"\\\/\n\u00e9\ud83d\ude00"})").find("a")->text,
+  EXPECT_EQ(node_of(R"({"a": "\"\\\/\n\u00e9\ud83d\ude00"})").find("a")->text,
             "\"\\/\n\xC3\xA9\xF0\x9F\x98\x80");
   EXPECT_EQ(problems_of(R"({"a": "\q"})"),
             "error: f:1: unknown escape \\q at column 9; write \\\\ for a backslash\n");
@@ -53,13 +53,13 @@ TEST(JsonReader, NamesAForeignCommaAndGoesOn) {
 
 // Each as hjson 3.1, DeepSpeed's reader, takes it.
 TEST(JsonReader, TakesWhatHjsonTakes) {
-  EXPECT_EQ(to_json(read("{a: 1, b-c: {'d': 'it\\'s'}}")), R"({"a": 1, "b-c": {"d": "it's"}})");
-  EXPECT_EQ(to_json(read("{\n a: 1\n b: auto\n \"c\": two words \t\n}")),
+  EXPECT_EQ(to_json(node_of("{a: 1, b-c: {'d': 'it\\'s'}}")), R"({"a": 1, "b-c": {"d": "it's"}})");
+  EXPECT_EQ(to_json(node_of("{\n a: 1\n b: auto\n \"c\": two words \t\n}")),
             R"({"a": 1, "b": "auto", "c": "two words"})");
-  EXPECT_EQ(to_json(read("{a: [1\n2\n3], b: [\n x\n]\n}")), R"({"a": [1, 2, 3], "b": ["x"]})");
-  EXPECT_EQ(to_json(read("{a: true # c\n b: /local/nvme\n}")),
+  EXPECT_EQ(to_json(node_of("{a: [1\n2\n3], b: [\n x\n]\n}")), R"({"a": [1, 2, 3], "b": ["x"]})");
+  EXPECT_EQ(to_json(node_of("{a: true # c\n b: /local/nvme\n}")),
             R"({"a": true, "b": "/local/nvme"})");
-  EXPECT_EQ(to_json(read("{\"a\": 1\n\"b\": 3 apples\n}")), R"({"a": 1, "b": "3 apples"})");
+  EXPECT_EQ(to_json(node_of("{\"a\": 1\n\"b\": 3 apples\n}")), R"({"a": 1, "b": "3 apples"})");
 }
 
 // hjson would take the rest of the line, whatever it holds, as part of the text.
@@ -92,14 +92,14 @@ TEST(JsonReader, BoundsDepthAndSize) {
 }
 
 TEST(YamlReader, GivesLinesAndKinds) {
-  const ConfigNode root = read("a: 1\nb:\n  c: yes\n  d: 'yes'\n  e: ~\n  f: 1e8\n  g: 1_000\n");
+  const ConfigNode root = node_of("a: 1\nb:\n  c: yes\n  d: 'yes'\n  e: ~\n  f: 1e8\n  g: 1_000\n");
   EXPECT_EQ(to_json(root),
             R"({"a": 1, "b": {"c": true, "d": "yes", "e": null, "f": 100000000, "g": 1000}})");
   EXPECT_EQ(root.find("b")->members[1].line, 4);
 }
 
 TEST(YamlReader, FollowsAnchorsAndMergeKeys) {
-  const ConfigNode root = read("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\nc: *x\n");
+  const ConfigNode root = node_of("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\nc: *x\n");
   EXPECT_EQ(to_json(*root.find("b")), R"({"q": 3, "p": 1})");
   EXPECT_EQ(to_json(*root.find("c")), R"({"p": 1, "q": 2})");
 }
@@ -117,7 +117,7 @@ TEST(YamlReader, BoundsWhatAnchorsUnfold) {
 TEST(Reader, TellsTheGrammarByContent) {
   EXPECT_TRUE(looks_like_json("# c\n /* d */ {}"));
   EXPECT_FALSE(looks_like_json("# c\na: {}"));
-  EXPECT_EQ(to_json(read("\xEF\xBB\xBF{\"a\": 1}")), R"({"a": 1})");
+  EXPECT_EQ(to_json(node_of("\xEF\xBB\xBF{\"a\": 1}")), R"({"a": 1})");
 }
 
 // base64.urlsafe_b64encode(b'{"zero_optimization": {"stage": 2}, "x": "\xc3\xbf\xc3\xbe?>"}')

@@ -17,9 +17,9 @@ namespace fullshard {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 json explained(std::string_view text, int64_t ranks) {
   const Plan plan = Plan::parse(text, "f", {.ranks = ranks});

@@ -19,9 +19,9 @@ namespace {
 using Ids = std::vector<int64_t>;
 
 // A batch holds its examples' numbers and its epoch; one example may be broken.
-class Numbers final : public Dataset {
+class NumberedData final : public Dataset {
  public:
-  explicit Numbers(int64_t size, int64_t broken = -1) : size_(size), broken_(broken) {}
+  explicit NumberedData(int64_t size, int64_t broken = -1) : size_(size), broken_(broken) {}
   int64_t size() const override { return size_; }
   TokenBatch batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const override {
     ++num_made;
@@ -42,7 +42,7 @@ class Numbers final : public Dataset {
 };
 
 TEST(Loader, GivesThisRanksMicroBatchesInOrder) {
-  const Numbers data(17);
+  const NumberedData data(17);
   const ExampleOrder order(17, 8, Order::sequential, 0);
   Loader loader(data, order, {.seed = 5, .num_accumulation = 2, .rank = 1, .num_ranks = 2});
   EXPECT_EQ(loader.next().input_ids, (Ids{2, 3}));
@@ -57,7 +57,7 @@ TEST(Loader, GivesThisRanksMicroBatchesInOrder) {
 }
 
 TEST(Loader, ResumesAtAnyStep) {
-  const Numbers data(100);
+  const NumberedData data(100);
   const ExampleOrder order(100, 6, Order::shuffled, 3);
   const LoaderOptions options{.num_accumulation = 3, .rank = 0, .num_ranks = 2};
   std::vector<Ids> whole;
@@ -173,7 +173,7 @@ TEST(Loader, AnyNumberOfRanksSeesTheSameGlobalBatches) {
 }
 
 TEST(Loader, ErrorsComeOutWhereTheirBatchWould) {
-  const Numbers data(100, 13);
+  const NumberedData data(100, 13);
   Loader loader(data, ExampleOrder(100, 4, Order::sequential, 0), {.num_ahead = 8});
   for (int64_t step = 0; step < 3; ++step) EXPECT_EQ(loader.next().input_ids[0], 4 * step);
   for (int i = 0; i < 2; ++i) {
@@ -189,7 +189,7 @@ TEST(Loader, ErrorsComeOutWhereTheirBatchWould) {
 }
 
 TEST(Loader, IsNeverFurtherAheadThanAsked) {
-  const Numbers data(1000);
+  const NumberedData data(1000);
   {
     Loader loader(data, ExampleOrder(1000, 1, Order::sequential, 0), {.num_ahead = 3});
     for (int i = 0; i < 10; ++i) loader.next();
@@ -199,7 +199,7 @@ TEST(Loader, IsNeverFurtherAheadThanAsked) {
 }
 
 TEST(Loader, SaysWhatCannotBeSplit) {
-  const Numbers data(100);
+  const NumberedData data(100);
   Loader loader(data, ExampleOrder(100, 4, Order::sequential, 0), {.num_ranks = 3});
   EXPECT_THROW(loader.next(), Error);
 }

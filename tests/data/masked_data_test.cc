@@ -14,10 +14,10 @@ using testing::error_of;
 using testing::ToyTokenizer;
 using Ids = std::vector<int64_t>;
 
-const ToyTokenizer kTokenizer;
+const ToyTokenizer kMaskedTokenizer;
 
 std::unique_ptr<Dataset> masked(const std::string& path, int64_t length, double probability = 0.15,
-                                const Tokenizer& tokenizer = kTokenizer) {
+                                const Tokenizer& tokenizer = kMaskedTokenizer) {
   return open_data({.paths = {path},
                     .task = Task::masked_lm,
                     .sequence_length = length,
@@ -64,7 +64,7 @@ TEST(MaskedData, MasksEightyTenTenOfFifteenPerCent) {
       kept += batch.input_ids[i] == batch.labels[i];
       other += batch.input_ids[i] != ToyTokenizer::kMask && batch.input_ids[i] != batch.labels[i];
       if (batch.input_ids[i] != ToyTokenizer::kMask) {
-        EXPECT_FALSE(kTokenizer.is_special(static_cast<int32_t>(batch.input_ids[i])));
+        EXPECT_FALSE(kMaskedTokenizer.is_special(static_cast<int32_t>(batch.input_ids[i])));
       }
     }
   }
@@ -107,7 +107,7 @@ TEST(MaskedData, DependsOnSeedEpochAndExampleOnly) {
 class NoMask final : public Tokenizer {
  public:
   std::vector<int32_t> encode(std::string_view text, bool special) const override {
-    return kTokenizer.encode(text, special);
+    return kMaskedTokenizer.encode(text, special);
   }
   std::string decode(const std::vector<int32_t>&, bool) const override { return {}; }
   int64_t vocabulary() const override { return 266; }

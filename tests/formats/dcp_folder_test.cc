@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string error_of(const FolderCopy& copy) {
+std::string dcp_error_of(const FolderCopy& copy) {
   return input_error(copy.path(), [&] {
     const auto weights = DcpFolder(copy.path()).weights();
     for (const auto& tensor : weights->tensors()) read_tensor(*weights, tensor.name);
@@ -85,10 +85,11 @@ TEST(DcpFolder, OpensWhatAccelerateSaved) {
 TEST(DcpFolder, NamesWhatAFileLacks) {
   FolderCopy copy(checkpoint_fixture("dcp"));
   copy.truncate("__1_0.distcp", 1000);
-  EXPECT_THAT(error_of(copy), HasSubstr("of __1_0.distcp, which has 1000; the file is truncated, "
-                                        "or of another checkpoint"));
+  EXPECT_THAT(dcp_error_of(copy),
+              HasSubstr("of __1_0.distcp, which has 1000; the file is truncated, "
+                        "or of another checkpoint"));
   copy.remove("__1_0.distcp");
-  EXPECT_THAT(error_of(copy), HasSubstr("__1_0.distcp, which is not there"));
+  EXPECT_THAT(dcp_error_of(copy), HasSubstr("__1_0.distcp, which is not there"));
 }
 
 TEST(DcpFolder, NoticesExchangedFiles) {
@@ -96,21 +97,23 @@ TEST(DcpFolder, NoticesExchangedFiles) {
   const std::string longer = copy.bytes("__1_0.distcp");
   copy.move("__0_0.distcp", "kept");
   write_file(copy.file("__0_0.distcp"), longer);
-  EXPECT_NE(error_of(copy), "no error");
+  EXPECT_NE(dcp_error_of(copy), "no error");
 }
 
 TEST(DcpFolder, TakesNoFileOutsideTheFolder) {
   FolderCopy copy(checkpoint_fixture("dcp"));
   copy.replace_first(".metadata", "__1_0.distcp", "../../passwd");
-  EXPECT_THAT(error_of(copy), HasSubstr("lies in '../../passwd', expected a file of this folder"));
+  EXPECT_THAT(dcp_error_of(copy),
+              HasSubstr("lies in '../../passwd', expected a file of this folder"));
 }
 
 TEST(DcpFolder, ReadsNothingButMetadata) {
   FolderCopy copy(checkpoint_fixture("dcp"));
   copy.replace_first(".metadata", "Metadata", "Metamata");
-  EXPECT_THAT(error_of(copy), HasSubstr("expected torch.distributed.checkpoint.metadata.Metadata"));
+  EXPECT_THAT(dcp_error_of(copy),
+              HasSubstr("expected torch.distributed.checkpoint.metadata.Metadata"));
   write_file(copy.file(".metadata"), "cos\nsystem\n(S'touch ran'\ntR.");
-  EXPECT_NE(error_of(copy), "no error");
+  EXPECT_NE(dcp_error_of(copy), "no error");
   EXPECT_FALSE(file_exists("ran"));
 }
 

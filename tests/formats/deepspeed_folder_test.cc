@@ -18,7 +18,7 @@ const std::string kRank0 = "zero_pp_rank_0_mp_rank_00_optim_states.pt";
 const std::string kRank1 = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
 const std::string kModel = "mp_rank_00_model_states.pt";
 
-std::string error_of(const FolderCopy& copy) {
+std::string deepspeed_error_of(const FolderCopy& copy) {
   return input_error(copy.path(), [&] {
     const DeepSpeedFolder folder(copy.path());
     folder.weights();
@@ -116,23 +116,24 @@ TEST(DeepSpeedFolder, FollowsLatestOnlyInsideTheFolder) {
 TEST(DeepSpeedFolder, NamesMissingFiles) {
   FolderCopy copy(checkpoint_fixture(kZero2));
   copy.remove(kRank0);
-  EXPECT_EQ(error_of(copy), copy.path() +
-                                ": the optimizer file of rank 0 is missing, that of rank 1 is "
-                                "there");
+  EXPECT_EQ(deepspeed_error_of(copy),
+            copy.path() +
+                ": the optimizer file of rank 0 is missing, that of rank 1 is "
+                "there");
   copy.move(kRank1, kRank0);
-  EXPECT_EQ(error_of(copy),
+  EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 +
                 ": optimizer_state_dict: partition_count says 2 ranks, there are 1 "
                 "*_optim_states.pt; some were not copied, or belong to another checkpoint");
   copy.remove(kModel);
-  EXPECT_EQ(error_of(copy), copy.path() + ": has no *_model_states.pt");
+  EXPECT_EQ(deepspeed_error_of(copy), copy.path() + ": has no *_model_states.pt");
 }
 
 TEST(DeepSpeedFolder, RefusesTwoFilesOfOneRank) {
   FolderCopy copy(checkpoint_fixture(kZero2));
   write_file(copy.file("bf16_" + kRank0), copy.bytes(kRank0));
-  EXPECT_EQ(error_of(copy), copy.path() + ": has two files of rank 0: bf16_" + kRank0 + " and " +
-                                kRank0 + "; one is of another checkpoint");
+  EXPECT_EQ(deepspeed_error_of(copy), copy.path() + ": has two files of rank 0: bf16_" + kRank0 +
+                                          " and " + kRank0 + "; one is of another checkpoint");
 }
 
 TEST(DeepSpeedFolder, NoticesExchangedFiles) {
@@ -140,7 +141,7 @@ TEST(DeepSpeedFolder, NoticesExchangedFiles) {
   copy.move(kRank0, "kept");
   copy.move(kRank1, kRank0);
   copy.move("kept", kRank1);
-  EXPECT_EQ(error_of(copy),
+  EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 +
                 ": optimizer_state_dict: says that it holds 1 elements of 'emb.weight' from its "
                 "element 0 on, expected 34 from 0 on; files of two ranks or checkpoints were "
@@ -150,20 +151,21 @@ TEST(DeepSpeedFolder, NoticesExchangedFiles) {
 TEST(DeepSpeedFolder, RefusesFilesOfAnotherModelOrStage) {
   FolderCopy copy(checkpoint_fixture("zero3/global_step2"));
   write_file(copy.file(kRank1), read_file(checkpoint_fixture(kZero2 + "/" + kRank1)));
-  EXPECT_EQ(error_of(copy),
+  EXPECT_EQ(deepspeed_error_of(copy),
             kRank1 + ": optimizer_state_dict: zero_stage is 2, that of rank 0 is 3");
   FolderCopy shapes(checkpoint_fixture("zero1/global_step2"));
   // The shape (3, 11) becomes (3, 12).
   shapes.replace_last(kModel, std::string("K\x03K\x0b"), std::string("K\x03K\x0c"));
-  EXPECT_EQ(error_of(shapes), shapes.path() +
-                                  ": group 0 has 68 elements in all files, its parameters have 71; "
-                                  "the files are of two models");
+  EXPECT_EQ(deepspeed_error_of(shapes),
+            shapes.path() +
+                ": group 0 has 68 elements in all files, its parameters have 71; "
+                "the files are of two models");
 }
 
 TEST(DeepSpeedFolder, RefusesModelParallelFiles) {
   FolderCopy copy(checkpoint_fixture(kZero2));
   write_file(copy.file("mp_rank_01_model_states.pt"), "");
-  EXPECT_EQ(error_of(copy),
+  EXPECT_EQ(deepspeed_error_of(copy),
             "mp_rank_01_model_states.pt: belongs to a model-parallel or mixture-of-experts run, "
             "which is not read");
 }
@@ -175,7 +177,7 @@ TEST(DeepSpeedFolder, EndsInAnErrorWhereverAFileIsCut) {
     for (size_t left = 0; left < bytes; left += 509) {
       FolderCopy cut(checkpoint_fixture(kZero2));
       cut.truncate(name, left);
-      EXPECT_THAT(error_of(cut), StartsWith(name)) << left;
+      EXPECT_THAT(deepspeed_error_of(cut), StartsWith(name)) << left;
     }
   }
 }

@@ -11,7 +11,7 @@ using namespace std::string_literals;
 
 namespace {
 
-std::string error_of(const std::string& bytes, const PickleLimits& limits = {}) {
+std::string pickle_error_of(const std::string& bytes, const PickleLimits& limits = {}) {
   return input_error("-", [&] { read_pickle(bytes, "f", limits); });
 }
 
@@ -68,7 +68,7 @@ TEST_P(EveryProtocol, KeepsObjectsAsNotes) {
 
 TEST_P(EveryProtocol, NamesTruncationAtEveryByte) {
   for (size_t size = 0; size < 1500; ++size) {
-    const std::string error = error_of(bytes_.substr(0, size));
+    const std::string error = pickle_error_of(bytes_.substr(0, size));
     ASSERT_TRUE(error.ends_with(": it ends too early") || error.ends_with(": a line has no end"))
         << error;
   }
@@ -77,23 +77,26 @@ TEST_P(EveryProtocol, NamesTruncationAtEveryByte) {
 INSTANTIATE_TEST_SUITE_P(Pickle, EveryProtocol, ::testing::Values(2, 3, 4, 5));
 
 TEST(Pickle, NamesWhatIsWrongAndWhere) {
-  EXPECT_EQ(error_of("\x80\x02N."), "no error");
-  EXPECT_EQ(error_of(""), "f: pickle byte 0: it ends too early");
-  EXPECT_EQ(error_of("\x80\x01N."), "f: pickle byte 0: its protocol is not one of 2 to 5");
-  EXPECT_EQ(error_of("\x80\x02."), "f: pickle byte 2: its stack is empty");
-  EXPECT_EQ(error_of("\x80\x02I1\n."),
+  EXPECT_EQ(pickle_error_of("\x80\x02N."), "no error");
+  EXPECT_EQ(pickle_error_of(""), "f: pickle byte 0: it ends too early");
+  EXPECT_EQ(pickle_error_of("\x80\x01N."), "f: pickle byte 0: its protocol is not one of 2 to 5");
+  EXPECT_EQ(pickle_error_of("\x80\x02."), "f: pickle byte 2: its stack is empty");
+  EXPECT_EQ(pickle_error_of("\x80\x02I1\n."),
             "f: pickle byte 2: its opcode is not one that torch.save writes");
-  EXPECT_EQ(error_of("N(\x85."), "f: pickle byte 2: its stack is empty");
-  EXPECT_EQ(error_of("Nt."), "f: pickle byte 1: its stack has no mark");
-  EXPECT_EQ(error_of("NNa."), "f: pickle byte 2: it appends to something that is no list");
-  EXPECT_EQ(error_of("]NNs."),
+  EXPECT_EQ(pickle_error_of("N(\x85."), "f: pickle byte 2: its stack is empty");
+  EXPECT_EQ(pickle_error_of("Nt."), "f: pickle byte 1: its stack has no mark");
+  EXPECT_EQ(pickle_error_of("NNa."), "f: pickle byte 2: it appends to something that is no list");
+  EXPECT_EQ(pickle_error_of("]NNs."),
             "f: pickle byte 3: it sets items of something that is no dictionary");
-  EXPECT_EQ(error_of("}(Nu."), "f: pickle byte 3: a key has no value");
-  EXPECT_EQ(error_of("h\x05."), "f: pickle byte 0: it recalls a value that it never kept");
-  EXPECT_EQ(error_of("NN\x93."), "f: pickle byte 2: it names a class by something that is no text");
-  EXPECT_EQ(error_of("NNR."), "f: pickle byte 2: it calls something without a tuple of arguments");
-  EXPECT_EQ(error_of("NNb."), "f: pickle byte 2: it gives attributes to something that has none");
-  EXPECT_EQ(error_of("cposix\nsystem"), "f: pickle byte 0: a line has no end");
+  EXPECT_EQ(pickle_error_of("}(Nu."), "f: pickle byte 3: a key has no value");
+  EXPECT_EQ(pickle_error_of("h\x05."), "f: pickle byte 0: it recalls a value that it never kept");
+  EXPECT_EQ(pickle_error_of("NN\x93."),
+            "f: pickle byte 2: it names a class by something that is no text");
+  EXPECT_EQ(pickle_error_of("NNR."),
+            "f: pickle byte 2: it calls something without a tuple of arguments");
+  EXPECT_EQ(pickle_error_of("NNb."),
+            "f: pickle byte 2: it gives attributes to something that has none");
+  EXPECT_EQ(pickle_error_of("cposix\nsystem"), "f: pickle byte 0: a line has no end");
 }
 
 TEST(Pickle, CallsNothing) {
@@ -104,27 +107,30 @@ TEST(Pickle, CallsNothing) {
 
 TEST(Pickle, BoundsWhatAShortPickleMayAskFor) {
   const PickleLimits limits{.max_bytes = 1000, .max_values = 100, .max_stack = 50};
-  EXPECT_EQ(error_of(std::string(1001, 'N'), limits), "f: pickle byte 0: it is too long");
-  EXPECT_EQ(error_of(std::string(200, 'N'), limits), "f: pickle byte 50: its stack grows too high");
-  EXPECT_EQ(error_of(std::string(200, '('), limits), "f: pickle byte 50: it has too many marks");
+  EXPECT_EQ(pickle_error_of(std::string(1001, 'N'), limits), "f: pickle byte 0: it is too long");
+  EXPECT_EQ(pickle_error_of(std::string(200, 'N'), limits),
+            "f: pickle byte 50: its stack grows too high");
+  EXPECT_EQ(pickle_error_of(std::string(200, '('), limits),
+            "f: pickle byte 50: it has too many marks");
   std::string many;
   for (int i = 0; i < 200; ++i) many += "]0";
-  EXPECT_EQ(error_of(many, limits), "f: pickle byte 194: it holds too many values");
-  EXPECT_EQ(error_of("N" + std::string(200, '\x94'), limits),
+  EXPECT_EQ(pickle_error_of(many, limits), "f: pickle byte 194: it holds too many values");
+  EXPECT_EQ(pickle_error_of("N" + std::string(200, '\x94'), limits),
             "f: pickle byte 101: it remembers too many values");
   // 90 bytes of text, named again and again at 1 byte each.
   std::string copies = "\x8c\x5a" + std::string(90, 'x') + "\x94";
   for (int i = 0; i < 10; ++i) copies += std::string("h\0h\0\x93", 5) + "0";
-  EXPECT_EQ(error_of(copies, limits), "f: pickle byte 127: it asks for too many copies of a text");
+  EXPECT_EQ(pickle_error_of(copies, limits),
+            "f: pickle byte 127: it asks for too many copies of a text");
 }
 
 TEST(Pickle, AllocatesForWhatIsThereOnly) {
   const std::string huge = "\xff\xff\xff\xff\xff\xff\xff\x7f";
-  EXPECT_EQ(error_of("\x8d" + huge), "f: pickle byte 0: it ends too early");
-  EXPECT_EQ(error_of("\x8e" + huge), "f: pickle byte 0: it ends too early");
-  EXPECT_EQ(error_of("\x8b\xff\xff\xff\x7f"), "f: pickle byte 0: it ends too early");
-  EXPECT_EQ(error_of("X\xff\xff\xff\xff"), "f: pickle byte 0: it ends too early");
-  EXPECT_EQ(error_of("Nr\xff\xff\xff\xff."), "no error");  // the largest index of the memo
+  EXPECT_EQ(pickle_error_of("\x8d" + huge), "f: pickle byte 0: it ends too early");
+  EXPECT_EQ(pickle_error_of("\x8e" + huge), "f: pickle byte 0: it ends too early");
+  EXPECT_EQ(pickle_error_of("\x8b\xff\xff\xff\x7f"), "f: pickle byte 0: it ends too early");
+  EXPECT_EQ(pickle_error_of("X\xff\xff\xff\xff"), "f: pickle byte 0: it ends too early");
+  EXPECT_EQ(pickle_error_of("Nr\xff\xff\xff\xff."), "no error");  // the largest index of the memo
   const Pickle number =
       read_pickle("\x8b" + little(1 << 20, 4) + std::string(1 << 20, '\x7f') + ".", "f");
   EXPECT_EQ(number.root().kind, PickleKind::big_integer);

@@ -25,10 +25,12 @@ class Hosts : public ::testing::Test {
     std::filesystem::permissions(folder_ / "ssh.sh", std::filesystem::perms::owner_all);
   }
 
-  Ended launch(const std::string& hosts, const std::string& flags, const std::string& script) {
+  Ended launch(const std::string& hosts, const std::string& flags, const std::string& script,
+               int notice = 0) {
     const std::string file = folder_.write("hosts", hosts);
-    const std::string line = "echo $$ > launcher; exec fullshard launch --notice 0 --hostfile " +
-                             file + " --ssh " + (folder_ / "ssh.sh") + " " + flags + " -- sh -c " +
+    const std::string line = "echo $$ > launcher; exec fullshard launch --notice " +
+                             std::to_string(notice) + " --hostfile " + file + " --ssh " +
+                             (folder_ / "ssh.sh") + " " + flags + " -- sh -c " +
                              shell_quoted(script);
     return shell("cd " + folder_.path() + "; unset CUDA_VISIBLE_DEVICES; PATH=$PATH sh -c " +
                  shell_quoted(line));
@@ -119,6 +121,21 @@ TEST_F(Hosts, EndTogetherWhenARankFails) {
   EXPECT_THAT(ended.output, HasSubstr("error: rank 3: exited with status 7\nlast lines of rank "
                                       "3:\n  oh no\n"));
   EXPECT_THAT(ended.output, HasSubstr("error: host n2: exited with status 7\n"));
+}
+
+// Ranks that look for each other cannot miss one, and --notice would be over only after days.
+TEST_F(Hosts, EndAtOnceWhenARankIsKilledBeforeAllHaveMet) {
+  const Ended ended =
+      launch("n1 slots=2\nn2 slots=2\n", "",
+             kBeginsToMeet +
+                 "touch ready.$RANK; if [ $RANK = 3 ]; then until [ -e ready.0 ] && "
+                 "[ -e ready.1 ] && [ -e ready.2 ]; do sleep 0.02; done; "
+                 "kill -9 $$; fi; sleep 300; touch overslept",
+             /*notice=*/1000000);
+  EXPECT_EQ(ended.status, 137);
+  EXPECT_THAT(ended.output, HasSubstr("error: rank 3: killed by signal 9 (Killed)\n"));
+  EXPECT_THAT(ended.output, HasSubstr("error: host n2: exited with status 137\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "overslept"));
 }
 
 TEST_F(Hosts, AreStartedAgain) {

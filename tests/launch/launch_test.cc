@@ -130,9 +130,8 @@ TEST(Launch, SignalsTheWholeGroupOfARank) {
 
 TEST(Launch, KillsAtOnceWhenAskedTwice) {
   const Ended ended = shell(
-      "fullshard launch --ranks 2 --grace 100000 -- sh -c 'trap \"\" INT TERM; [ $RANK = 0 ] && "
-      "kill "
-      "-INT $PPID; while :; do sleep 0.2; kill -TERM $PPID; done'");
+      "fullshard launch --ranks 2 --grace 100000 -- sh -c 'trap \"\" INT TERM; [ $RANK = 0 ] || "
+      "exec sleep 100; kill -INT $PPID; while :; do sleep 0.2; kill -TERM $PPID; done'");
   EXPECT_EQ(ended.status, 130);
   EXPECT_THAT(
       ended.output,

@@ -10,7 +10,8 @@ import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "mutate.py"
 SOURCE = "first = 1\nsecond = 2\n"
-# The test notices a changed first line, never ends on "endless", and its copy fails on "broken" as a compiler would.
+# The test notices a changed first line and never ends on "endless"; the compiler fails on "broken", and on "stuck" never
+# ends.
 PROGRAM = """#!/bin/sh
 echo "[ RUN      ] Toy.HoldsOne"
 grep -q endless "{root}/source.txt" && echo reached > "{root}/reached" && sleep 1000
@@ -19,13 +20,25 @@ echo "[  FAILED  ] Toy.HoldsOne (0 ms)"
 exit 1
 """
 NINJA = """rule check
-  command = ! grep -q broken $in || (echo "source.txt: error: broken" && false) && touch $out
+  command = sh {root}/compiler.sh $in $out
 build toy_test: check {root}/source.txt
+"""
+COMPILER = """grep -q stuck "$1" && echo $$ $CCACHE_READONLY > "{root}/reached" && sleep 1000
+grep -q broken "$1" && echo "source.txt: error: broken" && exit 1
+touch "$2"
 """
 
 
 def entry(name, old, new):
     return {"name": name, "why": "it matters", "file": "source.txt", "old": old, "new": new, "tests": {"toy_test": "*"}}
+
+
+def is_running(process):
+    """One that has ended and waits to be collected is not."""
+    try:
+        return pathlib.Path("/proc", process, "stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 class Mutate(unittest.TestCase):
@@ -41,6 +54,7 @@ class Mutate(unittest.TestCase):
         program = self.root / "build/bin/toy_test"
         program.write_text(PROGRAM.format(root=self.root))
         program.chmod(0o755)
+        (self.root / "compiler.sh").write_text(COMPILER.format(root=self.root))
         (self.root / "build/build.ninja").write_text(NINJA.format(root=self.root))
 
     def start(self, entries, *flags):
@@ -100,6 +114,48 @@ class Mutate(unittest.TestCase):
             process.communicate(timeout=120)
             self.assertEqual(process.returncode, 130)
             self.assertEqual(self.source.read_text(), SOURCE)
+
+    def test_an_interrupted_build_leaves_no_compiler_and_nothing_in_a_cache(self):
+        process = self.start([entry("stuck", "second = 2", "stuck")])
+        compiler, is_cache_read_only = (self.root / "reached").read_text().split()
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.source.read_text(), SOURCE)
+        self.assertEqual(is_cache_read_only, "1")
+        self.assertFalse(is_running(compiler))
+
+    def test_a_killed_run_is_undone_by_the_next(self):
+        process = self.start([entry("endless", "second = 2", "endless")])
+        self.assertEqual((self.root / "reached").read_text(), "reached\n")
+        process.kill()
+        process.communicate(timeout=120)
+        self.assertIn("endless", self.source.read_text())
+        self.assertIn("source.txt is put back", self.run_tool([entry("seen", "first = 1", "first = 3")])[2])
+
+    def test_two_runs_do_not_change_one_tree(self):
+        process = self.start([entry("endless", "second = 2", "endless")])
+        self.assertEqual((self.root / "reached").read_text(), "reached\n")
+        second = self.start([entry("seen", "first = 1", "first = 3")])
+        self.assertIn("another run changes the sources", second.communicate(timeout=120)[1])
+        self.assertEqual(second.returncode, 2)
+        os.kill(process.pid, signal.SIGHUP)
+        process.communicate(timeout=120)
+        self.assertEqual(self.source.read_text(), SOURCE)
+
+    def test_goes_on_where_an_earlier_run_ended(self):
+        results = self.root / "results.json"
+        flags = ("--results", str(results), "--only-missing")
+        seen, unseen = entry("seen", "first = 1", "first = 3"), entry("unseen", "second = 2", "second = 3")
+        self.assertEqual(self.run_tool([seen], *flags)[:2], (0, "1 of 1 mutations noticed, 1 wanted\n"))
+        status, output, errors = self.run_tool([seen, unseen], *flags)
+        self.assertIn("1/1 unseen: unnoticed", errors)
+        self.assertEqual((status, output.splitlines()[-1]), (1, "1 of 2 mutations noticed, 2 wanted"))
+        self.assertNotIn("1/", self.run_tool([seen, unseen], *flags)[2])
+        unseen["new"] = "second = 4"  # another error under the name
+        self.assertIn("1/1 unseen: unnoticed", self.run_tool([seen, unseen], *flags)[2])
+        self.assertEqual(sorted(json.loads(results.read_text())), ["seen", "unseen"])
+        self.assertIn("--only-missing needs --results", self.run_tool([seen], "--only-missing")[2])
 
 
 if __name__ == "__main__":

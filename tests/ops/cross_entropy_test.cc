@@ -25,11 +25,11 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kRows = 10, kWidth = 6, kVocabulary = 37;
+constexpr int64_t kRows = 10, kHiddenWidth = 6, kVocabulary = 37;
 
 struct Head {
-  at::Tensor hidden = at::randn({2, 5, kWidth});
-  at::Tensor weight = at::randn({kVocabulary, kWidth});
+  at::Tensor hidden = at::randn({2, 5, kHiddenWidth});
+  at::Tensor weight = at::randn({kVocabulary, kHiddenWidth});
   at::Tensor bias = at::randn({kVocabulary});
   at::Tensor labels = at::randint(0, kVocabulary, {2, 5}, at::kLong);
 };
@@ -102,7 +102,7 @@ TEST(LinearCrossEntropy, HasTheSlopesOfItsValues) {
 TEST(LinearCrossEntropy, TakesVocabulariesAroundTheLanes) {
   for (const int64_t vocabulary : {1, 2, 31, 32, 33, 64, 1000}) {
     Head head;
-    head.weight = at::randn({vocabulary, kWidth});
+    head.weight = at::randn({vocabulary, kHiddenWidth});
     head.labels = at::randint(0, vocabulary, {2, 5}, at::kLong);
     const auto wanted = [&](const Inputs& in) { return torchs_loss(in, head.labels, {}); };
     expect_same(own_loss(head.labels, {}), wanted, {head.hidden, head.weight}, at::ones({}),
@@ -123,10 +123,10 @@ TEST(LinearCrossEntropy, IsZeroWithoutLabels) {
 
 TEST(LinearCrossEntropy, TakesAnEmptyBatch) {
   const Head head;
-  const auto inputs = leaves({at::zeros({0, kWidth}), head.weight}, at::kFloat);
+  const auto inputs = leaves({at::zeros({0, kHiddenWidth}), head.weight}, at::kFloat);
   const auto found = run_operator(own_loss(at::zeros({0}, at::kLong), {}), inputs, at::ones({}));
   EXPECT_EQ(found.output.item<float>(), 0);
-  EXPECT_TRUE(at::equal(found.gradients[1], at::zeros({kVocabulary, kWidth})));
+  EXPECT_TRUE(at::equal(found.gradients[1], at::zeros({kVocabulary, kHiddenWidth})));
 }
 
 TEST(LinearCrossEntropy, TakesBf16WithAnFp32Loss) {
@@ -219,7 +219,7 @@ TEST(LinearCrossEntropy, OverwritesTheSinkThenAddsToIt) {
 TEST(LinearCrossEntropy, SharesItsWeightWithTheEmbedding) {
   const auto tokens = at::randint(0, kVocabulary, {2, 5}, at::kLong);
   const auto labels = at::randint(0, kVocabulary, {2, 5}, at::kLong);
-  auto weight = at::randn({kVocabulary, kWidth}).requires_grad_();
+  auto weight = at::randn({kVocabulary, kHiddenWidth}).requires_grad_();
   const auto wide = leaves({weight}, at::kDouble);
   const auto looked_up = wide[0].index({tokens});
   const auto expected =

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -222,6 +224,49 @@ void play_contexts(const World& world) {
              world.backend(), contexts);
 }
 
+// Three groups exist; so many of them carry a call between devices.
+void play_groups(const World& world, size_t num_used) {
+  const Mesh mesh(world, 2);
+  const std::vector<Communicator> groups = {mesh.shards(), mesh.everyone(), mesh.replicas()};
+  for (const Communicator& group : groups) group.barrier();  // through the host
+  for (size_t i = 0; i < num_used; ++i) groups[i].all_reduce(on_device(world, 1 << 10)).wait();
+  synchronise(world);
+  world.communicator().barrier();
+  fmt::print("rank {} of {} on {}: {} of {} groups\n", world.rank(), world.size(), world.backend(),
+             num_used, groups.size());
+}
+
+int64_t num_descriptors() {
+  int64_t count = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count - 1;  // that of the folder itself
+}
+
+// Of /proc/self/smaps_rollup, in KiB: memory that ranks share counts in equal parts for each.
+int64_t proportional_kib() {
+  std::ifstream lines("/proc/self/smaps_rollup");
+  for (std::string word; lines >> word;) {
+    int64_t kib = 0;
+    if (word == "Pss:" && lines >> kib) return kib;
+  }
+  return 0;
+}
+
+// What a rank costs that only waits, with a group inside its host and one across hosts, as hybrid
+// sharding has them.
+void play_idle(const World& world, double met_s) {
+  const Mesh mesh(world, world.ranks_per_host());
+  const auto start = std::chrono::steady_clock::now();
+  for (int call = 0; call < 20; ++call) world.communicator().all_reduce(at::zeros({8})).wait();
+  const std::chrono::duration<double> calls = std::chrono::steady_clock::now() - start;
+  fmt::print("rank {} met_s {:.3f} call_ms {:.2f} descriptors {} kib {}\n", world.rank(), met_s,
+             calls.count() * 50, num_descriptors(), proportional_kib());
+  std::fflush(stdout);
+  world.communicator().barrier();
+}
+
 int play(const std::string& scene, const std::string& backend, const std::string& device) {
   WorldOptions options{.backend = backend, .device = device};
   if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
@@ -236,7 +281,10 @@ int play(const std::string& scene, const std::string& backend, const std::string
     options.timeouts.init = std::chrono::milliseconds(1500);
     options.size = 3;
   }
+  const auto start = std::chrono::steady_clock::now();
   const World world = World::from_environment(options);
+  const std::chrono::duration<double> met = std::chrono::steady_clock::now() - start;
+  if (scene == "idle") play_idle(world, met.count());
   if (scene == "operations") play_all_operations(world);
   if (scene == "exact operations") play_exact_operations(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);
@@ -245,6 +293,9 @@ int play(const std::string& scene, const std::string& backend, const std::string
   if (scene == "rank 1 does not come") play_in_vain(world, false);
   if (scene == "rank 1 does not start") play_a_lonely_start(world);
   if (scene == "contexts") play_contexts(world);
+  if (scene == "no group is used") play_groups(world, 0);
+  if (scene == "one group is used") play_groups(world, 1);
+  if (scene == "two groups are used") play_groups(world, 2);
   if (scene == "worlds") play_all_operations(World::from_environment(options));
   return 0;
 }

@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr double kNow = 1936163300;
 
-StepRecord at_step(int64_t step) {
+StepRecord report_at_step(int64_t step) {
   return {.step = step,
           .loss = 4.0 / static_cast<double>(step),
           .lr = 1e-3,
@@ -37,7 +37,7 @@ StepRecord at_step(int64_t step) {
           .exposed_comm_s = 0.05};
 }
 
-RunFolder example(RunStatus status = RunStatus::finished) {
+RunFolder example_folder(RunStatus status = RunStatus::finished) {
   RunFolder run{.path = "runs/sums", .record = RunRecord{}, .last_write = kNow - 5};
   RunRecord& record = *run.record;
   record.status = status;
@@ -54,7 +54,7 @@ RunFolder example(RunStatus status = RunStatus::finished) {
   record.num_steps = 10;
   record.started = 1936163200;
   if (status != RunStatus::running) record.ended = 1936163275;
-  for (int step = 1; step <= 4; ++step) run.metrics.steps.push_back(at_step(step));
+  for (int step = 1; step <= 4; ++step) run.metrics.steps.push_back(report_at_step(step));
   run.metrics.steps[3].eval_loss = 1.25;
   run.logs = {{.rank = 0, .lines = {"hello", "world"}}};
   run.num_logs = 1;
@@ -62,7 +62,7 @@ RunFolder example(RunStatus status = RunStatus::finished) {
 }
 
 TEST(HtmlReport, ShowsTheNumbersOfARun) {
-  const std::string page = html_report(example(), kNow);
+  const std::string page = html_report(example_folder(), kNow);
   EXPECT_THAT(page, HasSubstr("<title>sums</title>"));
   EXPECT_THAT(page, HasSubstr(R"(<span class="status done">done</span>)"));
   EXPECT_THAT(page,
@@ -79,7 +79,7 @@ TEST(HtmlReport, ShowsTheNumbersOfARun) {
 }
 
 TEST(HtmlReport, DrawsItsPictures) {
-  const std::string page = html_report(example(), kNow);
+  const std::string page = html_report(example_folder(), kNow);
   for (const char* title :
        {"Loss over steps", "Learning rate over steps", "Gradient norm over steps",
         "Tokens/s over steps", "Seconds of a step, over steps", "Memory by purpose"}) {
@@ -90,7 +90,7 @@ TEST(HtmlReport, DrawsItsPictures) {
 }
 
 TEST(HtmlReport, SetsMemoryBesideTheUnshardedRun) {
-  const std::string page = html_report(example(), kNow);
+  const std::string page = html_report(example_folder(), kNow);
   EXPECT_THAT(page, HasSubstr(R"(<span class="name">unsharded</span>)"));
   EXPECT_THAT(page,
               HasSubstr(R"(<i class="c1" style="width:33.333%" title="parameters: 64 MiB">)"));
@@ -99,7 +99,7 @@ TEST(HtmlReport, SetsMemoryBesideTheUnshardedRun) {
 }
 
 TEST(HtmlReport, ShowsTiersApartAndOfManyRanksTheExtremes) {
-  RunFolder run = example();
+  RunFolder run = example_folder();
   run.record->mesh.world = 20;
   auto& ranks = run.record->memory.ranks;
   ranks.assign(20, {{"parameters", "device", 1000}, {"optimizer", "host", 1}});
@@ -113,7 +113,7 @@ TEST(HtmlReport, ShowsTiersApartAndOfManyRanksTheExtremes) {
 }
 
 TEST(HtmlReport, StacksTheTimeOfAStep) {
-  RunFolder run = example();
+  RunFolder run = example_folder();
   const std::string plain = html_report(run, kNow);
   EXPECT_THAT(
       plain,
@@ -132,14 +132,14 @@ TEST(HtmlReport, StacksTheTimeOfAStep) {
 }
 
 TEST(HtmlReport, CutsAColumnThatWouldHideTheRest) {
-  RunFolder run = example();
+  RunFolder run = example_folder();
   run.metrics.steps[0].step_s = 30;
   EXPECT_THAT(html_report(run, kNow),
               HasSubstr("One column is cut at the top; the tallest would be 30 s."));
 }
 
 TEST(HtmlReport, TellsChosenValuesFromDefaults) {
-  const std::string page = html_report(example(), kNow);
+  const std::string page = html_report(example_folder(), kNow);
   const size_t fold = page.find("<details id=\"defaults\"><summary>1 defaults</summary>");
   ASSERT_NE(fold, std::string::npos);
   EXPECT_LT(
@@ -151,22 +151,22 @@ TEST(HtmlReport, TellsChosenValuesFromDefaults) {
 }
 
 TEST(HtmlReport, ReloadsWhileTheRunGoesOn) {
-  const std::string page = html_report(example(RunStatus::running), kNow);
+  const std::string page = html_report(example_folder(RunStatus::running), kNow);
   EXPECT_THAT(page, HasSubstr(R"(<meta http-equiv="refresh" content="10">)"));
   EXPECT_THAT(page, HasSubstr(R"(<span class="status running">running</span>)"));
   EXPECT_THAT(page, HasSubstr("Step 4 of 10, about 0:02 left; last sign of life 0:05 ago."));
   EXPECT_THAT(page, HasSubstr(R"(<progress max="10" value="4">)"));
-  EXPECT_THAT(html_report(example(), kNow), Not(HasSubstr("http-equiv=\"refresh\"")));
+  EXPECT_THAT(html_report(example_folder(), kNow), Not(HasSubstr("http-equiv=\"refresh\"")));
 }
 
 TEST(HtmlReport, DoubtsARunThatFellSilent) {
-  const std::string page = html_report(example(RunStatus::running), kNow + 3600);
+  const std::string page = html_report(example_folder(RunStatus::running), kNow + 3600);
   EXPECT_THAT(page, HasSubstr("nothing was written for 1:00:05: it may have been killed."));
   EXPECT_THAT(page, Not(HasSubstr("http-equiv=\"refresh\"")));
 }
 
 TEST(HtmlReport, SaysWhyARunFailed) {
-  RunFolder run = example(RunStatus::failed);
+  RunFolder run = example_folder(RunStatus::failed);
   run.record->problem = "rank 1: loss is not finite";
   run.metrics.steps[2].loss = std::nan("");
   const std::string page = html_report(run, kNow);
@@ -179,7 +179,7 @@ TEST(HtmlReport, SaysWhyARunFailed) {
 TEST(HtmlReport, LetsNoTextFromOutsideAct) {
   const std::string evil =
       "</pre></title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
-  RunFolder run = example(RunStatus::failed);
+  RunFolder run = example_folder(RunStatus::failed);
   RunRecord& record = *run.record;
   run.path = "runs/" + evil;
   record.problem = record.device = record.model.name = record.model.architecture = evil;
@@ -200,7 +200,7 @@ TEST(HtmlReport, LetsNoTextFromOutsideAct) {
 }
 
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
-  const std::string page = html_report(example(), kNow);
+  const std::string page = html_report(example_folder(), kNow);
   EXPECT_THAT(page, Not(HasSubstr("http://")));
   EXPECT_THAT(page, Not(HasSubstr("https://")));
   EXPECT_THAT(page, Not(HasSubstr("url(")));
@@ -211,11 +211,11 @@ TEST(HtmlReport, NeedsNothingFromElsewhere) {
 }
 
 TEST(HtmlReport, StaysSmallWhateverARunWrote) {
-  RunFolder run = example();
+  RunFolder run = example_folder();
   const std::string noise(10'000, '<');
   run.metrics.steps.clear();
   for (int step = 1; step <= 20'000; ++step) {
-    run.metrics.steps.push_back(at_step(step));
+    run.metrics.steps.push_back(report_at_step(step));
     run.metrics.steps.back().loss += step % 17;
   }
   run.record->warnings.assign(500, noise);
@@ -239,9 +239,10 @@ TEST(HtmlReport, ReadsAnEmptyFolder) {
 
 TEST(HtmlReport, ReadsARunThatIsBeingWritten) {
   TemporaryFolder folder;
-  write_run_record(folder.file("run.json"), *example(RunStatus::running).record);
-  std::ofstream(folder.file("metrics.jsonl")) << to_json_line(at_step(1)) << "\nnonsense\n"
-                                              << to_json_line(at_step(2)) << "\n{\"step\":3,";
+  write_run_record(folder.file("run.json"), *example_folder(RunStatus::running).record);
+  std::ofstream(folder.file("metrics.jsonl"))
+      << to_json_line(report_at_step(1)) << "\nnonsense\n"
+      << to_json_line(report_at_step(2)) << "\n{\"step\":3,";
   const WrittenReport written = write_html_report(folder.path(), folder.file("page.html"));
   EXPECT_EQ(written.path, folder.file("page.html"));
   EXPECT_TRUE(written.is_live);
@@ -254,7 +255,7 @@ TEST(HtmlReport, ReadsARunThatIsBeingWritten) {
 TEST(HtmlReport, GoesOnWithoutAReadableRecord) {
   TemporaryFolder folder;
   std::ofstream(folder.file("run.json")) << "{\"status\":";
-  std::ofstream(folder.file("metrics.jsonl")) << to_json_line(at_step(1)) << "\n";
+  std::ofstream(folder.file("metrics.jsonl")) << to_json_line(report_at_step(1)) << "\n";
   write_html_report(folder.path());
   const std::string page = read_file(folder.file("report.html"));
   EXPECT_THAT(

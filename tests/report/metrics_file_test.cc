@@ -20,11 +20,13 @@ using fullshard::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-StepRecord at_step(int64_t step) { return {.step = step, .loss = 1.0 / static_cast<double>(step)}; }
+StepRecord metrics_at_step(int64_t step) {
+  return {.step = step, .loss = 1.0 / static_cast<double>(step)};
+}
 
 std::string lines_of(std::initializer_list<int64_t> steps) {
   std::string text;
-  for (const int64_t step : steps) text += to_json_line(at_step(step)) + "\n";
+  for (const int64_t step : steps) text += to_json_line(metrics_at_step(step)) + "\n";
   return text;
 }
 
@@ -39,9 +41,9 @@ std::vector<int64_t> steps_in(const MetricsReading& reading) {
 TEST(MetricsWriter, HasEachLineInTheFileAtOnce) {
   TemporaryFolder folder;
   MetricsWriter writer(folder.file("metrics.jsonl"));
-  writer.append(at_step(1));
+  writer.append(metrics_at_step(1));
   EXPECT_EQ(read_file(folder.file("metrics.jsonl")), lines_of({1}));
-  writer.append(at_step(5));
+  writer.append(metrics_at_step(5));
   EXPECT_EQ(read_file(folder.file("metrics.jsonl")), lines_of({1, 5}));
 }
 
@@ -57,7 +59,7 @@ TEST(MetricsWriter, ResumesSoThatNoStepIsThereTwice) {
   put(folder.file("m"), lines_of({1, 2, 3, 4}) + "{\"step\":5,");
   MetricsWriter writer(folder.file("m"), 2);
   EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2}));
-  writer.append(at_step(3));
+  writer.append(metrics_at_step(3));
   EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2, 3}));
 }
 
@@ -80,13 +82,13 @@ TEST(MetricsWriter, RefusesToResumeOverALineThatItCannotRead) {
 TEST(MetricsWriter, RefusesAStepThatDoesNotRise) {
   TemporaryFolder folder;
   MetricsWriter writer(folder.file("m"), 4);
-  EXPECT_EQ(message_of([&] { writer.append(at_step(4)); }),
+  EXPECT_EQ(message_of([&] { writer.append(metrics_at_step(4)); }),
             folder.file("m") + ": step 4 after step 4, expected steps that rise");
 }
 
 TEST(MetricsWriter, SaysThatTheDiskIsFull) {
   MetricsWriter writer("/dev/full");
-  EXPECT_EQ(message_of([&] { writer.append(at_step(1)); }),
+  EXPECT_EQ(message_of([&] { writer.append(metrics_at_step(1)); }),
             "/dev/full: step 1 cannot be written: No space left on device; make room and resume "
             "from the last checkpoint");
 }
@@ -95,18 +97,18 @@ TEST(MetricsWriter, SaysThatTheDiskIsFull) {
 TEST(MetricsWriter, LeavesNoHalfALineOnAFullDisk) {
   TemporaryFolder folder;
   MetricsWriter writer(folder.file("m"));
-  writer.append(at_step(1));
+  writer.append(metrics_at_step(1));
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit narrow{lines_of({1}).size() + 20, before.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &narrow);
-  const std::string problem = message_of([&] { writer.append(at_step(2)); });
+  const std::string problem = message_of([&] { writer.append(metrics_at_step(2)); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, SIG_DFL);
   EXPECT_THAT(problem, HasSubstr("step 2 cannot be written: File too large"));
   EXPECT_EQ(read_file(folder.file("m")), lines_of({1}));
-  writer.append(at_step(2));
+  writer.append(metrics_at_step(2));
   EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2}));
 }
 

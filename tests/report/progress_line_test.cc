@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-StepRecord at_step(int64_t step) {
+StepRecord progress_at_step(int64_t step) {
   return {.step = step,
           .loss = 2.34567,
           .lr = 3e-4,
@@ -46,12 +46,14 @@ constexpr char kFull[] =
     "left";
 
 TEST(ProgressText, HasAllInOneLine) {
-  EXPECT_EQ(progress_text(at_step(120), 1000, 754.0, 200), kFull);
-  EXPECT_EQ(progress_text(at_step(120), 1000, 754.0, sizeof(kFull) - 1), kFull);
+  EXPECT_EQ(progress_text(progress_at_step(120), 1000, 754.0, 200), kFull);
+  EXPECT_EQ(progress_text(progress_at_step(120), 1000, 754.0, sizeof(kFull) - 1), kFull);
 }
 
 TEST(ProgressText, LeavesOutWhatMattersLeastAsTheWindowNarrows) {
-  const auto at_width = [](int width) { return progress_text(at_step(120), 1000, 754.0, width); };
+  const auto at_width = [](int width) {
+    return progress_text(progress_at_step(120), 1000, 754.0, width);
+  };
   EXPECT_EQ(
       at_width(96),
       "step 120/1000  loss 2.3457  lr 0.0003  norm 1.23  45.6 K tokens/s  MFU 41.2%  12:34 left");
@@ -64,7 +66,7 @@ TEST(ProgressText, LeavesOutWhatMattersLeastAsTheWindowNarrows) {
 }
 
 TEST(ProgressText, LeavesOutWhatIsNotKnown) {
-  StepRecord record = at_step(3);
+  StepRecord record = progress_at_step(3);
   record.grad_norm = record.mfu = std::nullopt;
   record.device_peak_bytes = 0;
   record.host_peak_bytes = 512 << 20;
@@ -73,7 +75,7 @@ TEST(ProgressText, LeavesOutWhatIsNotKnown) {
 }
 
 TEST(ProgressText, SaysThatAStepWasSkipped) {
-  StepRecord record = at_step(3);
+  StepRecord record = progress_at_step(3);
   record.skipped = true;
   record.loss_scale = 32768;
   EXPECT_THAT(progress_text(record, 10, 5.0, 50), HasSubstr("skipped at scale 32768"));
@@ -85,7 +87,7 @@ TEST(ProgressLine, DrawsOverItselfAtMostTenTimesASecond) {
   ProgressLine line(screen.options(ProgressMode::terminal));
   for (int step = 1; step <= 10; ++step) {
     screen.now += 0.0625;
-    line.step(at_step(step));
+    line.step(progress_at_step(step));
   }
   // Drawn at 0.0625, then every second step: 0.125 s later.
   EXPECT_EQ(screen.written.size(), 5u);
@@ -97,8 +99,8 @@ TEST(ProgressLine, DrawsTheLastStepAlways) {
   Screen screen;
   screen.columns = 30;
   ProgressLine line(screen.options(ProgressMode::terminal, 2));
-  line.step(at_step(1));
-  line.step(at_step(2));
+  line.step(progress_at_step(1));
+  line.step(progress_at_step(2));
   EXPECT_THAT(screen.written,
               ElementsAre("\rstep 1/2  loss 2.3457\x1b[K", "\rstep 2/2  loss 2.3457\x1b[K"));
 }
@@ -108,7 +110,7 @@ TEST(ProgressLine, MakesWayForLinesOfTheLog) {
   screen.columns = 20;
   ProgressLine line(screen.options(ProgressMode::terminal));
   line.log("before");
-  line.step(at_step(1));
+  line.step(progress_at_step(1));
   line.log("saved");
   line.clear();
   line.clear();
@@ -120,10 +122,10 @@ TEST(ProgressLine, FollowsTheWidthOfTheWindow) {
   Screen screen;
   ProgressLine line(screen.options(ProgressMode::terminal));
   screen.columns = 8;
-  line.step(at_step(1));
+  line.step(progress_at_step(1));
   screen.columns = 14;
   screen.now = 1;
-  line.step(at_step(2));
+  line.step(progress_at_step(2));
   EXPECT_THAT(screen.written, ElementsAre("\rstep 1/\x1b[K", "\rstep 2/1000\x1b[K"));
 }
 
@@ -134,7 +136,7 @@ TEST(ProgressLine, PrintsPlainLinesEveryFewStepsAndAtTheEnd) {
   ProgressLine line(std::move(options));
   for (int step = 1; step <= 7; ++step) {
     screen.now += 2;
-    line.step(at_step(step));
+    line.step(progress_at_step(step));
   }
   line.log("done");
   line.clear();
@@ -148,7 +150,7 @@ TEST(ProgressLine, PrintsPlainLinesEveryFewStepsAndAtTheEnd) {
 TEST(ProgressLine, PrintsTheTimeByPhaseWhereItWasMeasured) {
   Screen screen;
   ProgressLine line(screen.options(ProgressMode::lines));
-  StepRecord record = at_step(10);
+  StepRecord record = progress_at_step(10);
   record.step_s = 0.25;
   record.comm_s = 0.04;
   record.exposed_comm_s = 0.0105;
@@ -164,7 +166,7 @@ TEST(ProgressLine, PrintsTheTimeByPhaseWhereItWasMeasured) {
 TEST(ProgressLine, IsSilentWhenAskedToBe) {
   Screen screen;
   ProgressLine line(screen.options(ProgressMode::silent));
-  line.step(at_step(10));
+  line.step(progress_at_step(10));
   line.log("text");
   line.clear();
   EXPECT_THAT(screen.written, IsEmpty());
@@ -178,7 +180,7 @@ TEST(ProgressLine, SmoothsTheTimeLeft) {
   ProgressLine line(std::move(options));
   const auto after = [&](double seconds, int64_t step) {
     screen.now += seconds;
-    line.step(at_step(step));
+    line.step(progress_at_step(step));
     const std::string& text = screen.written.back();
     return text.substr(text.rfind("  ") + 2);
   };

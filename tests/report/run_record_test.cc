@@ -16,7 +16,7 @@ using fullshard::testing::read_file;
 using fullshard::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 
-RunRecord example() {
+RunRecord example_run() {
   RunRecord record;
   record.status = RunStatus::failed;
   record.problem = "rank 1: out of memory";
@@ -38,7 +38,7 @@ RunRecord example() {
   return record;
 }
 
-std::string refusal_of(const std::string& text) {
+std::string refusal_of_run(const std::string& text) {
   try {
     parse_run_record(text, "out/run.json");
   } catch (const Error& error) {
@@ -56,7 +56,7 @@ TEST(RunRecord, CallsARunThatCameToItsEndDone) {
 }
 
 TEST(RunRecord, IsReadBackAsItWasWritten) {
-  const std::string text = to_json(example());
+  const std::string text = to_json(example_run());
   const RunRecord back = parse_run_record(text, "run.json");
   EXPECT_EQ(to_json(back), text);
   EXPECT_EQ(back.status, RunStatus::failed);
@@ -69,11 +69,11 @@ TEST(RunRecord, IsReadBackAsItWasWritten) {
   EXPECT_EQ(back.memory.unsharded.at(1).bytes, 800);
   EXPECT_EQ(back.started, 1936163289);
   EXPECT_EQ(back.ended, 1936163299);
-  EXPECT_EQ(back.configuration, example().configuration);
+  EXPECT_EQ(back.configuration, example_run().configuration);
 }
 
 TEST(RunRecord, ReadsLikeThePromisedFile) {
-  const auto json = nlohmann::json::parse(to_json(example()));
+  const auto json = nlohmann::json::parse(to_json(example_run()));
   EXPECT_EQ(json["status"], "failed");
   EXPECT_EQ(json["versions"]["libtorch"], "2.13.0");
   EXPECT_EQ(json["mesh"]["shards"], 2);
@@ -98,12 +98,12 @@ TEST(RunRecord, TakesTextThatIsNotUtf8) {
 
 TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
   TemporaryFolder folder;
-  write_run_record(folder.file("run.json"), example());
-  EXPECT_EQ(read_file(folder.file("run.json")), to_json(example()));
+  write_run_record(folder.file("run.json"), example_run());
+  EXPECT_EQ(read_file(folder.file("run.json")), to_json(example_run()));
   EXPECT_THAT(entries_of(folder.path()), ElementsAre("run.json"));
-  EXPECT_EQ(to_json(read_run_record(folder.file("run.json"))), to_json(example()));
+  EXPECT_EQ(to_json(read_run_record(folder.file("run.json"))), to_json(example_run()));
   try {
-    write_run_record("/nowhere/run.json", example());
+    write_run_record("/nowhere/run.json", example_run());
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -114,23 +114,23 @@ TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
 }
 
 TEST(RunRecord, RefusesWrongTypesWithTheirKey) {
-  EXPECT_EQ(refusal_of("{"),
+  EXPECT_EQ(refusal_of_run("{"),
             "out/run.json: is not valid JSON at column 2; was it written by another program?");
-  EXPECT_EQ(refusal_of("{\"configuration\": " + std::string(100'000, '[')),
+  EXPECT_EQ(refusal_of_run("{\"configuration\": " + std::string(100'000, '[')),
             "out/run.json: is nested more than 100 deep at column 118; was it written by another "
             "program?");
-  EXPECT_EQ(refusal_of("[]"), "out/run.json: found [], expected an object");
-  EXPECT_EQ(refusal_of(R"({"status":"asleep"})"),
+  EXPECT_EQ(refusal_of_run("[]"), "out/run.json: found [], expected an object");
+  EXPECT_EQ(refusal_of_run(R"({"status":"asleep"})"),
             "out/run.json: status: found \"asleep\", expected running, done, failed or "
             "interrupted");
-  EXPECT_EQ(refusal_of(R"({"mesh":{"world":"two"}})"),
+  EXPECT_EQ(refusal_of_run(R"({"mesh":{"world":"two"}})"),
             "out/run.json: mesh.world: found \"two\", expected a whole number");
-  EXPECT_EQ(refusal_of(R"({"mesh":3})"), "out/run.json: mesh: found 3, expected an object");
-  EXPECT_EQ(refusal_of(R"({"command":"x"})"),
+  EXPECT_EQ(refusal_of_run(R"({"mesh":3})"), "out/run.json: mesh: found 3, expected an object");
+  EXPECT_EQ(refusal_of_run(R"({"command":"x"})"),
             "out/run.json: command: found \"x\", expected a list");
-  EXPECT_EQ(refusal_of(R"({"started":"noon"})"),
+  EXPECT_EQ(refusal_of_run(R"({"started":"noon"})"),
             "out/run.json: started: found \"noon\", expected a time like \"2031-05-06T07:08:09Z\"");
-  EXPECT_EQ(refusal_of(R"({"memory_plan":{"ranks":[[{"bytes":"x"}]]}})"),
+  EXPECT_EQ(refusal_of_run(R"({"memory_plan":{"ranks":[[{"bytes":"x"}]]}})"),
             "out/run.json: memory_plan.bytes: found \"x\", expected a whole number");
 }
 

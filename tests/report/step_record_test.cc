@@ -58,8 +58,8 @@ TEST(StepRecord, HasEvaluationAndPhasesOnlyWhereMeasured) {
   record.phases =
       PhaseTimes{.data_s = 0.01, .forward_s = 0.02, .backward_s = 0.03, .optimizer_s = 0};
   const std::string line = to_json_line(record);
-  EXPECT_THAT(line,
-              testing::EndsWith(R"("skipped":false,"eval_loss":3.5,"data_s":0.01,"forward_s":0.02,)"
+  EXPECT_THAT(
+      line, ::testing::EndsWith(R"("skipped":false,"eval_loss":3.5,"data_s":0.01,"forward_s":0.02,)"
                                 R"("backward_s":0.03,"optimizer_s":0.0})"));
   EXPECT_EQ(parse_step_record(line, "here"), record);
 }
@@ -84,7 +84,8 @@ TEST(StepRecord, SaysWhatIsNotFiniteInAWord) {
   record.grad_norm = std::numeric_limits<double>::infinity();
   record.lr = -std::numeric_limits<double>::infinity();
   const std::string line = to_json_line(record);
-  EXPECT_THAT(line, testing::HasSubstr(R"("loss":"NaN","lr":"-Infinity","grad_norm":"Infinity",)"));
+  EXPECT_THAT(line,
+              ::testing::HasSubstr(R"("loss":"NaN","lr":"-Infinity","grad_norm":"Infinity",)"));
   const StepRecord back = parse_step_record(line, "here");
   EXPECT_TRUE(std::isnan(back.loss));
   EXPECT_EQ(back.grad_norm, record.grad_norm);

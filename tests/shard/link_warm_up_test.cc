@@ -50,6 +50,18 @@ TEST(LinkWarmUp, KeepsToTheSizesOfBuckets) {
   EXPECT_EQ(largest.reduced, 2000 * 4);
 }
 
+TEST(LinkWarmUp, KnowsTheSumsBetweenHosts) {
+  TwoWidths model;
+  ShardOptions options{.param_dtype = at::kBFloat16};
+  options.sharding.strategy = Strategy::hybrid_shard;
+  const auto sharded = shard(model, World::fake(4, 0, 2), options);
+  const auto largest = largest_messages(sharded.engine());
+  EXPECT_EQ(largest.reduced, kNumel * 2);
+  EXPECT_EQ(largest.summed, kNumel / 2 * 4);
+  TwoWidths other;
+  EXPECT_EQ(largest_messages(shard(other, World::fake(4, 0, 2)).engine()).summed, 0);
+}
+
 // Nothing to warm up: the groups of host tensors have their memory from the start.
 TEST(LinkWarmUp, MakesNoCallsWithoutGpus) {
   TwoWidths model;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "fullshard/base/base64.h"
 #include "fullshard/text/sentencepiece_file.h"
 #include "fullshard/text/tokenizer.h"
 #include "tests/text/fixtures.h"
@@ -47,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Text, Family,
 std::string t5_with_charsmap(const TemporaryFolder& folder) {
   auto tree = nlohmann::json::parse(read_file(fixture("t5/tokenizer.json")));
   const auto model = parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
-  tree["normalizer"]["precompiled_charsmap"] = base64(model.charsmap);
+  tree["normalizer"]["precompiled_charsmap"] = encode_base64(model.charsmap);
   const std::string path = folder.file("tokenizer.json");
   std::ofstream(path) << tree.dump();
   return path;

@@ -76,20 +76,4 @@ inline uint32_t digest(std::string_view text) {
   return value >> 16 ^ (value & 0xFFFFU);
 }
 
-inline std::string base64(std::string_view bytes) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += i + j <= bytes.size() ? kLetters[bits >> (18 - 6 * j) & 63] : '=';
-    }
-  }
-  return text;
-}
-
 }  // namespace fullshard::testing

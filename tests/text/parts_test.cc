@@ -119,7 +119,7 @@ TEST(Parts, TiesOfUnigramAreDecidedAsInThePackage) {
   EXPECT_EQ(tokenizer->encode("▁libXXX", true), (std::vector<int32_t>{1, 2, 3}));
 }
 
-std::string refusal(const std::string& json) {
+std::string refusal_of_part(const std::string& json) {
   const auto tree = nlohmann::json::parse(json);
   try {
     read_tokenizer_json(JsonNode(tree, ""));
@@ -132,23 +132,25 @@ std::string refusal(const std::string& json) {
 
 TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
   const std::string model = R"("model":{"type":"BPE","vocab":{"a":0},"merges":[]})";
-  EXPECT_EQ(refusal("{" + model + "}"), "accepted");
-  EXPECT_EQ(refusal("{" + model + R"(,"pre_tokenizer":{"type":"UnicodeScripts"}})"),
+  EXPECT_EQ(refusal_of_part("{" + model + "}"), "accepted");
+  EXPECT_EQ(refusal_of_part("{" + model + R"(,"pre_tokenizer":{"type":"UnicodeScripts"}})"),
             "pre_tokenizer.type: \"UnicodeScripts\" is not supported");
-  EXPECT_EQ(refusal("{" + model + R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},
+  EXPECT_EQ(refusal_of_part("{" + model +
+                            R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},
                                    {"type":"Lowercase","locale":"tr"}]}})"),
             "normalizer.normalizers[1]: the option \"locale\" is not known");
-  EXPECT_EQ(refusal("{" + model + R"(,"decoder":{"type":"CTC"}})"),
+  EXPECT_EQ(refusal_of_part("{" + model + R"(,"decoder":{"type":"CTC"}})"),
             "decoder.type: \"CTC\" is not supported");
-  EXPECT_EQ(refusal(R"({"model":{"type":"WordLevel","vocab":{}}})"),
+  EXPECT_EQ(refusal_of_part(R"({"model":{"type":"WordLevel","vocab":{}}})"),
             "model.type: \"WordLevel\" is not supported");
-  EXPECT_EQ(refusal(R"({"model":{"type":"BPE","dropout":0.1,"vocab":{"a":0},"merges":[]}})"),
-            "model.dropout: 0.1 is not supported, expected none");
-  EXPECT_EQ(refusal(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
+  EXPECT_EQ(
+      refusal_of_part(R"({"model":{"type":"BPE","dropout":0.1,"vocab":{"a":0},"merges":[]}})"),
+      "model.dropout: 0.1 is not supported, expected none");
+  EXPECT_EQ(refusal_of_part(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
             "model.merges: merge 0 needs \"b\", which is not in the vocabulary");
-  EXPECT_EQ(refusal(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}})"),
+  EXPECT_EQ(refusal_of_part(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}})"),
             "model.unk_id: is 1, but there are 1 tokens");
-  EXPECT_EQ(refusal("{" + model + R"(,"extra":1})"),
+  EXPECT_EQ(refusal_of_part("{" + model + R"(,"extra":1})"),
             "the top level: the option \"extra\" is not known");
 }
 

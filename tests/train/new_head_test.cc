@@ -13,12 +13,10 @@
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/comm/world.h"
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/tensor_io/read_tensor.h"
-#include "fullshard/tensor_io/write_tensor.h"
 #include "fullshard/train/model_weights.h"
 #include "tests/files.h"
 #include "tests/train/fixture_models.h"
+#include "tests/train/folder_tensors.h"
 
 namespace fullshard {
 namespace {
@@ -26,16 +24,8 @@ namespace {
 using ::testing::ElementsAre;
 using testing::kModels;
 using testing::TemporaryFolder;
-using Tensors = std::map<std::string, at::Tensor>;
-
-Tensors tensors_in(const std::string& folder) {
-  const auto source = open_weights(folder);
-  Tensors tensors;
-  for (const auto& stored : source->tensors()) {
-    tensors[stored.name] = read_tensor(*source, stored.name);
-  }
-  return tensors;
-}
+using testing::Tensors;
+using testing::tensors_in;
 
 // A fixture's folder under another architecture. `name_of` gives a tensor's name; empty: it goes.
 void write_folder(const std::string& fixture, const std::string& architecture,
@@ -44,16 +34,11 @@ void write_folder(const std::string& fixture, const std::string& architecture,
   auto config = nlohmann::json::parse(testing::read_file(kModels + fixture + "/config.json"));
   config["architectures"] = {architecture};
   std::ofstream(folder + "/config.json") << config.dump();
-  const Tensors tensors = tensors_in(kModels + fixture);
-  std::vector<TensorPlan> plan;
-  for (const auto& [name, tensor] : tensors) {
-    if (!name_of(name).empty()) plan.push_back({name_of(name), tensor.sizes().vec()});
+  Tensors tensors;
+  for (const auto& [name, tensor] : tensors_in(kModels + fixture)) {
+    if (!name_of(name).empty()) tensors[name_of(name)] = tensor;
   }
-  SafetensorsWriter writer(folder + "/model.safetensors", plan);
-  for (const auto& [name, tensor] : tensors) {
-    if (!name_of(name).empty()) write_tensor(writer, name_of(name), tensor);
-  }
-  writer.finish();
+  testing::write_tensors(folder, tensors);
 }
 
 std::string without(const std::string& name, const std::string& prefix) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -101,6 +102,26 @@ TEST_F(ResumeChoices, OfAFolderOfSeveralAreRankZerosToo) {
   const auto chosen = choose(disk(0));
   EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
   EXPECT_EQ(chosen.at(1), disk(0) + "/step-000002");
+}
+
+// DeepSpeed's file `latest` names one of several: rank 0 reads it, and tells the folder.
+TEST_F(ResumeChoices, OfAnotherProgramsFolderAreRankZerosToo) {
+  for (const std::string tag : {"global_step2", "global_step4"}) {
+    const std::string folder = disk(0) + "/" + tag;
+    ::mkdir(folder.c_str(), 0700);
+    std::ofstream(folder + "/mp_rank_00_model_states.pt") << "states";
+  }
+  std::ofstream(disk(0) + "/latest") << "global_step2\n";
+  for (const std::string& path : {disk(0), disk(0) + "/global_step2"}) {
+    const auto chosen = choose(path);
+    EXPECT_EQ(chosen.at(0), disk(0) + "/global_step2");
+    EXPECT_EQ(chosen.at(1), disk(0) + "/global_step2");
+  }
+  std::ofstream(disk(0) + "/latest") << "global_step6\n";
+  const auto refused = choose(disk(0));
+  EXPECT_EQ(refused.at(0), refused.at(1));
+  EXPECT_EQ(refused.at(0),
+            fmt::format("rank 0: {0}/global_step6: is not there; {0}/latest names it", disk(0)));
 }
 
 TEST_F(ResumeChoices, RefuseAPathThatIsNotThere) {

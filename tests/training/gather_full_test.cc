@@ -50,7 +50,7 @@ TEST(GatherFull, ShowsTheWholeParametersUnderTheirOwnNames) {
 }
 
 // Rank 1 works in its scope for longer than ranks wait for each other in a step.
-TEST(GatherFull, WaitsAtItsEndForAsLongAsARankNeeds) {
+TEST(GatherFullSlow, WaitsAtItsEndForAsLongAsARankNeeds) {
   for (const std::string backend : {"shm", "gloo"}) {
     for (const bool write_back : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, write back {}", backend, write_back));

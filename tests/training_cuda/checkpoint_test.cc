@@ -1,14 +1,21 @@
 // Checkpoints of a model on a GPU, where masters of bf16 are in halves.
+#include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/formats/open_weights.h"
+#include "fullshard/stored/block_writer.h"
 #include "tests/checkpoint/saved_state.h"
+#include "tests/checkpoint/snapshot_bytes.h"
 #include "tests/gpu.h"
 #include "tests/master_halves.h"
 
@@ -70,6 +77,35 @@ TEST_P(CudaCheckpoint, WrittenAsideHoldsTheStepItWasAskedFor) {
   RankRun again(World::single(kGpu), options(), true);
   load_checkpoint(folder_ / "aside", again.sharded, again.optimizer);
   expect_same_state(state_of(again), expected);
+}
+
+// Each byte crosses once, into pinned memory that the next save finds again, while training goes
+// on: only the step that would change the values waits.
+TEST_P(CudaCheckpoint, WrittenAsideHasTheBitsOfASynchronousOneAndCopiesEachByteOnce) {
+  RankRun run(World::single(kGpu), options(), false);
+  run.train(0, kSaved);
+  auto device = make_device_snapshot(kGpu, run.sharded.engine().ledger());
+  const auto& copies = *device->copies;
+  auto& windows = *device->windows;
+  AsyncSaver saver(std::move(device));
+  for (int save = 1; save <= 2; ++save) {
+    const auto number = std::to_string(save);
+    save_checkpoint(folder_ / ("sync" + number), run.sharded, run.optimizer, {});
+    saver.start(folder_ / ("async" + number), run.sharded, run.optimizer, {});
+    run.model(small_batch(save, 0).to(kGpu)).backward();
+    saver.settle();
+    run.optimizer.step();
+    run.optimizer.zero_grad();
+    saver.finish();
+    expect_same_files(folder_ / ("async" + number), folder_ / ("sync" + number), 3);
+    EXPECT_EQ(copies.copied_bytes(), save * bytes_to_save(run.sharded));
+    EXPECT_EQ(windows.bytes(), 3 * kWriteBytes);
+    EXPECT_EQ(run.sharded.ledger().held(Purpose::workspace, Tier::host), windows.bytes());
+  }
+  auto window = windows.take();
+  EXPECT_TRUE(at::from_blob(window.data(), {kWriteBytes}, at::kByte).is_pinned());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(window.data()) % kDirectAlign, 0u);
+  windows.give_back(std::move(window));
 }
 
 TEST_P(CudaCheckpoint, IsTheCpusToo) {

@@ -157,6 +157,27 @@ TEST(CudaWorld, EveryRankHasAContextOnItsOwnGpuOnly) {
   }
 }
 
+int num_times(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// NCCL itself says how many it has made.
+TEST(CudaWorld, GroupsThatNobodyUsesHaveNoCommunicator) {
+  const std::vector<std::string> scenes = {"no group is used", "one group is used",
+                                           "two groups are used"};
+  for (int used = 0; used < 3; ++used) {
+    auto program = on_nccl(scenes[static_cast<size_t>(used)]);
+    program.variables = {"NCCL_DEBUG=INFO"};
+    for (const auto& result : run_rank_program(4, program)) {
+      EXPECT_EQ(result.exit_status, 0) << result.errors;
+      EXPECT_EQ(num_times(result.output, " of 3 groups\n"), 1) << result.output;
+      EXPECT_EQ(num_times(result.output, "Init COMPLETE"), used) << result.output;
+    }
+  }
+}
+
 // The two seconds are for the watch; letting go and the start of it may take some more.
 TEST(CudaWorld, ADeadRankIsNamedAndAllCommunicatorsAreGivenUp) {
   for (const int ranks : {2, 4}) {

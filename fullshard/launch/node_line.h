@@ -1,0 +1,102 @@
+// The launchers of several nodes that were started by hand tell one another when a rank has failed:
+// before the ranks have met, none of them could notice it. Node 0 listens, on a port that follows
+// from the one where the ranks meet, and passes on what it hears; the others connect to it.
+//
+//     both     fullshard nodes NONCE            32 hexadecimal digits
+//     both     MAC hello                        MAC: of the job's token over who speaks, the
+//     both     MAC lost RESTART STATUS TEXT     listener's nonce and what follows
+//     node 0   MAC bye                          before it ends, however it does
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fullshard {
+
+struct NodeLineOptions {
+  std::string address;   // of node 0
+  int port = 0;          // where its launcher listens
+  std::string secret;    // of the job; empty: anyone may speak
+  int nodes = 2;         // of the job
+  bool is_first = true;  // this is node 0
+};
+
+// A rank that has failed.
+struct Loss {
+  int restart = 0;  // starts of the job before the one that lost it
+  int status = 0;
+  std::string text;  // "rank 3 on host n2: killed by signal 9 (Killed)"
+};
+
+// The port of the line, by that where the ranks meet: jobs meet at 20000 to 29999, and it lies
+// outside.
+int node_line_port(int master_port);
+
+// One thread. Blocks only to look up node 0's name and, for half a second, to reach it.
+class NodeLine {
+ public:
+  // Warns, and hears nobody, where node 0 cannot listen.
+  explicit NodeLine(const NodeLineOptions& options);
+  // Waits at most a second for the others to have read what was told.
+  ~NodeLine();
+  NodeLine(const NodeLine&) = delete;
+  NodeLine& operator=(const NodeLine&) = delete;
+
+  int descriptor() const { return watch_; }  // to be polled
+  // Tries to reach node 0, now and then, until it is there.
+  void connect();
+  bool is_connecting() const { return !options_.is_first && peers_.empty() && !has_ended_; }
+  size_t num_connections() const { return peers_.size(); }
+  // Takes in what has been said.
+  void read();
+
+  // To all other nodes, also those that come later.
+  void tell(const Loss& loss);
+  // There is nothing to tell, or all nodes have come to hear it.
+  bool have_all_come() const;
+  // Waits for a little while for something to be said.
+  void wait();
+
+  // What another node has told of this start of the job.
+  std::optional<Loss> loss_of(int restart) const;
+  // Node 0's launcher was there, and has gone without a word.
+  bool is_cut() const { return is_cut_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // The other end of a connection.
+  struct Peer {
+    int socket = -1;
+    std::string own_nonce = {};  // that it has to prove its knowledge of the token by
+    std::string nonce = {};      // its own; empty until it has come
+    std::string said = {};       // up to an unfinished line
+    bool is_known = false;       // it has proved that it knows the token
+  };
+
+  void add_peer(int socket);
+  void accept_peer();
+  void drop(int socket);
+  void drop_a_stranger();
+  void hear(int socket);
+  bool hear_line(Peer& peer, const std::string& line);
+  void heed(Peer& peer, const std::string& text);
+  void send(const Peer& peer, const std::string& text) const;
+  void send_losses(const Peer& peer) const;
+  std::string code(const std::string& nonce, bool from_first, const std::string& text) const;
+  Peer* find(int socket);
+
+  NodeLineOptions options_;
+  int watch_ = -1, listener_ = -1;
+  std::vector<Peer> peers_;  // of node 0: all who have come; of another: node 0, when it is there
+  int num_come_ = 0;         // who have proved that they know the token, also those that have gone
+  std::vector<Loss> told_, heard_;
+  bool is_cut_ = false, has_ended_ = false;
+  Clock::time_point next_try_ = {};
+  Clock::duration pause_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Every way of building and checking, one after the other, with a table at the end. Takes hours; CONTRIBUTING.md has the list.
+#
+#   scripts/check_all.sh                     all of them
+#   scripts/check_all.sh lint cross          these
+#   CHECK_TARGETS='config_test text_test'    builds and tests only these programs (a first look at a sanitizer, say)
+#
+# A check whose tools are missing is skipped and says what it needs. Ends with 1 when one failed.
+# The checks are called by name.
+# shellcheck disable=SC2317
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+JOBS=${JOBS:-$(nproc)}
+read -ra targets <<<"${CHECK_TARGETS:-}"
+
+skip() { # skip REASON: ends a check that cannot be made here
+  echo "$1" >"$reason"
+  exit 77
+}
+
+# build_and_test FOLDER CMAKE_ARGUMENT…: all programs, or those of CHECK_TARGETS.
+build_and_test() {
+  local folder=$1 program
+  shift
+  cmake -G Ninja -S . -B "$folder" "$@" >/dev/null || return
+  if [[ ${#targets[@]} -eq 0 ]]; then
+    cmake --build "$folder" -j "$JOBS" || return
+    GTEST_BRIEF=1 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$JOBS"
+    return
+  fi
+  cmake --build "$folder" -j "$JOBS" --target "${targets[@]}" || return
+  for program in "${targets[@]}"; do
+    GTEST_BRIEF=1 ctest --test-dir "$folder" --output-on-failure --no-tests=error -R "^${program%_test}(_slow)?\$" || return
+  done
+}
+
+first_of() { # the first of these programs that there is
+  local name
+  for name in "$@"; do command -v "$name" && return; done
+}
+
+check_lint() { make --no-print-directory lint PRESET=release; }
+
+check_gcc12() {
+  command -v g++-12 >/dev/null || skip "needs g++-12"
+  build_and_test build/g++-12 -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=g++-12
+}
+
+check_newer() {
+  local compiler
+  compiler=$(first_of g++-15 g++-14 g++-13 clang++-19 clang++-18)
+  [[ -n $compiler ]] || skip "needs g++ 13 or newer, or clang++ 18 or newer"
+  build_and_test build/newer -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler"
+}
+
+check_asan() { build_and_test build/asan --preset asan; }
+check_tsan() { build_and_test build/tsan --preset tsan; }
+
+# Headers and libraries of the oldest libtorch that is promised.
+check_torch211() {
+  local python=build/venv-torch-2.11/bin/python
+  if [[ ! -x $python ]]; then
+    python3 -m venv build/venv-torch-2.11 || skip "needs python3-venv"
+  fi
+  "$python" -m pip --disable-pip-version-check install --quiet --no-deps torch==2.11.0 ||
+    skip "pip finds no torch 2.11.0"
+  PYTHON=$PWD/$python build_and_test build/torch-2.11 -DCMAKE_BUILD_TYPE=Release
+}
+
+# The whole build with a CUDA libtorch, and its tests where a GPU answers. Without one, the kernels alone,
+# which take no more than c10's number types from it.
+check_cuda() {
+  local compiler kernel headers
+  compiler=$(scripts/choose_device.sh --compiler)
+  [[ -n $compiler ]] || skip "needs nvcc"
+  if [[ -z ${TORCH_DIR:-}${PYTHON:-} && ! -x .venv-cuda/bin/python ]]; then
+    mkdir -p build/cuda-kernels
+    headers=$(compgen -G '.venv/lib/python3*/site-packages/torch/include') || skip "needs libtorch's headers: scripts/setup.sh"
+    while read -r kernel; do
+      "$compiler" -std=c++20 -O3 -fmad=false -arch=sm_90a -I. -isystem "$headers" -c "$kernel" -o build/cuda-kernels/kernel.o || return
+      echo "compiled $kernel"
+    done < <(find fullshard -name '*.cu' | sort)
+    return
+  fi
+  [[ -n ${TORCH_DIR:-}${PYTHON:-} ]] || export PYTHON=$PWD/.venv-cuda/bin/python
+  CUDACXX=$compiler cmake --preset cuda >/dev/null && cmake --build build/cuda -j "$JOBS" || return
+  [[ $(DEVICE='' scripts/choose_device.sh) == cpu ]] || ctest --test-dir build/cuda --output-on-failure -j "$JOBS"
+}
+
+check_cross() {
+  [[ -n $(first_of x86_64-linux-gnu-g++) && $(uname -m) == aarch64 ]] ||
+    [[ -n $(first_of aarch64-linux-gnu-g++) && $(uname -m) == x86_64 ]] || skip "needs g++ for the other architecture and qemu-user"
+  scripts/cross_kernels.sh build/cross
+}
+
+check_docs() {
+  command -v mkdocs >/dev/null || skip "needs mkdocs"
+  scripts/docs.sh build/docs
+}
+
+readonly all=(lint gcc12 newer asan tsan torch211 cuda cross docs)
+checks=("$@")
+[[ ${#checks[@]} -gt 0 ]] || checks=("${all[@]}")
+reason=$(mktemp)
+trap 'rm -f "$reason"' EXIT
+rows=()
+failed=0
+for check in "${checks[@]}"; do
+  if ! declare -F "check_$check" >/dev/null; then
+    echo "error: check-all: no check '$check'; there are ${all[*]}" >&2
+    exit 2
+  fi
+  echo "== $check"
+  ("check_$check")
+  case $? in
+    0) rows+=("$check: passed") ;;
+    77) rows+=("$check: skipped, $(<"$reason")") ;;
+    *) rows+=("$check: FAILED") failed=1 ;;
+  esac
+done
+printf '\n'
+printf '%s\n' "${rows[@]}"
+exit "$failed"

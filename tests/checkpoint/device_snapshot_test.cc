@@ -1,0 +1,118 @@
+// How often and when an accelerator's values are copied for a checkpoint, on one that the test
+// plays: tests/training_cuda has the same with a GPU.
+#include "fullshard/checkpoint/device_snapshot.h"
+
+#include <ATen/ops/ones.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "fullshard/checkpoint/async_saver.h"
+#include "fullshard/checkpoint/running_save.h"
+#include "tests/checkpoint/fake_device.h"
+#include "tests/checkpoint/saved_state.h"
+#include "tests/checkpoint/snapshot_bytes.h"
+#include "tests/checkpoint/wide_model.h"
+#include "tests/files.h"
+#include "tests/master_halves.h"
+
+namespace fullshard::testing {
+namespace {
+
+std::vector<ShardOptions> snapshot_ways() {
+  auto halves = halves_options(3, true);
+  halves.ignored_modules = "aside";
+  return {plain_way(2).options, in_bf16(plain_way(2)).options, halves};
+}
+
+// The copies run when the step after the save is about to change the values: those before it are in
+// the files, each byte copied once, and training was held once for each save.
+TEST(DeviceSnapshot, AnAsynchronousSaveHasTheBitsOfASynchronousOneAndCopiesEachByteOnce) {
+  for (const auto& options : snapshot_ways()) {
+    const CheckpointsFolder folder;
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      RankRun run(world, options, false);
+      run.train(0, 2);
+      FakeDevice device(true);
+      AsyncSaver saver(std::move(device.snapshot));
+      for (int save = 1; save <= 2; ++save) {
+        save_checkpoint(folder / fmt::format("sync{}", save), run.sharded, run.optimizer, {});
+        device.copies->be_late(true);
+        saver.start(folder / fmt::format("async{}", save), run.sharded, run.optimizer, {});
+        run.model(small_batch(save, world.rank())).backward();
+        run.model->scale.add_(1);  // as a forward may
+        EXPECT_EQ(device.copies->num_held, save - 1);
+        saver.settle();
+        run.optimizer.step();
+        run.optimizer.zero_grad();
+        device.copies->be_late(false);  // what was not copied by now has other values
+        saver.finish();
+        EXPECT_EQ(device.copies->num_followed, save);
+        EXPECT_EQ(device.copies->num_held, save);
+        EXPECT_EQ(device.copies->copied_bytes(), save * bytes_to_save(run.sharded));
+      }
+      // Three files of less than one window each.
+      EXPECT_EQ(*device.asked, (std::vector<int64_t>{2 * kWriteBytes, kWriteBytes}));
+      EXPECT_EQ(saver.copied_bytes(), 3 * kWriteBytes);
+    });
+    for (const char* save : {"1", "2"}) {
+      expect_same_files(folder / (std::string("async") + save),
+                        folder / (std::string("sync") + save), 6);
+    }
+  }
+}
+
+// A model of more windows than are under way at a time: those are all the memory that a synchronous
+// save takes, and one that runs aside takes one for each.
+TEST(DeviceSnapshot, LargeFilesGoThroughWindows) {
+  constexpr int64_t kWidth = 2000;                         // 16 MB of weights
+  constexpr int64_t kElements = kWidth * kWidth + kWidth;  // a multiple of every alignment
+  constexpr int64_t kWindows = 3 * (kElements * 4 / kWriteBytes + 1);
+  const CheckpointsFolder folder;
+  Wide model(kWidth);
+  const auto sharded = shard(model, World::single());
+  AdamW optimizer(sharded, {});
+  model(at::ones({1, kWidth})).sum().backward();
+  optimizer.step();
+  save_checkpoint(folder / "sync", sharded, optimizer, {});
+
+  FakeDevice in_turns(false), at_once(false);
+  RunningSave save(folder / "in_turns", sharded, states_of(sharded, optimizer), {}, {}, false,
+                   in_turns.snapshot.get());
+  while (!save.poll(std::chrono::seconds(1))) {
+  }
+  EXPECT_EQ(in_turns.copies->copied_bytes(), 3 * kElements * 4);
+  EXPECT_EQ(in_turns.copies->num_copies(), kWindows);
+  EXPECT_EQ(in_turns.copies->num_held, 0);
+  EXPECT_LE(in_turns.snapshot->windows->bytes(), 6 * kWriteBytes);
+  expect_same_files(folder / "in_turns", folder / "sync", 3);
+
+  AsyncSaver saver(std::move(at_once.snapshot));
+  saver.save(folder / "at_once", sharded, optimizer, {});
+  saver.finish();
+  EXPECT_EQ(at_once.copies->num_copies(), kWindows);
+  EXPECT_EQ(saver.copied_bytes(), kWindows * kWriteBytes);
+  expect_same_files(folder / "at_once", folder / "sync", 3);
+}
+
+// An abandoned save leaves nothing under way that writes into windows of the next one.
+TEST(DeviceSnapshot, WindowsComeBackFromASaveThatIsGivenUp) {
+  const CheckpointsFolder folder;
+  RankRun run(World::single(), plain_way(1).options, false);
+  FakeDevice device(false);
+  {
+    RunningSave save(folder / "one", run.sharded, states_of(run.sharded, run.optimizer), {}, {},
+                     true, device.snapshot.get());
+  }
+  RunningSave save(folder / "two", run.sharded, states_of(run.sharded, run.optimizer), {}, {}, true,
+                   device.snapshot.get());
+  EXPECT_EQ(device.snapshot->windows->bytes(), 3 * kWriteBytes);
+}
+
+TEST(DeviceSnapshot, TheCpuHasNone) {
+  EXPECT_EQ(make_device_snapshot(at::kCPU, std::make_shared<Ledger>()), nullptr);
+}
+
+}  // namespace
+}  // namespace fullshard::testing

@@ -1,0 +1,55 @@
+// `train` on several nodes that are started by hand: here all of them are this host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/cli/long_runs.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunNodes : public LongRuns {
+ protected:
+  // Node 1 of two, which says what it says into a file, beside node 0.
+  Ended run_both(const std::string& flags) const {
+    return run(node(1, flags) + "> said.1 2>&1 & fullshard " + node(0, flags) +
+               "; status=$?; wait; exit $status");
+  }
+
+ private:
+  static std::string node(int rank, const std::string& flags) {
+    return words("run", "3") + "--ranks 1 --nnodes 2 --node-rank " + std::to_string(rank) +
+           " --master-addr 127.0.0.1 --master-port " +
+           std::to_string(20'000 + ::getpid() % 10'000) + " --notice 0 " + flags + " ";
+  }
+};
+
+// Node 0 looks at the folder; node 1 waits in vain for a rank that never starts.
+TEST_F(RunNodes, ARefusedStartLeavesTheLogsOfTheFinishedRunOnEveryNode) {
+  ASSERT_EQ(run(short_run("run")).status, 0);
+  folder_.write("run/logs/rank-1.log", "the finished run\n");
+  const std::string first = folder_.read("run/logs/rank-0.log");
+  const Ended refused = run_both("--init-timeout 1");
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
+  EXPECT_EQ(folder_.read("run/logs/rank-0.log"), first);
+  EXPECT_EQ(folder_.read("run/logs/rank-1.log"), "the finished run\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs/rank-1.log.old"));
+  EXPECT_THAT(folder_.read("run/logs/rank-1.log.new"), HasSubstr("error: world: nobody answers"));
+}
+
+TEST_F(RunNodes, AStartThatIsAcceptedReplacesTheLogsOnEveryNode) {
+  ASSERT_EQ(run(short_run("run")).status, 0);
+  folder_.write("run/logs/rank-1.log", "the finished run\n");
+  const Ended ended = run_both("--overwrite");
+  EXPECT_EQ(ended.status, 0) << ended.output << folder_.read("said.1");
+  EXPECT_EQ(folder_.read("run/logs/rank-1.log.old"), "the finished run\n");
+  EXPECT_EQ(folder_.read("run/logs/rank-1.log").find("the finished run"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/logs/rank-1.log"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs/rank-1.log.new"));
+}
+
+}  // namespace
+}  // namespace fullshard

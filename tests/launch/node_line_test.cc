@@ -1,0 +1,132 @@
+#include "fullshard/launch/node_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "fullshard/launch/port.h"
+#include "fullshard/launch/remote_command.h"
+#include "shell.h"
+
+namespace fullshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The lines of the nodes of a job.
+class NodeLines : public ::testing::Test {
+ protected:
+  std::unique_ptr<NodeLine> line(int node, int nodes = 2, const std::string& secret = "token") {
+    return std::make_unique<NodeLine>(NodeLineOptions{.address = "127.0.0.1",
+                                                      .port = port_,
+                                                      .secret = secret,
+                                                      .nodes = nodes,
+                                                      .is_first = node == 0});
+  }
+
+  // Until `is_over` holds: what is awaited is sure to come.
+  template <class IsOver>
+  static void run(const std::vector<NodeLine*>& lines, const IsOver& is_over) {
+    while (!is_over()) {
+      for (NodeLine* line : lines) line->wait();
+    }
+  }
+
+  int port_ = find_free_port();
+};
+
+TEST_F(NodeLines, TellALossToEveryNodeAlsoToThoseThatComeLater) {
+  const auto first = line(0, 3), second = line(1, 3);
+  second->tell({.restart = 0, .status = 137, .text = "rank 1 on host n1: killed"});
+  run({first.get(), second.get()}, [&] { return first->loss_of(0).has_value(); });
+  EXPECT_FALSE(first->have_all_come());
+  const auto third = line(2, 3);
+  run({first.get(), third.get()}, [&] { return third->loss_of(0).has_value(); });
+  EXPECT_EQ(third->loss_of(0)->status, 137);
+  EXPECT_EQ(third->loss_of(0)->text, "rank 1 on host n1: killed");
+  EXPECT_TRUE(first->have_all_come());
+  first->tell({.restart = 1, .status = 3, .text = "rank 0 on host n0:\nexited"});
+  run({first.get(), second.get(), third.get()},
+      [&] { return second->loss_of(1) && third->loss_of(1); });
+  EXPECT_EQ(second->loss_of(1)->text, "rank 0 on host n0: exited");
+  EXPECT_EQ(second->loss_of(0), std::nullopt);  // its own
+  EXPECT_EQ(third->loss_of(2), std::nullopt);
+}
+
+// The end of the connection is what tells that it was not believed.
+TEST_F(NodeLines, BelieveNobodyWhoDoesNotKnowTheToken) {
+  const auto first = line(0), stranger = line(1, 2, "another");
+  stranger->tell({.restart = 0, .status = 1, .text = "a lie"});
+  run({first.get(), stranger.get()}, [&] { return !stranger->is_connecting(); });
+  run({first.get(), stranger.get()}, [&] { return stranger->is_connecting(); });
+  EXPECT_EQ(first->loss_of(0), std::nullopt);
+  EXPECT_FALSE(stranger->is_cut());
+}
+
+TEST_F(NodeLines, AreNotCutWhenNodeZeroEndsByItself) {
+  auto first = line(0);
+  const auto second = line(1);
+  first->tell({.restart = 0, .status = 1, .text = "rank 0"});
+  run({first.get(), second.get()}, [&] { return second->loss_of(0).has_value(); });
+  std::thread other([&] { first.reset(); });
+  run({second.get()}, [&] { return second->num_connections() == 0; });
+  other.join();
+  EXPECT_FALSE(second->is_cut());
+}
+
+TEST_F(NodeLines, AreCutWhenNodeZeroIsKilled) {
+  const pid_t node = ::fork();
+  if (node == 0) {
+    const auto first = line(0);
+    first->tell({.restart = 7, .status = 1, .text = "only to know who has come"});
+    while (!first->have_all_come()) first->wait();
+    ::_exit(0);
+  }
+  const auto second = line(1);
+  run({second.get()}, [&] { return second->is_cut(); });
+  EXPECT_FALSE(second->is_connecting());
+  ::waitpid(node, nullptr, 0);
+}
+
+TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
+  const auto first = line(0);
+  ::testing::internal::CaptureStderr();
+  const auto again = line(0);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: launch: cannot listen on port " + std::to_string(port_) +
+                " (Address already in use), where the other nodes would hear at once of a rank "
+                "that fails before all have met\n");
+}
+
+// Two nodes as a user starts them by hand. The ranks look for each other; then one is killed.
+void expect_both_end(int victim) {
+  const TemporaryFolder folder;
+  const std::string script = kBeginsToMeet +
+                             "touch ready.$RANK; if [ $RANK = " + std::to_string(victim) +
+                             " ]; then until [ -e ready.0 ] && [ -e ready.1 ]; do sleep 0.02; "
+                             "done; kill -9 $$; fi; sleep 300; touch overslept";
+  const std::string port = std::to_string(20'000 + ::getpid() % 10'000);
+  shell("cd " + folder.path() +
+        "; export FULLSHARD_JOB_SECRET=x; node() { fullshard launch -n 1 --nnodes 2 --node-rank $1 "
+        "--master-addr 127.0.0.1 --master-port " +
+        port + " --notice 1000000 -- sh -c " + shell_quoted(script) +
+        " > said.$1 2>&1; echo $? > status.$1; }; node 0 & node 1; wait");
+  const std::string rank = std::to_string(victim), other = std::to_string(1 - victim);
+  EXPECT_EQ(folder.read("status.0"), "137\n");
+  EXPECT_EQ(folder.read("status.1"), "137\n");
+  EXPECT_EQ(folder.read("said." + rank), "error: rank " + rank + ": killed by signal 9 (Killed)\n");
+  EXPECT_EQ(folder.read("said." + other), "error: rank " + rank + " on host " + own_host_name() +
+                                              ": killed by signal 9 (Killed)\n");
+  EXPECT_FALSE(std::filesystem::exists(folder / "overslept"));
+}
+
+TEST(NodesByHand, EndAtOnceWhenARankOfNodeZeroIsKilledBeforeAllHaveMet) { expect_both_end(0); }
+TEST(NodesByHand, EndAtOnceWhenARankOfAnotherNodeIsKilledBeforeAllHaveMet) { expect_both_end(1); }
+
+}  // namespace
+}  // namespace fullshard
