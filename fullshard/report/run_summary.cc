@@ -57,9 +57,7 @@ std::string run_summary_json(const RunFolder& run, const std::string& page, bool
   Json summary = {{"folder", run.path}, {"page", page}, {"live", is_live}};
   summary["status"] = "unknown";  // where there is no run.json
   if (run.record) add_record(*run.record, summary);
-  RunTotals totals;
-  for (const StepRecord& step : run.metrics.steps) totals.add(step);
-  add_totals(totals, summary);
+  add_totals(run.metrics.totals(), summary);
   summary["problems"] = run.problems;
   // Names in a folder need not be UTF-8.
   return summary.dump(-1, ' ', false, Json::error_handler_t::replace);

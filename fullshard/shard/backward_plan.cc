@@ -136,7 +136,7 @@ std::vector<BackwardStep> reverse_order(const std::vector<ForwardLog::Entry>& lo
 
 void plan_gathers_ahead(std::vector<BackwardStep>& steps, const Schedule& schedule,
                         const std::vector<bool>& is_live) {
-  const auto prefetch = schedule.options().backward_prefetch;
+  const auto prefetch = schedule.backward_prefetch();
   if (prefetch == BackwardPrefetch::none) return;
   const Mark where = prefetch == BackwardPrefetch::pre ? Mark::begin : Mark::end;
   GatheredUnits gathered(schedule, is_live);

@@ -42,6 +42,12 @@ class Schedule {
   // A whole pass was seen: what the order tells may be relied on.
   void seal() { sealed_ = true; }
 
+  // Accelerators fetch one unit ahead in backward too, whatever the file says.
+  BackwardPrefetch backward_prefetch() const {
+    const bool says_none = options_.backward_prefetch == BackwardPrefetch::none;
+    return always_ahead_ == Ahead::one_unit && says_none ? BackwardPrefetch::pre
+                                                         : options_.backward_prefetch;
+  }
   bool prefetches_forward() const {
     return always_ahead_ == Ahead::one_unit || options_.forward_prefetch.value_or(false);
   }

@@ -1,5 +1,6 @@
 #include "fullshard/report/step_history.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "fullshard/report/even_sample.h"
 #include "fullshard/report/metrics_file.h"
+#include "fullshard/report/run_summary.h"
 #include "tests/files.h"
 
 namespace fullshard {
@@ -87,6 +89,18 @@ TEST(MetricsReading, OfALongFileIsBoundedAndItsTotalsAreThoseOfAllLines) {
   EXPECT_EQ(reading.totals().seconds(), 0.5 * kSteps);
   EXPECT_EQ(reading.totals().last()->step, kSteps);
   EXPECT_NEAR(reading.totals().median_tokens_per_s(), 20, 0.1);
+}
+
+TEST(RunSummary, OfALongRunCountsAllItsSteps) {
+  const testing::TemporaryFolder folder;
+  constexpr int64_t kSteps = 10'000;
+  {
+    MetricsWriter writer(folder.file("metrics.jsonl"));
+    for (int64_t step = 1; step <= kSteps; ++step) writer.append(ordinary(step));
+  }
+  const std::string summary = run_summary_json(read_run_folder(folder.path()), "", false);
+  EXPECT_THAT(summary, ::testing::HasSubstr(R"("tokens":100000,)"));
+  EXPECT_THAT(summary, ::testing::HasSubstr(R"("steps":10000,)"));
 }
 
 }  // namespace

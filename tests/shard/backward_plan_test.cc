@@ -85,6 +85,21 @@ TEST(BackwardPlan, FetchesNothingAheadWhenToldSo) {
   EXPECT_EQ(planned({.overlap_comm = false}), "R( C( C) B( B) A( A) R)");
 }
 
+TEST(BackwardPlan, FetchesOneUnitAheadOnAcceleratorsAlsoWhenToldNothing) {
+  const auto planned_there = [](const ScheduleOptions& options) {
+    auto steps = reverse_order(log_of("R( A( A) B( B) C( C) R)"));
+    const Schedule schedule(options, {10, 100, 100, 100}, Ahead::one_unit);
+    plan_gathers_ahead(steps, schedule, {true, false, false, false});
+    return text_of(steps);
+  };
+  EXPECT_EQ(planned_there({.backward_prefetch = BackwardPrefetch::none}),
+            "R( +C C( +B C) B( +A B) A( A) R)");
+  EXPECT_EQ(planned_there({.backward_prefetch = BackwardPrefetch::post}),
+            "R( C( C) +B B( B) +A A( A) R)");
+  EXPECT_EQ(planned_there({.backward_prefetch = BackwardPrefetch::none, .overlap_comm = false}),
+            "R( C( C) B( B) A( A) R)");
+}
+
 TEST(BackwardPlan, FetchesWithinTheBucketAndTheLiveLimit) {
   EXPECT_EQ(planned({.max_gathers_in_flight = 9, .prefetch_bucket_size = 200}),
             "R( +C +B C( +A C) B( B) A( A) R)");
