@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/memory/device_memory.h"
 #include "fullshard/nn/class_name.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/metrics_file.h"
@@ -20,6 +21,7 @@
 #include "fullshard/train/peak_memory.h"
 #include "fullshard/train/run_facts.h"
 #include "fullshard/train/step_clock.h"
+#include "fullshard/train/step_totals.h"
 #include "fullshard/train/trainer.h"
 
 namespace fullshard {
@@ -48,21 +50,23 @@ void prepare_folder(const RunLogOptions& options) {
   if (!resumes) remove_run_records(folder);
 }
 
-// Loss and tokens of all ranks, and an evaluation's loss where there is one.
-void add_means(const Communicator& everyone, const OwnStep& own, StepRecord& record) {
-  const auto totals = everyone.allocate(4, at::kDouble);
-  double* values = totals.mutable_data_ptr<double>();
-  values[0] = own.loss;
-  values[1] = static_cast<double>(own.tokens);
-  values[2] = own.eval_loss.value_or(0);
-  values[3] = own.eval_loss ? 1 : 0;
-  everyone.all_reduce(totals, ReduceOp::sum, "run log").wait();
-  check(values[3] == 0 || values[3] == everyone.size(),
+// Loss and tokens of all ranks, an evaluation's loss where there is one, and the most that a rank
+// held: one message.
+void add_totals(const World& world, const OwnStep& own, StepRecord& record) {
+  const int size = world.size();
+  const StepTotals totals(world.communicator(),
+                          {own.loss, static_cast<double>(own.tokens), own.eval_loss.value_or(0),
+                           own.eval_loss ? 1.0 : 0.0, static_cast<double>(peak_resident_bytes()),
+                           static_cast<double>(device_memory(world.device()).peak_bytes)},
+                          "run log");
+  check(totals.sum(3) == 0 || totals.sum(3) == size,
         "RunLog: step {}: {} of {} ranks gave an eval_loss; give it on all of them", own.step,
-        values[3], everyone.size());
-  record.loss = values[0] / everyone.size();
-  record.tokens = static_cast<int64_t>(values[1]);
-  if (own.eval_loss) record.eval_loss = values[2] / everyone.size();
+        totals.sum(3), size);
+  record.loss = totals.sum(0) / size;
+  record.tokens = static_cast<int64_t>(totals.sum(1));
+  if (own.eval_loss) record.eval_loss = totals.sum(2) / size;
+  record.host_peak_bytes = static_cast<int64_t>(totals.largest(4));
+  record.device_peak_bytes = static_cast<int64_t>(totals.largest(5));
 }
 
 }  // namespace
@@ -164,9 +168,7 @@ StepRecord RunLog::step(const OwnStep& own) {
   record.grad_norm = own.grad_norm;
   record.loss_scale = own.loss_scale;
   record.skipped = own.skipped;
-  const World& world = model_.mesh().world();
-  add_means(world.communicator(), own, record);
-  add_peak_memory(world, record);
+  add_totals(model_.mesh().world(), own, record);
   record.tokens_per_s = static_cast<double>(record.tokens) / record.step_s;
   if (files_) files_->add(record);
   begin_step();

@@ -15,6 +15,7 @@
 #include "fullshard/train/peak_memory.h"
 #include "fullshard/train/resume.h"
 #include "fullshard/train/run_settings.h"
+#include "fullshard/train/step_totals.h"
 
 namespace fullshard {
 namespace {
@@ -140,22 +141,25 @@ StepRecord Trainer::train_step(int64_t step) {
   return record;
 }
 
-// One small collective per step: the loss of all ranks, their tokens, and whether one of them was
-// told to end.
+// One small message per step: the loss of all ranks, their tokens, whether one of them was told to
+// end or to save, and what they hold where that is recorded.
 void Trainer::add_totals(StepRecord& record, double own_loss, int64_t own_tokens) {
   const Communicator& everyone = sharded_.mesh().world().communicator();
-  const auto totals = everyone.allocate(4, at::kDouble);
-  double* values = totals.mutable_data_ptr<double>();
-  values[0] = own_loss;
-  values[1] = static_cast<double>(own_tokens);
-  values[2] = is_interrupted_ && is_interrupted_() ? 1 : 0;
-  values[3] = requested_ ? 1 : 0;
-  everyone.all_reduce(totals, ReduceOp::sum, "step totals").wait();
-  if (values[3] > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
-  record.loss = values[0] / everyone.size();
-  record.tokens = static_cast<int64_t>(values[1]);
-  was_interrupted_ = values[2] > 0 && record.step < options_.steps;  // else it is done
-  if (record.step % options_.log_every == 0) add_peak_memory(sharded_.mesh().world(), record);
+  const bool is_logged = record.step % options_.log_every == 0;
+  const bool ends = is_interrupted_ && is_interrupted_();
+  const auto bytes = [&](int64_t peak) { return static_cast<double>(is_logged ? peak : 0); };
+  const StepTotals totals(
+      everyone,
+      {own_loss, static_cast<double>(own_tokens), ends ? 1.0 : 0.0, requested_ ? 1.0 : 0.0,
+       bytes(peak_resident_bytes()), bytes(device_memory(device_).peak_bytes)},
+      "step totals");
+  if (totals.sum(3) > 0) requested_ = gather_texts(everyone, requested_.value_or(""), "save")[0];
+  record.loss = totals.sum(0) / everyone.size();
+  record.tokens = static_cast<int64_t>(totals.sum(1));
+  was_interrupted_ = totals.sum(2) > 0 && record.step < options_.steps;  // else it is done
+  if (!is_logged) return;
+  record.host_peak_bytes = static_cast<int64_t>(totals.largest(4));
+  record.device_peak_bytes = static_cast<int64_t>(totals.largest(5));
 }
 
 void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best) {

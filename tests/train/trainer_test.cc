@@ -97,6 +97,32 @@ TEST(Trainer, StopsAtTheEndOfAStepWhenAnyRankIsTold) {
   EXPECT_EQ(done, (std::map<int, int64_t>{{0, 3}, {1, 3}}));
 }
 
+// Over a network every message counts: the weight of the loss (ranks hold different numbers of
+// labels here), who is late, the norm, and one for all that is recorded of a step.
+TEST(Trainer, MakesFourSmallCallsPerLoggedStep) {
+  constexpr int kSteps = 3;
+  run_ranks({.ranks = 2, .backend = "gloo"}, [&](const World& world) {
+    const Plan plan = Plan::parse(fsdp_configuration("FULL_SHARD"), "test", {.ranks = 2});
+    const auto model = make_deferred_model(find_model(kModels + "llama"));
+    ShardedModel sharded(model, world, shard_options_of(plan));
+    make_new_weights(*model, sharded, 1);
+    const UnevenData data(model->vocabulary(), false);
+    Trainer trainer(*model, sharded, plan, data, nullptr,
+                    {.steps = kSteps, .global_batch = 4, .micro_batch = 2, .log_every = 1});
+    const auto before = world.recorder().records().size();
+    trainer.run({}, {}, {});
+    std::map<std::string, int> calls;
+    const auto records = world.recorder().records();
+    for (size_t i = before; i < records.size(); ++i) {
+      if (!records[i].unit.starts_with("unit ")) ++calls[records[i].unit];
+    }
+    EXPECT_EQ(calls, (std::map<std::string, int>{{"loss weight", kSteps},
+                                                 {"late gradients", kSteps},
+                                                 {"the gradient norm", kSteps},
+                                                 {"step totals", kSteps}}));
+  });
+}
+
 // An evaluation may take longer than whoever sent the signal waits.
 TEST(Trainer, SavesAnInterruptedStepWithoutEvaluating) {
   const TemporaryFolder folder;
