@@ -2,7 +2,7 @@
 // told to, dies, sleeps, throws or disagrees at a given place.
 //   training_rank [--backend B] [--device D] [--stage N | --strategy S] [--steps N] [--timeout-ms
 //   N]
-//                 [--fault KIND --at PLACE --rank R] [--width N] [--timeline]
+//                 [--fault KIND --at PLACE --rank R] [--width N] [--timeline] [--says-steps]
 // Rank 0 prints "digest <hash of the final parameters' bits>", and with --timeline for each gather
 // of the last step "gather <began> <ended> <needed> <unit>", in seconds, as a GPU passed them.
 #include <fmt/format.h>
@@ -35,6 +35,7 @@ struct Arguments {
   bool private_copies = false;
   int64_t width = 0;
   bool timeline = false;
+  bool says_steps = false;
 };
 
 // The place in the second step where the fault happens.
@@ -89,6 +90,10 @@ void train(const Arguments& arguments) {
     auto loss = model(make_batch(training, step, 0, world.rank()).to(world.device()));
     loss.register_hook([&](const at::Tensor&) { fault.reach("start of backward", step); });
     fault.reach("backward", step);
+    if (arguments.says_steps && world.rank() == 0) {
+      fmt::print("backward of step {}\n", step);
+      std::fflush(stdout);
+    }
     loss.backward();
     fault.reach("clip", step);
     sharded.clip_grad_norm(training.clip);
@@ -130,6 +135,7 @@ int main(int argc, char** argv) {
   app.add_flag("--private-copies", arguments.private_copies);
   app.add_option("--width", arguments.width);
   app.add_flag("--timeline", arguments.timeline);
+  app.add_flag("--says-steps", arguments.says_steps);
   CLI11_PARSE(app, argc, argv);
   try {
     train(arguments);
