@@ -11,8 +11,8 @@
 namespace fullshard {
 namespace {
 
-constexpr int64_t kOwn = 128;  // streams, libraries, data, checkpoints and their threads
-constexpr int64_t kConnectionsPerRank = 2;       // to the store: of the rank and of its watch
+constexpr int64_t kOwn = 128;             // streams, libraries, data, checkpoints and their threads
+constexpr int64_t kStoreConnections = 2;  // to the store: of the rank and of its watch
 constexpr int64_t kDescriptorsPerNeighbour = 3;  // while ranks of a host hand out their memory
 constexpr int64_t kGroups = 3;                   // world, shards, replicas
 constexpr int64_t kFilesPerGroup = 4;            // listener, event loop and the like
@@ -35,8 +35,8 @@ int64_t files_needed(const std::vector<int>& hosts, int rank, bool serves) {
   const auto size = static_cast<int64_t>(hosts.size());
   const auto here = static_cast<int64_t>(
       std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(rank)]));
-  int64_t needed = kOwn + kConnectionsPerRank + kDescriptorsPerNeighbour * here;
-  if (serves) needed += kConnectionsPerRank * size;
+  int64_t needed = kOwn + kStoreConnections + kDescriptorsPerNeighbour * here;
+  if (serves) needed += kStoreConnections * size;
   if (order.num_hosts() == 1) return needed;
   // Over gloo a rank is connected with one of every other host; with everyone where hosts differ.
   const int64_t peers = order.ranks_per_host > 0 ? order.num_hosts() - 1 : size - 1;

@@ -24,7 +24,8 @@ using std::chrono::milliseconds;
 
 constexpr auto kLongestWait = milliseconds(500);      // at a time, so that others can speak between
 constexpr auto kServerPatience = milliseconds(2000);  // with a server that has answered before
-constexpr auto kLongestPause = milliseconds(200);  // of one who was dropped, before he comes again
+constexpr auto kLongestReturnPause =
+    milliseconds(200);  // of one who was dropped, before he comes again
 constexpr const char* kGone =
     "rendezvous: the store does not answer; the process that serves it has ended";
 constexpr time_t kSilence = 60;  // seconds after which a host counts as lost
@@ -54,7 +55,7 @@ StoreClient::~StoreClient() { ::close(socket_); }
 
 void StoreClient::join() {
   const auto deadline = Clock::now() + place_.timeout;
-  for (milliseconds pause(5);; pause = std::min(2 * pause, kLongestPause)) {
+  for (milliseconds pause(5);; pause = std::min(2 * pause, kLongestReturnPause)) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     socket_ = connect_tcp(place_.host, place_.port, std::max(left, milliseconds(1)));
     const int yes = 1;

@@ -26,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::string_view kGreeting = "fullshard nodes ";
-constexpr size_t kLongestLine = 4096;
+constexpr size_t kLongestMessage = 4096;
 constexpr size_t kMostStrangers = 64;
 constexpr size_t kDigits = 2 * sizeof(Digest);
 constexpr milliseconds kLook(20), kPatience(500), kFirstPause(50), kLongestPause(2000),
@@ -192,7 +192,7 @@ void NodeLine::hear(int socket) {
     peer->said.erase(0, end + 1);
     if (!hear_line(*peer, line)) return drop(socket);
   }
-  if (peer->said.size() > kLongestLine) drop(socket);
+  if (peer->said.size() > kLongestMessage) drop(socket);
 }
 
 // Whether it can be trusted.

@@ -27,7 +27,7 @@ bool same_gloo_bits(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // What the first message of a call carries, and what it does not.
-constexpr int64_t kSizes[] = {7, 5003};
+constexpr int64_t kGlooSizes[] = {7, 5003};
 
 // Runs on both backends and compares every rank's result.
 void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>& body) {
@@ -45,7 +45,7 @@ void expect_bits_of_shm(int ranks, const std::function<at::Tensor(const World&)>
 TEST(Gloo, GathersEveryRanksShard) {
   run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
     EXPECT_EQ(world.backend(), "gloo");
-    for (const int64_t numel : kSizes) {
+    for (const int64_t numel : kGlooSizes) {
       const at::Tensor full = at::zeros({3 * numel}, at::kBFloat16);
       world.communicator().all_gather(full, values(world.rank(), numel, at::kBFloat16)).wait();
       for (int rank = 0; rank < 3; ++rank) {
@@ -58,7 +58,7 @@ TEST(Gloo, GathersEveryRanksShard) {
 
 TEST(Gloo, GathersIntoAWindowOfALargerBuffer) {
   run_ranks({.ranks = 2, .backend = "gloo"}, [](const World& world) {
-    for (const int64_t numel : kSizes) {
+    for (const int64_t numel : kGlooSizes) {
       const at::Tensor buffer = at::zeros({2, numel + 2});
       const at::Tensor window = buffer.narrow(1, 1, numel);
       const at::Tensor own = window.select(0, world.rank());
@@ -77,7 +77,7 @@ TEST(Gloo, ReducesToTheBitsOfShm) {
     expect_bits_of_shm(ranks, [](const World& world) {
       std::vector<at::Tensor> results;
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong}) {
-        for (const int64_t numel : kSizes) {
+        for (const int64_t numel : kGlooSizes) {
           const at::Tensor shard = at::zeros({numel}, dtype);
           const ReduceOp op = dtype == at::kLong ? ReduceOp::sum : ReduceOp::average;
           world.communicator()
@@ -93,7 +93,7 @@ TEST(Gloo, ReducesToTheBitsOfShm) {
 
 TEST(Gloo, GivesTheSameBitsForEveryNumberOfSlices) {
   run_ranks({.ranks = 4, .backend = "gloo"}, [&](const World& world) {
-    for (const int64_t quarter : kSizes) {
+    for (const int64_t quarter : kGlooSizes) {
       const int64_t numel = 4 * quarter;
       const at::Tensor full = values(world.rank(), numel), whole = full.clone();
       world.communicator().all_reduce(whole, ReduceOp::average).wait();
@@ -177,7 +177,7 @@ TEST(Gloo, AddsHostByHost) {
 
 TEST(Gloo, BroadcastsFromAnyRoot) {
   run_ranks({.ranks = 3, .backend = "gloo"}, [](const World& world) {
-    for (const int64_t numel : kSizes) {
+    for (const int64_t numel : kGlooSizes) {
       for (int root = 0; root < 3; ++root) {
         const at::Tensor tensor = values(world.rank(), numel, at::kHalf);
         world.communicator().broadcast(tensor, root).wait();

@@ -29,17 +29,17 @@ ThreadRanks on(const Hosts& hosts) {
 }
 
 // What differs between ranks and elements, and is rounded by every addition.
-at::Tensor values(int rank, int64_t numel, at::ScalarType dtype) {
+at::Tensor hosts_values(int rank, int64_t numel, at::ScalarType dtype) {
   const at::Tensor places = at::arange(numel, at::kDouble);
   const at::Tensor all = (places * 0.37 + rank * 1.7).sin() * 3.3;
   return dtype == at::kLong ? (all * 1000).to(dtype) : all.to(dtype);
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_hosts_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
 }
 
-struct Case {
+struct HostsCase {
   Hosts hosts;
   int slices;
   int64_t numel;  // of a slice
@@ -49,32 +49,33 @@ struct Case {
 };
 
 // The one expression, over all ranks' rows at once.
-at::Tensor expected_slice(const Case& each, int rank) {
+at::Tensor expected_slice(const HostsCase& each, int rank) {
   const HostOrder order(each.hosts);
   const int64_t begin = rank % each.slices * each.numel;
   std::vector<at::Tensor> kept;
   std::vector<const void*> rows;
   for (const int other : order.ranks) {
-    kept.push_back(
-        values(other, each.slices * each.numel, each.in).narrow(0, begin, each.numel).contiguous());
+    kept.push_back(hosts_values(other, each.slices * each.numel, each.in)
+                       .narrow(0, begin, each.numel)
+                       .contiguous());
     rows.push_back(kept.back().const_data_ptr());
   }
-  at::Tensor output = values(90 + rank, each.numel, each.out);
+  at::Tensor output = hosts_values(90 + rank, each.numel, each.out);
   ordered_sum(output.mutable_data_ptr(), each.out, rows, each.in, each.numel,
               {.op = each.op, .accumulate = each.accumulate, .rows_per_host = order.rows_per_host});
   return output;
 }
 
-void expect_reduced(const std::vector<Case>& cases) {
+void expect_reduced(const std::vector<HostsCase>& cases) {
   run_ranks(on(cases.front().hosts), [&](const World& world) {
-    for (const Case& each : cases) {
-      const at::Tensor shard = values(90 + world.rank(), each.numel, each.out);
-      const at::Tensor full = values(world.rank(), each.slices * each.numel, each.in);
+    for (const HostsCase& each : cases) {
+      const at::Tensor shard = hosts_values(90 + world.rank(), each.numel, each.out);
+      const at::Tensor full = hosts_values(world.rank(), each.slices * each.numel, each.in);
       world.communicator()
           .reduce_scatter(shard, full,
                           {.op = each.op, .slices = each.slices, .accumulate = each.accumulate})
           .wait();
-      EXPECT_TRUE(same_bits(shard, expected_slice(each, world.rank())))
+      EXPECT_TRUE(same_hosts_bits(shard, expected_slice(each, world.rank())))
           << "rank " << world.rank() << ", " << each.slices << " slices of " << each.numel << " "
           << c10::toString(each.in) << " into " << c10::toString(each.out) << ", op "
           << static_cast<int>(each.op) << (each.accumulate ? ", accumulated" : "");
@@ -82,8 +83,8 @@ void expect_reduced(const std::vector<Case>& cases) {
   });
 }
 
-std::vector<Case> cases_on(const Hosts& hosts) {
-  std::vector<Case> cases;
+std::vector<HostsCase> cases_on(const Hosts& hosts) {
+  std::vector<HostsCase> cases;
   for (int slices = 1; slices <= static_cast<int>(hosts.size()); ++slices) {
     if (hosts.size() % static_cast<size_t>(slices) != 0) continue;
     for (const int64_t numel : {7, 5003}) {  // in the first message, and beyond it
@@ -112,9 +113,12 @@ TEST_P(SeveralHosts, GatherEveryRanksShard) {
     for (const int64_t numel : {1, 100, 5000, 40000}) {
       const at::Tensor buffer = at::zeros({world.size(), numel + 3}, at::kBFloat16);
       const at::Tensor window = buffer.narrow(1, 1, numel);
-      world.communicator().all_gather(window, values(world.rank(), numel, at::kBFloat16)).wait();
+      world.communicator()
+          .all_gather(window, hosts_values(world.rank(), numel, at::kBFloat16))
+          .wait();
       for (int rank = 0; rank < world.size(); ++rank) {
-        EXPECT_TRUE(same_bits(window.select(0, rank), values(rank, numel, at::kBFloat16)))
+        EXPECT_TRUE(
+            same_hosts_bits(window.select(0, rank), hosts_values(rank, numel, at::kBFloat16)))
             << numel << " elements of rank " << rank;
       }
       EXPECT_EQ(buffer.select(1, 0).abs().sum().item<float>(), 0);
@@ -127,9 +131,10 @@ TEST_P(SeveralHosts, BroadcastFromAnyRoot) {
   run_ranks(on(GetParam()), [](const World& world) {
     for (const int64_t numel : {3, 5000}) {
       for (int root = 0; root < world.size(); ++root) {
-        const at::Tensor tensor = values(world.rank(), numel, at::kFloat);
+        const at::Tensor tensor = hosts_values(world.rank(), numel, at::kFloat);
         world.communicator().broadcast(tensor, root).wait();
-        EXPECT_TRUE(same_bits(tensor, values(root, numel, at::kFloat))) << "root " << root;
+        EXPECT_TRUE(same_hosts_bits(tensor, hosts_values(root, numel, at::kFloat)))
+            << "root " << root;
       }
     }
   });
@@ -229,8 +234,8 @@ TEST(HostsMessages, OfAHybridReductionStayInTheLane) {
 enum class AfterError { leaves_well, fails };
 
 // Every rank's own error, by rank.
-std::vector<std::string> errors_of(const ThreadRanks& options, AfterError after,
-                                   const std::function<void(const World&)>& body) {
+std::vector<std::string> hosts_errors_of(const ThreadRanks& options, AfterError after,
+                                         const std::function<void(const World&)>& body) {
   std::vector<std::string> errors(static_cast<size_t>(options.ranks));
   try {
     run_ranks(options, [&](const World& world) {
@@ -247,10 +252,11 @@ std::vector<std::string> errors_of(const ThreadRanks& options, AfterError after,
 }
 
 TEST(HostsFaults, RanksThatDisagreeInsideAHostAreTold) {
-  const auto errors = errors_of(on({0, 0, 1, 1}), AfterError::leaves_well, [](const World& world) {
-    const auto op = world.rank() % 2 == 0 ? ReduceOp::sum : ReduceOp::max;
-    world.communicator().all_reduce(at::zeros({2}), op).wait();
-  });
+  const auto errors =
+      hosts_errors_of(on({0, 0, 1, 1}), AfterError::leaves_well, [](const World& world) {
+        const auto op = world.rank() % 2 == 0 ? ReduceOp::sum : ReduceOp::max;
+        world.communicator().all_reduce(at::zeros({2}), op).wait();
+      });
   EXPECT_EQ(errors[3],
             "ranks disagree at sequence 1 of group world: rank 2 calls all_reduce (8 bytes of "
             "Float, sum in 1 slices, into Float, sequence 1), rank 3 calls all_reduce (8 bytes of "
@@ -260,13 +266,14 @@ TEST(HostsFaults, RanksThatDisagreeInsideAHostAreTold) {
 }
 
 TEST(HostsFaults, HostsThatDisagreeAreTold) {
-  const auto errors = errors_of(on({0, 0, 1, 1}), AfterError::leaves_well, [](const World& world) {
-    if (world.rank() < 2) {
-      world.communicator().all_gather(at::zeros({40000}), at::zeros({10000}), "a").wait();
-    } else {
-      world.communicator().reduce_scatter(at::zeros({9}), at::zeros({36}), {}, "b").wait();
-    }
-  });
+  const auto errors =
+      hosts_errors_of(on({0, 0, 1, 1}), AfterError::leaves_well, [](const World& world) {
+        if (world.rank() < 2) {
+          world.communicator().all_gather(at::zeros({40000}), at::zeros({10000}), "a").wait();
+        } else {
+          world.communicator().reduce_scatter(at::zeros({9}), at::zeros({36}), {}, "b").wait();
+        }
+      });
   for (const size_t rank : {0, 2}) {
     EXPECT_EQ(errors[rank],
               "ranks disagree at sequence 1 of group world: rank 0 calls all_gather of a (160000 "
@@ -276,7 +283,7 @@ TEST(HostsFaults, HostsThatDisagreeAreTold) {
 }
 
 TEST(HostsFaults, ARankThatFailedIsNamedOnAllHosts) {
-  const auto errors = errors_of(on({0, 0, 1, 1}), AfterError::fails, [](const World& world) {
+  const auto errors = hosts_errors_of(on({0, 0, 1, 1}), AfterError::fails, [](const World& world) {
     world.communicator().barrier("embedding");
     if (world.rank() == 3) fail("disk full");
     world.communicator().all_reduce(at::zeros({9000}), ReduceOp::sum, "block 1").wait();
@@ -293,7 +300,7 @@ TEST(HostsFaults, ARankThatDoesNotComeIsNamedOnAllHosts) {
   ThreadRanks options = on({0, 0, 1, 1});
   options.timeouts.step = 1s;
   std::latch running(3), gave_up(3);
-  const auto errors = errors_of(options, AfterError::leaves_well, [&](const World& world) {
+  const auto errors = hosts_errors_of(options, AfterError::leaves_well, [&](const World& world) {
     if (world.rank() == 2) return gave_up.wait();
     running.arrive_and_wait();
     try {
@@ -315,7 +322,7 @@ TEST(HostsFaults, ARankThatDoesNotComeIsNamedOnAllHosts) {
 
 // Ranks 0 and 1 wait for each other in a group of their own, and are told of the other host's rank.
 TEST(HostsFaults, AreToldInGroupsInsideAHostToo) {
-  const auto errors = errors_of(on({0, 0, 1, 1}), AfterError::fails, [](const World& world) {
+  const auto errors = hosts_errors_of(on({0, 0, 1, 1}), AfterError::fails, [](const World& world) {
     const Communicator host = world.split({{0, 1}, {2, 3}}, "shards");
     if (world.rank() == 2) fail("disk full");
     if (world.rank() == 1) world.communicator().barrier();
