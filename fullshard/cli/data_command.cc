@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -126,8 +127,11 @@ void DataCommand::add_inspect() {
 
 void DataCommand::add_make() {
   make_ = command_->add_subcommand("make", "write a corpus that a small model learns in minutes");
-  make_->add_option("--kind", kind_, "sums, or mixed: also reversing, counting, copying, sorting")
-      ->check(CLI::IsMember({"sums", "mixed"}))
+  make_
+      ->add_option("--kind", kind_,
+                   "sums; digits: sums of four of them; mixed: also reversing, counting, copying, "
+                   "sorting")
+      ->check(CLI::IsMember({"sums", "digits", "mixed"}))
       ->capture_default_str();
   make_->add_option("--samples", samples_, "lines")
       ->check(CLI::PositiveNumber)
@@ -188,12 +192,14 @@ int DataCommand::make() const {
   if (output_ == held_out_ || is_same_file(output_, held_out_)) {
     fail_as(ErrorKind::usage, "data: --output and --held-out both name {}", output_);
   }
-  const TaskMix mix = kind_ == "sums" ? TaskMix::sums : TaskMix::mixed;
+  const std::map<std::string, TaskMix> mixes = {
+      {"sums", TaskMix::sums}, {"digits", TaskMix::digits}, {"mixed", TaskMix::mixed}};
+  const TaskMix mix = mixes.at(kind_);
   write_text(output_, make_small_tasks(mix, samples_, seed_));
   fmt::print("{}: {} lines\n", output_, samples_);
   if (held_out_.empty()) return 0;
   const std::string sums = make_held_out_sums(
-      held_out_samples_ > 0 ? held_out_samples_ : std::max<int64_t>(1, samples_ / 10), seed_);
+      mix, held_out_samples_ > 0 ? held_out_samples_ : std::max<int64_t>(1, samples_ / 10), seed_);
   write_text(held_out_, sums);
   fmt::print("{}: {} held-out sums\n", held_out_, std::ranges::count(sums, '\n'));
   return 0;

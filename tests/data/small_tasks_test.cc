@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -57,7 +59,7 @@ TEST(SmallTasks, HeldOutSumsAppearInNoCorpus) {
       for (const auto& line : lines_of(make_small_tasks(mix, 20'000, seed))) trained.insert(line);
     }
   }
-  const auto held_out = lines_of(make_held_out_sums(100'000, 3));
+  const auto held_out = lines_of(make_held_out_sums(TaskMix::sums, 100'000, 3));
   EXPECT_NEAR(static_cast<double>(held_out.size()), 1000, 150);
   EXPECT_EQ(std::set(held_out.begin(), held_out.end()).size(), held_out.size());
   for (const std::string& line : held_out) {
@@ -67,8 +69,30 @@ TEST(SmallTasks, HeldOutSumsAppearInNoCorpus) {
     EXPECT_FALSE(trained.contains(line));
     EXPECT_EQ(is_held_out_sum(left, right), is_held_out_sum(right, left));
   }
-  EXPECT_EQ(lines_of(make_held_out_sums(50, 3)),
+  EXPECT_EQ(lines_of(make_held_out_sums(TaskMix::sums, 50, 3)),
             std::vector(held_out.begin(), held_out.begin() + 50));
+}
+
+TEST(SmallTasks, HeldOutSumsOfDigitsAppearInNoCorpusInAnyOrder) {
+  std::set<std::array<int, 4>> trained;
+  const auto digits_in = [](const std::string& line) {
+    std::array<int, 4> digits = {};
+    int sum = 0;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%1d+%1d+%1d+%1d=%2d", &digits[0], &digits[1], &digits[2],
+                          &digits[3], &sum),
+              5)
+        << line;
+    EXPECT_EQ(std::accumulate(digits.begin(), digits.end(), 0), sum) << line;
+    EXPECT_EQ(line.size(), 10u);
+    std::ranges::sort(digits);
+    return digits;
+  };
+  for (const auto& line : lines_of(make_small_tasks(TaskMix::digits, 20'000, 1))) {
+    trained.insert(digits_in(line));
+  }
+  const auto held_out = lines_of(make_held_out_sums(TaskMix::digits, 100'000, 3));
+  EXPECT_NEAR(static_cast<double>(held_out.size()), 1000, 300);
+  for (const std::string& line : held_out) EXPECT_FALSE(trained.contains(digits_in(line))) << line;
 }
 
 TEST(SmallTasks, ALineDependsOnSeedAndNumberOnly) {
