@@ -13,8 +13,7 @@
 namespace fullshard::testing {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
+using ::testing::ContainsRegex;
 using ::testing::StartsWith;
 
 class TrainingOnTwoHosts : public ::testing::Test {
@@ -73,9 +72,11 @@ TEST_F(TrainingOnTwoHosts, WithTwoRanksEachGivesTheSameBitsForFullAndHybridShard
   EXPECT_EQ(digest_of(2, "--steps 3 --strategy FULL_SHARD --private-copies"), full);
 }
 
-class CutLink : public TrainingOnTwoHosts, public ::testing::WithParamInterface<std::string> {};
+// Slow: ranks wait for their limits.
+class CutLinkSlow : public TrainingOnTwoHosts, public ::testing::WithParamInterface<std::string> {};
 
-TEST_P(CutLink, InTheMiddleOfAStepNamesARankBeyondIt) {
+// A rank may wait for one of its own host, which waits for one beyond: then it names that one.
+TEST_P(CutLinkSlow, InTheMiddleOfAStepEndsEveryRankWithANameAndNamesARankBeyondIt) {
   std::FILE* rank_0 =
       start(2, "--steps 100000000 --says-steps --timeout-ms 10000 --strategy " + GetParam());
   char line[256] = "";
@@ -87,16 +88,14 @@ TEST_P(CutLink, InTheMiddleOfAStepNamesARankBeyondIt) {
   while (std::fgets(line, sizeof line, rank_0) != nullptr) {
   }
   EXPECT_EQ(WEXITSTATUS(::pclose(rank_0)), 1) << "and all others have ended";
-  for (const int rank : {0, 1}) {
-    EXPECT_THAT(errors_of(rank), AnyOf(HasSubstr("waits for rank 2, which "),
-                                       HasSubstr("waits for rank 3, which ")));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(errors_of(rank), ContainsRegex("waits for rank [0-3], which ")) << "rank " << rank;
   }
-  for (const int rank : {2, 3}) {
-    EXPECT_THAT(errors_of(rank), HasSubstr("waits for rank 0, which cannot be reached; "));
-  }
+  EXPECT_THAT(errors_of(0) + errors_of(1), ContainsRegex("waits for rank [23], which "));
+  EXPECT_THAT(errors_of(2) + errors_of(3), ContainsRegex("waits for rank [01], which "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, CutLink, ::testing::Values("FULL_SHARD", "HYBRID_SHARD"));
+INSTANTIATE_TEST_SUITE_P(Strategies, CutLinkSlow, ::testing::Values("FULL_SHARD", "HYBRID_SHARD"));
 
 }  // namespace
 }  // namespace fullshard::testing
