@@ -68,8 +68,8 @@ bench: configure
 format: setup
 	clang-format -i $(SOURCES)
 
-# LICENCE=check also asks for the licence line in every source.
-LICENCE ?=
+# LICENCE= leaves out the question for the licence line in every source.
+LICENCE ?= check
 lint: configure tidy
 	clang-format --dry-run -Werror $(SOURCES)
 	$(if $(LICENCE),tools/spdx.py --check)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saving and loading checkpoints beside the raw disk: the same bytes, the same ranks, one run.
 //
 //   fullshard launch --ranks 2 -- bench_checkpoint_io DIRECTORY [--model llama-110m] [--reps 3]
@@ -27,9 +28,9 @@
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/model_io.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/sharded_model.h"
 #include "fullshard/stored/manifest.h"
 
 namespace fullshard::bench {
@@ -127,14 +128,14 @@ class Bench {
       if (is_first()) write_raw(weight_bytes_);
     });
     ::unlink(raw_path().c_str());
-    if (is_first()) remove_checkpoint(folder());
+    if (is_first()) stored::remove_checkpoint(folder());
     time("save", state_bytes_,
          [&] { save_checkpoint(folder(), sharded_, optimizer_, {.step = rep}); });
     if (is_first()) ::mkdir(full_folder().c_str(), 0755);
     if (is_first()) ::unlink((full_folder() + "/model.safetensors").c_str());
     time("full save (safetensors, fp32)", weight_bytes_,
          [&] { save_weights(full_folder(), sharded_); });
-    if (is_first()) remove_checkpoint(folder());
+    if (is_first()) stored::remove_checkpoint(folder());
     time("asynchronous save, until it returns", state_bytes_,
          [&] { saver_.save(folder(), sharded_, optimizer_, {.step = rep}); });
     time("asynchronous save, the rest", state_bytes_, [&] { saver_.finish(); });
@@ -197,7 +198,7 @@ class Bench {
 
   void write_raw(int64_t bytes) const {
     ::unlink(raw_path().c_str());
-    auto file = FileHandle::create(raw_path());
+    auto file = formats::FileHandle::create(raw_path());
     for (int64_t at = 0; at < bytes; at += kRawBlock) {
       file.write_at(at, block_.data(), std::min(kRawBlock, bytes - at));
     }
@@ -205,7 +206,7 @@ class Bench {
   }
 
   void read_raw() const {
-    const auto file = FileHandle::open(raw_path());
+    const auto file = formats::FileHandle::open(raw_path());
     std::string block(kRawBlock, '\0');
     for (int64_t at = 0; at < file.size(); at += kRawBlock) {
       file.read_at(at, block.data(), std::min(kRawBlock, file.size() - at), "raw");
@@ -213,7 +214,7 @@ class Bench {
   }
 
   void drop_checkpoint() const {
-    for (const auto& file : read_manifest(folder()).files) {
+    for (const auto& file : stored::read_manifest(folder()).files) {
       drop_from_cache(fmt::format("{}/{}", folder(), file.name));
     }
   }

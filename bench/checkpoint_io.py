@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of 110M parameters with AdamW on two ranks: ours, PyTorch's DCP, DeepSpeed's, beside the raw disk.
 
 Called by bench/checkpoint_io.sh; writes bench/results/checkpoint_io.md. The scratch folder lies on the disk that is

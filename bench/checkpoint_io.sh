@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Measures checkpoints beside DCP, DeepSpeed and the raw disk and writes bench/results/checkpoint_io.md; see checkpoint_io.py.
 set -euo pipefail
 source "$(dirname "$0")/peers/python.sh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives between the ranks of one host, beside the copy bandwidth of the same machine:
 //   fullshard launch --ranks 2 -- bench_collectives
 //
@@ -20,7 +21,7 @@
 #include <vector>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
 namespace fullshard::bench {
 namespace {

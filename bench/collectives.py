@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our collectives and gloo's on this machine, in turn; writes bench/results/collectives.md.
 
 Called by bench/collectives.sh. For 2 and 4 ranks: gloo (peers/collectives.py), ours

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU step of AdamW beside the bandwidth of a copy with as many threads, and beside loops that
 // only touch the same bytes: how long any update must take that reads its arrays from memory.
 //
@@ -22,9 +23,9 @@
 
 #include "fullshard/base/lines.h"
 #include "fullshard/base/vectorised.h"
-#include "fullshard/comm/world.h"
-#include "fullshard/optim/adamw_kernels.h"
-#include "fullshard/shard/grad_norm_kernels.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/gradients/grad_norm_kernels.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
 
 namespace fullshard::bench {
 namespace {
@@ -40,13 +41,13 @@ struct Arrays {
         variance(ranks.allocate(numel, at::kFloat).fill_(1e-6f)),
         shown(ranks.allocate(numel, at::kBFloat16).zero_()) {}
 
-  PieceElements elements(bool is_shown) const {
-    PieceElements piece;
+  optim::PieceElements elements(bool is_shown) const {
+    optim::PieceElements piece;
     piece.master = {master.data_ptr(), at::kFloat};
     piece.gradient = {gradient.data_ptr(), at::kFloat};
     if (is_shown) piece.shown = {shown.data_ptr(), at::kBFloat16};
-    piece.states = {Elements{moment.data_ptr(), at::kFloat},
-                    Elements{variance.data_ptr(), at::kFloat}};
+    piece.states = {optim::Elements{moment.data_ptr(), at::kFloat},
+                    optim::Elements{variance.data_ptr(), at::kFloat}};
     piece.numel = master.numel();
     return piece;
   }
@@ -65,10 +66,10 @@ struct Line {
 #pragma GCC optimize("O3")
 FULLSHARD_VECTORISED uint32_t read_four(const uint32_t* a, const uint32_t* b, const uint32_t* c,
                                         const uint32_t* d, int64_t numel) {
-  uint32_t bits[kLineElements] = {}, all = 0;
-  for (int64_t i = 0; i + kLineElements <= numel; i += kLineElements) {
-    ask_for(i, a, b, c, d);
-    for (int64_t lane = 0; lane < kLineElements; ++lane) {
+  uint32_t bits[base::kLineElements] = {}, all = 0;
+  for (int64_t i = 0; i + base::kLineElements <= numel; i += base::kLineElements) {
+    base::ask_for(i, a, b, c, d);
+    for (int64_t lane = 0; lane < base::kLineElements; ++lane) {
       bits[lane] |= (a[i + lane] | b[i + lane]) | (c[i + lane] | d[i + lane]);
     }
   }
@@ -120,8 +121,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-AdamWStep constants(double clip) {
-  AdamWStep step{.clip = clip, .beta1 = 0.9, .beta2 = 0.999, .step_size = 1e-4, .epsilon = 1e-8};
+optim::AdamWStep constants(double clip) {
+  optim::AdamWStep step{
+      .clip = clip, .beta1 = 0.9, .beta2 = 0.999, .step_size = 1e-4, .epsilon = 1e-8};
   step.decay = 1 - 1e-4 * 0.1;
   step.root_correction = 0.5;
   return step;
@@ -135,14 +137,14 @@ void keep(double value) { asm volatile("" : : "m"(value)); }
 std::vector<Line> make_lines(const Arrays& arrays, const Arrays& scratch) {
   const auto plain = arrays.elements(false), shown = arrays.elements(true);
   const auto norm_of = [&arrays] {
-    return sum_of_squares(arrays.gradient.const_data_ptr<float>(), arrays.gradient.numel());
+    return engine::sum_of_squares(arrays.gradient.const_data_ptr<float>(), arrays.gradient.numel());
   };
-  return {{"update", [=] { adamw_step(constants(1), plain); }},
-          {"update, cast to bf16", [=] { adamw_step(constants(1), shown); }},
+  return {{"update", [=] { optim::adamw_step(constants(1), plain); }},
+          {"update, cast to bf16", [=] { optim::adamw_step(constants(1), shown); }},
           {"unscale, clip, update, cast; norm known",
-           [=] { adamw_step(constants(0.7 / 1024), shown); }},
+           [=] { optim::adamw_step(constants(0.7 / 1024), shown); }},
           {"norm of stored gradients, unscale, clip, update, cast",
-           [=] { adamw_step(constants(clip_of(norm_of())), shown); }},
+           [=] { optim::adamw_step(constants(clip_of(norm_of())), shown); }},
           {"norm of stored gradients alone", [=] { keep(norm_of()); }, 4},
           {"roof: the four arrays are read", [&arrays] { keep(read_all(arrays)); }, 16},
           {"roof: three are read and written, one is read", [&scratch] { add_all(scratch); }}};

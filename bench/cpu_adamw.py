@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AdamW on the CPU beside the bandwidth of a copy and beside the peers; writes bench/results/cpu_adamw.md.
 
 Called by bench/cpu_adamw.sh. Ours and the peers' take turns for one and for two threads; PEERS_PYTHON names a

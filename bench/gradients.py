@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loss and gradients of one batch beside PyTorch's, in fp32 and bf16; writes bench/results/gradients.md.
 
 Called by bench/gradients.sh. Two programs that compute in bf16 differ by its rounding. How much that may be is shown by how

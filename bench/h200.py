@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`fullshard train` on one GPU beside PyTorch's plain and FSDP2, eager and compiled, and DeepSpeed where it is installed;
 writes bench/results/h200.md.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Llama-style model of peers/train_step.py in C++: same names, shapes, operators, initial
 // values and data, so that rank 0's losses can be compared with PyTorch's.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where and of what a result was measured: the head of every page under bench/results/."""
 import os
 import platform

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What ranks cost that only wait: bench/many_ranks.sh [RANKS ...]   (64 and 128 unless told)
 # All ranks are on this machine, in pretended hosts of 8 (NCCL_HOSTID). For each number: the time to
 # meet, that of a small all-reduce (the mean of 20), descriptors and memory of a rank and of rank 0,

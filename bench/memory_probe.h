@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of this process as the kernel counts it. Proportional size (PSS) divides a page by the
 // number of processes that map it: the ranks' figures add up to what the host really spends.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators beside the compositions of libtorch that they replace: forward and backward, fp32.
 //
 //   bench_ops --threads 1        prints one Markdown table

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The step of AdamW on a GPU, with norm, unscaling, clipping and cast, beside the bandwidth of a
 // copy and torch's fused step.
 //
@@ -18,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/optim/device_step.h"
-#include "fullshard/shard/device_norm.h"
+#include "fullshard/engine/gradients/device_norm.h"
+#include "fullshard/optim/cuda/device_step.h"
 
 namespace fullshard::bench {
 namespace {
@@ -54,20 +55,22 @@ struct Arrays {
     return tensors;
   }
 
-  std::vector<DevicePiece> pieces(Kept kept) const {
-    const auto at = [](const at::Tensor& flat, int64_t first, StoredAs stored) {
-      return DeviceArray{static_cast<char*>(flat.data_ptr()) + first * flat.element_size(), stored};
+  std::vector<optim::DevicePiece> pieces(Kept kept) const {
+    const auto at = [](const at::Tensor& flat, int64_t first, optim::StoredAs stored) {
+      return optim::DeviceArray{static_cast<char*>(flat.data_ptr()) + first * flat.element_size(),
+                                stored};
     };
-    const auto of_gradient = gradient.scalar_type() == at::kFloat ? StoredAs::fp32 : StoredAs::bf16;
-    std::vector<DevicePiece> all;
+    const auto of_gradient =
+        gradient.scalar_type() == at::kFloat ? optim::StoredAs::fp32 : optim::StoredAs::bf16;
+    std::vector<optim::DevicePiece> all;
     for (const auto& [first, numel] : ranges) {
-      DevicePiece piece;
-      piece.master = kept == Kept::in_halves ? at(lower, first, StoredAs::lower_half)
-                                             : at(master, first, StoredAs::fp32);
+      optim::DevicePiece piece;
+      piece.master = kept == Kept::in_halves ? at(lower, first, optim::StoredAs::lower_half)
+                                             : at(master, first, optim::StoredAs::fp32);
       piece.gradient = at(gradient, first, of_gradient);
-      piece.states[0] = at(moment, first, StoredAs::fp32);
-      piece.states[1] = at(variance, first, StoredAs::fp32);
-      if (kept != Kept::whole) piece.shown = at(shown, first, StoredAs::bf16);
+      piece.states[0] = at(moment, first, optim::StoredAs::fp32);
+      piece.states[1] = at(variance, first, optim::StoredAs::fp32);
+      if (kept != Kept::whole) piece.shown = at(shown, first, optim::StoredAs::bf16);
       piece.numel = numel;
       all.push_back(piece);
     }
@@ -103,8 +106,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-AdamWStep constants(double clip) {
-  AdamWStep step{.clip = clip, .beta1 = 0.9, .beta2 = 0.999, .step_size = 1e-4, .epsilon = 1e-8};
+optim::AdamWStep constants(double clip) {
+  optim::AdamWStep step{
+      .clip = clip, .beta1 = 0.9, .beta2 = 0.999, .step_size = 1e-4, .epsilon = 1e-8};
   step.decay = 1 - 1e-4 * 0.1;
   step.root_correction = 0.5;
   return step;
@@ -112,19 +116,19 @@ AdamWStep constants(double clip) {
 
 // What the engine does: the numbers of all tensors in two launches, the factor stays there.
 at::Tensor clip_factor_of(const Arrays& arrays) {
-  std::vector<GradientPiece> gradients;
+  std::vector<engine::GradientPiece> gradients;
   for (const auto& view : arrays.views(arrays.gradient)) {
     gradients.push_back({view, static_cast<int64_t>(gradients.size())});
   }
-  const auto numbers = norms_on_device(NormKind::sum_of_squares, gradients,
-                                       static_cast<int64_t>(gradients.size()), kGpu);
-  return clip_factor_on_device(NormKind::sum_of_squares, numbers, {1.0f, 1});
+  const auto numbers = engine::norms_on_device(engine::NormKind::sum_of_squares, gradients,
+                                               static_cast<int64_t>(gradients.size()), kGpu);
+  return engine::clip_factor_on_device(engine::NormKind::sum_of_squares, numbers, {1.0f, 1});
 }
 
-void fullshard_step(const DeviceTable& table, const at::Tensor& factor) {
-  DevicePass pass{.table = table, .settings = {{}}};
+void fullshard_step(const optim::DeviceTable& table, const at::Tensor& factor) {
+  optim::DevicePass pass{.table = table, .settings = {{}}};
   pass.factor_on_device = factor;
-  step_on_device(pass, {constants(1)});
+  optim::step_on_device(pass, {constants(1)});
 }
 
 struct Tables {
@@ -134,12 +138,12 @@ struct Tables {
     if (arrays.gradient.scalar_type() != at::kFloat) return;  // halves are for fp32 gradients
     in_halves.set(arrays.pieces(Kept::in_halves), kGpu);
   }
-  DeviceTable whole, shown, in_halves;
+  optim::DeviceTable whole, shown, in_halves;
 };
 
 std::vector<Line> fullshard_lines(const Arrays& arrays, const Tables& tables) {
   const auto of_gradient = static_cast<double>(arrays.gradient.element_size());
-  const auto clipped_step = [&](const DeviceTable& table) {
+  const auto clipped_step = [&](const optim::DeviceTable& table) {
     fullshard_step(table, clip_factor_of(arrays).narrow(0, 1, 1));
   };
   std::vector<Line> lines = {

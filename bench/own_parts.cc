@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is written here though libraries have it, beside those of them that this machine has: MB per
 // second of processor time, and how many answers differ. Libraries are opened at run time, so that
 // nothing depends on them. Prints a JSON array of rows.
@@ -20,10 +21,10 @@
 #include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
 #include "fullshard/formats/crc32.h"
-#include "fullshard/stored/crc32c.h"
-#include "fullshard/text/normal_forms.h"
-#include "fullshard/text/unicode.h"
-#include "fullshard/text/utf8.h"
+#include "fullshard/stored/blocks/crc32c.h"
+#include "fullshard/text/unicode/normal_forms.h"
+#include "fullshard/text/unicode/unicode.h"
+#include "fullshard/text/unicode/utf8.h"
 
 namespace {
 
@@ -85,7 +86,7 @@ void measure_checksums(Rows& rows) {
   const auto* at = reinterpret_cast<Bytes>(data.data());
   const size_t size = data.size();
   const auto length = static_cast<int64_t>(size);
-  rows.add("CRC-32", "fullshard", size, [&] { return crc32(0, at, length); });
+  rows.add("CRC-32", "fullshard", size, [&] { return formats::crc32(0, at, length); });
   if (auto* sum =
           from_library<unsigned long(unsigned long, Bytes, size_t)>("libz.so.1", "crc32_z")) {
     rows.add("CRC-32", "zlib", size, [&] { return sum(0, at, size); });
@@ -97,7 +98,7 @@ void measure_checksums(Rows& rows) {
   if (auto* sum = from_library<Crc>("libisal.so.2", "crc32_gzip_refl")) {
     rows.add("CRC-32", "ISA-L", size, [&] { return sum(0, at, size); });
   }
-  rows.add("CRC-32C", "fullshard", size, [&] { return crc32c(at, length); });
+  rows.add("CRC-32C", "fullshard", size, [&] { return stored::crc32c(at, length); });
   if (auto* sum = from_library<uint32_t(Bytes, int, uint32_t)>("libisal.so.2", "crc32_iscsi")) {
     rows.add("CRC-32C", "ISA-L", size, [&] { return ~sum(at, static_cast<int>(size), ~0U); });
   }
@@ -111,7 +112,8 @@ uint64_t first_bytes(const unsigned char* digest) {
 
 void measure_digests(Rows& rows) {
   const std::string data = noise(size_t{8} << 20);
-  rows.add("SHA-256", "fullshard", data.size(), [&] { return first_bytes(sha256(data).data()); });
+  rows.add("SHA-256", "fullshard", data.size(),
+           [&] { return first_bytes(base::sha256(data).data()); });
   using Sha = unsigned char*(Bytes, size_t, unsigned char*);
   if (auto* sha = from_library<Sha>("libcrypto.so.3", "SHA256")) {
     unsigned char digest[32];
@@ -119,9 +121,9 @@ void measure_digests(Rows& rows) {
       return first_bytes(sha(reinterpret_cast<Bytes>(data.data()), data.size(), digest));
     });
   }
-  const std::string text = encode_base64(data);
+  const std::string text = base::encode_base64(data);
   rows.add("base64, decoding", "fullshard", text.size(),
-           [&] { return first_bytes(reinterpret_cast<Bytes>(decode_base64(text)->data())); });
+           [&] { return first_bytes(reinterpret_cast<Bytes>(base::decode_base64(text)->data())); });
   if (auto* decode =
           from_library<int(unsigned char*, Bytes, int)>("libcrypto.so.3", "EVP_DecodeBlock")) {
     std::string decoded(text.size(), '\0');
@@ -144,15 +146,15 @@ std::string form_by(Form* form, const std::string& text) {
 
 struct NamedForm {
   const char* name;
-  NormalForm form;
+  text::NormalForm form;
   Form* peer;
 };
 
 std::vector<NamedForm> forms() {
-  std::vector<NamedForm> all = {{"NFC", NormalForm::nfc, nullptr},
-                                {"NFD", NormalForm::nfd, nullptr},
-                                {"NFKC", NormalForm::nfkc, nullptr},
-                                {"NFKD", NormalForm::nfkd, nullptr}};
+  std::vector<NamedForm> all = {{"NFC", text::NormalForm::nfc, nullptr},
+                                {"NFD", text::NormalForm::nfd, nullptr},
+                                {"NFKC", text::NormalForm::nfkc, nullptr},
+                                {"NFKD", text::NormalForm::nfkd, nullptr}};
   for (auto& one : all) {
     for (const char* library : {"libutf8proc.so.2", "libutf8proc.so.3"}) {
       const std::string name = std::string("utf8proc_") + one.name;
@@ -166,7 +168,7 @@ void measure_forms(Rows& rows, const std::string& text, const std::string& kind)
   for (const auto& [name, form, peer] : forms()) {
     const std::string part = name + (", " + kind);
     rows.add(part, "fullshard", text.size(),
-             [&, form = form] { return to_normal_form(text, form).size(); });
+             [&, form = form] { return text::to_normal_form(text, form).size(); });
     if (peer == nullptr) continue;
     rows.add(part, "utf8proc", text.size(),
              [&, peer = peer] { return form_by(peer, text).size(); });
@@ -189,8 +191,8 @@ void count_differences(Rows& rows) {
     rows.add_differences(name,
                          count_characters_that([&, form = form, peer = peer](uint32_t character) {
                            std::string text;
-                           append_utf8(text, character);
-                           return to_normal_form(text, form) != form_by(peer, text);
+                           text::append_utf8(text, character);
+                           return text::to_normal_form(text, form) != form_by(peer, text);
                          }));
   }
   auto* category = from_library<int(int)>("libutf8proc.so.2", "utf8proc_category");
@@ -206,7 +208,7 @@ void count_differences(Rows& rows) {
     rows.add_differences(
         name, count_characters_that([&, bit = bit, first = first, last = last](uint32_t character) {
           const int found = category(static_cast<int>(character));
-          return Characters::get().has(character, bit) != (found >= first && found <= last);
+          return text::Characters::get().has(character, bit) != (found >= first && found <= last);
         }));
   }
 }

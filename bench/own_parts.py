@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is written here though libraries have it, beside them; writes bench/results/own_parts.md.
 
 Called by bench/own_parts.sh. Compared is what the machine has of libz, libdeflate, libisal, libcrypto and libutf8proc

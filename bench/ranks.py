@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of `fullshard train` as somebody beside them sees them: what they wrote, their processes, their GPUs."""
 import array
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that only several GPUs can show of `fullshard train`, in one command; writes several_gpus.md.
 
 Called by bench/several_gpus.sh. Answers are "yes", "NO" or "not shown", with the reason; a "NO" ends it with status 1. With

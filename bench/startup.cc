@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank that meets the others and says so: seconds since BENCH_START, when its launcher was
 // started.
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
 int main() {
   const char* start = std::getenv("BENCH_START");

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From starting a launcher to all ranks having met: `fullshard launch` beside torchrun; writes bench/results/startup.md.
 
 Called by bench/startup.sh. Ours and torchrun take turns; one run of each before the first warms the page cache.

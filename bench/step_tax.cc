@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sharding costs and saves in a training step of a Llama-style model on CPU, one thread a
 // rank.
 //
@@ -26,11 +27,11 @@
 
 #include "bench/llama.h"
 #include "bench/memory_probe.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/gradients/grad_norm_kernels.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/adamw_kernels.h"
-#include "fullshard/shard/grad_norm_kernels.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
 
 namespace fullshard::bench {
 namespace {
@@ -69,21 +70,22 @@ class PlainTrainer : public Trainer {
     double squares = 0;
     for (const auto& parameter : parameters_) {
       const auto& gradient = parameter.grad();
-      squares += sum_of_squares(gradient.const_data_ptr<float>(), gradient.numel());
+      squares += engine::sum_of_squares(gradient.const_data_ptr<float>(), gradient.numel());
     }
     const auto norm = static_cast<float>(std::sqrt(squares));
     const auto constants = constants_of_step(++num_steps_, norm);
     for (size_t i = 0; i < parameters_.size(); ++i) {
       auto& parameter = parameters_[i];
-      adamw_step(constants, parameter.data_ptr<float>(), parameter.grad().const_data_ptr<float>(),
-                 moments_[i].data_ptr<float>(), variances_[i].data_ptr<float>(), parameter.numel());
+      optim::adamw_step(constants, parameter.data_ptr<float>(),
+                        parameter.grad().const_data_ptr<float>(), moments_[i].data_ptr<float>(),
+                        variances_[i].data_ptr<float>(), parameter.numel());
       parameter.mutable_grad() = at::Tensor();
     }
   }
 
  private:
-  AdamWStep constants_of_step(int step, float norm) const {
-    AdamWStep constants;
+  optim::AdamWStep constants_of_step(int step, float norm) const {
+    optim::AdamWStep constants;
     constants.clip = std::min(1.0f, static_cast<float>(kMaxNorm) / (norm + 1e-6f));
     constants.beta1 = options_.beta1;
     constants.beta2 = options_.beta2;
@@ -113,14 +115,15 @@ class ShardedTrainer : public Trainer {
 
   std::string report() const override {
     const auto& ledger = sharded_.ledger();
-    const auto peak = [&](Purpose purpose) { return ledger.peak(purpose); };
+    const auto peak = [&](tiers::Purpose purpose) { return ledger.peak(purpose); };
     const double steps = std::max<double>(1, static_cast<double>(sharded_.counters().steps));
     return fmt::format(
         R"(, "shares_host_copy": {}, "ledger_peak_bytes": {{"parameters": {}, "gradients": {}, )"
         R"("master": {}, "optimizer": {}, "workspace": {}, "total": {}}}, "wire_bytes_per_step": {:.0f})",
-        sharded_.shares_host_copy(), peak(Purpose::parameters), peak(Purpose::gradients),
-        peak(Purpose::master), peak(Purpose::optimizer), peak(Purpose::workspace),
-        ledger.peak_total(), static_cast<double>(sharded_.recorder().moved()) / steps);
+        sharded_.shares_host_copy(), peak(tiers::Purpose::parameters),
+        peak(tiers::Purpose::gradients), peak(tiers::Purpose::master),
+        peak(tiers::Purpose::optimizer), peak(tiers::Purpose::workspace), ledger.peak_total(),
+        static_cast<double>(sharded_.recorder().moved()) / steps);
   }
 
  private:

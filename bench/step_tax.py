@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What sharding costs in time and saves in memory, beside PyTorch; writes bench/results/step_tax.md.
 
 Called by bench/step_tax.sh. The repetitions go round all the lines, so that a slow minute of the

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Measures beside PyTorch on this machine and writes bench/results/step_tax.md; see step_tax.py for options.
 set -euo pipefail
 source "$(dirname "$0")/peers/python.sh"

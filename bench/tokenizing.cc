@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes the documents of a JSON array once, on one thread: seconds of processor time. The process
 // has just started, so nothing is known from before.
 //
@@ -8,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

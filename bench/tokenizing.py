@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding on one core, beside the tokenizers package; writes bench/results/tokenizing.md.
 
 Called by bench/tokenizing.sh. The tokenizers are trained here, on Python's own library (code and

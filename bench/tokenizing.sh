@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tokenizing on one core beside the tokenizers package; see tokenizing.py for options.
 set -euo pipefail
 source "$(dirname "$0")/peers/python.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`fullshard train` on two ranks beside PyTorch's plain, DDP and FSDP2; writes bench/results/train.md.
 
 Called by bench/train.sh. The rounds go through all lines in turn; values are medians over the rounds.

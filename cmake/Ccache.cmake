@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Compiles through ccache when it is there. A file that uses a precompiled header is only cached
 # under these sloppiness settings, together with -fpch-preprocess (see CompileOptions.cmake).
 # Depend mode spares a preprocessor run, the inode cache a hash of the precompiled header's 600 MB:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Options of every target. They are set for the whole directory, because the precompiled header
 # can only be shared by targets that are compiled with exactly the same options.
 set(CMAKE_CXX_STANDARD 20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA side of a build with FULLSHARD_CUDA: the language, NCCL, and what every source sees.
 #   fullshard_cuda    what libraries with CUDA sources link
 # The wheel of libtorch carries its own NCCL beside it (site-packages/nvidia/nccl).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs headers, libraries and the package Fullshard, so that an outside project writes
 #   find_package(Fullshard REQUIRED)
 #   target_link_libraries(app PRIVATE Fullshard::fullshard)
@@ -6,7 +7,7 @@ include(GNUInstallDirs)
 
 # The command line is a program, not a library for others.
 get_property(folders GLOBAL PROPERTY FULLSHARD_FOLDERS)
-list(REMOVE_ITEM folders cli core)
+list(REMOVE_ITEM folders cli worker)
 list(TRANSFORM folders PREPEND fullshard_ OUTPUT_VARIABLE libraries)
 
 install(TARGETS fullshard ${libraries} EXPORT FullshardTargets
@@ -26,7 +27,8 @@ foreach(program IN ITEMS fullshard_command fullshard_core_program)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
-install(FILES fullshard/fullshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard)
+file(GLOB headers "${PROJECT_SOURCE_DIR}/fullshard/*.h")  # what users include
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard)
 foreach(folder IN LISTS folders)
   install(DIRECTORY fullshard/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullshard
           FILES_MATCHING PATTERN "*.h" PATTERN gloo_declarations EXCLUDE)

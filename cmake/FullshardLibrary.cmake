@@ -1,5 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 # fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES | SOME_MODULES] [MAY_INCLUDE <folder>...]
-#                   [LINK <target>...])
+#                   [ROOMS <sub-folder>...] [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
 # may include, and so links, the folders named. A folder without sources becomes an interface
@@ -7,13 +8,14 @@
 # "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
 # DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES
 # folders most sources need torch::nn::Module, in SOME_MODULES ones a few: PrecompiledHeader.cmake
-# says what that changes.
+# says what that changes. ROOMS are sub-folders in the order of their layers, "." being the folder itself: each may
+# include itself and those named before it.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES;SOME_MODULES" "" "MAY_INCLUDE;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES;SOME_MODULES" "" "MAY_INCLUDE;ROOMS;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -64,6 +66,10 @@ function(fullshard_library folder)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
 
   list(JOIN arg_MAY_INCLUDE " " allowed)
+  if(arg_ROOMS)
+    list(JOIN arg_ROOMS " " rooms)
+    string(APPEND allowed " | ${rooms}")
+  endif()
   set_property(GLOBAL APPEND PROPERTY FULLSHARD_FOLDERS ${folder})
   if(arg_NO_TORCH)
     set_property(GLOBAL APPEND PROPERTY FULLSHARD_TORCH_FREE ${folder})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The programs: the command line, the examples, the benchmarks.
 
 # fullshard_program(<target> <source> [NO_TORCH] [LINK <target>...])
@@ -20,10 +21,10 @@ function(fullshard_command_line)
     target_compile_definitions(fullshard_command PRIVATE
                                FULLSHARD_VERSION="${PROJECT_VERSION}")
   endif()
-  set(source "${PROJECT_SOURCE_DIR}/fullshard/core/main.cc")
+  set(source "${PROJECT_SOURCE_DIR}/fullshard/worker/main.cc")
   file(GLOB found CONFIGURE_DEPENDS "${source}")
   if(found)
-    fullshard_program(fullshard_core_program "${source}" LINK fullshard_core)
+    fullshard_program(fullshard_core_program "${source}" LINK fullshard_worker)
     set_target_properties(fullshard_core_program PROPERTIES OUTPUT_NAME fullshard-core)
     add_dependencies(fullshard_command fullshard_core_program)
   endif()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds libtorch. In this order:
 #   TORCH_DIR  a libtorch folder, or its share/cmake or share/cmake/Torch (cache or environment)
 #   PYTHON     a Python interpreter that has torch (environment); it is only asked for the folder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Precompiled headers, each shared by many targets. What a header of libtorch leaves to instantiate
 # is done again in every source that loads its image: 0.4 s for Tensor.h, 1.5 s for ATen.h, 3 s for
 # nn/module.h. So there are several, and a target takes the smallest that covers most of its sources.

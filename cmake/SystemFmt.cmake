@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libtorch's include folder carries the headers of an fmt of its own, newer than the installed
 # library that spdlog and this project link. fullshard_prefer_system_fmt() makes a folder that holds
 # nothing but the installed fmt's headers and sets FULLSHARD_FMT_INCLUDE to it; standing first among

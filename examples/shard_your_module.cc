@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module of your own, fully sharded: fullshard launch --ranks 2 -- shard_your_module
 #include <fullshard/fullshard.h>
 #include <torch/nn/modules/linear.h>

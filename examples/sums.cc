@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How well a model that `fullshard train` wrote does sums it has never seen:
 //
 //   sums MODEL_FOLDER HELD_OUT_FILE [NUMBER]

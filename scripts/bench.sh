@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs every benchmark with the programs of the folder named, one after the other, alone on the
 # machine. Each measures a peer in the same call and writes its page into bench/results/.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every way of building and checking, one after the other, with a table at the end. Takes hours; CONTRIBUTING.md has the list.
 #
 #   scripts/check_all.sh                     all of them

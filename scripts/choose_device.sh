@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What `make` builds for: prints "cuda" where an NVIDIA GPU, a CUDA compiler and no libtorch without CUDA are found, else "cpu".
 #
 #   scripts/choose_device.sh              the word alone

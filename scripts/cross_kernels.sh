@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles the kernels with instruction sets of their own (FULLSHARD_VECTORISED, or a header of intrinsics) for this machine and
 # for the other architecture, runs the latter under qemu-user as an old and as a new processor, and compares the bits.
 # Kernels that include more of libtorch than its number types are left out: there is no libtorch to link for them here.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What Fullshard does, in about two minutes: writes a small corpus of sums, trains a small Llama on it on two ranks with
 # FULL_SHARD for at most a minute, asks it for sums it has never seen, and evaluates the saved folder again under another strategy.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The documentation as a site: docs/, the top folder's pages, and the examples and results that they link to.
 #
 #   scripts/docs.sh OUTPUT_FOLDER      OUTPUT_FOLDER/index.html; a broken link, or a page that mkdocs.yml does not list, fails

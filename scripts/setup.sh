@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what the build needs and this machine lacks: Debian or Ubuntu packages, and libtorch.
 #
 #   scripts/setup.sh                     packages, and libtorch into .venv of this checkout

@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# clang-tidy, with the checks of .clang-tidy, over the sources without libtorch. They are read as they are compiled, several
-# at a time (the build folder's Unity files), which takes an eighth of the time. Not config and cli: clang 14 does not accept
-# the recursive vector of config/document.h.
+# SPDX-License-Identifier: Apache-2.0
+# clang-tidy, with the checks of .clang-tidy, over the sources that link no libtorch. They are read as they are compiled,
+# several at a time (the build folder's Unity files), which takes an eighth of the time.
 #
 #   scripts/tidy.sh BUILD_DIR [FOLDER]…      all folders of the list below, or those named
+#   CLANG_TIDY=clang-tidy-16 …               that program; else clang-tidy, or the newest with a number in its name
 set -euo pipefail
 readonly build=${1:?usage: tidy.sh BUILD_DIR [FOLDER]…}
 shift
 cd "$(dirname "$0")/.."
 folders=("$@")
-[[ ${#folders[@]} -gt 0 ]] || folders=(base text data report launch)
+[[ ${#folders[@]} -gt 0 ]] || folders=(base text data report launch config formats stored cli)
 
-if ! command -v clang-tidy >/dev/null; then
-  echo "error: tidy: clang-tidy is missing; apt-get install clang-tidy" >&2
+tidy=${CLANG_TIDY:-clang-tidy}
+if [[ -z ${CLANG_TIDY:-} ]] && ! command -v clang-tidy >/dev/null; then
+  tidy=$(compgen -c clang-tidy- | grep -x 'clang-tidy-[0-9]*' | sort -u -t- -k3 -n | tail -n 1)
+fi
+if ! command -v "${tidy:-clang-tidy}" >/dev/null; then
+  echo "error: tidy: ${tidy:-clang-tidy} is missing; apt-get install clang-tidy" >&2
   exit 1
 fi
 sources=()
@@ -25,8 +30,13 @@ if [[ ${#sources[@]} -eq 0 ]]; then
   echo "error: tidy: $build has no Unity files; configure it with a preset that compiles sources together, as release does" >&2
   exit 1
 fi
-readonly flags="-std=c++20 -I. -isystem $build/system_fmt -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
+flags="-std=c++20 -I. -isystem $build/system_fmt -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
+# Where libtorch's headers lie, which name the dtypes of tensors in files.
+while read -r include; do
+  flags+=" -isystem $include"
+done < <(grep -o -m 1 -E '[^ ]*/torch/include(/torch/csrc/api/include)?( |")' "$build/compile_commands.json" |
+  tr -d ' "' | sort -u)
 # $flags is meant to fall into words.
 printf '%s\0' "${sources[@]}" |
-  xargs -0 -P "${JOBS:-$(nproc)}" -I{} sh -c "clang-tidy --quiet {} -- $flags 2>/dev/null || { echo {}; exit 1; }"
+  xargs -0 -P "${JOBS:-$(nproc)}" -I{} sh -c "$tidy --quiet {} -- $flags 2>/dev/null || { echo {}; exit 1; }"
 echo "tidy: ${#sources[@]} groups of sources are clean"

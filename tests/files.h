@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files and folders of tests, by system calls. Not std::filesystem: where libstdc++ is linked
 // statically beside a libtorch that carries another copy of it, its paths are two types in one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device of tests that only a GPU can show.
 #pragma once
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of masters in halves have in common.
 #pragma once
 
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/sharded_model.h"
 
 namespace fullshard::testing {
 
@@ -17,7 +18,7 @@ inline ShardOptions halves_options(int stage, bool in_halves) {
 }
 
 inline bool are_in_halves(const ShardedModel& sharded) {
-  for (const auto* group : sharded.engine().trainable_groups()) {
+  for (const auto* group : engine::EngineAccess::of(sharded).trainable_groups()) {
     if (!group->is_in_halves()) return false;
   }
   return true;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two network namespaces that see each other through a pair of virtual interfaces: two hosts, as
 // far as ranks can tell, and a link that can be cut.
 #pragma once

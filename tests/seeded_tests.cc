@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libtorch seeds its default generator anew in every process. Here every test begins with the same
 // numbers; GTEST_RANDOM_SEED chooses others, and a test that fails says which it had.
 #include <ATen/Context.h>

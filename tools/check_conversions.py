@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hands what `fullshard config convert` writes to Accelerate and DeepSpeed, and records what they say.
 
     PYTHONPATH=... python tools/check_conversions.py build/bin/fullshard tests/fixtures/config

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws docs/images/h200.svg, the picture of the README, from the tables of bench/results/h200.md.
 
     tools/draw_h200.py            writes the picture

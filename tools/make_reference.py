@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what `fullshard compare` reads: inputs, logits, loss and gradients of a model, computed by transformers.
 
     python tools/make_reference.py MODEL_FOLDER reference.safetensors [--batch 2] [--sequence 16] [--seed 0]

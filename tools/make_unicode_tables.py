@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes fullshard/text/unicode_*_data.cc: what the tokenizers need to know about characters.
 
     pip install tokenizers==0.23.3 unicodedata2==18.0.0 regex
@@ -170,7 +171,7 @@ def literal(name, text):
 
 def write(name, *parts):
     head = ("// Written by tools/make_unicode_tables.py; its numbers are explained there and in "
-            "unicode_data.h.\n" '#include "fullshard/text/unicode_data.h"\n\n'
+            "unicode_data.h.\n" '#include "fullshard/text/unicode/unicode_data.h"\n\n'
             "namespace fullshard::unicode {\n\n// clang-format off\n")
     body = "\n".join(parts)
     (FOLDER / name).write_text(head + body + "// clang-format on\n\n}  // namespace fullshard::unicode\n")

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Puts small errors into the sources, one at a time, and says which of them the tests notice.
 
     tools/mutate.py                      every mutation of tools/mutations/*.json: for hours

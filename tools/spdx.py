@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The licence line that sources begin with: checks that it is there, or puts it there.
 
     tools/spdx.py --check      names the sources without it; ends with 1 when there are any

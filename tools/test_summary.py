@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a log of several thousand test cases comes down to: what was skipped and why, what failed and where.
 
     tools/test_summary.py BUILD_DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the peers on CPU: PyTorch DCP under FSDP2, torch.save, safetensors, DeepSpeed ZeRO-3 and zero_to_fp32.py, beside the raw disk.
 
 Usage: checkpoint_io.py DIR [--model llama-110m] [--ranks 2] [--reps 3] [--out FILE]: starts itself under torchrun for each part.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AdamW on the CPU by PyTorch and DeepSpeed: one JSON line per optimizer.
 
 Usage: cpu_adamw.py --threads N [--parameters 100000000] [--steps 5]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training steps of the PyTorch peers on CPU: plain, two plain processes at once (the contention floor), ddp, fsdp2.
 
 Usage: cpu_steps.py [--reps 3] [--out FILE] [--raw FILE]. One thread per rank; the repetitions go round all the lines, so that a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """train_step.py's step under DeepSpeed on one GPU: the same model, first weights and tokens, and the same line of JSON.
 
     python3 deepspeed_step.py --model llama-1.1b --stage 3 --seq 2048 --batch 8 --tokens tokens.bin

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loss and gradients of one batch under PyTorch, as a file for `fullshard compare`.
 
     python3 bench/peers/gradients.py --model llama-110m --dtype bf16 --seq 512 --batch 4 --output FILE.safetensors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank under torchrun that meets the others and says so: seconds since BENCH_START, when torchrun was started."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of safetensors, written and read with torch alone."""
 import json
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One training step of a Llama- or GPT-2-style model under PyTorch, the peer that Fullshard is measured beside.
 
 Prints one JSON line: tokens/s (median over steps), peak device memory (on CPU: peak resident memory of each rank, and the peak of

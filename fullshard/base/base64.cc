@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/base64.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 constexpr std::string_view kLetters =
@@ -55,4 +56,4 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

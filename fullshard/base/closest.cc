@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/closest.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 // Letters to insert, delete or replace to get from one word to the other (Levenshtein).
@@ -41,4 +42,4 @@ std::optional<std::string> closest(std::string_view word, std::span<const std::s
   return *best;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

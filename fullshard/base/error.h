@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors that a user or a machine can cause. A bug of ours is an assert, never an Error.
 #pragma once
 

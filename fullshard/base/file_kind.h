@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a path names. Not std::filesystem: where libstdc++ is linked statically beside a libtorch
 // that carries another copy of it, its paths are two types in one.
 #pragma once
@@ -6,7 +7,7 @@
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::base {
 
 inline bool is_file(const std::string& path) {
   struct stat facts = {};
@@ -24,4 +25,4 @@ inline bool is_special_file(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

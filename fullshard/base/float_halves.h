@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A float as its nearest bf16 value and the sixteen bits that this leaves out: together they are
 // the float again, bit for bit, so that a value that is also wanted in bf16 is stored once.
 //
@@ -12,7 +13,7 @@
 
 #include "fullshard/base/host_device.h"
 
-namespace fullshard {
+namespace fullshard::base {
 
 struct FloatHalves {
   uint16_t nearest;  // as bf16
@@ -32,4 +33,4 @@ struct FloatHalves {
   return float_of(upper << 16 | lower);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/folder_names.h"
 
 #include <dirent.h>
 
 #include <algorithm>
 
-namespace fullshard {
+namespace fullshard::base {
 
 std::vector<std::string> names_in_folder(const std::string& path) {
   std::vector<std::string> names;
@@ -19,4 +20,4 @@ std::vector<std::string> names_in_folder(const std::string& path) {
   return names;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/json_text.h"
 
 #include <algorithm>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 // `byte` is counted from 1. Of a text of one line only the column is told.
@@ -49,4 +50,4 @@ void refuse_json(std::string_view text, size_t byte) { refuse_at(text, byte, "is
 
 void refuse_json_number() { throw JsonError("holds a number beyond the range of fp64", 1, 1); }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

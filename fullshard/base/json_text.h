@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON text from outside: files, lines of files. nlohmann::json copies, compares and writes values
 // by recursion, so that text of 100,000 brackets would end the program; here such text is refused
 // before anything is made of it. Every JSON that others may have written is read through this, or
-// through formats/strict_json.h, which is stricter still.
+// through formats/safetensors/strict_json.h, which is stricter still.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::base {
 
 constexpr int kMostJsonDepth = 100;
 
@@ -51,4 +52,4 @@ Json parse_json(std::string_view text) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over elements, one cache line at a time, with the lines to come asked for ahead: the
 // hardware's own prefetching lags behind when a loop reads four streams (bench/cpu_adamw).
 #pragma once
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::base {
 
 constexpr int64_t kLineElements = 16;  // of fp32; fp64 takes two lines
 constexpr int64_t kElementsAhead = 256;
@@ -19,4 +20,4 @@ template <class... Arrays>
   __builtin_prefetch(static_cast<const uint16_t*>(array) + element + kElementsAhead);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

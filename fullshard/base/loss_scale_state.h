@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a dynamic loss scale: what optimizers keep up and checkpoints carry.
 #pragma once
 

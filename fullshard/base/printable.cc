@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/printable.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/utf8_character.h"
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 constexpr std::string_view kEllipsis = "\xE2\x80\xA6";
@@ -54,4 +55,4 @@ std::string printable(std::string_view text, size_t max_bytes) {
   return printed;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

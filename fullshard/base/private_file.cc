@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/private_file.h"
 
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::base {
 
 std::string read_private_line(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -32,4 +33,4 @@ std::string read_private_line(const std::string& path) {
   return line;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

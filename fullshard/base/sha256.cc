@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/sha256.h"
 
 #include <bit>
 #include <cstddef>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 constexpr size_t kBlock = 64;
@@ -105,4 +106,4 @@ bool are_equal(const Digest& left, const Digest& right) {
   return difference == 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

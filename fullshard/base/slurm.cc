@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/slurm.h"
 
 #include <charconv>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 constexpr int kMostHosts = 100'000;  // of one range; more is a typing error
@@ -96,4 +97,4 @@ int port_of_job(std::string_view job) {
   return 20000 + static_cast<int>(hash % 10000);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

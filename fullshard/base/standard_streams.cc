@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/standard_streams.h"
 
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::base {
 
 void open_missing_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -38,4 +39,4 @@ void flush_standard_output() {
        reason != 0 ? std::strerror(reason) : "an earlier write failed");
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,17 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/tcp_socket.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 using std::chrono::milliseconds;
@@ -82,4 +85,21 @@ int listen_tcp(int port, bool loopback) {
   return listen_on(AF_INET, reinterpret_cast<sockaddr*>(&four), sizeof four);
 }
 
-}  // namespace fullshard
+void end_when_unreachable(int socket, milliseconds silence) {
+  const auto limit = static_cast<unsigned>(silence.count());
+  const int yes = 1, idle = 1, interval = 1;  // seconds, the least there is
+  const int probes = std::max(1, static_cast<int>(silence.count() / 1000) - idle);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  // For what was sent and never acknowledged; else the kernel tries for a quarter of an hour.
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
+}
+
+bool means_unreachable(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == EHOSTDOWN || error == ENETDOWN;
+}
+
+}  // namespace fullshard::base

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/utf8_character.h"
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::base {
 
 size_t utf8_character_length(std::string_view text) {
   if (text.empty()) return 0;
@@ -19,4 +20,4 @@ size_t utf8_character_length(std::string_view text) {
   return is_long_form || is_beyond ? 0 : length;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that the compiler turns into vector code, with the instruction set chosen when the program
 // starts. A function marked FULLSHARD_VECTORISED is compiled once per set; all versions give the
 // same bits, since contraction and reassociation are off everywhere.

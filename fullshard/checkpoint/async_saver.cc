@@ -1,17 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/async_saver.h"
 
 #include <utility>
 
 #include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/running_save.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/stored/buffer_pool.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/stored/blocks/buffer_pool.h"
 
 namespace fullshard {
 
 AsyncSaver::AsyncSaver() : AsyncSaver(nullptr) {}
-AsyncSaver::AsyncSaver(std::unique_ptr<DeviceSnapshot> device)
-    : copies_(std::make_unique<BufferPool>(kWriteBytes)), device_(std::move(device)) {}
+AsyncSaver::AsyncSaver(std::unique_ptr<checkpoint::DeviceSnapshot> device)
+    : copies_(std::make_unique<stored::BufferPool>(stored::kWriteBytes)),
+      device_(std::move(device)) {}
 AsyncSaver::~AsyncSaver() = default;
 
 int64_t AsyncSaver::copied_bytes() const {
@@ -23,10 +25,11 @@ void AsyncSaver::start(const std::string& folder, const ShardedModel& model,
                        const CheckpointOptions& options) {
   finish();
   if (!device_) {
-    device_ = make_device_snapshot(model.mesh().world().device(), model.engine().ledger());
+    device_ = checkpoint::make_device_snapshot(model.mesh().world().device(),
+                                               engine::EngineAccess::of(model).ledger());
   }
-  running_ = std::make_unique<RunningSave>(folder, model, states_of(model, optimizer), progress,
-                                           options, true, device_.get());
+  running_ = std::make_unique<checkpoint::RunningSave>(
+      folder, model, optim::states_of(model, optimizer), progress, options, true, device_.get());
 }
 
 void AsyncSaver::settle() {

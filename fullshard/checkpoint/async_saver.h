@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saving beside training: what this rank owns is written while training goes on.
 //
 //   AsyncSaver saver;
@@ -18,18 +19,23 @@
 
 #include "fullshard/checkpoint/checkpoint.h"
 
-namespace fullshard {
-
-class BufferPool;
+namespace fullshard::checkpoint {
 class RunningSave;
 struct DeviceSnapshot;
+}  // namespace fullshard::checkpoint
+
+namespace fullshard::stored {
+class BufferPool;
+}  // namespace fullshard::stored
+
+namespace fullshard {
 
 // Belongs to the thread that trains. All calls are collective; nothing happens at other times.
 class AsyncSaver {
  public:
   AsyncSaver();
   // With copies and windows of the caller's in place of those of the model's device.
-  explicit AsyncSaver(std::unique_ptr<DeviceSnapshot> device);
+  explicit AsyncSaver(std::unique_ptr<checkpoint::DeviceSnapshot> device);
   // Unfinished, the save is given up; nothing is thrown.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
@@ -62,9 +68,10 @@ class AsyncSaver {
  private:
   void advance(std::chrono::milliseconds patience);
 
-  std::unique_ptr<BufferPool> copies_;      // for the CPU
-  std::unique_ptr<DeviceSnapshot> device_;  // made for the first model that is on an accelerator
-  std::unique_ptr<RunningSave> running_;
+  std::unique_ptr<stored::BufferPool> copies_;  // for the CPU
+  std::unique_ptr<checkpoint::DeviceSnapshot>
+      device_;  // made for the first model that is on an accelerator
+  std::unique_ptr<checkpoint::RunningSave> running_;
 };
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints from which training goes on exactly, whatever the number of ranks and the strategy:
 //   save_checkpoint("run/checkpoints/" + checkpoint_name(100), sharded, optimizer, progress);
 //   const auto last = last_checkpoint("run/checkpoints");
@@ -10,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/checkpoint/progress.h"
+#include "fullshard/checkpoint/loop_progress.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/optimizer.h"
-#include "fullshard/optim/torch_optimizer.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/optim/torch/torch_optimizer.h"
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/last_checkpoint.h"
 
@@ -47,14 +48,14 @@ struct CheckpointOptions {
 // All ranks return when the checkpoint is on the disk, has its name, and `latest` beside it says
 // so. What fails on one rank (no room on disk) fails on all; whatever was there before is there
 // still, and nothing else is left behind. Ranks that have written vote once a second until all
-// have: no collective lasts longer because a disk is slow, and a rank that does not come is named
+// have: no collective lasts longer because a disk is slow, and a rank that is late is named
 // after the time that the world waits for any other collective.
 void save_checkpoint(const std::string& folder, const ShardedModel& model,
                      const Optimizer& optimizer, const Progress& progress,
                      const CheckpointOptions& options = {});
 // The same for a torch optimizer over pieces: its states are copied and saved by pieces, so that
 // they too go on under any number of ranks, and the counts of each parameter once. Optimizers whose
-// states are not known here are an error that names them (optim/torch_states.h).
+// states are not known here are an error that names them (optim/torch/torch_states.h).
 void save_checkpoint(const std::string& folder, const ShardedModel& model,
                      const PieceParameters& pieces, const torch::optim::Optimizer& optimizer,
                      const Progress& progress, const CheckpointOptions& options = {});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/deepspeed_export.h"
 
 #include <ATen/core/grad_mode.h>
@@ -12,10 +13,10 @@
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
-#include "fullshard/formats/source_sums.h"
-#include "fullshard/formats/torch_writer.h"
+#include "fullshard/formats/torch/torch_writer.h"
+#include "fullshard/formats/weights/source_sums.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr int64_t kBlockNumel = kMiB;
@@ -23,11 +24,11 @@ constexpr const char* kVersion = "0.19.8";  // whose layout this is
 constexpr int64_t kStage = 2;
 
 void make_new_folder(const std::string& path) {
-  check_system(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made", path);
+  formats::check_system(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made", path);
 }
 
 void stream(const TensorSource& source, const StoredTensor& tensor, at::ScalarType dtype,
-            TorchWriter& writer, size_t storage) {
+            formats::TorchWriter& writer, size_t storage) {
   const int64_t numel = tensor.numel();
   const int64_t most = std::min(numel, kBlockNumel);
   const at::Tensor block = at::empty({most}, at::TensorOptions().dtype(dtype));
@@ -40,7 +41,7 @@ void stream(const TensorSource& source, const StoredTensor& tensor, at::ScalarTy
 
 class DeepSpeedExport {
  public:
-  DeepSpeedExport(const AnyCheckpoint& checkpoint, std::string folder)
+  DeepSpeedExport(const stored::AnyCheckpoint& checkpoint, std::string folder)
       : checkpoint_(checkpoint), folder_(std::move(folder)) {
     for (const auto& tensor : checkpoint.distinct_weights()) {
       if (!at::isFloatingType(tensor.dtype)) {
@@ -56,8 +57,8 @@ class DeepSpeedExport {
 
   std::string write_model() const {
     const std::string path = folder_ + "/mp_rank_00_model_states.pt";
-    TorchWriter writer(path);
-    PickleWriter& pickle = writer.pickle();
+    formats::TorchWriter writer(path);
+    formats::PickleWriter& pickle = writer.pickle();
     pickle.begin_dict();
     put_tensors(writer, "module", buffers_);
     pickle.put("buffer_names");
@@ -88,16 +89,16 @@ class DeepSpeedExport {
     for (const auto& tensor : frozen_) {
       stream(*checkpoint_.weights, tensor, tensor.dtype, writer, storage++);
     }
-    check_sums_of(*checkpoint_.weights, names_of(buffers_));
-    check_sums_of(*checkpoint_.weights, names_of(frozen_));
+    formats::check_sums_of(*checkpoint_.weights, names_of(buffers_));
+    formats::check_sums_of(*checkpoint_.weights, names_of(frozen_));
     writer.finish();
     return path;
   }
 
   std::string write_optimizer() const {
     const std::string path = folder_ + "/zero_pp_rank_0_mp_rank_00_optim_states.pt";
-    TorchWriter writer(path);
-    PickleWriter& pickle = writer.pickle();
+    formats::TorchWriter writer(path);
+    formats::PickleWriter& pickle = writer.pickle();
     pickle.begin_dict();
     pickle.put("optimizer_state_dict");
     pickle.begin_dict();
@@ -121,9 +122,9 @@ class DeepSpeedExport {
     for (size_t i = 0; i < checkpoint_.states.size(); ++i) {
       const TensorSource& state = *checkpoint_.states[i].tensors;
       for (const auto& tensor : trained_) stream(state, tensor, at::kFloat, writer, i + 1);
-      check_sums_of(state, names_of(trained_));
+      formats::check_sums_of(state, names_of(trained_));
     }
-    check_sums_of(*checkpoint_.weights, names_of(trained_));
+    formats::check_sums_of(*checkpoint_.weights, names_of(trained_));
     writer.finish();
     return path;
   }
@@ -142,7 +143,7 @@ class DeepSpeedExport {
     return names;
   }
 
-  static void put_shapes(PickleWriter& pickle, const std::vector<StoredTensor>& tensors) {
+  static void put_shapes(formats::PickleWriter& pickle, const std::vector<StoredTensor>& tensors) {
     pickle.begin_dict();
     for (const auto& tensor : tensors) {
       pickle.put(tensor.name);
@@ -151,7 +152,7 @@ class DeepSpeedExport {
     pickle.end_dict();
   }
 
-  static void put_tensors(TorchWriter& writer, const char* key,
+  static void put_tensors(formats::TorchWriter& writer, const char* key,
                           const std::vector<StoredTensor>& tensors) {
     writer.pickle().put(key);
     writer.pickle().begin_dict();
@@ -162,14 +163,14 @@ class DeepSpeedExport {
     writer.pickle().end_dict();
   }
 
-  static void put_list_of_one(PickleWriter& pickle, const char* key, int64_t number) {
+  static void put_list_of_one(formats::PickleWriter& pickle, const char* key, int64_t number) {
     pickle.put(key);
     pickle.begin_list();
     pickle.put(number);
     pickle.end_list();
   }
 
-  void put_facts(PickleWriter& pickle) const {
+  void put_facts(formats::PickleWriter& pickle) const {
     pickle.put("dp_world_size");
     pickle.put(int64_t{1});
     pickle.put("mp_world_size");
@@ -183,8 +184,8 @@ class DeepSpeedExport {
     pickle.put(kVersion);
   }
 
-  void put_states(TorchWriter& writer) const {
-    PickleWriter& pickle = writer.pickle();
+  void put_states(formats::TorchWriter& writer) const {
+    formats::PickleWriter& pickle = writer.pickle();
     pickle.put("base_optimizer_state");
     pickle.begin_dict();
     pickle.put("state");
@@ -202,7 +203,7 @@ class DeepSpeedExport {
     pickle.end_dict();
   }
 
-  const AnyCheckpoint& checkpoint_;
+  const stored::AnyCheckpoint& checkpoint_;
   std::string folder_;
   std::vector<StoredTensor> trained_;
   std::vector<StoredTensor> frozen_;
@@ -212,20 +213,20 @@ class DeepSpeedExport {
 
 std::string write_latest(const std::string& out, const std::string& tag) {
   const std::string path = out + "/latest";
-  replace_file(path, tag);
+  formats::replace_file(path, tag);
   return path;
 }
 
 }  // namespace
 
-std::vector<std::string> export_deepspeed(const AnyCheckpoint& checkpoint, const std::string& out,
-                                          const std::string& tag) {
-  check_input(checkpoint.weights != nullptr, "{}: holds the states of an optimizer and no weights",
-              checkpoint.path);
-  check_input(is_plain_name(tag), "{}: '{}' is no tag", out, tag);
+std::vector<std::string> export_deepspeed(const stored::AnyCheckpoint& checkpoint,
+                                          const std::string& out, const std::string& tag) {
+  formats::check_input(checkpoint.weights != nullptr,
+                       "{}: holds the states of an optimizer and no weights", checkpoint.path);
+  formats::check_input(formats::is_plain_name(tag), "{}: '{}' is no tag", out, tag);
   const at::NoGradGuard no_grad;
   const std::string folder = fmt::format("{}/{}", out, tag);
-  make_folder_tree(out);
+  formats::make_folder_tree(out);
   make_new_folder(folder);
   const DeepSpeedExport files(checkpoint, folder);
   std::vector<std::string> written = {files.write_model(), files.write_optimizer()};
@@ -233,4 +234,4 @@ std::vector<std::string> export_deepspeed(const AnyCheckpoint& checkpoint, const
   return written;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/device_snapshot.h"
 
 #include <ATen/core/grad_mode.h>
@@ -11,9 +12,9 @@
 #include <map>
 #include <mutex>
 
-#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/blocks/block_writer.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 class StreamCopies : public SnapshotCopies {
@@ -83,13 +84,13 @@ class StreamCopies : public SnapshotCopies {
 };
 
 // From torch's cache of pinned memory.
-BufferPool::Source pinned_memory(std::shared_ptr<Ledger> ledger) {
+stored::BufferPool::Source pinned_memory(std::shared_ptr<Ledger> ledger) {
   return [ledger = std::move(ledger)](int64_t bytes) {
     auto memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
     auto* const data = static_cast<char*>(memory.data_ptr());
-    ledger->hold(Purpose::workspace, Tier::host, bytes);
+    ledger->hold(tiers::Purpose::workspace, tiers::Tier::host, bytes);
     return std::shared_ptr<char>(data, [ledger, memory = std::move(memory), bytes](char*) {
-      ledger->drop(Purpose::workspace, Tier::host, bytes);
+      ledger->drop(tiers::Purpose::workspace, tiers::Tier::host, bytes);
     });
   };
 }
@@ -107,8 +108,9 @@ std::unique_ptr<DeviceSnapshot> make_device_snapshot(at::Device device,
   if (device.is_cpu()) return nullptr;
   auto snapshot = std::make_unique<DeviceSnapshot>();
   snapshot->copies = std::make_unique<StreamCopies>(device);
-  snapshot->windows = std::make_unique<BufferPool>(kWriteBytes, pinned_memory(ledger));
+  snapshot->windows =
+      std::make_unique<stored::BufferPool>(stored::kWriteBytes, pinned_memory(ledger));
   return snapshot;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an accelerator's values reach the files of a checkpoint: each byte is copied once, on a
 // stream beside training, into a window of pinned memory, and written to the file from there.
 //
@@ -14,12 +15,12 @@
 #include <memory>
 
 #include "fullshard/memory/ledger.h"
-#include "fullshard/stored/buffer_pool.h"
-#include "fullshard/stored/device_copies.h"
+#include "fullshard/stored/blocks/buffer_pool.h"
+#include "fullshard/stored/blocks/device_copies.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
-class SnapshotCopies : public DeviceCopies {
+class SnapshotCopies : public stored::DeviceCopies {
  public:
   // By the thread that trains. Copies begun from here on find what its stream holds now.
   virtual void follow_training() = 0;
@@ -46,7 +47,7 @@ class SnapshotCopies : public DeviceCopies {
 // Kept from save to save, so that only the first one pins memory.
 struct DeviceSnapshot {
   std::unique_ptr<SnapshotCopies> copies;
-  std::unique_ptr<BufferPool> windows;  // of kWriteBytes
+  std::unique_ptr<stored::BufferPool> windows;  // of kWriteBytes
 };
 
 // Null for the CPU, whose files are written from where values are. The windows are entered in the
@@ -54,4 +55,4 @@ struct DeviceSnapshot {
 std::unique_ptr<DeviceSnapshot> make_device_snapshot(at::Device device,
                                                      const std::shared_ptr<Ledger>& ledger);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

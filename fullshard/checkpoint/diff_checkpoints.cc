@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/diff_checkpoints.h"
 
 #include <ATen/core/grad_mode.h>
@@ -10,9 +11,9 @@
 #include <utility>
 
 #include "fullshard/formats/element_type.h"
-#include "fullshard/formats/source_sums.h"
+#include "fullshard/formats/weights/source_sums.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr int64_t kComparedNumel = int64_t{1} << 18;
@@ -79,8 +80,8 @@ class Diff {
       if (!has_other_name(tensor.name, tied_in_second, first)) add(part, tensor.name, kOnlySecond);
     }
     // Damage is no difference.
-    check_sums_of(first);
-    check_sums_of(second);
+    formats::check_sums_of(first);
+    formats::check_sums_of(second);
   }
 
   void add(const std::string& part, const std::string& tensor, const std::string& what) {
@@ -103,7 +104,7 @@ class Diff {
   CheckpointDiff result_;
 };
 
-const TensorSource* find_state(const AnyCheckpoint& checkpoint, const std::string& name) {
+const TensorSource* find_state(const stored::AnyCheckpoint& checkpoint, const std::string& name) {
   for (const auto& state : checkpoint.states) {
     if (state.name == name) return state.tensors.get();
   }
@@ -112,8 +113,8 @@ const TensorSource* find_state(const AnyCheckpoint& checkpoint, const std::strin
 
 }  // namespace
 
-CheckpointDiff diff_checkpoints(const AnyCheckpoint& first, const AnyCheckpoint& second,
-                                double tolerance) {
+CheckpointDiff diff_checkpoints(const stored::AnyCheckpoint& first,
+                                const stored::AnyCheckpoint& second, double tolerance) {
   const at::NoGradGuard no_grad;
   Diff diff(tolerance);
   if (first.weights != nullptr && second.weights != nullptr) {
@@ -136,4 +137,4 @@ CheckpointDiff diff_checkpoints(const AnyCheckpoint& first, const AnyCheckpoint&
   return diff.take();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

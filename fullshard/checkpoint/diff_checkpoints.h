@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In what two checkpoints differ, whatever their kinds.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/stored/any_checkpoint.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 struct TensorDifference {
   std::string part;    // "weights", or the state's name
@@ -25,7 +26,7 @@ struct CheckpointDiff {
 // Values are compared as doubles; NaN equals NaN. A dtype that differs is no difference, nor is
 // a second name of a tied tensor that one of them lacks. States are compared when both have some. A
 // few MiB are held.
-CheckpointDiff diff_checkpoints(const AnyCheckpoint& first, const AnyCheckpoint& second,
-                                double tolerance);
+CheckpointDiff diff_checkpoints(const stored::AnyCheckpoint& first,
+                                const stored::AnyCheckpoint& second, double tolerance);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/foreign_checkpoint.h"
 
 #include <ATen/core/grad_mode.h>
@@ -16,9 +17,10 @@
 #include "fullshard/checkpoint/name_match.h"
 #include "fullshard/checkpoint/numbered_parameters.h"
 #include "fullshard/checkpoint/patient_work.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/storage/agreement.h"
 #include "fullshard/formats/input_error.h"
-#include "fullshard/formats/source_sums.h"
-#include "fullshard/shard/agreement.h"
+#include "fullshard/formats/weights/source_sums.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/transposed_read.h"
 
@@ -28,27 +30,27 @@ namespace {
 constexpr const char* kForeignLoad = "load_foreign_checkpoint";
 
 // Parameters that the optimizer has states of.
-std::vector<ModelTensor> trained_tensors(const Engine& engine) {
-  auto tensors = model_tensors(engine);
-  std::erase_if(tensors, [](const ModelTensor& tensor) {
+std::vector<checkpoint::ModelTensor> trained_tensors(const engine::Engine& engine) {
+  auto tensors = checkpoint::model_tensors(engine);
+  std::erase_if(tensors, [](const checkpoint::ModelTensor& tensor) {
     return tensor.group == nullptr || !tensor.group->trainable();
   });
   return tensors;
 }
 
 // As files hold them, in the order of the module's tree; empty: that is not known.
-std::vector<OrderedParameter> parameters_in_order(const std::vector<ModelTensor>& tensors,
-                                                  const LoadOptions& options) {
-  std::map<std::string, const ModelTensor*> by_name;
+std::vector<checkpoint::OrderedParameter> parameters_in_order(
+    const std::vector<checkpoint::ModelTensor>& tensors, const LoadOptions& options) {
+  std::map<std::string, const checkpoint::ModelTensor*> by_name;
   for (const auto& tensor : tensors) {
     for (const auto& name : tensor.names) by_name.emplace(name, &tensor);
   }
-  std::set<const ModelTensor*> done;  // a tied one counts under its first name
-  std::vector<OrderedParameter> parameters;
+  std::set<const checkpoint::ModelTensor*> done;  // a tied one counts under its first name
+  std::vector<checkpoint::OrderedParameter> parameters;
   for (const auto& name : options.order) {
     const auto found = by_name.find(name);
     if (found == by_name.end() || !done.insert(found->second).second) continue;
-    const auto in_file = name_in_file(*found->second, name, options.names);
+    const auto in_file = checkpoint::name_in_file(*found->second, name, options.names);
     auto shape = found->second->shape;
     if (in_file.transposed) std::ranges::reverse(shape);
     parameters.push_back({in_file.name, std::move(shape)});
@@ -58,8 +60,8 @@ std::vector<OrderedParameter> parameters_in_order(const std::vector<ModelTensor>
 
 class StateLoader {
  public:
-  StateLoader(const AnyCheckpoint& checkpoint, const Engine& engine, const Optimizer& optimizer,
-              LoadOptions options)
+  StateLoader(const stored::AnyCheckpoint& checkpoint, const engine::Engine& engine,
+              const Optimizer& optimizer, LoadOptions options)
       : checkpoint_(checkpoint),
         optimizer_(optimizer),
         options_(std::move(options)),
@@ -84,11 +86,11 @@ class StateLoader {
       if (source == sources_.end()) {
         return fmt::format(
             "its optimizer has the states [{}], and {} needs {}",
-            printable(fmt::format("{}", fmt::join(std::views::keys(sources_), ", "))),
+            base::printable(fmt::format("{}", fmt::join(std::views::keys(sources_), ", "))),
             optimizer_.name(), name);
       }
       try {
-        matches_.push_back(match_names(*source->second, tensors_, options_));
+        matches_.push_back(checkpoint::match_names(*source->second, tensors_, options_));
       } catch (const Error& error) {
         return fmt::format("the optimizer's {} do not fit: {}", name, error.what());
       }
@@ -105,15 +107,15 @@ class StateLoader {
         read_part(source, match, static_cast<int>(k));
         names.push_back(match.name);
       }
-      check_sums_of(source, names, world.rank(), world.size());
+      formats::check_sums_of(source, names, world.rank(), world.size());
     }
   }
 
  private:
   std::string name_numbered() {
-    const OptimizerFile& file = *checkpoint_.numbered;
+    const formats::OptimizerFile& file = *checkpoint_.numbered;
     if (options_.order.empty()) return "it numbers its parameters, whose order is not known here";
-    const auto named = name_numbers(file, parameters_in_order(tensors_, options_));
+    const auto named = checkpoint::name_numbers(file, parameters_in_order(tensors_, options_));
     if (!named.problem.empty()) return named.problem;
     for (const auto& state : file.states()) {
       named_.push_back(file.state(state, named.names));
@@ -122,7 +124,7 @@ class StateLoader {
     return "";
   }
 
-  void read_part(const TensorSource& source, const TensorMatch& match, int k) const {
+  void read_part(const TensorSource& source, const checkpoint::TensorMatch& match, int k) const {
     const auto& tensor = *match.tensor;
     for (const auto& piece : tensor.group->pieces()) {
       if (piece.slot != tensor.slot || piece.numel() == 0) continue;
@@ -131,7 +133,8 @@ class StateLoader {
       const auto values =
           target.is_cpu() ? target : at::empty({piece.numel()}, target.scalar_type());
       if (match.transposed) {
-        read_transposed(source, match.name, tensor.shape[0], tensor.shape[1], piece.begin, values);
+        stored::read_transposed(source, match.name, tensor.shape[0], tensor.shape[1], piece.begin,
+                                values);
       } else {
         source.read(match.name, piece.begin, values);
       }
@@ -139,17 +142,17 @@ class StateLoader {
     }
   }
 
-  const AnyCheckpoint& checkpoint_;
+  const stored::AnyCheckpoint& checkpoint_;
   const Optimizer& optimizer_;
   LoadOptions options_;
-  std::vector<ModelTensor> tensors_;
-  std::map<const ParamGroup*, int> group_index_;
-  std::map<std::string, const TensorSource*> sources_;  // by the state's name
-  std::vector<std::unique_ptr<TensorSource>> named_;    // those of numbered parameters
-  std::vector<std::vector<TensorMatch>> matches_;       // of each state
+  std::vector<checkpoint::ModelTensor> tensors_;
+  std::map<const engine::ParamGroup*, int> group_index_;
+  std::map<std::string, const TensorSource*> sources_;         // by the state's name
+  std::vector<std::unique_ptr<TensorSource>> named_;           // those of numbered parameters
+  std::vector<std::vector<checkpoint::TensorMatch>> matches_;  // of each state
 };
 
-Progress progress_in(const AnyCheckpoint& checkpoint, bool has_states) {
+Progress progress_in(const stored::AnyCheckpoint& checkpoint, bool has_states) {
   Progress progress;
   const int64_t of_optimizer = has_states ? checkpoint.optimizer_steps.value_or(0) : 0;
   progress.step = checkpoint.num_steps.value_or(of_optimizer);
@@ -165,9 +168,9 @@ Progress progress_in(const AnyCheckpoint& checkpoint, bool has_states) {
 }
 
 // What of the loss scale has no place in ours.
-void add_scale_notes(const AnyCheckpoint& checkpoint, std::vector<std::string>& notes) {
+void add_scale_notes(const stored::AnyCheckpoint& checkpoint, std::vector<std::string>& notes) {
   if (!checkpoint.loss_scale) return;
-  const SavedLossScale& saved = *checkpoint.loss_scale;
+  const formats::SavedLossScale& saved = *checkpoint.loss_scale;
   if (!saved.is_dynamic && saved.scale != 1) {
     notes.push_back(fmt::format("its loss scale was fixed at {}; that of this run is as configured",
                                 saved.scale));
@@ -182,25 +185,27 @@ void add_scale_notes(const AnyCheckpoint& checkpoint, std::vector<std::string>& 
 
 }  // namespace
 
-ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedModel& model,
+ForeignCheckpoint load_foreign_checkpoint(const stored::FoundCheckpoint& found, ShardedModel& model,
                                           Optimizer& optimizer, const LoadOptions& options) {
-  auto& engine = model.engine();
-  const auto everyone = patient_ranks(engine.mesh());
-  std::optional<AnyCheckpoint> checkpoint;
+  auto& engine = engine::EngineAccess::of(model);
+  const auto everyone = checkpoint::patient_ranks(engine.mesh());
+  std::optional<stored::AnyCheckpoint> checkpoint;
   std::optional<StateLoader> states;
   std::string reason;
-  throw_alike(everyone, error_of([&] {
-                checkpoint = open_any(folder);
-                check_input(checkpoint->weights != nullptr,
-                            "{}: holds the states of an optimizer and no weights", folder);
-                states.emplace(*checkpoint, engine, optimizer, options);
-                reason = states->find();
-              }),
-              kForeignLoad);
+  engine::throw_alike(everyone, engine::error_of([&] {
+                        checkpoint = stored::open_any(found);
+                        formats::check_input(checkpoint->weights != nullptr,
+                                             "{}: holds the states of an optimizer and no weights",
+                                             found.path());
+                        states.emplace(*checkpoint, engine, optimizer, options);
+                        reason = states->find();
+                      }),
+                      kForeignLoad);
   load_weights(*checkpoint->weights, model, options);
   ForeignCheckpoint loaded{.kind = checkpoint->kind, .progress = {}, .has_states = reason.empty()};
   if (loaded.has_states) {
-    throw_alike(everyone, error_of([&] { states->read(engine.mesh().world()); }), kForeignLoad);
+    engine::throw_alike(everyone, engine::error_of([&] { states->read(engine.mesh().world()); }),
+                        kForeignLoad);
     optimizer.restore_num_steps(
         checkpoint->optimizer_steps.value_or(checkpoint->num_steps.value_or(0)));
   } else {
@@ -212,6 +217,15 @@ ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedMode
     loaded.notes.emplace_back("it does not say how many steps were done: counting starts at 0");
   }
   return loaded;
+}
+
+ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedModel& model,
+                                          Optimizer& optimizer, const LoadOptions& options) {
+  std::optional<stored::FoundCheckpoint> found;
+  engine::throw_alike(checkpoint::patient_ranks(model.mesh()),
+                      engine::error_of([&] { found = stored::FoundCheckpoint::find(folder); }),
+                      kForeignLoad);
+  return load_foreign_checkpoint(*found, model, optimizer, options);
 }
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Going on from a checkpoint that another program saved: DeepSpeed, torch.distributed.checkpoint,
 // Accelerate, the Trainer; or from weights alone.
 #pragma once
@@ -5,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/checkpoint/loop_progress.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/checkpoint/progress.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/optimizer.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/stored/found_checkpoint.h"
 
 namespace fullshard {
 
@@ -24,6 +26,9 @@ struct ForeignCheckpoint {
 // trained, and its step count. Numbered parameters are told by `options.order` where that fits.
 // Otherwise states stay as they are and a note says so. Learning rates are the caller's; random
 // numbers start anew. Errors are as those of load_weights.
+ForeignCheckpoint load_foreign_checkpoint(const stored::FoundCheckpoint& found, ShardedModel& model,
+                                          Optimizer& optimizer, const LoadOptions& options = {});
+// Of what every rank finds in the folder.
 ForeignCheckpoint load_foreign_checkpoint(const std::string& folder, ShardedModel& model,
                                           Optimizer& optimizer, const LoadOptions& options = {});
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fp32 weights of a checkpoint of any kind, in memory: what DeepSpeed's
 // get_fp32_state_dict_from_zero_checkpoint and load_state_dict_from_zero_checkpoint give.
 #pragma once
@@ -8,7 +9,7 @@
 #include <string>
 
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/engine/sharded_model.h"
 
 namespace fullshard {
 

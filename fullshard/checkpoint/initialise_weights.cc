@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
@@ -5,8 +6,9 @@
 
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/model_tensors.h"
-#include "fullshard/shard/new_values.h"
-#include "fullshard/stored/work_items.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/new_values.h"
+#include "fullshard/stored/blocks/work_items.h"
 
 namespace fullshard {
 namespace {
@@ -17,7 +19,7 @@ at::ScalarType made_in(at::ScalarType dtype) {
   return is_narrow ? at::kFloat : dtype;
 }
 
-void warn_of_buffers(const Engine& engine) {
+void warn_of_buffers(const engine::Engine& engine) {
   const auto& buffers = engine.plan().deferred_buffers;
   if (buffers.empty() || engine.mesh().world().rank() != 0) return;
   spdlog::warn(
@@ -26,7 +28,7 @@ void warn_of_buffers(const Engine& engine) {
       fmt::join(buffers, ", "));
 }
 
-void initialise(const ModelTensor& tensor, uint64_t seed, const Initialise& make) {
+void initialise(const checkpoint::ModelTensor& tensor, uint64_t seed, const Initialise& make) {
   const at::NoGradGuard no_grad;
   if (tensor.is_buffer) return;
   const auto part = tensor.own_part();
@@ -58,15 +60,16 @@ uint64_t seed_of_tensor(uint64_t seed, const std::string& name) {
 
 void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& make, int num_threads,
                         const std::function<bool(const std::string&)>& is_chosen) {
-  auto tensors = model_tensors(model.engine());
-  std::erase_if(tensors, [&](const ModelTensor& tensor) {
+  auto tensors = checkpoint::model_tensors(engine::EngineAccess::of(model));
+  std::erase_if(tensors, [&](const checkpoint::ModelTensor& tensor) {
     return is_chosen && !is_chosen(tensor.names.front());
   });
-  warn_of_buffers(model.engine());
-  replace_values(model.engine(), "initialise_weights", [&] {
+  warn_of_buffers(engine::EngineAccess::of(model));
+  engine::replace_values(engine::EngineAccess::of(model), "initialise_weights", [&] {
     // Every tensor has its own generator: who makes it, and when, changes nothing.
-    do_items(static_cast<int64_t>(tensors.size()), num_threads,
-             [&](int, int64_t i) { initialise(tensors[static_cast<size_t>(i)], seed, make); });
+    stored::do_items(static_cast<int64_t>(tensors.size()), num_threads, [&](int, int64_t i) {
+      initialise(tensors[static_cast<size_t>(i)], seed, make);
+    });
   });
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/load_plan.h"
 
 #include <ATen/core/grad_mode.h>
@@ -11,18 +12,18 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
-std::map<const ParamGroup*, int> trainable_indices(const Engine& engine) {
-  std::map<const ParamGroup*, int> indices;
+std::map<const engine::ParamGroup*, int> trainable_indices(const engine::Engine& engine) {
+  std::map<const engine::ParamGroup*, int> indices;
   for (const auto* group : engine.trainable_groups()) {
     indices.emplace(group, static_cast<int>(indices.size()));
   }
   return indices;
 }
 
-const Piece* own_piece(const ModelTensor& tensor) {
+const engine::Piece* own_piece(const ModelTensor& tensor) {
   for (const auto& piece : tensor.group->pieces()) {
     if (piece.slot == tensor.slot) return &piece;
   }
@@ -30,8 +31,8 @@ const Piece* own_piece(const ModelTensor& tensor) {
 }
 
 // What a tensor is filled by; one of a device block by block.
-WantedRange range_for(const at::Tensor& target) {
-  WantedRange range;
+stored::WantedRange range_for(const at::Tensor& target) {
+  stored::WantedRange range;
   if (target.is_cpu()) {
     range.target = target;
     return range;
@@ -47,8 +48,8 @@ WantedRange range_for(const at::Tensor& target) {
 
 }  // namespace
 
-LoadPlan::LoadPlan(const Manifest& manifest, const std::string& folder, const Engine& engine,
-                   const OptimizerStates* states)
+LoadPlan::LoadPlan(const stored::Manifest& manifest, const std::string& folder,
+                   const engine::Engine& engine, const optim::OptimizerStates* states)
     : manifest_(manifest), folder_(folder) {
   for (const auto& file : manifest.files) {
     files_.push_back({fmt::format("{}/{}", folder, file.name), file.bytes, &file.checksums});
@@ -77,18 +78,18 @@ LoadPlan::LoadPlan(const Manifest& manifest, const std::string& folder, const En
   }
 }
 
-std::vector<WantedFile> LoadPlan::take_files() {
-  std::erase_if(files_, [](const WantedFile& file) { return file.ranges.empty(); });
+std::vector<stored::WantedFile> LoadPlan::take_files() {
+  std::erase_if(files_, [](const stored::WantedFile& file) { return file.ranges.empty(); });
   return std::move(files_);
 }
 
-void LoadPlan::want(const StoredValues& values, int64_t begin, const at::Tensor& target,
+void LoadPlan::want(const stored::StoredValues& values, int64_t begin, const at::Tensor& target,
                     const std::string& what) {
   const int64_t end = begin + target.numel();
   const auto size = static_cast<int64_t>(c10::elementSize(values.dtype));
   auto interval =
       std::partition_point(values.intervals.begin(), values.intervals.end(),
-                           [&](const StoredInterval& other) { return other.end <= begin; });
+                           [&](const stored::StoredInterval& other) { return other.end <= begin; });
   for (; interval != values.intervals.end() && interval->begin < end; ++interval) {
     const int64_t first = std::max(begin, interval->begin);
     const int64_t last = std::min(end, interval->end);
@@ -113,14 +114,14 @@ void LoadPlan::check_files() const {
     const bool is_missing = !file.ranges.empty() && ::access(file.path.c_str(), F_OK) != 0;
     if (is_missing) missing.push_back(file.path);
   }
-  check_input(
+  formats::check_input(
       missing.empty() || !manifest_.is_node_local,
       "{}: this rank needs files of other hosts, which it cannot see: {}; load with the "
       "number of ranks and the strategy that saved it, on the same hosts, or copy them here",
       folder_, fmt::join(missing, ", "));
   for (size_t i = 0; i < files_.size(); ++i) {
-    if (!files_[i].ranges.empty()) check_file(manifest_.files[i], folder_);
+    if (!files_[i].ranges.empty()) stored::check_file(manifest_.files[i], folder_);
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/master_stream.h"
 
 #include <c10/core/ScalarType.h>
@@ -7,13 +8,13 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/checkpoint/patient_work.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr int64_t kWindowBytes = 4 * kMiB;
 
 // `window` holds the elements of a shard from `first` on.
-void show_window(const Layout& layout, int shard, int64_t first, const at::Tensor& window,
+void show_window(const engine::Layout& layout, int shard, int64_t first, const at::Tensor& window,
                  const ShowRange& show) {
   const int64_t last = first + window.numel();
   for (const auto& piece : layout.pieces(shard)) {
@@ -27,7 +28,8 @@ void show_window(const Layout& layout, int shard, int64_t first, const at::Tenso
 
 }  // namespace
 
-void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRange& show) {
+void stream_masters(const engine::Engine& engine, const engine::ParamGroup& group,
+                    const ShowRange& show) {
   const auto& mesh = engine.mesh();
   const auto& layout = group.layout();
   const int num_shards = layout.num_shards();
@@ -40,8 +42,9 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
   const int64_t most = std::min(layout.shard_numel(),
                                 std::max<int64_t>(kWindowBytes / element_bytes / num_shards, 1));
-  Block block;
-  if (!is_whole) block = engine.pool()->take(num_shards * most * element_bytes, Purpose::workspace);
+  memory::Block block;
+  if (!is_whole)
+    block = engine.pool()->take(num_shards * most * element_bytes, tiers::Purpose::workspace);
   for (int64_t first = 0; first < layout.shard_numel(); first += most) {
     const int64_t count = std::min(most, layout.shard_numel() - first);
     const auto windows =
@@ -59,4 +62,4 @@ void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRan
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

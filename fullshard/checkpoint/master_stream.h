@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizer's values of a group on their way to one rank.
 #pragma once
 
@@ -6,9 +7,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // Elements [begin, begin + values.numel()) of a slot; `values` is 1-D and valid during the call.
 using ShowRange = std::function<void(int slot, int64_t begin, const at::Tensor& values)>;
@@ -16,6 +17,7 @@ using ShowRange = std::function<void(int slot, int64_t begin, const at::Tensor& 
 // Collective. Shows rank 0 every element of the group's masters once, range by range; the other
 // ranks only take part, and wait for it however long it takes. Beside the shards at most 4 MiB (or
 // one element of each) is held. `show` must not throw: the others would wait for the next range.
-void stream_masters(const Engine& engine, const ParamGroup& group, const ShowRange& show);
+void stream_masters(const engine::Engine& engine, const engine::ParamGroup& group,
+                    const ShowRange& show);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

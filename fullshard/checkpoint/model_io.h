@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in and out of Hugging Face folders, sharded or not, without ever being whole on one rank.
 #pragma once
 
@@ -7,13 +8,13 @@
 #include <functional>
 #include <string>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/formats/tensor_source.h"
-#include "fullshard/shard/sharded_model.h"
 #include "fullshard/stored/name_in_file.h"
 
 namespace fullshard {
 
-using FileNames = std::function<NameInFile(const std::string& parameter)>;
+using FileNames = std::function<stored::NameInFile(const std::string& parameter)>;
 
 struct LoadOptions {
   FileNames names = {};                                     // empty: the parameter's own

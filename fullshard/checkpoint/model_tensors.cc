@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/model_tensors.h"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
-void add_group(const ParamGroup& group, std::vector<ModelTensor>& tensors) {
+void add_group(const engine::ParamGroup& group, std::vector<ModelTensor>& tensors) {
   for (size_t slot = 0; slot < group.layout().slots().size(); ++slot) {
     ModelTensor tensor;
     tensor.names = group.spec().parameters[slot].names;
@@ -28,7 +29,7 @@ ModelTensor whole_tensor(std::vector<std::string> names, const at::Tensor& whole
   return tensor;
 }
 
-void add_buffer(const NamedTensor& buffer, const std::vector<std::string>& deferred,
+void add_buffer(const nn::NamedTensor& buffer, const std::vector<std::string>& deferred,
                 std::vector<ModelTensor>& tensors) {
   const auto* memory = buffer.tensor.unsafeGetTensorImpl();
   for (auto& other : tensors) {
@@ -60,7 +61,7 @@ std::optional<ModelTensor::Part> ModelTensor::own_part() const {
   return std::nullopt;
 }
 
-std::vector<ModelTensor> model_tensors(const Engine& engine) {
+std::vector<ModelTensor> model_tensors(const engine::Engine& engine) {
   std::vector<ModelTensor> tensors;
   for (const auto& unit : engine.units()) {
     for (const auto& group : unit->groups()) add_group(*group, tensors);
@@ -78,4 +79,4 @@ std::vector<ModelTensor> model_tensors(const Engine& engine) {
   return tensors;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sharded model consists of, as files see it: named tensors, and where this rank keeps its
 // part of each.
 #pragma once
@@ -9,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // Borrows from the engine; not to outlive it.
 struct ModelTensor {
   std::vector<std::string> names;  // tied ones have several
   std::vector<int64_t> shape;
-  at::ScalarType dtype = at::kFloat;  // it is kept in
-  const ParamGroup* group = nullptr;  // null: `whole`, on every rank
+  at::ScalarType dtype = at::kFloat;          // it is kept in
+  const engine::ParamGroup* group = nullptr;  // null: `whole`, on every rank
   int slot = 0;
   at::Tensor whole = {};
   bool is_buffer = false;
@@ -34,6 +35,6 @@ struct ModelTensor {
 };
 
 // Parameters of units in order of the module tree, then those of ignored modules, then buffers.
-std::vector<ModelTensor> model_tensors(const Engine& engine);
+std::vector<ModelTensor> model_tensors(const engine::Engine& engine);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/name_match.h"
 
 #include <c10/core/ScalarType.h>
@@ -10,7 +11,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -73,15 +74,15 @@ class NameMatcher {
   std::vector<TensorMatch> result() {
     if (problems_.empty()) return std::move(matches_);
     const auto& tensors = source_.tensors();
-    fail_input("{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
-               tensors.empty() ? "load_weights" : tensors.front().file,
-               fmt::join(problems_, "\n  "));
+    formats::fail_input(
+        "{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
+        tensors.empty() ? "load_weights" : tensors.front().file, fmt::join(problems_, "\n  "));
   }
 
  private:
   template <class... Parts>
   void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    problems_.push_back(printable(fmt::format(format, std::forward<Parts>(parts)...)));
+    problems_.push_back(base::printable(fmt::format(format, std::forward<Parts>(parts)...)));
   }
 
   void check_fits(const ModelTensor& tensor, const Candidate& candidate,
@@ -106,8 +107,8 @@ class NameMatcher {
 
 }  // namespace
 
-NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
-                        const FileNames& names) {
+stored::NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
+                                const FileNames& names) {
   if (!names) return {name, false, {}};
   auto in_file = names(name);
   if (in_file.transposed && tensor.shape.size() != 2) {
@@ -128,4 +129,4 @@ std::vector<TensorMatch> match_names(const TensorSource& source,
   return matcher.result();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which tensor of a file gives a model's tensor its values; everything that does not fit, at once.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/model_tensors.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // A model's tensor under the name that the file has for it.
 struct TensorMatch {
@@ -17,7 +18,8 @@ struct TensorMatch {
 };
 
 // What `names` says of a tensor's name, checked.
-NameInFile name_in_file(const ModelTensor& tensor, const std::string& name, const FileNames& names);
+stored::NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
+                                const FileNames& names);
 
 // In the order of `tensors`, without those that are optional and absent. Missing, extra and
 // mis-shaped tensors are one error of the kind input.
@@ -25,4 +27,4 @@ std::vector<TensorMatch> match_names(const TensorSource& source,
                                      const std::vector<ModelTensor>& tensors,
                                      const LoadOptions& options);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

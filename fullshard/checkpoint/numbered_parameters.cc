@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/numbered_parameters.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <memory>
 #include <numeric>
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 using Parameters = std::vector<OrderedParameter>;
@@ -26,7 +27,7 @@ bool decays_in_scripts(const OrderedParameter& parameter) {
 constexpr std::array kRules = {decays_in_trainer, decays_as_matrix, decays_in_scripts};
 
 // Groups without parameters number nothing.
-std::vector<int64_t> sizes_of_groups(const OptimizerFile& file) {
+std::vector<int64_t> sizes_of_groups(const formats::OptimizerFile& file) {
   auto sizes = file.group_sizes();
   std::erase(sizes, 0);
   return sizes;
@@ -47,7 +48,7 @@ std::string sizes_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-std::string problem_of_shapes(const OptimizerFile& file, const Parameters& order) {
+std::string problem_of_shapes(const formats::OptimizerFile& file, const Parameters& order) {
   for (const auto& state : file.states()) {
     const auto source = file.state(state);
     for (size_t number = 0; number < order.size(); ++number) {
@@ -68,7 +69,7 @@ bool decays_in_trainer(const OrderedParameter& parameter) {
   return parameter.shape.size() >= 2 && !has(parameter, "bias");
 }
 
-NumberedNames name_numbers(const OptimizerFile& file,
+NumberedNames name_numbers(const formats::OptimizerFile& file,
                            const std::vector<OrderedParameter>& parameters) {
   const auto sizes = sizes_of_groups(file);
   const auto count = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
@@ -90,4 +91,4 @@ NumberedNames name_numbers(const OptimizerFile& file,
   return named;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch's optimizers number parameters: 0, 1, … through all groups, in the order in which they were
 // given. Which parameter of a model a number means follows from the order of the model's and from
 // how programs make groups of them.
@@ -7,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/formats/optimizer_file.h"
+#include "fullshard/formats/torch/optimizer_file.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // A parameter that is trained, as files hold it.
 struct OrderedParameter {
@@ -28,7 +29,7 @@ struct NumberedNames {
 // `parameters` in the order in which the model's tree has them. Known are one group of all, and
 // two: what decays, then what does not, as the Trainer, scripts of transformers and nanoGPT divide
 // them. Numbers and shapes must agree with the file's.
-NumberedNames name_numbers(const OptimizerFile& file,
+NumberedNames name_numbers(const formats::OptimizerFile& file,
                            const std::vector<OrderedParameter>& parameters);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/rng_state.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,7 +13,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 std::vector<at::Generator> generators_of(at::Device device) {
@@ -39,15 +40,15 @@ std::vector<std::string> split_at_blanks(const std::string& text) {
 }
 
 at::Tensor parse_state(const std::string& text, int64_t expected) {
-  check_input(static_cast<int64_t>(text.size()) == 2 * expected,
-              "the state of the random numbers has {} digits, this libtorch's has {}", text.size(),
-              2 * expected);
+  formats::check_input(static_cast<int64_t>(text.size()) == 2 * expected,
+                       "the state of the random numbers has {} digits, this libtorch's has {}",
+                       text.size(), 2 * expected);
   auto state = at::empty({expected}, at::kByte);
   for (int64_t i = 0; i < expected; ++i) {
     const char* digits = text.data() + 2 * i;
     const auto read = std::from_chars(digits, digits + 2, state.data_ptr<uint8_t>()[i], 16);
-    check_input(read.ptr == digits + 2,
-                "the state of the random numbers is not hexadecimal at digit {}", 2 * i);
+    formats::check_input(read.ptr == digits + 2,
+                         "the state of the random numbers is not hexadecimal at digit {}", 2 * i);
   }
   return state;
 }
@@ -79,4 +80,4 @@ void restore_rng_state(const std::string& text, at::Device device) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

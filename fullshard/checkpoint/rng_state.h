@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of the default random generators as text.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // Hexadecimal digits of the CPU's generator; behind a blank those of the device's, where that is
 // another.
@@ -14,4 +15,4 @@ std::string rng_state_text(at::Device device = at::kCPU);
 // was saved on another kind of device restores what both have.
 void restore_rng_state(const std::string& text, at::Device device = at::kCPU);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

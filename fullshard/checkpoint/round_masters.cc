@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/round_masters.h"
 
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/new_values.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/new_values.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 void round_masters(ShardedModel& model) {
-  auto& engine = model.engine();
-  replace_values(engine, "round_masters", [&] {
+  auto& engine = engine::EngineAccess::of(model);
+  engine::replace_values(engine, "round_masters", [&] {
     for (const auto& unit : engine.units()) {
       for (const auto& group : unit->groups()) {
         const at::Tensor master = group->master();
@@ -17,4 +18,4 @@ void round_masters(ShardedModel& model) {
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

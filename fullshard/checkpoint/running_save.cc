@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/running_save.h"
 
 #include <ATen/ops/empty.h>
@@ -9,12 +10,12 @@
 #include <utility>
 
 #include "fullshard/checkpoint/rng_state.h"
-#include "fullshard/shard/agreement.h"
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/storage/agreement.h"
 #include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/progress_json.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -37,7 +38,7 @@ std::string agreed_folder(std::string folder, const Communicator& everyone,
                           TagValidation validation) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   const size_t begin = folder.rfind('/') + 1;  // 0 where there is none
-  const auto names = gather_texts(everyone, folder.substr(begin), kSave);
+  const auto names = engine::gather_texts(everyone, folder.substr(begin), kSave);
   for (size_t rank = 1; rank < names.size(); ++rank) {
     if (names[rank] == names[0]) continue;
     const auto what =
@@ -53,7 +54,8 @@ std::string agreed_folder(std::string folder, const Communicator& everyone,
 }
 
 // Of a model that a torch optimizer steps, whose states nobody but the caller can give.
-void check_leaves_nothing_out(const Engine& engine, const std::optional<OptimizerStates>& states,
+void check_leaves_nothing_out(const engine::Engine& engine,
+                              const std::optional<optim::OptimizerStates>& states,
                               const CheckpointOptions& options) {
   if (states || options.without_optimizer || !engine.is_stepped_by_torch) return;
   fail_as(ErrorKind::usage,
@@ -63,11 +65,11 @@ void check_leaves_nothing_out(const Engine& engine, const std::optional<Optimize
 }
 
 // Ranks with pieces of the same parameter have counted the same steps.
-void add_counts(const json& report, size_t rank, std::vector<ManifestTensor>& tensors) {
+void add_counts(const json& report, size_t rank, std::vector<stored::ManifestTensor>& tensors) {
   for (auto& tensor : tensors) {
     const auto found = report.find(tensor.names.front());
     if (found == report.end()) continue;
-    const auto counts = found->get<StateCounts>();
+    const auto counts = found->get<optim::StateCounts>();
     check(!tensor.counts || *tensor.counts == counts,
           "save_checkpoint: rank {} has counted other steps of '{}' than a rank before it; the "
           "optimizers of the ranks differ",
@@ -79,14 +81,16 @@ void add_counts(const json& report, size_t rank, std::vector<ManifestTensor>& te
 }  // namespace
 
 RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
-                         const std::optional<OptimizerStates>& states, const Progress& progress,
-                         const CheckpointOptions& options, bool is_aside, DeviceSnapshot* device)
+                         const std::optional<optim::OptimizerStates>& states,
+                         const Progress& progress, const CheckpointOptions& options, bool is_async,
+                         DeviceSnapshot* device)
     : model_(model),
       options_(options),
       device_(device),
       folder_(agreed_folder(folder, patient_ranks(model.mesh()), options.tag_validation)) {
-  const auto problem = error_of([&] {
-    const auto& engine = model_.engine();
+  const auto problem = engine::error_of([&] {
+    auto& engine = engine::EngineAccess::of(model_);
+    engine.settle_updates();
     check(engine.has_values(),
           "save_checkpoint: the model was built deferred and its parameters have no values yet; "
           "call load_weights, load_checkpoint or initialise_weights first");
@@ -97,15 +101,15 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
     if (leads_) {
       manifest_ = plan.manifest();
       manifest_.progress = progress;
-      (void)progress_json(progress);  // says now what is wrong with it
+      (void)stored::progress_json(progress);  // says now what is wrong with it
       folder_.begin();
     }
     rng_ = rng_state_text(engine.mesh().world().device());
-    begin_files(own_files(plan, is_aside), is_aside);
+    begin_files(own_files(plan, is_async), is_async);
   });
   // Nobody writes before the folder is there, and everybody has come.
   try {
-    throw_alike(everyone(), problem, kSave);
+    engine::throw_alike(everyone(), problem, kSave);
     if (options_.write_beside) options_.write_beside(folder_.part());
   } catch (...) {
     is_over_ = true;
@@ -120,9 +124,9 @@ RunningSave::~RunningSave() {
   if (leads_ && !is_over_) folder_.abandon();
 }
 
-std::vector<BlockFile> RunningSave::own_files(const SavePlan& plan, bool is_aside) {
-  std::vector<BlockFile> files;
-  for (auto& file : plan.own_files(is_aside, device_ ? device_->copies.get() : nullptr)) {
+std::vector<stored::BlockFile> RunningSave::own_files(const SavePlan& plan, bool is_async) {
+  std::vector<stored::BlockFile> files;
+  for (auto& file : plan.own_files(is_async, device_ ? device_->copies.get() : nullptr)) {
     names_.push_back(file.name);
     held_.insert(held_.end(), file.held.begin(), file.held.end());
     files.push_back({fmt::format("{}/{}", folder_.part(), file.name), std::move(file.content)});
@@ -130,20 +134,20 @@ std::vector<BlockFile> RunningSave::own_files(const SavePlan& plan, bool is_asid
   return files;
 }
 
-void RunningSave::begin_files(std::vector<BlockFile> files, bool is_aside) {
+void RunningSave::begin_files(std::vector<stored::BlockFile> files, bool is_async) {
   model_.mesh().world().check_sound();
-  DeviceContent content;
+  stored::DeviceContent content;
   if (device_ != nullptr) {
     device_->copies->follow_training();
     content = {device_->copies.get(), device_->windows.get()};
   }
-  files_ = std::make_unique<BlockWriter>(std::move(files), content);
-  if (device_ != nullptr && is_aside) files_->begin_snapshot();
+  files_ = std::make_unique<stored::BlockWriter>(std::move(files), content);
+  if (device_ != nullptr && is_async) files_->begin_snapshot();
 }
 
 void RunningSave::start() {
   writer_ = std::thread([this] {
-    auto problem = error_of([&] {
+    auto problem = engine::error_of([&] {
       files_->run();
       // A device is read while files are written: what it gave after a failure has no name yet.
       model_.mesh().world().check_sound();
@@ -160,7 +164,7 @@ void RunningSave::stop() {
   if (writer_.joinable()) writer_.join();
 }
 
-void RunningSave::settle(BufferPool& pool) {
+void RunningSave::settle(stored::BufferPool& pool) {
   if (device_ == nullptr) {
     files_->settle(pool);
   } else {
@@ -206,7 +210,7 @@ bool RunningSave::poll(std::chrono::milliseconds patience) {
 void RunningSave::conclude(const std::optional<Error>& own) {
   is_over_ = true;
   try {
-    throw_alike(everyone(), own, kSave);
+    engine::throw_alike(everyone(), own, kSave);
   } catch (...) {
     if (leads_) folder_.abandon();  // nobody writes there any more
     throw;
@@ -216,7 +220,7 @@ void RunningSave::conclude(const std::optional<Error>& own) {
 std::string RunningSave::own_report() const {
   json checksums = json::object();
   for (size_t i = 0; i < names_.size(); ++i)
-    checksums[names_[i]] = checksums_text(files_->checksums()[i]);
+    checksums[names_[i]] = stored::checksums_text(files_->checksums()[i]);
   return json{{"checksums", std::move(checksums)},
               {"rng", rng_},
               {"counts", counts_},
@@ -224,7 +228,7 @@ std::string RunningSave::own_report() const {
       .dump();
 }
 
-Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports) const {
+stored::Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports) const {
   auto manifest = manifest_;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const auto report = json::parse(reports[rank]);
@@ -233,28 +237,29 @@ Manifest RunningSave::complete_manifest(const std::vector<std::string>& reports)
     if (rank == 0) manifest.saved_at = report["saved_at"].get<int64_t>();
     for (auto& file : manifest.files) {
       if (file.rank != static_cast<int>(rank)) continue;
-      file.checksums = *parse_checksums(report["checksums"].at(file.name).get<std::string>());
+      file.checksums =
+          *stored::parse_checksums(report["checksums"].at(file.name).get<std::string>());
     }
   }
   return manifest;
 }
 
 void RunningSave::commit() {
-  const auto reports = gather_texts(everyone(), own_report(), kSave);
+  const auto reports = engine::gather_texts(everyone(), own_report(), kSave);
   std::optional<Error> problem;
   if (leads_) {
-    problem = error_of([&] {
-      const auto text = manifest_text(complete_manifest(reports));
+    problem = engine::error_of([&] {
+      const auto text = stored::manifest_text(complete_manifest(reports));
       // What cannot be read again is worth nothing: find out now.
-      (void)parse_manifest(text, folder_.path());
+      (void)stored::parse_manifest(text, folder_.path());
       folder_.commit(text);
       if (options_.num_kept > 0) {
-        remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
-                               options_.kept_names);
+        stored::remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
+                                       options_.kept_names);
       }
     });
   }
   conclude(problem);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/running_save.h"
-#include "fullshard/optim/torch_states.h"
-#include "fullshard/shard/agreement.h"
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/optim/torch/torch_states.h"
 
 namespace fullshard {
 namespace {
@@ -15,10 +16,11 @@ namespace {
 constexpr auto kVoteEvery = std::chrono::seconds(1);
 
 void save(const std::string& folder, const ShardedModel& model,
-          const std::optional<OptimizerStates>& states, const Progress& progress,
+          const std::optional<optim::OptimizerStates>& states, const Progress& progress,
           const CheckpointOptions& options) {
-  const auto device = make_device_snapshot(model.mesh().world().device(), model.engine().ledger());
-  RunningSave save(folder, model, states, progress, options, false, device.get());
+  const auto device = checkpoint::make_device_snapshot(model.mesh().world().device(),
+                                                       engine::EngineAccess::of(model).ledger());
+  checkpoint::RunningSave save(folder, model, states, progress, options, false, device.get());
   while (!save.poll(kVoteEvery)) {
   }
 }
@@ -39,15 +41,16 @@ TagValidation tag_validation_of(const std::string& name) {
 void save_checkpoint(const std::string& folder, const ShardedModel& model,
                      const Optimizer& optimizer, const Progress& progress,
                      const CheckpointOptions& options) {
-  save(folder, model, states_of(model, optimizer), progress, options);
+  save(folder, model, optim::states_of(model, optimizer), progress, options);
 }
 
 void save_checkpoint(const std::string& folder, const ShardedModel& model,
                      const PieceParameters& pieces, const torch::optim::Optimizer& optimizer,
                      const Progress& progress, const CheckpointOptions& options) {
-  std::optional<OptimizerStates> states;
-  throw_alike(patient_ranks(model.mesh()), error_of([&] { states = states_of(pieces, optimizer); }),
-              "save_checkpoint");
+  std::optional<optim::OptimizerStates> states;
+  engine::throw_alike(checkpoint::patient_ranks(model.mesh()),
+                      engine::error_of([&] { states = optim::states_of(pieces, optimizer); }),
+                      "save_checkpoint");
   save(folder, model, states, progress, options);
 }
 

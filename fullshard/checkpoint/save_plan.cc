@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/save_plan.h"
 
 #include <c10/core/ScalarType.h>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/formats/element_type.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 int64_t bytes_of(int64_t numel, at::ScalarType dtype) {
@@ -59,7 +60,8 @@ int Writers::writer_of_whole(int host) const {
   return rank;
 }
 
-SavePlan::SavePlan(const Engine& engine, const OptimizerStates* states, bool is_node_local)
+SavePlan::SavePlan(const engine::Engine& engine, const optim::OptimizerStates* states,
+                   bool is_node_local)
     : engine_(engine),
       states_(states),
       writers_(engine.mesh(), is_node_local),
@@ -100,7 +102,7 @@ SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   FileLayout layout;
   const auto add = [&](int64_t numel, at::ScalarType dtype) {
     const Place place{layout.bytes, dtype, bytes_of(numel, dtype)};
-    layout.bytes = round_up(layout.bytes + place.bytes, kPieceAlign);
+    layout.bytes = round_up(layout.bytes + place.bytes, stored::kPieceAlign);
     return place;
   };
   const bool has_shard = writers_.writes_shard(rank);
@@ -116,7 +118,8 @@ SavePlan::FileLayout SavePlan::lay_out(int rank, int kind) const {
   return layout;
 }
 
-ByteSpan SavePlan::device_span(const Place& place, ValuesOf values, SnapshotCopies& copies) {
+stored::ByteSpan SavePlan::device_span(const Place& place, ValuesOf values,
+                                       SnapshotCopies& copies) {
   const auto size = bytes_of(1, place.dtype);
   const auto begin_copy = [size, values = std::move(values), &copies](int64_t begin, int64_t count,
                                                                       char* target) {
@@ -140,7 +143,7 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole,
         file.held.push_back(values(0, place.bytes / bytes_of(1, place.dtype)));
         file.content.push_back({file.held.back().data_ptr(), place.bytes});
       }
-      file.content.push_back({nullptr, round_up(place.bytes, kPieceAlign) - place.bytes});
+      file.content.push_back({nullptr, round_up(place.bytes, stored::kPieceAlign) - place.bytes});
     };
     for (size_t i = 0; i < groups_.size(); ++i) {
       if (layout.groups[i].offset >= 0) add(layout.groups[i], values(groups_[i], kind));
@@ -155,11 +158,12 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole,
   return files;
 }
 
-StoredValues& SavePlan::stored(ManifestTensor& tensor, int kind) const {
+stored::StoredValues& SavePlan::stored(stored::ManifestTensor& tensor, int kind) const {
   return kind == kWeights ? tensor.weights : tensor.states[states_->names.at(kind)];
 }
 
-int SavePlan::file_index(int rank, int kind, const FileLayout& layout, Manifest& manifest) const {
+int SavePlan::file_index(int rank, int kind, const FileLayout& layout,
+                         stored::Manifest& manifest) const {
   const auto name = file_name(rank, kind);
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     if (manifest.files[i].name == name) return static_cast<int>(i);
@@ -168,10 +172,10 @@ int SavePlan::file_index(int rank, int kind, const FileLayout& layout, Manifest&
   return static_cast<int>(manifest.files.size()) - 1;
 }
 
-void SavePlan::add_intervals(int kind, Manifest& manifest) const {
+void SavePlan::add_intervals(int kind, stored::Manifest& manifest) const {
   const auto& mesh = engine_.mesh();
   const int host = writers_.is_node_local() ? mesh.world().host_of(mesh.world().rank()) : 0;
-  std::map<std::pair<const ParamGroup*, int>, size_t> tensor_of;
+  std::map<std::pair<const engine::ParamGroup*, int>, size_t> tensor_of;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].group != nullptr) tensor_of[{tensors_[i].group, tensors_[i].slot}] = i;
   }
@@ -208,8 +212,8 @@ void SavePlan::add_intervals(int kind, Manifest& manifest) const {
   }
 }
 
-Manifest SavePlan::manifest() const {
-  Manifest manifest;
+stored::Manifest SavePlan::manifest() const {
+  stored::Manifest manifest;
   manifest.num_ranks = engine_.mesh().world().size();
   manifest.num_shards = engine_.mesh().num_shards();
   manifest.strategy = strategy_text(engine_.options().sharding);
@@ -223,7 +227,7 @@ Manifest SavePlan::manifest() const {
                           .beta2 = states_->beta2};
   }
   for (const auto& tensor : tensors_) {
-    ManifestTensor stored_tensor;
+    stored::ManifestTensor stored_tensor;
     stored_tensor.names = tensor.names;
     stored_tensor.shape = tensor.shape;
     stored_tensor.is_buffer = tensor.is_buffer;
@@ -233,4 +237,4 @@ Manifest SavePlan::manifest() const {
   return manifest;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

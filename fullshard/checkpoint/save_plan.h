@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which rank writes what into which file of a checkpoint: integers that every rank computes alike,
 // so that nothing but checksums has to be sent.
 #pragma once
@@ -12,10 +13,10 @@
 #include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/model_tensors.h"
 #include "fullshard/optim/optimizer_states.h"
-#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/blocks/block_writer.h"
 #include "fullshard/stored/manifest.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // Who writes: of the ranks that hold the same, the first; with node-local folders the first of each
 // host, so that a host has on its disk all that its ranks hold.
@@ -42,7 +43,7 @@ class SavePlan {
  public:
   // `states` may be null: without an optimizer's. A tensor of a type that files cannot hold is an
   // error.
-  SavePlan(const Engine& engine, const OptimizerStates* states, bool is_node_local);
+  SavePlan(const engine::Engine& engine, const optim::OptimizerStates* states, bool is_node_local);
 
   const Writers& writers() const { return writers_; }
   // What this rank writes, by the files' names; `held` keeps alive what the spans look at: copies
@@ -50,17 +51,17 @@ class SavePlan {
   // those, and nothing has been read from the device yet.
   struct OwnFile {
     std::string name;
-    std::vector<ByteSpan> content;
+    std::vector<stored::ByteSpan> content;
     std::vector<at::Tensor> held;
   };
   std::vector<OwnFile> own_files(bool copies_whole, SnapshotCopies* copies) const;
 
   // As this rank's host sees it; without checksums, counts, progress, rng and time.
-  Manifest manifest() const;
+  stored::Manifest manifest() const;
 
  private:
   struct Group {
-    const ParamGroup* group;
+    const engine::ParamGroup* group;
     int trainable;  // index for the states; -1: frozen
   };
   struct Place {
@@ -79,18 +80,18 @@ class SavePlan {
   std::string file_name(int rank, int kind) const;
   using ValuesOf = std::function<at::Tensor(int64_t first, int64_t numel)>;
   ValuesOf values(const Group& group, int kind) const;
-  static ByteSpan device_span(const Place& place, ValuesOf values, SnapshotCopies& copies);
+  static stored::ByteSpan device_span(const Place& place, ValuesOf values, SnapshotCopies& copies);
   std::optional<at::ScalarType> dtype(const Group& group, int kind) const;  // none: no values
   FileLayout lay_out(int rank, int kind) const;
-  void add_intervals(int kind, Manifest& manifest) const;
-  int file_index(int rank, int kind, const FileLayout& layout, Manifest& manifest) const;
-  StoredValues& stored(ManifestTensor& tensor, int kind) const;
+  void add_intervals(int kind, stored::Manifest& manifest) const;
+  int file_index(int rank, int kind, const FileLayout& layout, stored::Manifest& manifest) const;
+  stored::StoredValues& stored(stored::ManifestTensor& tensor, int kind) const;
 
-  const Engine& engine_;
-  const OptimizerStates* states_;
+  const engine::Engine& engine_;
+  const optim::OptimizerStates* states_;
   Writers writers_;
   std::vector<ModelTensor> tensors_;
   std::vector<Group> groups_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/save_request.h"
 
 #include <unistd.h>
@@ -10,14 +11,14 @@
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/replace_file.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr const char* kRequest = "/request";
 constexpr int64_t kMostBytes = 255;
 
 bool can_be(const std::string& name) {
-  return is_plain_name(name) && name.size() <= kMostBytes && !name.ends_with(".part") &&
+  return formats::is_plain_name(name) && name.size() <= kMostBytes && !name.ends_with(".part") &&
          name != "latest" && name != "request" && !name.starts_with("step-") &&
          std::none_of(name.begin(), name.end(), [](unsigned char sign) { return sign < ' '; });
 }
@@ -29,10 +30,10 @@ void ask_for_save(const std::string& directory, const std::string& name) {
     fail_as(ErrorKind::usage,
             "'{}': cannot be the name of a checkpoint; take one without '/', not latest or "
             "request, not beginning with step-",
-            printable(name));
+            base::printable(name));
   }
-  make_folder_tree(directory);
-  replace_file(directory + kRequest, name);
+  formats::make_folder_tree(directory);
+  formats::replace_file(directory + kRequest, name);
 }
 
 std::optional<std::string> take_save_request(const std::string& directory) {
@@ -40,7 +41,7 @@ std::optional<std::string> take_save_request(const std::string& directory) {
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   std::string name;
   try {
-    const FileHandle file = FileHandle::open(path);
+    const formats::FileHandle file = formats::FileHandle::open(path);
     name = file.read_text(0, std::min(file.size(), kMostBytes + 1), "name");
   } catch (const Error&) {
     name.clear();
@@ -51,4 +52,4 @@ std::optional<std::string> take_save_request(const std::string& directory) {
   return name;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
@@ -13,14 +14,15 @@
 #include "fullshard/checkpoint/name_match.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/weights_folder.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/storage/agreement.h"
 #include "fullshard/nn/module_walk.h"
-#include "fullshard/shard/agreement.h"
 
 namespace fullshard {
 namespace {
 
 struct SavedTensor {
-  const ModelTensor* tensor = nullptr;
+  const checkpoint::ModelTensor* tensor = nullptr;
   bool transposed = false;
   TensorPlan plan;  // as the file holds it
 };
@@ -28,23 +30,23 @@ struct SavedTensor {
 // Places of parameters and buffers in the module tree: the order in which files are filled.
 std::map<std::string, int> places_in(torch::nn::Module& module) {
   std::map<std::string, int> places;
-  for_each_node(walk_modules(module), [&](const ModuleNode& node) {
+  nn::for_each_node(nn::walk_modules(module), [&](const nn::ModuleNode& node) {
     for (const auto* held : {&node.parameters, &node.buffers}) {
       for (const auto& item : *held) {
-        places.emplace(join_path(node.path, item.name), static_cast<int>(places.size()));
+        places.emplace(nn::join_path(node.path, item.name), static_cast<int>(places.size()));
       }
     }
   });
   return places;
 }
 
-std::vector<SavedTensor> plan_tensors(const std::vector<ModelTensor>& tensors,
+std::vector<SavedTensor> plan_tensors(const std::vector<checkpoint::ModelTensor>& tensors,
                                       torch::nn::Module& module, const SaveOptions& options) {
   std::vector<SavedTensor> saved;
   std::map<std::string, std::string> taken;
   for (const auto& tensor : tensors) {
     const auto& name = tensor.names.front();
-    const auto in_file = name_in_file(tensor, name, options.names);
+    const auto in_file = checkpoint::name_in_file(tensor, name, options.names);
     if (in_file.name.empty()) continue;
     const auto [other, is_new] = taken.emplace(in_file.name, name);
     if (!is_new) {
@@ -67,14 +69,14 @@ std::vector<SavedTensor> plan_tensors(const std::vector<ModelTensor>& tensors,
 // it writes nothing more, and all ranks leave at the same point.
 class Saver {
  public:
-  Saver(Engine& engine, std::vector<SavedTensor> saved)
+  Saver(engine::Engine& engine, std::vector<SavedTensor> saved)
       : engine_(engine), saved_(std::move(saved)), writes_(engine.mesh().world().rank() == 0) {
     for (const auto& item : saved_) by_slot_[{item.tensor->group, item.tensor->slot}] = &item;
   }
 
   void run(const std::string& folder, int64_t max_file_bytes) {
     // Whoever does not enter is late; whoever writes is not.
-    patient_ranks(engine_.mesh()).barrier("save_weights");
+    checkpoint::patient_ranks(engine_.mesh()).barrier("save_weights");
     patiently([&] { open(folder, max_file_bytes); });
     for (const auto* group : all_groups()) {
       if (!goes_on()) break;
@@ -83,29 +85,29 @@ class Saver {
     patiently([&] { save_whole_tensors(); });
     patiently([&] { folder_->finish(); });
     folder_.reset();
-    throw_alike(patient_ranks(engine_.mesh()), error_, "save_weights");
+    engine::throw_alike(checkpoint::patient_ranks(engine_.mesh()), error_, "save_weights");
   }
 
  private:
   // A tensor that must be whole before it can be turned, in host memory.
   struct Assembly {
-    Block block;        // where that is the engine's own
-    at::Tensor values;  // 1-D
+    memory::Block block;  // where that is the engine's own
+    at::Tensor values;    // 1-D
     int64_t missing = 0;
   };
 
   template <class Act>
   void attempt(const Act& act) {
-    if (writes_ && !error_) error_ = error_of(act);
+    if (writes_ && !error_) error_ = engine::error_of(act);
   }
   template <class Act>
   void patiently(const Act& act) {
-    wait_for_rank_0(engine_.mesh().everyone(), [&] { attempt(act); });
+    checkpoint::wait_for_rank_0(engine_.mesh().everyone(), [&] { attempt(act); });
   }
 
   bool goes_on() const {
     const auto flag = at::empty({1}, at::kLong).fill_(error_ ? 0 : 1);
-    patient_ranks(engine_.mesh()).broadcast(flag, 0, "save_weights").wait();
+    checkpoint::patient_ranks(engine_.mesh()).broadcast(flag, 0, "save_weights").wait();
     return flag.item<int64_t>() == 1;
   }
 
@@ -115,20 +117,21 @@ class Saver {
     folder_.emplace(folder, plans, max_file_bytes);
   }
 
-  std::vector<const ParamGroup*> all_groups() const {
-    std::vector<const ParamGroup*> groups;
+  std::vector<const engine::ParamGroup*> all_groups() const {
+    std::vector<const engine::ParamGroup*> groups;
     for (const auto& unit : engine_.units()) {
       for (const auto& group : unit->groups()) groups.push_back(group.get());
     }
     return groups;
   }
 
-  void save_group(const ParamGroup& group) {
-    stream_masters(engine_, group, [&](int slot, int64_t begin, const at::Tensor& values) {
-      const auto found = by_slot_.find({&group, slot});
-      if (found == by_slot_.end()) return;
-      attempt([&] { save_range(*found->second, begin, values); });
-    });
+  void save_group(const engine::ParamGroup& group) {
+    checkpoint::stream_masters(engine_, group,
+                               [&](int slot, int64_t begin, const at::Tensor& values) {
+                                 const auto found = by_slot_.find({&group, slot});
+                                 if (found == by_slot_.end()) return;
+                                 attempt([&] { save_range(*found->second, begin, values); });
+                               });
     assemblies_.clear();
   }
 
@@ -152,7 +155,7 @@ class Saver {
     const auto dtype = item.tensor->dtype;
     if (engine_.mesh().world().device().is_cpu()) {
       assembly.block = engine_.pool()->take(numel * static_cast<int64_t>(c10::elementSize(dtype)),
-                                            Purpose::workspace);
+                                            tiers::Purpose::workspace);
       assembly.values = assembly.block.as(numel, dtype);
     } else {
       assembly.values = at::empty({numel}, dtype);
@@ -169,24 +172,24 @@ class Saver {
     }
   }
 
-  Engine& engine_;
+  engine::Engine& engine_;
   std::vector<SavedTensor> saved_;
   bool writes_;
-  std::map<std::pair<const ParamGroup*, int>, const SavedTensor*> by_slot_;
+  std::map<std::pair<const engine::ParamGroup*, int>, const SavedTensor*> by_slot_;
   std::map<const SavedTensor*, Assembly> assemblies_;
-  std::optional<WeightsFolder> folder_;
+  std::optional<checkpoint::WeightsFolder> folder_;
   std::optional<Error> error_;
 };
 
 }  // namespace
 
 void save_weights(const std::string& folder, ShardedModel& model, const SaveOptions& options) {
-  auto& engine = model.engine();
+  auto& engine = engine::EngineAccess::of(model);
   check(engine.has_values(),
         "save_weights: the model was built deferred and its parameters have no values yet; call "
         "load_weights or initialise_weights first");
   const at::NoGradGuard no_grad;
-  const auto tensors = model_tensors(engine);
+  const auto tensors = checkpoint::model_tensors(engine);
   Saver(engine, plan_tensors(tensors, model.module(), options)).run(folder, options.max_file_bytes);
 }
 

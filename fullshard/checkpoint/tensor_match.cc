@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,28 +9,30 @@
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr size_t kMostProblems = 20;  // named
 
-void check_optimizer(const Manifest& manifest, const OptimizerStates& states,
+void check_optimizer(const stored::Manifest& manifest, const optim::OptimizerStates& states,
                      const std::string& folder) {
-  check_input(manifest.optimizer.has_value(),
-              "{}: was saved without an optimizer, and {} needs its states ({}); load it without "
-              "one, to begin anew",
-              folder, states.name, fmt::join(states.names, ", "));
+  formats::check_input(
+      manifest.optimizer.has_value(),
+      "{}: was saved without an optimizer, and {} needs its states ({}); load it without "
+      "one, to begin anew",
+      folder, states.name, fmt::join(states.names, ", "));
   const auto& stored = *manifest.optimizer;
-  check_input(stored.name == states.name && stored.states == states.names,
-              "{}: was saved by {} with the states [{}], and this run's optimizer is {} with [{}]; "
-              "use the one that saved it, or load without an optimizer to begin anew",
-              folder, stored.name, fmt::format("{}", fmt::join(stored.states, ", ")), states.name,
-              fmt::join(states.names, ", "));
+  formats::check_input(
+      stored.name == states.name && stored.states == states.names,
+      "{}: was saved by {} with the states [{}], and this run's optimizer is {} with [{}]; "
+      "use the one that saved it, or load without an optimizer to begin anew",
+      folder, stored.name, fmt::format("{}", fmt::join(stored.states, ", ")), states.name,
+      fmt::join(states.names, ", "));
 }
 
 class TensorMatcher {
  public:
-  TensorMatcher(const Manifest& manifest, bool wants_states) : wants_states_(wants_states) {
+  TensorMatcher(const stored::Manifest& manifest, bool wants_states) : wants_states_(wants_states) {
     for (const auto& tensor : manifest.tensors) {
       for (const auto& name : tensor.names) by_name_[name] = &tensor;
     }
@@ -37,7 +40,7 @@ class TensorMatcher {
   }
 
   void add(const ModelTensor& tensor) {
-    const ManifestTensor* found = nullptr;
+    const stored::ManifestTensor* found = nullptr;
     for (const auto& name : tensor.names) {
       const auto other = by_name_.find(name);
       if (other != by_name_.end() && found == nullptr) found = other->second;
@@ -52,28 +55,29 @@ class TensorMatcher {
     compare(tensor, *found);
   }
 
-  void look_for_extra(const Manifest& manifest) {
+  void look_for_extra(const stored::Manifest& manifest) {
     for (const auto& tensor : manifest.tensors) {
       if (used_.count(&tensor)) continue;
       note("not in the model: {} {}", tensor.names.front(), format_shape(tensor.shape));
     }
   }
 
-  std::vector<const ManifestTensor*> result(const std::string& folder) {
+  std::vector<const stored::ManifestTensor*> result(const std::string& folder) {
     if (problems_.empty()) return std::move(matches_);
     const size_t more = problems_.size() > kMostProblems ? problems_.size() - kMostProblems : 0;
     problems_.resize(problems_.size() - more);
     if (more > 0) problems_.push_back(fmt::format("and {} more", more));
-    fail_input("{}: is a checkpoint of another model\n  {}", folder, fmt::join(problems_, "\n  "));
+    formats::fail_input("{}: is a checkpoint of another model\n  {}", folder,
+                        fmt::join(problems_, "\n  "));
   }
 
  private:
   template <class... Parts>
   void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    problems_.push_back(printable(fmt::format(format, std::forward<Parts>(parts)...)));
+    problems_.push_back(base::printable(fmt::format(format, std::forward<Parts>(parts)...)));
   }
 
-  void compare(const ModelTensor& tensor, const ManifestTensor& stored) {
+  void compare(const ModelTensor& tensor, const stored::ManifestTensor& stored) {
     const auto& name = tensor.names.front();
     const std::set<std::string> names(tensor.names.begin(), tensor.names.end());
     if (names != std::set<std::string>(stored.names.begin(), stored.names.end())) {
@@ -100,18 +104,18 @@ class TensorMatcher {
 
   bool wants_states_;
   std::vector<std::string> states_;
-  std::map<std::string, const ManifestTensor*> by_name_;
-  std::set<const ManifestTensor*> used_;
-  std::vector<const ManifestTensor*> matches_;
+  std::map<std::string, const stored::ManifestTensor*> by_name_;
+  std::set<const stored::ManifestTensor*> used_;
+  std::vector<const stored::ManifestTensor*> matches_;
   std::vector<std::string> problems_;
 };
 
 }  // namespace
 
-std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
-                                                 const std::vector<ModelTensor>& tensors,
-                                                 const OptimizerStates* states,
-                                                 const std::string& folder) {
+std::vector<const stored::ManifestTensor*> match_tensors(const stored::Manifest& manifest,
+                                                         const std::vector<ModelTensor>& tensors,
+                                                         const optim::OptimizerStates* states,
+                                                         const std::string& folder) {
   if (states != nullptr) check_optimizer(manifest, *states, folder);
   TensorMatcher matcher(manifest, states != nullptr);
   for (const auto& tensor : tensors) matcher.add(tensor);
@@ -119,4 +123,4 @@ std::vector<const ManifestTensor*> match_tensors(const Manifest& manifest,
   return matcher.result(folder);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/verify_checkpoint.h"
 
 #include <ATen/core/grad_mode.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/formats/element_type.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr int64_t kVerifiedNumel = int64_t{1} << 20;
@@ -39,7 +40,7 @@ void verify_part(const std::string& part, const TensorSource& source, VerifyResu
 
 }  // namespace
 
-VerifyResult verify_checkpoint(const AnyCheckpoint& checkpoint) {
+VerifyResult verify_checkpoint(const stored::AnyCheckpoint& checkpoint) {
   const at::NoGradGuard no_grad;
   VerifyResult result;
   result.has_sums = checkpoint.has_sums;
@@ -55,4 +56,4 @@ VerifyResult verify_checkpoint(const AnyCheckpoint& checkpoint) {
   return result;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a checkpoint of any kind whole and says what is wrong with it.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/stored/any_checkpoint.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 struct NotFinite {
   std::string part;  // "weights", or the state's name
@@ -25,6 +26,6 @@ struct VerifyResult {
 
 // Damage is an error of the kind input that names the file and, where one file holds several, the
 // tensor. Values that are not finite are no damage but are told.
-VerifyResult verify_checkpoint(const AnyCheckpoint& checkpoint);
+VerifyResult verify_checkpoint(const stored::AnyCheckpoint& checkpoint);
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

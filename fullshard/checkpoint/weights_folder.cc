@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/weights_folder.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include "fullshard/formats/replace_file.h"
 #include "fullshard/tensor_io/write_tensor.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 constexpr const char* kSingleFile = "model.safetensors";
@@ -28,9 +29,9 @@ bool is_part_name(const std::string& name) {
 }
 
 std::vector<std::string> weight_files_in(const std::string& folder) {
-  auto names = names_in_folder(folder);
+  auto names = base::names_in_folder(folder);
   std::erase_if(names, [](const std::string& name) {
-    return name != kSingleFile && name != kSafetensorsIndex && !is_part_name(name);
+    return name != kSingleFile && name != formats::kSafetensorsIndex && !is_part_name(name);
   });
   return names;
 }
@@ -39,7 +40,7 @@ std::vector<std::string> weight_files_in(const std::string& folder) {
 
 WeightsFolder::WeightsFolder(std::string folder, const std::vector<TensorPlan>& tensors,
                              int64_t max_file_bytes)
-    : folder_(std::move(folder)), split_(split_into_files(tensors, max_file_bytes)) {
+    : folder_(std::move(folder)), split_(formats::split_into_files(tensors, max_file_bytes)) {
   for (const auto& file : split_.files) {
     const auto path = fmt::format("{}/{}", folder_, file.name);
     ::unlink((path + ".part").c_str());  // of a run that was killed
@@ -50,7 +51,7 @@ WeightsFolder::WeightsFolder(std::string folder, const std::vector<TensorPlan>& 
 
 void WeightsFolder::write_range(const std::string& tensor, int64_t begin,
                                 const at::Tensor& values) {
-  write_tensor_range(*writer_of_.at(tensor), tensor, begin, values);
+  tensor_io::write_tensor_range(*writer_of_.at(tensor), tensor, begin, values);
 }
 
 void WeightsFolder::finish() {
@@ -60,17 +61,17 @@ void WeightsFolder::finish() {
 }
 
 void WeightsFolder::write_index() {
-  const auto path = fmt::format("{}/{}", folder_, kSafetensorsIndex);
-  replace_file(path, split_.index_json());
+  const auto path = fmt::format("{}/{}", folder_, formats::kSafetensorsIndex);
+  formats::replace_file(path, split_.index_json());
 }
 
 void WeightsFolder::remove_stale() const {
   std::set<std::string> written;
   for (const auto& file : split_.files) written.insert(file.name);
-  if (split_.needs_index()) written.insert(kSafetensorsIndex);
+  if (split_.needs_index()) written.insert(formats::kSafetensorsIndex);
   for (const auto& name : weight_files_in(folder_)) {
     if (!written.count(name)) ::unlink(fmt::format("{}/{}", folder_, name).c_str());
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight files of a Hugging Face folder while they are written.
 #pragma once
 
@@ -9,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/formats/split_files.h"
+#include "fullshard/formats/weights/split_files.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 
 // Files get their names in finish(), the index last; until then the folder's old weights stand.
 // Without it nothing is left behind. Errors name the file.
@@ -29,9 +30,9 @@ class WeightsFolder {
   void remove_stale() const;
 
   std::string folder_;
-  SplitFiles split_;
+  formats::SplitFiles split_;
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // one per file
   std::map<std::string, SafetensorsWriter*> writer_of_;      // by tensor
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

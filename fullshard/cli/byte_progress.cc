@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/byte_progress.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr int64_t kWidth = 24;
@@ -55,4 +56,4 @@ void ByteProgress::update(int64_t done, int64_t total) {
   fmt::print(stderr, "{}\n", line(done, total, seconds));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

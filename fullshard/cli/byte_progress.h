@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a command has come, in bytes, on standard error.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::cli {
 
 // A bar that is redrawn on a terminal, at most ten times a second; elsewhere one line per tenth.
 class ByteProgress {
@@ -30,4 +31,4 @@ class ByteProgress {
   Clock::time_point drawn_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

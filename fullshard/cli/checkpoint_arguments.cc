@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/checkpoint_arguments.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 CheckpointArguments::CheckpointArguments(CLI::App& app)
     : command_(
@@ -131,4 +132,4 @@ int64_t parse_file_size(const std::string& text, const std::string& where) {
   fail_as(ErrorKind::usage, "{}: is '{}', expected a size such as 5GB or 500MB", where, text);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags of `fullshard checkpoint`. The program in front and the one that links libtorch read
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
@@ -9,7 +10,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 enum class CheckpointAction { inspect, verify, to_fp32, export_model, convert, diff, save };
 
@@ -61,4 +62,4 @@ class CheckpointArguments {
 // `where` begins the message, of the kind usage.
 int64_t parse_file_size(const std::string& text, const std::string& where);
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/config_command.h"
 
 #include <fmt/format.h>
@@ -10,13 +11,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/config/convert.h"
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/explain.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/questionnaire.h"
-#include "fullshard/config/reader.h"
-#include "fullshard/config/support_page.h"
+#include "fullshard/config/schema/support_page.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr int kBadConfiguration = static_cast<int>(ErrorKind::usage);
@@ -65,7 +66,7 @@ int ConfigCommand::run() const {
   if (explain_->parsed()) return explain_file();
   if (convert_->parsed()) return convert_file();
   if (support_->parsed()) {
-    fmt::print("{}", support_page());
+    fmt::print("{}", config::support_page());
     return 0;
   }
   return ask();
@@ -77,7 +78,7 @@ PlanReading ConfigCommand::read(bool assumes_one_rank) const {
   if (assumes_one_rank) options.assumed_ranks = 1;
   if (!device_.empty()) options.device = device_;
   if (hidden_size_ > 0) options.inputs.hidden_size = hidden_size_;
-  const ConfigText source = read_config_file(file_);
+  const config::ConfigText source = config::read_config_file(file_);
   return read_plan(source.text, source.name, options);
 }
 
@@ -89,7 +90,7 @@ int ConfigCommand::check() const {
     fmt::print(stderr, "{}", reading.problems.text());
     if (reading.problems.ok()) {
       fmt::print("{}: {} configuration, no problems\n", file_,
-                 name_of(reading.plan.settings()->family()));
+                 config::name_of(reading.plan.settings()->family()));
     }
   }
   return reading.problems.ok() ? 0 : kBadConfiguration;
@@ -99,8 +100,8 @@ int ConfigCommand::explain_file() const {
   const PlanReading reading = read(true);
   fmt::print(stderr, "{}", reading.problems.text());
   if (!reading.problems.ok()) return kBadConfiguration;
-  const Explanation explanation =
-      explain(reading.plan, ranks_ > 0 ? std::optional(ranks_) : std::nullopt);
+  const config::Explanation explanation =
+      config::explain(reading.plan, ranks_ > 0 ? std::optional(ranks_) : std::nullopt);
   fmt::print("{}", json_ ? explanation.json() + "\n" : explanation.text());
   return 0;
 }
@@ -110,15 +111,16 @@ int ConfigCommand::convert_file() const {
   fmt::print(stderr, "{}", reading.problems.text());
   if (!reading.problems.ok()) return kBadConfiguration;
   if (ranks_ > 0) reading.plan.launch.ranks = std::optional(ranks_);  // DeepSpeed has no key for it
-  const Conversion result = target_ == "deepspeed" ? convert_to_deepspeed(reading.plan)
-                                                   : convert_to_accelerate(reading.plan);
+  const config::Conversion result = target_ == "deepspeed"
+                                        ? config::convert_to_deepspeed(reading.plan)
+                                        : config::convert_to_accelerate(reading.plan);
   fmt::print("{}", result.text);
   for (const std::string& note : result.notes) fmt::print(stderr, "note: {}: {}\n", file_, note);
   return 0;
 }
 
 int ConfigCommand::ask() const {
-  const std::string path = output_.empty() ? default_config_path() : output_;
+  const std::string path = output_.empty() ? config::default_config_path() : output_;
   if (path.empty()) {
     fail_as(ErrorKind::usage,
             "config: neither HOME nor XDG_CONFIG_HOME is set; name a file with "
@@ -130,7 +132,7 @@ int ConfigCommand::ask() const {
             "--output",
             path);
   }
-  const std::string text = ask_for_config(std::cin, std::cout);
+  const std::string text = config::ask_for_config(std::cin, std::cout);
   Plan::parse(text, path);  // what was answered must agree
   if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
     std::filesystem::create_directories(folder);
@@ -144,4 +146,4 @@ int ConfigCommand::ask() const {
   return 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fullshard config [check|explain|convert] …
 #pragma once
 
@@ -11,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class ConfigCommand {
  public:
@@ -47,4 +48,4 @@ class ConfigCommand {
   bool overwrite_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/config_flags.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/config/questionnaire.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr const char* kGroup = "Configuration";
@@ -23,7 +24,8 @@ std::string absolute_place(const std::string& file) {
 
 }  // namespace
 
-ConfigFlags::ConfigFlags(CLI::App& command) {
+ConfigFlags::ConfigFlags(CLI::App& command)
+    : launched_(config::launched_config(base::LauncherEnvironment::of_process())) {
   auto* config = command
                      .add_option("--config,--config-file", config_,
                                  "Accelerate YAML or DeepSpeed JSON, told apart by content")
@@ -51,48 +53,46 @@ std::string ConfigFlags::named_file() const {
   if (!config_.empty()) return config_;
   if (!deepspeed_.empty()) return deepspeed_;
   if (!fsdp_.empty() || !fsdp_config_.empty()) return "";
-  return launched_config().file;
+  return launched_.file;
 }
 
-LaunchedConfig ConfigFlags::words() const {
+config::LaunchedConfig ConfigFlags::words() const {
   if (!fsdp_.empty() || !fsdp_config_.empty()) return {.fsdp = fsdp_, .fsdp_config = fsdp_config_};
-  return launched_config();
+  return launched_;
 }
 
-LaunchedConfig ConfigFlags::for_ranks() const {
-  LaunchedConfig all = words();
-  const LaunchedConfig around = launched_config();
+config::LaunchedConfig ConfigFlags::for_ranks() const {
+  config::LaunchedConfig all = words();
   all.file = absolute_place(file());
   all.fsdp_config = absolute_place(all.fsdp_config);
-  all.overrides = around.overrides;
+  all.overrides = launched_.overrides;
   all.overrides.insert(all.overrides.end(), overrides_.begin(), overrides_.end());
-  all.allow_unknown = around.allow_unknown || allow_unknown_;
+  all.allow_unknown = launched_.allow_unknown || allow_unknown_;
   return all;
 }
 
 std::string ConfigFlags::file() const {
   const std::string named = named_file();
   if (!named.empty() || words().has_words()) return named;
-  const std::string fallback = default_config_path();
-  return is_file(fallback) ? fallback : "";
+  const std::string fallback = config::default_config_path();
+  return base::is_file(fallback) ? fallback : "";
 }
 
 bool ConfigFlags::is_named() const { return !named_file().empty() || words().has_words(); }
 
 Plan ConfigFlags::load(PlanOptions options, bool is_quiet) const {
-  const LaunchedConfig launched = launched_config();
-  options.allow_unknown = options.allow_unknown || allow_unknown_ || launched.allow_unknown;
-  for (const auto& overrides : {launched.overrides, overrides_}) {
+  options.allow_unknown = options.allow_unknown || allow_unknown_ || launched_.allow_unknown;
+  for (const auto& overrides : {launched_.overrides, overrides_}) {
     options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
   }
   const std::string path = file();
   if (!path.empty()) {
     if (!is_named() && !is_quiet) {
-      say(fmt::format("note: using {}, which `fullshard config` wrote\n", path));
+      base::say(fmt::format("note: using {}, which `fullshard config` wrote\n", path));
     }
     return Plan::load(path, options);
   }
   return Plan::from_words(words().fsdp, words().fsdp_config, options);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

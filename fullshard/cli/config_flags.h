@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags that name a configuration: of every command that uses one.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class ConfigFlags {
  public:
@@ -25,7 +26,7 @@ class ConfigFlags {
   bool is_named() const;  // by a flag or the environment, not the default file
   bool has_overrides() const { return !overrides_.empty(); }
   // What ranks of a launched program are to find.
-  LaunchedConfig for_ranks() const;
+  config::LaunchedConfig for_ranks() const;
   // Reads what was named. `options` are completed by --set and --allow-unknown; the default file is
   // mentioned on standard error (by one rank: `is_quiet` for the others). Without any file: what
   // Accelerate's environment says, or FULL_SHARD with all defaults.
@@ -34,11 +35,12 @@ class ConfigFlags {
  private:
   std::string named_file() const;
   // --fsdp and --fsdp-config: the flags', else those that this program was launched with.
-  LaunchedConfig words() const;
+  config::LaunchedConfig words() const;
 
+  const config::LaunchedConfig launched_;
   std::string config_, deepspeed_, fsdp_, fsdp_config_;
   std::vector<std::string> overrides_;
   bool allow_unknown_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this build runs on GPUs; known without asking libtorch, which takes its time to load.
 #pragma once
 
-namespace fullshard {
+namespace fullshard::cli {
 
 bool is_cuda_build();
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/cuda_build.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 bool is_cuda_build() { return false; }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/data_command.h"
 
 #include <fmt/format.h>
@@ -12,13 +13,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/byte_progress.h"
-#include "fullshard/data/file_kind.h"
+#include "fullshard/data/data_file_kind.h"
 #include "fullshard/data/inspect.h"
 #include "fullshard/data/small_tasks.h"
 #include "fullshard/data/tokenise.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 bool is_same_file(const std::string& left, const std::string& right) {
@@ -29,35 +30,35 @@ bool is_same_file(const std::string& left, const std::string& right) {
 }
 
 // Before hours of work, not after.
-void check_output(const std::string& output, TokenFormat format,
+void check_output(const std::string& output, data::TokenFormat format,
                   const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
     if (is_same_file(output, input)) {
       fail_as(ErrorKind::usage, "data: --output {} is also read; name another file", output);
     }
   }
-  if (format == TokenFormat::nanogpt && !output.ends_with(".bin")) {
+  if (format == data::TokenFormat::nanogpt && !output.ends_with(".bin")) {
     fail_as(ErrorKind::usage,
             "data: --output {} has no header to be known by; name it with the ending .bin", output);
   }
 }
 
 void write_text(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
+  data::AtomicFile file(path);
   file.append(text);
   file.commit();
 }
 
-nlohmann::json as_json(const std::string& file, const TokenSummary& summary) {
-  const TokenLayout& layout = summary.layout;
+nlohmann::json as_json(const std::string& file, const data::TokenSummary& summary) {
+  const data::TokenLayout& layout = summary.layout;
   nlohmann::json frequent = nlohmann::json::array();
-  for (const TokenCount& entry : summary.most_frequent) {
+  for (const data::TokenCount& entry : summary.most_frequent) {
     frequent.push_back({{"token", entry.token}, {"count", entry.count}});
   }
   nlohmann::json documents;
-  if (layout.num_documents != kUnknown) documents = layout.num_documents;
+  if (layout.num_documents != data::kUnknown) documents = layout.num_documents;
   return {{"file", file},
-          {"format", name_of(layout.format)},
+          {"format", data::name_of(layout.format)},
           {"dtype", layout.dtype()},
           {"tokens", layout.num_tokens},
           {"documents", documents},
@@ -67,17 +68,18 @@ nlohmann::json as_json(const std::string& file, const TokenSummary& summary) {
           {"most_frequent", frequent}};
 }
 
-std::string as_text(const std::string& file, const TokenSummary& summary) {
-  const TokenLayout& layout = summary.layout;
-  std::string text = fmt::format("{}: {}, {}\n", file, name_of(layout.format), layout.dtype());
+std::string as_text(const std::string& file, const data::TokenSummary& summary) {
+  const data::TokenLayout& layout = summary.layout;
+  std::string text =
+      fmt::format("{}: {}, {}\n", file, data::name_of(layout.format), layout.dtype());
   text += fmt::format("tokens     {}\n", layout.num_tokens);
-  if (layout.num_documents != kUnknown) {
+  if (layout.num_documents != data::kUnknown) {
     text += fmt::format("documents  {}\n", layout.num_documents);
   }
   text += fmt::format("range      {} to {}, {} different\n", summary.min_token, summary.max_token,
                       summary.num_distinct);
   const int64_t most = summary.most_frequent.empty() ? 1 : summary.most_frequent[0].count;
-  for (const TokenCount& entry : summary.most_frequent) {
+  for (const data::TokenCount& entry : summary.most_frequent) {
     text += fmt::format(
         "{:>9}  {:>12} {:5.1f} %  {:#<{}}\n", entry.token, entry.count,
         100.0 * static_cast<double>(entry.count) / static_cast<double>(layout.num_tokens), "",
@@ -154,21 +156,21 @@ int DataCommand::run() const {
 }
 
 int DataCommand::tokenize() const {
-  const TokenFormat format = token_format_named(format_);
-  TokeniseOptions options{
-      .files = list_files(paths_), .field = field_, .num_threads = num_threads_};
-  if (are_token_files(options.files)) {
+  const data::TokenFormat format = data::token_format_named(format_);
+  data::TokeniseOptions options{
+      .files = data::list_files(paths_), .field = field_, .num_threads = num_threads_};
+  if (data::are_token_files(options.files)) {
     fail_as(ErrorKind::input, "{}: is a token file already", options.files[0]);
   }
   check_output(output_, format, options.files);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_);
   options.separator = tokenizer->eos() ? tokenizer->eos() : tokenizer->sep();
-  const int width = token_width_for(tokenizer->vocabulary());
-  TokenWriter writer(AtomicFile(output_), format, width);
+  const int width = data::token_width_for(tokenizer->vocabulary());
+  data::TokenWriter writer(data::AtomicFile(output_), format, width);
   {
     ByteProgress progress;
     options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
-    tokenise(options, *tokenizer, writer);
+    data::tokenise(options, *tokenizer, writer);
   }
   if (writer.num_tokens() == 0) fail_as(ErrorKind::input, "{}: gives no tokens", options.files[0]);
   writer.finish();
@@ -178,12 +180,12 @@ int DataCommand::tokenize() const {
 }
 
 int DataCommand::inspect_file() const {
-  if (kind_of(file_) != FileKind::tokens) {
+  if (data::kind_of(file_) != data::FileKind::tokens) {
     fail_as(ErrorKind::input, "{}: is {}, not a token file; 'fullshard data tokenize' makes one",
-            file_, name_of(kind_of(file_)));
+            file_, data::name_of(data::kind_of(file_)));
   }
-  const TokenFile file(file_, dtype_, Access::sequential);
-  const TokenSummary summary = inspect(file, vocabulary_, num_frequent_);
+  const data::TokenFile file(file_, dtype_, data::Access::sequential);
+  const data::TokenSummary summary = data::inspect(file, vocabulary_, num_frequent_);
   fmt::print("{}", json_ ? as_json(file_, summary).dump(2) + "\n" : as_text(file_, summary));
   return 0;
 }
@@ -192,17 +194,18 @@ int DataCommand::make() const {
   if (output_ == held_out_ || is_same_file(output_, held_out_)) {
     fail_as(ErrorKind::usage, "data: --output and --held-out both name {}", output_);
   }
-  const std::map<std::string, TaskMix> mixes = {
-      {"sums", TaskMix::sums}, {"digits", TaskMix::digits}, {"mixed", TaskMix::mixed}};
-  const TaskMix mix = mixes.at(kind_);
-  write_text(output_, make_small_tasks(mix, samples_, seed_));
+  const std::map<std::string, data::TaskMix> mixes = {{"sums", data::TaskMix::sums},
+                                                      {"digits", data::TaskMix::digits},
+                                                      {"mixed", data::TaskMix::mixed}};
+  const data::TaskMix mix = mixes.at(kind_);
+  write_text(output_, data::make_small_tasks(mix, samples_, seed_));
   fmt::print("{}: {} lines\n", output_, samples_);
   if (held_out_.empty()) return 0;
-  const std::string sums = make_held_out_sums(
+  const std::string sums = data::make_held_out_sums(
       mix, held_out_samples_ > 0 ? held_out_samples_ : std::max<int64_t>(1, samples_ / 10), seed_);
   write_text(held_out_, sums);
   fmt::print("{}: {} held-out sums\n", held_out_, std::ranges::count(sums, '\n'));
   return 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fullshard data [tokenize|inspect|make] …
 #pragma once
 
@@ -9,7 +10,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class DataCommand {
  public:
@@ -50,4 +51,4 @@ class DataCommand {
   int64_t held_out_samples_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

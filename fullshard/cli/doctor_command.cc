@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/doctor_command.h"
 
 #include <fmt/format.h>
@@ -9,22 +10,23 @@
 #include <fstream>
 
 #include "fullshard/base/error.h"
-#include "fullshard/config/document.h"
+#include "fullshard/config/document/document.h"
 #include "fullshard/launch/machine_facts.h"
 #include "fullshard/launch/run_report.h"
 #include "fullshard/report/run_start.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
-std::string facts_json(const std::vector<Fact>& facts) {
+std::string facts_json(const std::vector<launch::Fact>& facts) {
   bool ok = true;
   std::string rows;
-  for (const Fact& fact : facts) {
-    ok = ok && fact.kind != Fact::Kind::problem;
+  for (const launch::Fact& fact : facts) {
+    ok = ok && fact.kind != launch::Fact::Kind::problem;
     rows += fmt::format(R"({}  {{"subject": {}, "found": {}, "meaning": {}, "kind": "{}"}})",
-                        rows.empty() ? "\n" : ",\n", quote_json(fact.subject),
-                        quote_json(fact.found), quote_json(fact.meaning), name_of(fact.kind));
+                        rows.empty() ? "\n" : ",\n", config::quote_json(fact.subject),
+                        config::quote_json(fact.found), config::quote_json(fact.meaning),
+                        launch::name_of(fact.kind));
   }
   return fmt::format("{{\"ok\": {}, \"facts\": [{}\n]}}\n", ok, rows);
 }
@@ -42,10 +44,11 @@ DoctorCommand::DoctorCommand(CLI::App& app)
 bool DoctorCommand::was_chosen() const { return command_->parsed(); }
 
 int DoctorCommand::run() const {
-  if (!run_folder_.empty()) close_dead_run(run_folder_);  // so that run.json tells how it ended
-  const std::string text = !run_folder_.empty() ? run_report(run_folder_)
-                           : json_              ? facts_json(machine_facts())
-                                                : facts_text(machine_facts());
+  if (!run_folder_.empty())
+    report::close_dead_run(run_folder_);  // so that run.json tells how it ended
+  const std::string text = !run_folder_.empty() ? launch::run_report(run_folder_)
+                           : json_              ? facts_json(launch::machine_facts())
+                                                : launch::facts_text(launch::machine_facts());
   if (output_.empty()) {
     fmt::print("{}", text);
     return 0;
@@ -57,4 +60,4 @@ int DoctorCommand::run() const {
   return 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

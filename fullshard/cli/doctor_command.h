@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fullshard doctor: what this machine can do for a run; doctor --report RUN: what a bug report
 // needs.
 #pragma once
@@ -8,7 +9,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class DoctorCommand {
  public:
@@ -26,4 +27,4 @@ class DoctorCommand {
   bool json_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/fp32_command.h"
 
 #include <fmt/format.h>
@@ -8,16 +9,16 @@
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/fp32_export.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 int run_to_fp32(const CheckpointCommandOptions& options) {
   using nlohmann::json;
-  const AnyCheckpoint checkpoint =
-      open_any(options.path, {.tag = options.tag, .with_frozen = options.with_frozen});
-  const auto files =
-      export_weights(checkpoint, options.output,
-                     {.max_file_bytes = options.max_file_bytes, .safetensors = options.safetensors})
-          .files;
+  const stored::AnyCheckpoint checkpoint =
+      stored::open_any(options.path, {.tag = options.tag, .with_frozen = options.with_frozen});
+  const auto files = stored::export_weights(checkpoint, options.output,
+                                            {.max_file_bytes = options.max_file_bytes,
+                                             .safetensors = options.safetensors})
+                         .files;
   if (options.json) {
     const json value = {{"kind", checkpoint.kind}, {"path", checkpoint.path}, {"files", files}};
     // Names may be another program's: bytes that are no UTF-8 are replaced.
@@ -29,4 +30,4 @@ int run_to_fp32(const CheckpointCommandOptions& options) {
   return 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

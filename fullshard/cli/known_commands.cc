@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/known_commands.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 void check_command(const CLI::App& app, std::span<const std::string> words,
                    const std::string& name) {
@@ -30,9 +31,9 @@ void check_command(const CLI::App& app, std::span<const std::string> words,
     if (command->get_name() != word) continue;
     return check_command(*command, words.subspan(1), fmt::format("{} {}", name, word));
   }
-  const auto near = closest(word, known);
+  const auto near = base::closest(word, known);
   fail_as(ErrorKind::usage, "{}: no command '{}'{}; {}", name, word,
           near ? fmt::format(", did you mean '{}'?", *near) : "", all);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands, and commands of commands, that are not there: the parser would only say that something
 // was not expected.
 #pragma once
@@ -9,11 +10,11 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 // An error (kind usage) for a word that is no command where one is due, with the nearest and all
 // that there are; `name` is what was read before it: "fullshard checkpoint".
 void check_command(const CLI::App& app, std::span<const std::string> words,
                    const std::string& name);
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

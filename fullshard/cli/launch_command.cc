@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/launch_command.h"
 
 #include <CLI/CLI.hpp>
@@ -5,7 +6,7 @@
 #include "fullshard/cli/parse_problem.h"
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 LaunchCommand::LaunchCommand(CLI::App& app)
     : command_(app.add_subcommand("launch", "start a program on ranks of this host or several")),
@@ -56,4 +57,4 @@ int LaunchCommand::run(const std::vector<std::string>& words,
   return flags_.start(command).status;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

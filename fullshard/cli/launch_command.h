@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fullshard launch --ranks N -- PROGRAM ARGS…
 #pragma once
 
@@ -11,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class LaunchCommand {
  public:
@@ -34,4 +35,4 @@ class LaunchCommand {
   ConfigFlags config_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/launch_flags.h"
 
 #include <unistd.h>
@@ -16,7 +17,7 @@
 #include "fullshard/launch/remote_command.h"
 #include "fullshard/launch/slurm_node.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr int kMostRanks = 4096;
@@ -24,11 +25,6 @@ constexpr int kMostRanks = 4096;
 template <class... Parts>
 void require(bool condition, fmt::format_string<Parts...> format, Parts&&... parts) {
   if (!condition) fail_as(ErrorKind::usage, format, std::forward<Parts>(parts)...);
-}
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
 // The first line of standard input; byte by byte, because the rest is for the supervisor.
@@ -154,10 +150,10 @@ int LaunchFlags::ranks_per_node(int nodes) const {
             *num_processes_, nodes);
     return *num_processes_ / nodes;
   }
-  if (ranks_ == "cpu") return num_usable_cores();
-  const int gpus = num_visible_gpus();
+  if (ranks_ == "cpu") return launch::num_usable_cores();
+  const int gpus = launch::num_visible_gpus();
   if (ranks_.empty() && default_ranks_ > 0) return default_ranks_;
-  if (ranks_ == "auto") return gpus > 0 ? gpus : num_usable_cores();
+  if (ranks_ == "auto") return gpus > 0 ? gpus : launch::num_usable_cores();
   if (ranks_.empty() || ranks_ == "gpu") {
     require(gpus > 0, "launch: no GPU is visible on this host; say how many ranks with --ranks N");
     return gpus;
@@ -173,7 +169,7 @@ int LaunchFlags::ranks_per_node(int nodes) const {
 // Flags win; the hosts of a job step are used only where no flag names them.
 void LaunchFlags::take_slurm() {
   if (nodes_ || node_rank_ || is_controlled_) return;
-  const auto slurm = find_slurm_node(variable);
+  const auto slurm = launch::find_slurm_node(base::LauncherEnvironment::of_process().slurm);
   if (!slurm) return;
   nodes_ = slurm->nodes;
   node_rank_ = slurm->node_rank;
@@ -182,15 +178,15 @@ void LaunchFlags::take_slurm() {
 }
 
 // The hostfile's, or this host's GPUs, less what flags leave out.
-std::vector<Host> LaunchFlags::chosen_hosts() const {
-  std::vector<Host> hosts;
+std::vector<launch::Host> LaunchFlags::chosen_hosts() const {
+  std::vector<launch::Host> hosts;
   if (!hostfile_.empty()) {
-    hosts = read_hostfile(hostfile_);
+    hosts = launch::read_hostfile(hostfile_);
   } else {
     hosts = {{"localhost", std::vector<int>(static_cast<size_t>(ranks_per_node(1)))}};
     std::iota(hosts[0].slots.begin(), hosts[0].slots.end(), 0);
   }
-  hosts = filter_hosts(hosts, include_, exclude_);
+  hosts = launch::filter_hosts(hosts, include_, exclude_);
   if (nodes_) {
     const auto wanted = static_cast<size_t>(*nodes_);
     require(wanted <= hosts.size(), "launch: {} hosts asked for, but {} has {}", wanted, hostfile_,
@@ -199,7 +195,7 @@ std::vector<Host> LaunchFlags::chosen_hosts() const {
   }
   if (hostfile_.empty() || (ranks_.empty() && !num_processes_)) return hosts;
   const auto ranks = static_cast<size_t>(ranks_per_node(static_cast<int>(hosts.size())));
-  for (Host& host : hosts) {
+  for (launch::Host& host : hosts) {
     require(ranks <= host.slots.size(),
             "launch: {} ranks per host asked for, but host {} has {} slots", ranks, host.name,
             host.slots.size());
@@ -208,7 +204,7 @@ std::vector<Host> LaunchFlags::chosen_hosts() const {
   return hosts;
 }
 
-LaunchResult LaunchFlags::start_here() {
+launch::LaunchResult LaunchFlags::start_here() {
   take_slurm();
   options_.nodes = nodes_.value_or(1);
   require(
@@ -221,13 +217,13 @@ LaunchResult LaunchFlags::start_here() {
     options_.secret = read_secret();
     options_.control = STDIN_FILENO;
   }
-  return launch(options_);
+  return launch::launch(options_);
 }
 
 bool LaunchFlags::starts_rank_zero() {
   if (chooses_hosts()) {
-    const std::vector<Host> hosts = chosen_hosts();
-    return hosts.size() == 1 && is_this_host(hosts.front().name);
+    const std::vector<launch::Host> hosts = chosen_hosts();
+    return hosts.size() == 1 && launch::is_this_host(hosts.front().name);
   }
   take_slurm();
   return node_rank_.value_or(0) == 0;
@@ -237,34 +233,36 @@ bool LaunchFlags::chooses_hosts() const {
   return !hostfile_.empty() || !include_.empty() || !exclude_.empty();
 }
 
-LaunchResult LaunchFlags::start(const std::vector<std::string>& command) {
+launch::LaunchResult LaunchFlags::start(const std::vector<std::string>& command) {
   options_.command = command;
   const auto time = [](double seconds) {
     return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
   };
   options_.notice = time(notice_seconds_);
   options_.grace = time(grace_seconds_);
-  options_.tee = tee_ == "none" ? Tee::none : tee_ == "0" ? Tee::first : Tee::all;
-  options_.binding = bind_ == "cores" ? Binding::cores : Binding::none;
+  options_.tee = tee_ == "none" ? launch::Tee::none
+                 : tee_ == "0"  ? launch::Tee::first
+                                : launch::Tee::all;
+  options_.binding = bind_ == "cores" ? launch::Binding::cores : launch::Binding::none;
   if (!chooses_hosts()) return start_here();
 
   require(!node_rank_, "launch: --node-rank and a choice of hosts are both given; use one of them");
   hosts_.hosts = chosen_hosts();
-  if (hosts_.hosts.size() == 1 && is_this_host(hosts_.hosts.front().name)) {
-    const Host& host = hosts_.hosts.front();
+  if (hosts_.hosts.size() == 1 && launch::is_this_host(hosts_.hosts.front().name)) {
+    const launch::Host& host = hosts_.hosts.front();
     options_.ranks = static_cast<int>(host.slots.size());
     if (host.slots.back() != options_.ranks - 1) options_.devices = host.slots;
-    return launch(options_);
+    return launch::launch(options_);
   }
   hosts_.launcher = std::filesystem::read_symlink("/proc/self/exe").string();
-  return launch_hosts(options_, hosts_);
+  return launch::launch_hosts(options_, hosts_);
 }
 
 int LaunchFlags::world_size() {
   if (options_.world_size) return *options_.world_size;
   if (chooses_hosts()) {
     int ranks = 0;
-    for (const Host& host : chosen_hosts()) ranks += static_cast<int>(host.slots.size());
+    for (const launch::Host& host : chosen_hosts()) ranks += static_cast<int>(host.slots.size());
     return ranks;
   }
   take_slurm();
@@ -319,4 +317,4 @@ void LaunchFlags::take(const LaunchPlan& plan) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

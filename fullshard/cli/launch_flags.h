@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags that say where ranks run and how they are watched: of `launch`, and of every command
 // that starts ranks itself.
 #pragma once
@@ -13,7 +14,7 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class LaunchFlags {
  public:
@@ -40,7 +41,7 @@ class LaunchFlags {
   bool starts_rank_zero();
   bool is_over_ssh() const { return chooses_hosts(); }
   // Starts the command on all ranks and looks after them.
-  LaunchResult start(const std::vector<std::string>& command);
+  launch::LaunchResult start(const std::vector<std::string>& command);
 
  private:
   void add_ranks(CLI::App& command);
@@ -52,11 +53,11 @@ class LaunchFlags {
   int ranks_per_node(int nodes) const;
   bool chooses_hosts() const;
   void take_slurm();
-  std::vector<Host> chosen_hosts() const;
-  LaunchResult start_here();
+  std::vector<launch::Host> chosen_hosts() const;
+  launch::LaunchResult start_here();
 
-  LaunchOptions options_;
-  HostsOptions hosts_;
+  launch::LaunchOptions options_;
+  launch::HostsOptions hosts_;
   std::string ranks_;                 // per host: a number, or gpu, cpu, auto
   std::optional<int> num_processes_;  // on all hosts
   int default_ranks_ = 0;             // 0: there is none
@@ -68,4 +69,4 @@ class LaunchFlags {
   bool is_controlled_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

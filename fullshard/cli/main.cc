@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/bench_command.h"
 #include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/cli/config_command.h"
 #include "fullshard/cli/data_command.h"
@@ -23,7 +25,7 @@
 #include "fullshard/cli/run_command.h"
 #include "fullshard/cli/words.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 void describe(CLI::App& app) {
@@ -55,6 +57,7 @@ int run(int count, char** arguments) {
   DataCommand data(app);
   ReportCommand report(app);
   DoctorCommand doctor(app);
+  BenchCommand bench(app);
   RunArguments train(app, RunKind::train);
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
@@ -74,6 +77,10 @@ int run(int count, char** arguments) {
   if (data.was_chosen()) return data.run();
   if (report.was_chosen()) return report.run();
   if (doctor.was_chosen()) return doctor.run();
+  if (bench.was_chosen()) {
+    if (bench.needs_core()) become_core(words);
+    return bench.run();
+  }
   if (checkpoint.was_chosen()) {
     const auto options = checkpoint.options();  // what is wrong with the words is said at once
     if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
@@ -87,19 +94,19 @@ int run(int count, char** arguments) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli
 
 int main(int count, char** arguments) {
-  fullshard::open_missing_streams();
+  fullshard::base::open_missing_streams();
   try {
-    const int status = fullshard::run(count, arguments);
-    if (status == 0) fullshard::flush_standard_output();
+    const int status = fullshard::cli::run(count, arguments);
+    if (status == 0) fullshard::base::flush_standard_output();
     return status;
   } catch (const fullshard::Error& error) {
-    fullshard::say(fmt::format("error: {}\n", error.what()));
+    fullshard::base::say(fmt::format("error: {}\n", error.what()));
     return error.exit_status();
   } catch (const std::exception& error) {
-    fullshard::say(fmt::format("error: fullshard: {}\n", error.what()));
+    fullshard::base::say(fmt::format("error: fullshard: {}\n", error.what()));
     return 1;
   }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/parse_problem.h"
 
 #include <fmt/format.h>
@@ -9,10 +10,10 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/cli/words.h"
-#include "fullshard/config/document.h"
-#include "fullshard/config/synonyms.h"
+#include "fullshard/config/document/document.h"
+#include "fullshard/config/schema/synonyms.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 const CLI::App& chosen_command(const CLI::App& app) {
@@ -71,8 +72,9 @@ std::string range_text(const std::string& type, const std::string& low, const st
   const double most = std::stod(high);
   constexpr double kNoLimit = 1e300;
   if (type.find(":POSITIVE") != std::string::npos) return "a number above 0";
-  if (most > kNoLimit) return fmt::format("a number of at least {}", format_number(least));
-  return fmt::format("a number from {} to {}", format_number(least), format_number(most));
+  if (most > kNoLimit) return fmt::format("a number of at least {}", config::format_number(least));
+  return fmt::format("a number from {} to {}", config::format_number(least),
+                     config::format_number(most));
 }
 
 std::string list_text(std::string list) {
@@ -124,12 +126,13 @@ std::string suggest_option(const CLI::App& command, std::string_view word) {
   const auto suggestion = [](std::string_view name) {
     return fmt::format(", did you mean '{}'?", name);
   };
-  if (const Synonym* synonym = find_synonym(word.substr(std::min<size_t>(2, word.size())))) {
+  if (const config::Synonym* synonym =
+          config::find_synonym(word.substr(std::min<size_t>(2, word.size())))) {
     std::string name = fmt::format("--{}", synonym->flag);
     std::replace(name.begin(), name.end(), '_', '-');
     if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
   }
-  const auto near = closest(word, names);
+  const auto near = base::closest(word, names);
   return near ? suggestion(*near) : "";
 }
 
@@ -140,4 +143,4 @@ std::string parse_problem(const CLI::App& app, const CLI::ParseError& error,
   return unknown.empty() ? reworded(command, error.what()) : unknown;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

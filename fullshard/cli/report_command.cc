@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/report_command.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@
 #include "fullshard/report/run_start.h"
 #include "fullshard/report/run_summary.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr auto kBetweenPages = std::chrono::seconds(10);
@@ -51,25 +52,25 @@ ReportCommand::ReportCommand(CLI::App& app)
 bool ReportCommand::was_chosen() const { return command_->parsed(); }
 
 int ReportCommand::run() const {
-  if (close_dead_run(folder_)) {
-    say(fmt::format("note: {}: the run had not said how it ended; {}\n", folder_,
-                    read_run_record(folder_ + "/run.json").problem));
+  if (report::close_dead_run(folder_)) {
+    base::say(fmt::format("note: {}: the run had not said how it ended; {}\n", folder_,
+                          read_run_record(folder_ + "/run.json").problem));
   }
-  WrittenReport written = write_html_report(folder_, output_);
+  report::WrittenReport written = report::write_html_report(folder_, output_);
   show(written);
   if (open_ == "yes") open_in_browser(written.path);
   while (watches_ && written.is_live) {
     std::this_thread::sleep_for(kBetweenPages);
-    written = write_html_report(folder_, output_);
+    written = report::write_html_report(folder_, output_);
     if (json_) show(written);
   }
   return 0;
 }
 
-void ReportCommand::show(const WrittenReport& written) const {
-  fmt::print("{}\n",
-             json_ ? run_summary_json(written.run, written.path, written.is_live) : written.path);
+void ReportCommand::show(const report::WrittenReport& written) const {
+  fmt::print("{}\n", json_ ? report::run_summary_json(written.run, written.path, written.is_live)
+                           : written.path);
   std::fflush(stdout);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

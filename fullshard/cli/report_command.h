@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fullshard report DIR: a run as one HTML page.
 #pragma once
 
@@ -7,9 +8,11 @@ namespace CLI {
 class App;
 }
 
-namespace fullshard {
-
+namespace fullshard::report {
 struct WrittenReport;
+}  // namespace fullshard::report
+
+namespace fullshard::cli {
 
 class ReportCommand {
  public:
@@ -21,7 +24,7 @@ class ReportCommand {
   int run() const;  // gives the exit status
 
  private:
-  void show(const WrittenReport& written) const;
+  void show(const report::WrittenReport& written) const;
 
   CLI::App* command_;
   std::string folder_;
@@ -31,4 +34,4 @@ class ReportCommand {
   bool json_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

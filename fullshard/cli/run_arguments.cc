@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/run_arguments.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include "fullshard/cli/cuda_build.h"
 #include "fullshard/launch/devices.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr const char* kModel = "Model and data";
@@ -76,7 +77,7 @@ void RunArguments::add_model() {
   command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
 }
 
-// How long ranks wait for one that lives and does not come; one that is gone ends every wait.
+// How long ranks wait for a rank that is alive but late; one that is gone ends every wait.
 void RunArguments::add_timeouts() {
   const auto add = [&](const char* name, double& seconds, const char* what) {
     command_->add_option(name, seconds, what)
@@ -222,7 +223,7 @@ void RunArguments::add_checkpoints() {
   command_->add_option("--keep", options_.keep, "keep so many checkpoints; default: all")
       ->check(CLI::PositiveNumber)
       ->group(kOutput);
-  command_->add_flag("--async-save", options_.saves_aside, "write them while training goes on")
+  command_->add_flag("--async-save", options_.async_save, "write them while training goes on")
       ->group(kOutput);
   command_
       ->add_option("--resume", options_.resume,
@@ -255,6 +256,12 @@ void RunArguments::add_sharding() {
                                    "compute activations again in backward instead of keeping them")
                         ->group(kSharding);
   settings_.push_back({"--recompute", recompute});
+  add_setting("--offload",
+              "optimizer, param or all, with :cpu (default) or :FOLDER of a disk behind it; may be "
+              "repeated")
+      ->expected(1)
+      ->take_all();
+  add_setting("--offload-ratio", "share of the optimizer states that leaves the device");
 }
 
 void RunArguments::add_compare() {
@@ -278,14 +285,16 @@ void RunArguments::add_output() {
       ->group(kOutput);
 }
 
-void RunArguments::add_setting(const std::string& flag, const std::string& help,
-                               const std::string& fallback) {
+CLI::Option* RunArguments::add_setting(const std::string& flag, const std::string& help,
+                                       const std::string& fallback) {
   const bool shards = flag == "--strategy" || flag == "--zero-stage" || flag == "--wrap" ||
-                      flag == "--sharding-factor" || flag == "--precision";
+                      flag == "--sharding-factor" || flag == "--precision" ||
+                      flag.starts_with("--offload");
   const std::string text = fallback.empty() ? help : fmt::format("{}; default: {}", help, fallback);
   auto* option = command_->add_option(flag, text)->group(shards ? kSharding : kTraining);
   option->type_name("");
   settings_.push_back({flag, option});
+  return option;
 }
 
 std::optional<int> RunArguments::local_rank() const {
@@ -299,7 +308,7 @@ std::string RunArguments::device() const {
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }
-  const bool has_gpus = is_cuda_build() && num_visible_gpus() > 0;
+  const bool has_gpus = is_cuda_build() && launch::num_visible_gpus() > 0;
   if (!options_.device.empty() || !has_gpus) return device_of_run(options_.device, {}, has_gpus);
   const LaunchPlan launch = config_.load(plan_options({}, {}), true).launch;
   return device_of_run("", launch.device.value, has_gpus);
@@ -310,7 +319,13 @@ PlanOptions RunArguments::plan_options(std::optional<int64_t> ranks,
   PlanOptions options{.ranks = ranks, .inputs = inputs};
   for (const auto& [flag, option] : settings_) {
     if (option->count() == 0) continue;
-    options.flags.push_back({flag, flag == "--recompute" ? "true" : option->as<std::string>()});
+    if (flag == "--recompute") {
+      options.flags.push_back({flag, "true"});
+      continue;
+    }
+    for (const std::string& value : option->reduced_results()) {
+      options.flags.push_back({flag, value});
+    }
   }
   return options;
 }
@@ -328,4 +343,4 @@ std::string device_of_run(const std::string& flag, const std::optional<std::stri
   return configured.value_or(has_gpus ? "cuda" : "cpu");
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags of commands that run a model. The program in front and the one that links libtorch read
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
@@ -15,7 +16,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace fullshard {
+namespace fullshard::cli {
 
 enum class RunKind { train, eval, compare };
 
@@ -50,8 +51,8 @@ class RunArguments {
   void add_compare();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
-  void add_setting(const std::string& flag, const std::string& help,
-                   const std::string& fallback = "");
+  CLI::Option* add_setting(const std::string& flag, const std::string& help,
+                           const std::string& fallback = "");
 
   CLI::App* command_;
   RunKind kind_;
@@ -71,4 +72,4 @@ class RunArguments {
 std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
                           bool has_gpus);
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

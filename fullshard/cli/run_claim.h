@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launcher's side of `train --output DIR`: the folder is claimed and looked at before anything
 // in it is opened, and what ended the run is written down when no rank could do it.
 #pragma once
@@ -8,7 +9,7 @@
 #include "fullshard/config/run_options.h"
 #include "fullshard/report/run_lock.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class RunClaim {
  public:
@@ -18,11 +19,11 @@ class RunClaim {
   RunClaim(const RunOptions& options, LaunchFlags& launch);
 
   // After the launch: closes run.json where it still says that the run goes on.
-  void conclude(const LaunchResult& result) const;
+  void conclude(const launch::LaunchResult& result) const;
 
  private:
   const RunOptions& options_;
-  std::optional<RunLock> lock_;
+  std::optional<report::RunLock> lock_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/run_command.h"
 
 #include <fmt/format.h>
@@ -8,16 +9,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/run_claim.h"
 #include "fullshard/launch/devices.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 std::string core_program() {
@@ -27,17 +28,6 @@ std::string core_program() {
     fail("{}: is not there or cannot be run; it belongs beside fullshard", core);
   }
   return core;
-}
-
-// Somebody else has started this process as one rank of several.
-bool is_a_rank() {
-  const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
-  const char* tasks = std::getenv("SLURM_NTASKS");
-  // Our own names alone say that it is one; if one of them is missing, the rank says so.
-  return has("FULLSHARD_RANK") || has("FULLSHARD_WORLD_SIZE") ||
-         (has("RANK") && has("WORLD_SIZE")) || has("OMPI_COMM_WORLD_RANK") || has("PMI_RANK") ||
-         (has("SLURM_PROCID") && has("SLURM_STEP_ID") && tasks != nullptr &&
-          std::strcmp(tasks, "1") != 0);
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -54,7 +44,8 @@ bool is_a_rank() {
 void lend_terminal(LaunchFlags& launch) {
   if (::isatty(STDERR_FILENO) == 0) return;
   const int copy = ::dup(STDERR_FILENO);
-  if (copy >= 0) launch.add_variable(fmt::format("FULLSHARD_TERMINAL_FD={}", copy));
+  if (copy >= 0)
+    launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kTerminal, copy));
 }
 
 std::vector<std::string> core_command(const std::vector<std::string>& words) {
@@ -72,12 +63,13 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   if (arguments.kind() == RunKind::train) std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> command = core_command(words);
   LaunchFlags& launch = arguments.launch();
-  if (is_a_rank() && !launch.names_ranks()) become(command);
+  const bool is_rank = base::LauncherEnvironment::of_process().is_rank;
+  if (is_rank && !launch.names_ranks()) become(command);
 
   const Plan plan = arguments.plan(std::nullopt, {}, false);
   launch.take(plan.launch);
   const bool on_gpus = arguments.device() == "cuda";
-  launch.set_default_ranks(on_gpus ? std::max(num_visible_gpus(), 1) : 1);
+  launch.set_default_ranks(on_gpus ? std::max(launch::num_visible_gpus(), 1) : 1);
   if (arguments.local_rank() && launch.world_size() > 1) {
     fail_as(
         ErrorKind::usage,
@@ -86,7 +78,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   }
   arguments.plan(launch.world_size(), {}, true);  // batch sizes and factors must fit the ranks
   for (const Problem& warning : plan.warnings()) {
-    say(fmt::format("warning: {}\n", warning.text()));
+    base::say(fmt::format("warning: {}\n", warning.text()));
   }
   launch.show_only_first();
   launch.trust_messages();
@@ -97,9 +89,9 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   const RunClaim claim(options, launch);
   launch.keep_logs_in(options.output + "/logs");
   launch.let_it_save();
-  const LaunchResult result = launch.start(command);
+  const launch::LaunchResult result = launch.start(command);
   claim.conclude(result);
   return result.status;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

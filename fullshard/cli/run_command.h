@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard train`, `eval` and `compare`, as the program without libtorch sees them: the words are
 // checked here, at once, and `fullshard-core` does the work on every rank.
 #pragma once
@@ -7,7 +8,7 @@
 
 #include "fullshard/cli/run_arguments.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 // `words` as the user wrote them, the command's name first. Gives the exit status; does not return
 // when this process becomes the rank itself.
@@ -19,4 +20,4 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
 // This process becomes `fullshard-core` with these words.
 [[noreturn]] void become_core(const std::vector<std::string>& words);
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/words.h"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace fullshard {
+namespace fullshard::cli {
 
 std::vector<std::string> words_for_parser(std::vector<std::string> words) {
   for (std::string& word : words) {
@@ -26,4 +27,4 @@ std::vector<std::string> with_command_first(std::vector<std::string> words) {
   return words;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command-line words as the parser wants them.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::cli {
 
 // --nproc_per_node is --nproc-per-node; a value after '=' stays as it is. Backwards, as CLI11 takes
 // a vector.
@@ -14,4 +15,4 @@ std::vector<std::string> words_for_parser(std::vector<std::string> words);
 // end, where the command that it is for takes it.
 std::vector<std::string> with_command_first(std::vector<std::string> words);
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

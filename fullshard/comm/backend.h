@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a transport implements. Buffers arrive checked and normalised by Communicator: tensors are
 // CPU (or the backend's device), `rows` is 2-D with contiguous rows.
 #pragma once
@@ -10,7 +11,7 @@
 
 #include "fullshard/comm/communicator.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 struct CallTerms;
 
@@ -55,4 +56,4 @@ class Backend {
   virtual void warm_up(const Call&, int64_t /*bytes*/) {}
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A write to a peer that has died raises SIGPIPE, which would end this process before it can say
 // who is missing. gloo writes without asking for an error instead (Python ignores the signal, so
 // nobody there notices).
@@ -6,7 +7,7 @@
 #include <csignal>
 #include <ctime>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 // While it lives, this thread, and every thread started by it, gets an error from such a write. The
 // program's own handling of the signal stays as it is.
@@ -33,4 +34,4 @@ class NoBrokenPipe {
   sigset_t before_ = {};
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/call_terms.h"
 
 #include <c10/core/ScalarType.h>
@@ -5,7 +6,7 @@
 
 #include <algorithm>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 bool look_alike(const CallTerms& a, const CallTerms& b) {
@@ -54,4 +55,4 @@ std::optional<std::string> find_disagreement(std::span<const CallTerms> terms,
       ranks[static_cast<size_t>(other - terms.begin())], describe(*other, details));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a group must agree on at one sequence number, in a form that can be sent.
 #pragma once
 
@@ -13,7 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/backend.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 struct CallTerms {
   uint64_t sequence = 0;
@@ -47,4 +48,4 @@ class Disagreement : public Error {
   using Error::Error;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

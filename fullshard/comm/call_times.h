@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a call on a stream of an accelerator began and ended there, and when the caller's stream
 // came to need it. Three marks on streams: nobody waits to make them.
 #pragma once
 
 #include <c10/core/Event.h>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 struct CallTimes {
   explicit CallTimes(c10::DeviceType device)
@@ -19,4 +20,4 @@ struct CallTimes {
   c10::Event began, ended, needed;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

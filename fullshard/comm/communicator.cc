@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/communicator.h"
 
 #include <c10/core/GradMode.h>
@@ -12,7 +13,7 @@
 namespace fullshard {
 
 struct Communicator::State {
-  std::shared_ptr<Backend> backend;
+  std::shared_ptr<comm::Backend> backend;
   std::shared_ptr<Recorder> recorder;
   std::string group;
   std::atomic<uint64_t> sequence{0};
@@ -40,7 +41,7 @@ class RecordedWork : public Work::Pending {
     const c10::NoGradGuard no_grad;
     work_.advance();
   }
-  std::shared_ptr<const CallTimes> times() const override { return work_.times(); }
+  std::shared_ptr<const comm::CallTimes> times() const override { return work_.times(); }
 
  private:
   template <class Act>
@@ -126,8 +127,8 @@ int64_t ring_volume(int64_t bytes, int64_t ranks, int64_t replicas) {
 
 }  // namespace
 
-Communicator::Communicator(std::shared_ptr<Backend> backend, std::shared_ptr<Recorder> recorder,
-                           std::string group)
+Communicator::Communicator(std::shared_ptr<comm::Backend> backend,
+                           std::shared_ptr<Recorder> recorder, std::string group)
     : state_(std::make_shared<State>()) {
   state_->backend = std::move(backend);
   state_->recorder = std::move(recorder);
@@ -150,7 +151,7 @@ template <class Start>
 Work Communicator::issue(Operation operation, int64_t bytes, int64_t moved, std::string_view unit,
                          const Start& start) const {
   const c10::NoGradGuard no_grad;
-  const Call call{++state_->sequence, operation, state_->group, unit, bytes, limit_};
+  const comm::Call call{++state_->sequence, operation, state_->group, unit, bytes, limit_};
   const uint64_t ticket = state_->recorder->issue({.sequence = call.sequence,
                                                    .operation = operation,
                                                    .group = state_->group,
@@ -174,9 +175,10 @@ Work Communicator::all_gather(const at::Tensor& full, const at::Tensor& shard,
         c10::toString(full.scalar_type()), c10::toString(shard.scalar_type()));
   check_same_device(full, shard, "all_gather");
   const int64_t bytes = bytes_of(rows);
-  return issue(
-      Operation::all_gather, bytes, ring_volume(bytes, size(), 1), unit,
-      [&](Backend& backend, const Call& call) { return backend.all_gather(call, rows, line); });
+  return issue(Operation::all_gather, bytes, ring_volume(bytes, size(), 1), unit,
+               [&](comm::Backend& backend, const comm::Call& call) {
+                 return backend.all_gather(call, rows, line);
+               });
 }
 
 Work Communicator::reduce_scatter(const at::Tensor& shard, const at::Tensor& full,
@@ -192,7 +194,7 @@ Work Communicator::reduce_scatter(const at::Tensor& shard, const at::Tensor& ful
   check_same_device(full, shard, "reduce_scatter");
   const int64_t bytes = bytes_of(rows);
   return issue(Operation::reduce_scatter, bytes, ring_volume(bytes, size(), size() / chosen.slices),
-               unit, [&](Backend& backend, const Call& call) {
+               unit, [&](comm::Backend& backend, const comm::Call& call) {
                  return backend.reduce_scatter(call, line, rows, chosen);
                });
 }
@@ -203,7 +205,7 @@ Work Communicator::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string
   const at::Tensor rows = line.view({1, line.numel()});
   const int64_t bytes = bytes_of(line);
   return issue(Operation::all_reduce, bytes, ring_volume(bytes, size(), size()), unit,
-               [&](Backend& backend, const Call& call) {
+               [&](comm::Backend& backend, const comm::Call& call) {
                  return backend.reduce_scatter(call, line, rows, {.op = op, .slices = 1});
                });
 }
@@ -213,13 +215,14 @@ Work Communicator::broadcast(const at::Tensor& tensor, int root, std::string_vie
         root, group(), size() - 1);
   const at::Tensor line = as_line(tensor, "broadcast: tensor");
   const int64_t bytes = bytes_of(line);
-  return issue(
-      Operation::broadcast, bytes, ring_volume(bytes, size(), 1), unit,
-      [&](Backend& backend, const Call& call) { return backend.broadcast(call, line, root); });
+  return issue(Operation::broadcast, bytes, ring_volume(bytes, size(), 1), unit,
+               [&](comm::Backend& backend, const comm::Call& call) {
+                 return backend.broadcast(call, line, root);
+               });
 }
 
 void Communicator::barrier(std::string_view unit) const {
-  const Call call{++state_->sequence, Operation::barrier, state_->group, unit, 0, limit_};
+  const comm::Call call{++state_->sequence, Operation::barrier, state_->group, unit, 0, limit_};
   Recorder& recorder = *state_->recorder;
   const uint64_t ticket = recorder.issue({.sequence = call.sequence,
                                           .operation = Operation::barrier,
@@ -232,7 +235,8 @@ void Communicator::barrier(std::string_view unit) const {
 
 void Communicator::warm_up(int64_t bytes) const {
   const c10::NoGradGuard no_grad;
-  const Call call{++state_->sequence, Operation::barrier, state_->group, "warm-up", bytes, limit_};
+  const comm::Call call{
+      ++state_->sequence, Operation::barrier, state_->group, "warm-up", bytes, limit_};
   state_->backend->warm_up(call, bytes);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ranks talk. A Communicator is a value handle over one backend and one group of ranks; all
 // ranks of the group make the same calls in the same order, and are told so by name when they do
 // not. Calls come from one thread at a time.
@@ -16,11 +17,14 @@
 #include "fullshard/comm/recorder.h"
 #include "fullshard/comm/timeouts.h"
 
+namespace fullshard::comm {
+class Backend;
+struct CallTimes;
+}  // namespace fullshard::comm
+
 namespace fullshard {
 
-class Backend;
 class SharedCounters;
-struct CallTimes;
 
 enum class ReduceOp { sum, average, max, min };
 
@@ -36,7 +40,7 @@ class Work {
     virtual void wait_for_result() { wait(); }
     virtual void advance() {}
     // Of a call that an accelerator carries out; the host only issues it.
-    virtual std::shared_ptr<const CallTimes> times() const { return nullptr; }
+    virtual std::shared_ptr<const comm::CallTimes> times() const { return nullptr; }
   };
 
   Work() = default;  // already done
@@ -51,7 +55,9 @@ class Work {
   void wait_for_result() {
     if (pending_) pending_->wait_for_result();
   }
-  std::shared_ptr<const CallTimes> times() const { return pending_ ? pending_->times() : nullptr; }
+  std::shared_ptr<const comm::CallTimes> times() const {
+    return pending_ ? pending_->times() : nullptr;
+  }
   void wait() {
     if (auto pending = std::move(pending_)) pending->wait();
   }
@@ -74,7 +80,7 @@ struct ReduceOptions {
 
 class Communicator {
  public:
-  Communicator(std::shared_ptr<Backend> backend, std::shared_ptr<Recorder> recorder,
+  Communicator(std::shared_ptr<comm::Backend> backend, std::shared_ptr<Recorder> recorder,
                std::string group);
 
   int rank() const;
@@ -140,8 +146,8 @@ class SharedCounters {
   virtual ~SharedCounters() = default;
   // Sets this rank's counter of the slot; never lowers it. Releases what was written before.
   virtual void publish(int slot, uint64_t value) = 0;
-  // Returns when every rank's counter has reached value. A rank that is gone or does not come in
-  // time is named together with `what` and `unit`.
+  // Returns when every rank's counter has reached value. A rank that is gone or late beyond
+  // the timeout is named together with `what` and `unit`.
   virtual void wait_for_all(int slot, uint64_t value, std::string_view what,
                             std::string_view unit) = 0;
   virtual uint64_t value(int slot, int rank) const = 0;

@@ -1,13 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/environment.h"
 
-#include <charconv>
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/private_file.h"
 #include "fullshard/base/slurm.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 constexpr int kDefaultPort = 29500;
@@ -17,48 +16,9 @@ void require(bool condition, fmt::format_string<Parts...> format, Parts&&... par
   if (!condition) throw Error(fmt::format(format, std::forward<Parts>(parts)...), ErrorKind::usage);
 }
 
-int to_number(std::string_view text, std::string_view name) {
-  int number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(problem == std::errc() && end == text.data() + text.size() && number >= 0,
-          "environment: {} is '{}', expected a number", name, text);
-  return number;
-}
-
-// A variable together with its name, for messages.
-struct Variable {
-  std::string name;
-  std::optional<std::string> text;
-
-  explicit operator bool() const { return text.has_value(); }
-  std::optional<int> number() const {
-    return text ? std::optional(to_number(*text, name)) : std::nullopt;
-  }
-};
-
-class Variables {
- public:
-  explicit Variables(const Lookup& lookup) : lookup_(lookup) {}
-
-  // The first of the names that is set, else the last.
-  Variable first(std::initializer_list<std::string> names) const {
-    Variable variable;
-    for (const std::string& name : names) {
-      variable = {name, lookup_(name)};
-      if (variable && !variable.text->empty()) break;
-      variable.text.reset();
-    }
-    return variable;
-  }
-  Variable own(const std::string& name) const { return first({"FULLSHARD_" + name, name}); }
-
- private:
-  const Lookup& lookup_;
-};
-
 // Rank and size come together or not at all.
-bool take_pair(Environment& environment, const std::string& launcher, const Variable& rank,
-               const Variable& size) {
+bool take_pair(Environment& environment, const std::string& launcher,
+               const base::LauncherVariable& rank, const base::LauncherVariable& size) {
   if (!rank && !size) return false;
   require(rank && size, "environment: {} is set but {} is not; set both or neither",
           rank ? rank.name : size.name, rank ? size.name : rank.name);
@@ -71,59 +31,43 @@ bool take_pair(Environment& environment, const std::string& launcher, const Vari
   return true;
 }
 
-bool from_torchrun(Environment& environment, const Variables& variables) {
-  if (!take_pair(environment, "torchrun", variables.own("RANK"), variables.own("WORLD_SIZE"))) {
-    return false;
-  }
-  environment.local_rank = variables.own("LOCAL_RANK").number();
-  // The last is deepspeed's.
-  environment.local_size =
-      variables.first({"FULLSHARD_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"}).number();
+bool take_ranks(Environment& environment, const std::string& launcher,
+                const base::LauncherEnvironment::Ranks& ranks) {
+  if (!take_pair(environment, launcher, ranks.rank, ranks.size)) return false;
+  environment.local_rank = ranks.local_rank.number();
+  environment.local_size = ranks.local_size.number();
   return true;
 }
 
-bool from_mpi(Environment& environment, const Variables& variables) {
-  Variable local_rank, local_size;
-  if (take_pair(environment, "Open MPI", variables.first({"OMPI_COMM_WORLD_RANK"}),
-                variables.first({"OMPI_COMM_WORLD_SIZE"}))) {
-    local_rank = variables.first({"OMPI_COMM_WORLD_LOCAL_RANK"});
-    local_size = variables.first({"OMPI_COMM_WORLD_LOCAL_SIZE"});
-  } else if (take_pair(environment, "PMI", variables.first({"PMI_RANK"}),
-                       variables.first({"PMI_SIZE"}))) {
-    local_rank = variables.first({"MPI_LOCALRANKID"});
-    local_size = variables.first({"MPI_LOCALNRANKS"});
-  } else {
+int job_port(const base::LauncherVariable& job) {
+  return job ? base::port_of_job(*job.text) : kDefaultPort;
+}
+
+bool from_mpi(Environment& environment, const base::LauncherEnvironment& launcher) {
+  if (!take_ranks(environment, "Open MPI", launcher.open_mpi) &&
+      !take_ranks(environment, "PMI", launcher.pmi)) {
     return false;
   }
-  environment.local_rank = local_rank.number();
-  environment.local_size = local_size.number();
   if (environment.local_size == environment.size) environment.master_address = "127.0.0.1";
-  const Variable job = variables.first({"PMIX_NAMESPACE"});
-  environment.master_port = job ? port_of_job(*job.text) : kDefaultPort;
+  environment.master_port = job_port(launcher.mpi_job);
   return true;
 }
 
-bool from_slurm(Environment& environment, const Variables& variables) {
-  const Variable rank = variables.first({"SLURM_PROCID"});
-  const Variable size = variables.first({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+bool from_slurm(Environment& environment, const base::LauncherEnvironment::Slurm& slurm) {
   // An allocation alone (salloc) sets the number of tasks, but no process id: no rank runs in it.
-  if (!rank || !take_pair(environment, "SLURM", rank, size)) return false;
-  environment.local_rank = variables.first({"SLURM_LOCALID"}).number();
-  const Variable per_node = variables.first({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  const auto node = variables.first({"SLURM_NODEID"}).number();
-  if (per_node && node) {
-    const std::vector<int> counts = expand_counts(*per_node.text);
+  if (!slurm.task || !take_pair(environment, "SLURM", slurm.task, slurm.num_tasks)) return false;
+  environment.local_rank = slurm.local_task.number();
+  const auto node = slurm.node.number();
+  if (slurm.tasks_of_nodes && node) {
+    const std::vector<int> counts = base::expand_counts(*slurm.tasks_of_nodes.text);
     if (static_cast<size_t>(*node) < counts.size()) {
       environment.local_size = counts[static_cast<size_t>(*node)];
     }
   } else {
-    environment.local_size = variables.first({"SLURM_NTASKS_PER_NODE"}).number();
+    environment.local_size = slurm.tasks_per_node.number();
   }
-  const Variable hosts =
-      variables.first({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
-  if (hosts) environment.master_address = expand_host_list(*hosts.text).front();
-  const Variable job = variables.first({"SLURM_JOB_ID", "SLURM_JOBID"});
-  environment.master_port = job ? port_of_job(*job.text) : kDefaultPort;
+  if (slurm.hosts) environment.master_address = base::expand_host_list(*slurm.hosts.text).front();
+  environment.master_port = job_port(slurm.job);
   return true;
 }
 
@@ -149,9 +93,9 @@ void take_options(Environment& environment, const WorldOptions& options) {
 }
 
 void take_master(Environment& environment, const WorldOptions& options,
-                 const Variables& variables) {
-  const Variable address = variables.own("MASTER_ADDR");
-  const Variable port = variables.own("MASTER_PORT");
+                 const base::LauncherEnvironment& launcher) {
+  const base::LauncherVariable& address = launcher.master_address;
+  const base::LauncherVariable& port = launcher.master_port;
   if (address) environment.master_address = *address.text;
   if (port) environment.master_port = *port.number();
   if (options.master_address) environment.master_address = *options.master_address;
@@ -166,7 +110,7 @@ void take_master(Environment& environment, const WorldOptions& options,
           environment.master_port);
 }
 
-DeviceSums read_device_sums(const Variable& variable) {
+DeviceSums read_device_sums(const base::LauncherVariable& variable) {
   if (!variable || *variable.text == "ordered") return DeviceSums::ordered;
   require(*variable.text == "nccl", "environment: {} is '{}', expected ordered or nccl",
           variable.name, *variable.text);
@@ -175,31 +119,26 @@ DeviceSums read_device_sums(const Variable& variable) {
 
 }  // namespace
 
-Environment read_environment(const WorldOptions& options, const Lookup& lookup) {
-  const Variables variables(lookup);
+Environment read_environment(const WorldOptions& options,
+                             const base::LauncherEnvironment& launcher) {
   Environment environment;
   environment.launcher = "none";
   // Options that say who this is make the variables of any launcher irrelevant.
   if (!options.rank || !options.size) {
-    [[maybe_unused]] const bool found = from_torchrun(environment, variables) ||
-                                        from_mpi(environment, variables) ||
-                                        from_slurm(environment, variables);
+    [[maybe_unused]] const bool found = take_ranks(environment, "torchrun", launcher.torchrun) ||
+                                        from_mpi(environment, launcher) ||
+                                        from_slurm(environment, launcher.slurm);
   }
   take_options(environment, options);
-  take_master(environment, options, variables);
-  const Variable agent = variables.first({"TORCHELASTIC_USE_AGENT_STORE"});
-  environment.agent_store = environment.launcher == "torchrun" && agent && *agent.text == "True";
-  environment.restart = variables.first({"TORCHELASTIC_RESTART_COUNT"}).number().value_or(0);
-  environment.secret = variables.first({"FULLSHARD_JOB_SECRET"}).text.value_or("");
-  const Variable secret_file = variables.first({"FULLSHARD_JOB_SECRET_FILE"});
-  if (environment.secret.empty() && secret_file) {
-    environment.secret = read_private_line(*secret_file.text);
-  }
-  environment.interface =
-      variables.first({"FULLSHARD_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}).text.value_or("");
-  environment.device_sums =
-      options.device_sums.value_or(read_device_sums(variables.first({"FULLSHARD_DEVICE_SUMS"})));
+  take_master(environment, options, launcher);
+  environment.agent_store =
+      environment.launcher == "torchrun" && launcher.agent_store.text == "True";
+  environment.restart = launcher.restart.number().value_or(0);
+  environment.secret = launcher.job_secret();
+  environment.interface = launcher.gloo_interface.text_or_empty();
+  environment.nccl_interface = launcher.socket_interface.text_or_empty();
+  environment.device_sums = options.device_sums.value_or(read_device_sums(launcher.device_sums));
   return environment;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/file_limit.h"
 
 #include <sys/resource.h>
@@ -8,7 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/reduce_parts.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 constexpr int64_t kOwn = 128;             // streams, libraries, data, checkpoints and their threads
@@ -38,9 +39,8 @@ int64_t files_needed(const std::vector<int>& hosts, int rank, bool serves) {
   int64_t needed = kOwn + kStoreConnections + kDescriptorsPerNeighbour * here;
   if (serves) needed += kStoreConnections * size;
   if (order.num_hosts() == 1) return needed;
-  // Over gloo a rank is connected with one of every other host; with everyone where hosts differ.
-  const int64_t peers = order.ranks_per_host > 0 ? order.num_hosts() - 1 : size - 1;
-  return needed + kGroups * (peers + kFilesPerGroup);
+  // Over gloo a rank is connected with at most one of every other host.
+  return needed + kGroups * (order.num_hosts() - 1 + kFilesPerGroup);
 }
 
 void check_file_limit(int64_t needed, int64_t limit, int num_ranks) {
@@ -51,4 +51,4 @@ void check_file_limit(int64_t needed, int64_t limit, int num_ranks) {
       num_ranks, needed, limit, needed);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many files and connections this process may have open, and how many its rank will need: said
 // before the ranks connect, not when the last of many connections fails.
 #pragma once
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 // As many as the system lets this process have without asking: the hard limit (`ulimit -Hn`). Gives
 // the limit that holds then.
@@ -18,4 +19,4 @@ int64_t files_needed(const std::vector<int>& hosts, int rank, bool serves);
 // An Error that names both numbers when `needed` are more than `limit`.
 void check_file_limit(int64_t needed, int64_t limit, int num_ranks);
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

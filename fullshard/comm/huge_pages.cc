@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/huge_pages.h"
 
 #include <sys/mman.h>
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older C libraries do not name
@@ -41,4 +42,4 @@ void join_huge_pages(std::byte* begin, int64_t bytes) {
   ::madvise(range.begin, range.bytes, kCollapse);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

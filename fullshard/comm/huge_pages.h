@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages of 2 MiB for large buffers. A processor keeps the addresses of a few thousand pages at
 // hand; loops over several arrays of normal pages wait for addresses as much as for values
 // (bench/results/cpu_adamw.md). Both functions are wishes: where the kernel has no huge pages, or
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
@@ -20,4 +21,4 @@ void wish_for_huge_pages(std::byte* begin, int64_t bytes);
 // multiple of kHugePageBytes. Values stay.
 void join_huge_pages(std::byte* begin, int64_t bytes);
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

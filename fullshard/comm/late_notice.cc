@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/late_notice.h"
 
 #include <spdlog/spdlog.h>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 constexpr std::chrono::minutes kSayAgain{1};
@@ -25,10 +26,10 @@ void LateNotice::say(const std::string& subject, int late_rank, std::chrono::mil
   const std::string text = fmt::format("{} has waited {:.3g} s for rank {}; {}", subject,
                                        in_seconds(waited), late_rank, last_act);
   if (limit >= kNoLimit) {
-    spdlog::info("{}; it may take its time", text);
+    spdlog::info("{}; no timeout applies", text);
   } else {
     spdlog::warn("{}; it is given up after {:.3g} s", text, in_seconds(limit));
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

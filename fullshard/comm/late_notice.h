@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names a rank that others wait for, long before they give it up: a person who sees a run stand
 // still need not wait for the time limit to know whom to look at.
 #pragma once
@@ -9,7 +10,7 @@
 
 #include "fullshard/comm/timeouts.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 inline constexpr std::chrono::seconds kLateAfter{5};
 
@@ -17,7 +18,7 @@ inline constexpr std::chrono::seconds kLateAfter{5};
 class LateNotice {
  public:
   // "rank 0: all_gather of unit 'blocks.2' (group world)", "its last act: ..."; kNoLimit: nothing
-  // is wrong, the rank may take its time.
+  // is wrong: no timeout applies.
   void say(const std::string& subject, int late_rank, std::chrono::milliseconds waited,
            const std::string& last_act, std::chrono::milliseconds limit);
 
@@ -28,4 +29,4 @@ class LateNotice {
   std::optional<Clock::time_point> said_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

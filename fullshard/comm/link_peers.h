@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host knows of the ranks behind a link that carries calls beside it, as NCCL does: who
 // has come to a call, who is gone, who is late. Without it such a call would name nobody.
 #pragma once
@@ -8,7 +9,7 @@
 
 #include "fullshard/comm/backend.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 // One call of a link. Owns its texts: it is looked at long after it was issued.
 struct LinkCall {
@@ -45,4 +46,4 @@ class LinkPeers {
   virtual void look_for_gone(const LinkCall& call) = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/ordered_sum.h"
 
 #include <ATen/Parallel.h>
@@ -11,7 +12,7 @@
 #include "fullshard/comm/ordered_sum_kernels.h"
 #include "fullshard/comm/streamed_kernels.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 // One block of sums is 8 KiB of fp32: two of them and the rows in flight stay in the first cache.
@@ -177,4 +178,4 @@ void ordered_sum(void* output, at::ScalarType output_dtype, std::span<const void
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one expression by which gradients are reduced, whatever carries them: ranks in ascending
 // order within their host, then the hosts in order, then one multiplication, then the old value.
 // An element's bits depend on its inputs alone, never on how a range is cut or vectorised.
@@ -10,7 +11,7 @@
 
 #include "fullshard/comm/communicator.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 struct OrderedSum {
   ReduceOp op = ReduceOp::sum;  // average: the sum times float(1 / divisor)
@@ -30,4 +31,4 @@ at::ScalarType sum_dtype(at::ScalarType rows);
 void ordered_sum(void* output, at::ScalarType output_dtype, std::span<const void* const> rows,
                  at::ScalarType rows_dtype, int64_t numel, const OrderedSum& options);
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

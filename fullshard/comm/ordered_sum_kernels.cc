@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/ordered_sum_kernels.h"
 
 #include <c10/util/BFloat16.h>
@@ -53,11 +54,12 @@ FULLSHARD_VECTORISED void write_added(Output* __restrict output, const Sum* __re
 FULLSHARD_VECTORISED void sum_of_two(float* output, const float* a, const float* b, float scale,
                                      int64_t numel) {
   int64_t begin = 0;
-  for (; begin + kLineElements <= numel; begin += kLineElements) {
-    ask_for(begin, output, a, b);
-    float line[kLineElements];
-    for (int64_t i = 0; i < kLineElements; ++i) line[i] = (a[begin + i] + b[begin + i]) * scale;
-    for (int64_t i = 0; i < kLineElements; ++i) output[begin + i] = line[i];
+  for (; begin + base::kLineElements <= numel; begin += base::kLineElements) {
+    base::ask_for(begin, output, a, b);
+    float line[base::kLineElements];
+    for (int64_t i = 0; i < base::kLineElements; ++i)
+      line[i] = (a[begin + i] + b[begin + i]) * scale;
+    for (int64_t i = 0; i < base::kLineElements; ++i) output[begin + i] = line[i];
   }
   for (int64_t i = begin; i < numel; ++i) output[i] = (a[i] + b[i]) * scale;
 }
@@ -66,14 +68,14 @@ FULLSHARD_VECTORISED void sum_of_four(float* output, const float* const* rows, f
                                       int64_t numel) {
   const float *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
   int64_t begin = 0;
-  for (; begin + kLineElements <= numel; begin += kLineElements) {
-    ask_for(begin, output, a, b, c, d);
-    float line[kLineElements];
-    for (int64_t i = 0; i < kLineElements; ++i) {
+  for (; begin + base::kLineElements <= numel; begin += base::kLineElements) {
+    base::ask_for(begin, output, a, b, c, d);
+    float line[base::kLineElements];
+    for (int64_t i = 0; i < base::kLineElements; ++i) {
       const int64_t element = begin + i;
       line[i] = (((a[element] + b[element]) + c[element]) + d[element]) * scale;
     }
-    for (int64_t i = 0; i < kLineElements; ++i) output[begin + i] = line[i];
+    for (int64_t i = 0; i < base::kLineElements; ++i) output[begin + i] = line[i];
   }
   for (int64_t i = begin; i < numel; ++i) output[i] = (((a[i] + b[i]) + c[i]) + d[i]) * scale;
 }

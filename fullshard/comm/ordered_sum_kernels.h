@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of ordered_sum over a block that fits the first-level cache. `Sum` is the dtype of the
 // addition, `Row` of an input, `Output` of the result.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/recorder.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ double steady_seconds() {
 }
 
 // `mark` was passed at `seconds`.
-void place(Record& record, const CallTimes& times, const c10::Event& mark, double seconds) {
+void place(Record& record, const comm::CallTimes& times, const c10::Event& mark, double seconds) {
   const auto time_of = [&](const c10::Event& event) {
     return seconds - event.elapsedTime(mark) / 1000;
   };
@@ -66,7 +67,8 @@ uint64_t Recorder::issue(const Record& record) {
   return next_ticket_++;
 }
 
-void Recorder::finish(uint64_t ticket, double waited, std::shared_ptr<const CallTimes> times) {
+void Recorder::finish(uint64_t ticket, double waited,
+                      std::shared_ptr<const comm::CallTimes> times) {
   const double time = now();
   const std::lock_guard lock(mutex_);
   --in_flight_;
@@ -83,14 +85,14 @@ void Recorder::finish(uint64_t ticket, double waited, std::shared_ptr<const Call
 }
 
 void Recorder::settle() {
-  std::shared_ptr<const CallTimes> oldest;
+  std::shared_ptr<const comm::CallTimes> oldest;
   {
     const std::lock_guard lock(mutex_);
     if (unsettled_.empty()) return;
     oldest = unsettled_.front().times;
   }
   const c10::Device device = oldest->ended.device();
-  c10::Event mark(device.type(), CallTimes::kTimed);
+  c10::Event mark(device.type(), comm::CallTimes::kTimed);
   mark.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   mark.synchronize();
   settle(mark);

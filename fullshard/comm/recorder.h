@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank's collectives were: the source of the counters that tests read, of the overlap report
 // and of the message when ranks hang or disagree.
 #pragma once
@@ -14,9 +15,11 @@ namespace c10 {
 struct Event;
 }
 
-namespace fullshard {
-
+namespace fullshard::comm {
 struct CallTimes;
+}  // namespace fullshard::comm
+
+namespace fullshard {
 
 enum class Operation { all_gather, reduce_scatter, all_reduce, broadcast, barrier, share };
 inline constexpr int kNumOperations = 6;  // `share`: a gather that only waits (one copy per host)
@@ -55,7 +58,8 @@ class Recorder {
 
   // Returns the ticket that finish() takes.
   uint64_t issue(const Record& record);
-  void finish(uint64_t ticket, double waited, std::shared_ptr<const CallTimes> times = nullptr);
+  void finish(uint64_t ticket, double waited,
+              std::shared_ptr<const comm::CallTimes> times = nullptr);
   // Brings in the times of calls that an accelerator has carried out, and waits for its stream.
   void settle();
   // Without waiting, for a caller who has just waited for this mark, which knows its time.
@@ -87,7 +91,7 @@ class Recorder {
   std::array<OperationTotals, kNumOperations> totals_{};
   struct Unsettled {
     uint64_t ticket;
-    std::shared_ptr<const CallTimes> times;
+    std::shared_ptr<const comm::CallTimes> times;
   };
   std::vector<Unsettled> unsettled_;
 };

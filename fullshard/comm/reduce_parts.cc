@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/reduce_parts.h"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 HostOrder::HostOrder(const std::vector<int>& hosts) : ranks(hosts.size()) {
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -28,4 +29,4 @@ int HostOrder::place_of(int rank) const {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

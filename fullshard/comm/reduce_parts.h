@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a reduction is shared out: which rank adds which elements, and in which order it adds the
 // ranks. Integers only, the same for everything that carries a reduction.
 #pragma once
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 // Rank r reduces part r / slices of slice r % slices; the ranks of one slice are its replicas.
 //
@@ -51,4 +52,4 @@ struct HostOrder {
   int ranks_per_host = 0;  // 0 where hosts hold different numbers of them
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/self_backend.h"
 
 #include <ATen/ops/empty.h>
 
 #include "fullshard/comm/huge_pages.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 Work SelfBackend::all_gather(const Call&, const at::Tensor& rows, const at::Tensor& shard) {
   if (rows.data_ptr() != shard.data_ptr()) rows.select(0, 0).copy_(shard);
@@ -34,4 +35,4 @@ at::Tensor SelfBackend::allocate(int64_t numel, at::ScalarType dtype) {
   return memory;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

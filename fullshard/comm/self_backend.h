@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank alone: every collective is at most a copy.
 #pragma once
 
 #include "fullshard/comm/backend.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 class SelfBackend : public Backend {
  public:
@@ -19,4 +20,4 @@ class SelfBackend : public Backend {
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) override;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

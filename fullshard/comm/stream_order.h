@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call on a stream of its own, in order with the caller's: it starts behind what the caller has
 // issued, and the caller's stream goes on behind it once he waits. The host never waits.
 #pragma once
@@ -12,7 +13,7 @@
 #include "fullshard/comm/call_times.h"
 #include "fullshard/comm/communicator.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 class StreamOrder {
  public:
@@ -76,4 +77,4 @@ class StreamOrder {
   std::shared_ptr<CallTimes> times_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

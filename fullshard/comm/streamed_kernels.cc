@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/streamed_kernels.h"
 
 #include <algorithm>
@@ -22,14 +23,14 @@ template <int kRows>
 [[gnu::always_inline]] inline void sum_line_into_all(float* const* outputs,
                                                      const float* const* rows, float scale,
                                                      int64_t begin) {
-  float sums[kLineElements];
-  for (int64_t i = 0; i < kLineElements; ++i) sums[i] = rows[0][begin + i];
+  float sums[base::kLineElements];
+  for (int64_t i = 0; i < base::kLineElements; ++i) sums[i] = rows[0][begin + i];
   for (int row = 1; row < kRows; ++row) {
-    for (int64_t i = 0; i < kLineElements; ++i) sums[i] += rows[row][begin + i];
+    for (int64_t i = 0; i < base::kLineElements; ++i) sums[i] += rows[row][begin + i];
   }
-  for (int64_t i = 0; i < kLineElements; ++i) sums[i] *= scale;
+  for (int64_t i = 0; i < base::kLineElements; ++i) sums[i] *= scale;
   for (int row = 0; row < kRows; ++row) {
-    for (int64_t i = 0; i < kLineElements; ++i) outputs[row][begin + i] = sums[i];
+    for (int64_t i = 0; i < base::kLineElements; ++i) outputs[row][begin + i] = sums[i];
   }
 }
 
@@ -41,9 +42,9 @@ template <int kRows>
   constexpr int64_t kPlaces = 8 / kRows;
   constexpr int64_t kPlaceNumel = kTurnNumel / kPlaces;
   for (int64_t turn = 0; turn < numel; turn += kTurnNumel) {
-    for (int64_t i = turn; i < turn + kPlaceNumel; i += kLineElements) {
+    for (int64_t i = turn; i < turn + kPlaceNumel; i += base::kLineElements) {
       for (int64_t begin = i; begin < turn + kTurnNumel; begin += kPlaceNumel) {
-        for (int row = 0; row < kRows; ++row) ask_for(begin, rows[row]);
+        for (int row = 0; row < kRows; ++row) base::ask_for(begin, rows[row]);
         sum_line_into_all<kRows>(outputs, rows, scale, begin);
       }
     }
@@ -118,7 +119,7 @@ const auto copy_turn = __builtin_cpu_supports("avx512f") ? copy_turn_by_64 : cop
 
 [[gnu::always_inline]] inline void sum_line(float* output, const float* a, const float* b,
                                             __m128 scale) {
-  for (int64_t i = 0; i < kLineElements; i += 4) {
+  for (int64_t i = 0; i < base::kLineElements; i += 4) {
     const __m128 sum = _mm_add_ps(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i));
     _mm_stream_ps(output + i, _mm_mul_ps(sum, scale));
   }
@@ -126,9 +127,9 @@ const auto copy_turn = __builtin_cpu_supports("avx512f") ? copy_turn_by_64 : cop
 
 void sum_turn_by_16(float* output, const float* a, const float* b, float scale) {
   const __m128 scales = _mm_set1_ps(scale);
-  for (int64_t i = 0; i < kStreamNumel; i += kLineElements) {
+  for (int64_t i = 0; i < kStreamNumel; i += base::kLineElements) {
     for (int64_t begin = i; begin < kTurnNumel; begin += kStreamNumel) {
-      ask_for(begin, a, b);
+      base::ask_for(begin, a, b);
       sum_line(output + begin, a + begin, b + begin, scales);
     }
   }
@@ -137,10 +138,10 @@ void sum_turn_by_16(float* output, const float* a, const float* b, float scale) 
 [[gnu::target("avx512f")]] void sum_turn_by_64(float* output, const float* a, const float* b,
                                                float scale) {
   const __m512 scales = _mm512_set1_ps(scale);
-  for (int64_t i = 0; i < kStreamNumel; i += kLineElements) {
+  for (int64_t i = 0; i < kStreamNumel; i += base::kLineElements) {
     for (int64_t begin = i; begin < kTurnNumel; begin += kStreamNumel) {
-      __builtin_prefetch(a + begin + kElementsAhead);
-      __builtin_prefetch(b + begin + kElementsAhead);
+      __builtin_prefetch(a + begin + base::kElementsAhead);
+      __builtin_prefetch(b + begin + base::kElementsAhead);
       const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(a + begin), _mm512_loadu_ps(b + begin));
       _mm512_stream_ps(output + begin, _mm512_mul_ps(sum, scales));
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and sums of more than the caches hold. They walk several places side by side, which keeps
 // more of the memory's channels busy, and write past the caches where a line need not be read
 // first: a normal store fetches the line that it overwrites, a third of a copy's traffic

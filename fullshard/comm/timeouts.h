@@ -1,4 +1,5 @@
-// How long ranks wait for one that lives and does not come. One that is gone ends every wait.
+// SPDX-License-Identifier: Apache-2.0
+// How long ranks wait for a rank that is alive but late. One that is gone ends every wait.
 #pragma once
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What carries a whole world's collectives: makes the backends of its groups, and tells the other
 // ranks when this one ends. One per rank.
 #pragma once
@@ -7,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::comm {
 
 class Backend;
 
@@ -26,4 +27,4 @@ class Transport {
   virtual void check_sound() const {}
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

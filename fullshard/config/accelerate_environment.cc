@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <array>
 #include <cstdlib>
 
 #include "fullshard/config/plan_maker.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 struct Variable {
@@ -92,4 +93,4 @@ Plan PlanMaker::make_from_environment() {
   return make_from(std::move(settings));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

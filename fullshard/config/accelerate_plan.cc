@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <array>
 #include <filesystem>
 
 #include "fullshard/config/checks.h"
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/plan_maker.h"
-#include "fullshard/config/reader.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 // Keys of deepspeed_config and what DeepSpeed calls them.
@@ -296,4 +297,4 @@ Settings PlanMaker::read_deepspeed_file(const Settings& settings) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <cstring>
@@ -5,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/launched_config.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/plan_maker.h"
-#include "fullshard/config/reader.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/value_check.h"
 
 namespace fullshard {
 namespace {
@@ -49,7 +50,7 @@ class ArgumentTaker {
     if (!word.starts_with("--")) return false;
     word.remove_prefix(2);
     const size_t split = word.find('=');
-    const std::string name = plain_name(word.substr(0, split));
+    const std::string name = config::plain_name(word.substr(0, split));
     if (name == "allow_unknown") {
       options_.allow_unknown = true;
       return true;
@@ -92,10 +93,10 @@ class ArgumentTaker {
 Plan Plan::from_words(const std::string& words, const std::string& config_file,
                       const PlanOptions& options) {
   Problems problems;
-  PlanMaker maker(options, problems);
+  config::PlanMaker maker(options, problems);
   const auto make = [&] {
     if (!words.empty() || !config_file.empty()) return maker.make_from_words(words, config_file);
-    if (is_from_accelerate()) return maker.make_from_environment();
+    if (config::is_from_accelerate()) return maker.make_from_environment();
     return maker.make_default();
   };
   Plan plan = make();
@@ -105,7 +106,8 @@ Plan Plan::from_words(const std::string& words, const std::string& config_file,
 
 Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given) {
   PlanOptions options = given;
-  const LaunchedConfig launched = launched_config();
+  const config::LaunchedConfig launched =
+      config::launched_config(base::LauncherEnvironment::of_process());
   options.allow_unknown = options.allow_unknown || launched.allow_unknown;
   // What the program itself is told comes later, and wins.
   options.overrides.insert(options.overrides.begin(), launched.overrides.begin(),
@@ -122,7 +124,7 @@ Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given
   if (!found.deepspeed.empty()) return load(found.deepspeed, options);
   if (kinds.empty() && !launched.file.empty()) return load(launched.file, options);
   Problems problems;
-  PlanMaker maker(options, problems);
+  config::PlanMaker maker(options, problems);
   Plan plan = !kinds.empty()         ? maker.make_from_words(found.fsdp, found.fsdp_config)
               : launched.has_words() ? maker.make_from_words(launched.fsdp, launched.fsdp_config)
                                      : maker.make_from_environment();

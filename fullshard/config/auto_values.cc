@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/auto_values.h"
 
 #include <algorithm>
 #include <array>
 
 #include "fullshard/base/error.h"
-#include "fullshard/config/batch_sizes.h"
+#include "fullshard/config/schema/batch_sizes.h"
 
 namespace fullshard {
 namespace {
@@ -22,9 +23,9 @@ constexpr int64_t kMostHidden = 1'000'000'000;  // its square is an int64
 
 class AutoFiller {
  public:
-  explicit AutoFiller(Settings& settings) : settings_(settings) {}
+  explicit AutoFiller(config::Settings& settings) : settings_(settings) {}
 
-  void fill(std::string_view path, ConfigNode value, std::string from) {
+  void fill(std::string_view path, config::ConfigNode value, std::string from) {
     if (!settings_.is_auto(path)) return;
     Origin origin = settings_.find(path)->origin;
     origin.from = Origin::From::derived;
@@ -33,42 +34,44 @@ class AutoFiller {
   }
 
  private:
-  Settings& settings_;
+  config::Settings& settings_;
 };
 
-ConfigNode list_of(double a, double b) {
-  ConfigNode list;
-  list.kind = NodeKind::list;
-  list.items = {ConfigNode::of_number(a), ConfigNode::of_number(b)};
+config::ConfigNode list_of(double a, double b) {
+  config::ConfigNode list;
+  list.kind = config::NodeKind::list;
+  list.items = {config::ConfigNode::of_number(a), config::ConfigNode::of_number(b)};
   return list;
 }
 
-std::optional<int64_t> given(const Settings& settings, std::string_view path) {
-  const Settings::Entry* entry = settings.find(path);
-  if (entry == nullptr || entry->value.kind != NodeKind::integer) return std::nullopt;
+std::optional<int64_t> given(const config::Settings& settings, std::string_view path) {
+  const config::Settings::Entry* entry = settings.find(path);
+  if (entry == nullptr || entry->value.kind != config::NodeKind::integer) return std::nullopt;
   return entry->value.integer;
 }
 
 // Not out of "auto", which a flag may still settle.
-std::optional<int64_t> said(const Settings& settings, std::string_view path) {
-  const Settings::Entry* entry = settings.find(path);
+std::optional<int64_t> said(const config::Settings& settings, std::string_view path) {
+  const config::Settings::Entry* entry = settings.find(path);
   return entry != nullptr && entry->origin.is_explicit() ? given(settings, path) : std::nullopt;
 }
 
 // The optimizer's rate as it will be: what was said of it, else what the inputs say.
-std::pair<double, std::string> effective_lr(const Settings& settings, const AutoInputs& inputs) {
-  const Settings::Entry* entry = settings.find(kLr);
+std::pair<double, std::string> effective_lr(const config::Settings& settings,
+                                            const AutoInputs& inputs) {
+  const config::Settings::Entry* entry = settings.find(kLr);
   if (entry == nullptr || settings.is_auto(kLr)) return {inputs.learning_rate, "learning_rate"};
   return {entry->value.number, std::string(kLr)};
 }
 
 void fill_from_hidden_size(AutoFiller& filler, int64_t hidden) {
   const int64_t square = hidden * hidden;
-  filler.fill(kOfHiddenSize[0], ConfigNode::of_integer(square), "hidden_size squared");
-  filler.fill(kOfHiddenSize[1],
-              ConfigNode::of_integer(static_cast<int64_t>(0.9 * static_cast<double>(square))),
-              "0.9 hidden_size squared");
-  filler.fill(kOfHiddenSize[2], ConfigNode::of_integer(10 * hidden), "10 hidden_size");
+  filler.fill(kOfHiddenSize[0], config::ConfigNode::of_integer(square), "hidden_size squared");
+  filler.fill(
+      kOfHiddenSize[1],
+      config::ConfigNode::of_integer(static_cast<int64_t>(0.9 * static_cast<double>(square))),
+      "0.9 hidden_size squared");
+  filler.fill(kOfHiddenSize[2], config::ConfigNode::of_integer(10 * hidden), "10 hidden_size");
 }
 
 bool is_of_hidden_size(std::string_view path) {
@@ -77,27 +80,32 @@ bool is_of_hidden_size(std::string_view path) {
 
 }  // namespace
 
-void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
+void resolve_auto(config::Settings& deepspeed, const AutoInputs& inputs) {
   AutoFiller filler(deepspeed);
   const auto [lr, lr_source] = effective_lr(deepspeed, inputs);
-  filler.fill("gradient_clipping", ConfigNode::of_number(inputs.max_grad_norm), "max_grad_norm");
-  filler.fill(kLr, ConfigNode::of_number(inputs.learning_rate), "learning_rate");
+  filler.fill("gradient_clipping", config::ConfigNode::of_number(inputs.max_grad_norm),
+              "max_grad_norm");
+  filler.fill(kLr, config::ConfigNode::of_number(inputs.learning_rate), "learning_rate");
   filler.fill("optimizer.params.betas", list_of(inputs.adam_beta1, inputs.adam_beta2),
               "adam_beta1 and adam_beta2");
-  filler.fill("optimizer.params.eps", ConfigNode::of_number(inputs.adam_epsilon), "adam_epsilon");
-  filler.fill("optimizer.params.weight_decay", ConfigNode::of_number(inputs.weight_decay),
+  filler.fill("optimizer.params.eps", config::ConfigNode::of_number(inputs.adam_epsilon),
+              "adam_epsilon");
+  filler.fill("optimizer.params.weight_decay", config::ConfigNode::of_number(inputs.weight_decay),
               "weight_decay");
-  filler.fill("scheduler.params.warmup_min_lr", ConfigNode::of_number(0), "the Trainer's rule");
-  filler.fill("scheduler.params.warmup_max_lr", ConfigNode::of_number(lr), lr_source);
+  filler.fill("scheduler.params.warmup_min_lr", config::ConfigNode::of_number(0),
+              "the Trainer's rule");
+  filler.fill("scheduler.params.warmup_max_lr", config::ConfigNode::of_number(lr), lr_source);
   filler.fill("scheduler.params.warmup_num_steps",
-              ConfigNode::of_integer(std::max<int64_t>(1, inputs.warmup_steps)), "warmup_steps");
-  filler.fill(kMicroPath, ConfigNode::of_integer(inputs.per_device_train_batch_size), kTrainer);
-  filler.fill(kAccumulationPath, ConfigNode::of_integer(inputs.gradient_accumulation_steps),
+              config::ConfigNode::of_integer(std::max<int64_t>(1, inputs.warmup_steps)),
+              "warmup_steps");
+  filler.fill(kMicroPath, config::ConfigNode::of_integer(inputs.per_device_train_batch_size),
               kTrainer);
-  filler.fill("fp16.enabled", ConfigNode::of_boolean(inputs.fp16), "--fp16");
-  filler.fill("bf16.enabled", ConfigNode::of_boolean(inputs.bf16), "--bf16");
+  filler.fill(kAccumulationPath, config::ConfigNode::of_integer(inputs.gradient_accumulation_steps),
+              kTrainer);
+  filler.fill("fp16.enabled", config::ConfigNode::of_boolean(inputs.fp16), "--fp16");
+  filler.fill("bf16.enabled", config::ConfigNode::of_boolean(inputs.bf16), "--bf16");
   if (inputs.num_training_steps) {
-    filler.fill(kTotalSteps, ConfigNode::of_integer(*inputs.num_training_steps),
+    filler.fill(kTotalSteps, config::ConfigNode::of_integer(*inputs.num_training_steps),
                 "the steps of the run");
   }
   if (inputs.hidden_size && *inputs.hidden_size <= kMostHidden) {
@@ -106,11 +114,11 @@ void resolve_auto(Settings& deepspeed, const AutoInputs& inputs) {
   // DeepSpeed drops "auto" from its typed sections: the default is meant.
   for (const std::string& path : unresolved_keys(deepspeed)) {
     const bool waits = path == kBatchPath || path == kTotalSteps || is_of_hidden_size(path);
-    if (!waits) filler.fill(path, fallback_of(*deepspeed.key_of(path)), "its default");
+    if (!waits) filler.fill(path, config::fallback_of(*deepspeed.key_of(path)), "its default");
   }
 }
 
-std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
+std::optional<int64_t> ranks_of_batch(const config::Settings& deepspeed) {
   const auto batch = said(deepspeed, kBatchPath);
   const auto micro = said(deepspeed, kMicroPath);
   const auto accumulation = said(deepspeed, kAccumulationPath);
@@ -120,7 +128,7 @@ std::optional<int64_t> ranks_of_batch(const Settings& deepspeed) {
   return *batch / unit;
 }
 
-void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
+void check_batch_for_any_ranks(const config::Settings& deepspeed, Problems& problems) {
   const auto batch = given(deepspeed, kBatchPath);
   if (!batch) return;
   int64_t unit = 1;
@@ -141,25 +149,25 @@ void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems) {
            fmt::format("is {}, expected a multiple of {} on any number of ranks", *batch, what)});
 }
 
-void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
+void resolve_batch(config::Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
                    Problems& problems) {
   BatchSizeOptions options{.train_batch_size = given(deepspeed, kBatchPath),
                            .train_micro_batch_size_per_gpu = given(deepspeed, kMicroPath),
                            .gradient_accumulation_steps = given(deepspeed, kAccumulationPath)};
   const bool takes_micro = !options.train_micro_batch_size_per_gpu && !options.train_batch_size;
   if (takes_micro) options.train_micro_batch_size_per_gpu = inputs.per_device_train_batch_size;
-  const Settings::Entry* culprit = nullptr;
+  const config::Settings::Entry* culprit = nullptr;
   for (const std::string_view path : {kAccumulationPath, kMicroPath, kBatchPath}) {
-    if (const Settings::Entry* entry = deepspeed.find(path)) culprit = entry;
+    if (const config::Settings::Entry* entry = deepspeed.find(path)) culprit = entry;
   }
   const auto put = [&](std::string_view path, int64_t value, bool is_of_inputs = false) {
-    const Settings::Entry* entry = deepspeed.find(path);
-    if (entry != nullptr && entry->value.kind == NodeKind::integer) return;
+    const config::Settings::Entry* entry = deepspeed.find(path);
+    if (entry != nullptr && entry->value.kind == config::NodeKind::integer) return;
     Origin origin = entry != nullptr ? entry->origin : Origin{.key = std::string(path)};
     origin.from = Origin::From::derived;
     origin.note = is_of_inputs ? kTrainer : fmt::format("{} ranks", ranks);
     origin.ranks = is_of_inputs ? 0 : ranks;
-    deepspeed.put(path, ConfigNode::of_integer(value), std::move(origin));
+    deepspeed.put(path, config::ConfigNode::of_integer(value), std::move(origin));
   };
   try {
     const BatchSizes sizes = derive_batch_sizes(options, ranks);
@@ -177,7 +185,7 @@ void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
   }
 }
 
-std::vector<std::string> unresolved_keys(const Settings& settings) {
+std::vector<std::string> unresolved_keys(const config::Settings& settings) {
   std::vector<std::string> keys;
   for (const auto& [path, entry] : settings.entries()) {
     if (settings.is_auto(path) && entry.key->fallback != "auto") keys.push_back(path);

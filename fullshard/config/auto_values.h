@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What "auto" stands for, by the rules of Hugging Face's Trainer (transformers 5.22).
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/config/settings.h"
+#include "fullshard/config/schema/settings.h"
 
 namespace fullshard {
 
@@ -30,20 +31,20 @@ struct AutoInputs {
 // Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". What file
 // and flags say counts before the inputs: a schedule's rate follows the optimizer's. The total
 // batch stays: it depends on the others, see resolve_batch().
-void resolve_auto(Settings& deepspeed, const AutoInputs& inputs);
+void resolve_auto(config::Settings& deepspeed, const AutoInputs& inputs);
 
 // The three batch keys for that many ranks, what is not said derived. Problems name the keys.
-void resolve_batch(Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
+void resolve_batch(config::Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
                    Problems& problems);
 
 // Batch sizes that fit no number of ranks.
-void check_batch_for_any_ranks(const Settings& deepspeed, Problems& problems);
+void check_batch_for_any_ranks(const config::Settings& deepspeed, Problems& problems);
 
 // The ranks that make the three given batch sizes agree, if there is such a number.
-std::optional<int64_t> ranks_of_batch(const Settings& deepspeed);
+std::optional<int64_t> ranks_of_batch(const config::Settings& deepspeed);
 
 // Keys that still say "auto" and have no other meaning of it.
-std::vector<std::string> unresolved_keys(const Settings& settings);
+std::vector<std::string> unresolved_keys(const config::Settings& settings);
 
 // What has to be known before a key that still says "auto" has a value.
 enum class AutoNeed { ranks, steps, hidden_size };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/checks.h"
 
 #include <fmt/format.h>
@@ -6,9 +7,10 @@
 #include <algorithm>
 #include <array>
 
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/offload.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 Problem problem_at(const Origin& origin, std::string message, std::string suggestion = "") {
@@ -28,7 +30,8 @@ class PlanChecks {
   void run() {
     check_precision();
     check_stage();
-    check_offload();
+    check_offload(plan_, problems_);
+    refuse_missing_offload(plan_, device_, problems_);
     check_optimizer();
     check_scheduler();
     check_wrap();
@@ -125,48 +128,6 @@ class PlanChecks {
     if (plan_.deepspeed() != nullptr) return plan_.deepspeed();
     const Settings* settings = plan_.settings();
     return settings != nullptr && settings->family() == Family::deepspeed ? settings : nullptr;
-  }
-
-  void check_offload() {
-    const OffloadPlan& offload = plan_.offload;
-    const int64_t stage = plan_.sharding.stage.value.value_or(3);
-    check_target(offload.parameters, "offload.parameters.device", "parameters", stage == 3,
-                 "stage 3");
-    check_target(offload.optimizer, "offload.optimizer.device", "optimizer states", stage >= 1,
-                 "stage 1, 2 or 3");
-    if (offload.optimizer.device.value == "nvme" && stage != 3) {
-      error(named(offload.optimizer.device.origin, "offload.optimizer.device"),
-            fmt::format("is nvme, which needs stage 3, but the "
-                        "stage is {}",
-                        stage));
-    }
-    if (offload.ratio.value < 1 && stage != 3) {
-      error(named(offload.ratio.origin, "offload.ratio"),
-            fmt::format("is {}, expected 1 unless the stage is 3",
-                        format_number(offload.ratio.value)));
-    }
-    if (device_ == "cuda" && offload.everything.value) {
-      error(named(offload.everything.origin, "offload.everything"),
-            "offload is not there yet on CUDA", "set it to false");
-    }
-  }
-  void check_target(const OffloadTarget& target, std::string_view key, std::string_view what,
-                    bool is_possible, std::string_view needs) {
-    if (target.device.value == "none") return;
-    if (!is_possible) {
-      error(named(target.device.origin, key),
-            fmt::format("is {}, but {} can only be offloaded in {}", target.device.value, what,
-                        needs));
-    }
-    if (device_ == "cuda") {
-      error(named(target.device.origin, key),
-            fmt::format("is {}: offload is not there yet on CUDA", target.device.value),
-            "set it to none");
-    }
-    if (target.device.value == "nvme" && !target.nvme_path.value) {
-      error(named(target.device.origin, key), "is nvme, but nvme_path is not given",
-            "add nvme_path");
-    }
   }
 
   void check_optimizer() {
@@ -344,21 +305,7 @@ void note_without_effect(const Plan& plan, const std::optional<std::string>& dev
     warn(plan.xla.enabled.value ? plan.xla.enabled.origin : plan.xla.version_2.origin,
          "this build has no XLA: the run goes to the present device");
   }
-  if (device == "cuda") return;
-  const std::string_view where = device ? "on a CPU device"
-                                        : "on a CPU device (on CUDA it is "
-                                          "refused)";
-  for (const auto* target : {&plan.offload.parameters, &plan.offload.optimizer}) {
-    if (target->device.value == "none") continue;
-    warn(target->device.origin,
-         target->device.value == "nvme"
-             ? fmt::format("{} everything stays in host memory: the disk is not used yet", where)
-             : fmt::format("{} host memory holds everything already: nothing is moved", where));
-  }
-  if (plan.offload.everything.value) {
-    warn(plan.offload.everything.origin,
-         fmt::format("{} host memory holds everything already: nothing is moved", where));
-  }
+  note_missing_offload(plan, device, problems);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings that disagree, and settings that are accepted but change nothing here.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 // Adds every disagreement to `problems`. Without ranks or a device, what depends on them is left.
 void check_plan(const Plan& plan, std::optional<int64_t> ranks,
@@ -20,4 +21,4 @@ std::string divisors_of_ranks(int64_t ranks);
 void note_without_effect(const Plan& plan, const std::optional<std::string>& device,
                          Problems& problems);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

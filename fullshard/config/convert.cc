@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/convert.h"
 
 #include <fmt/format.h>
@@ -7,9 +8,9 @@
 #include <array>
 #include <set>
 
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 // Dotted paths as nested maps, in their order.
@@ -201,4 +202,4 @@ Conversion convert_to_deepspeed(const Plan& plan) {
   return result;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

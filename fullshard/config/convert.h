@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One format to the other, and what the other cannot say.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 struct Conversion {
   std::string text{};                // a whole file
@@ -32,4 +33,4 @@ std::optional<int64_t> shards_of_copy(const Plan& plan);
 // The settings that were said, as a nested JSON document.
 std::string to_json_document(const Settings& settings);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/config/convert.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 std::string truth(bool value) { return value ? "true" : "false"; }
@@ -217,4 +218,4 @@ Conversion convert_to_accelerate(const Plan& plan) {
   return from_fsdp(plan);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

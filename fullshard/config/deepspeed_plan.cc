@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include "fullshard/config/plan_maker.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 void PlanMaker::follow_lr_flag(Settings& deepspeed) {
   const Settings::Entry* lr = deepspeed.find("optimizer.params.lr");
@@ -267,4 +268,4 @@ void PlanMaker::fill_scheduler(Plan& plan, const Settings& settings) {
       .lr_range_test_staircase = settings.get<bool>("scheduler.params.lr_range_test_staircase")};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

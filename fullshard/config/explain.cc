@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/explain.h"
 
 #include <fmt/format.h>
@@ -6,9 +7,9 @@
 
 #include "fullshard/base/printable.h"
 #include "fullshard/config/memory_effect.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 class Explainer {
@@ -87,15 +88,16 @@ std::string table_of(const std::vector<ExplainedKey>& keys, const IsShown& is_sh
   for (const ExplainedKey& key : keys) {
     if (!is_shown(key)) continue;
     key_width = std::max(key_width, key.path.size());
-    value_width = std::max(value_width, std::min<size_t>(24, printable(to_json(key.value)).size()));
+    value_width =
+        std::max(value_width, std::min<size_t>(24, base::printable(to_json(key.value)).size()));
     origin_width = std::max(origin_width, key.origin.size());
   }
   std::string text;
   for (const ExplainedKey& key : keys) {
     if (!is_shown(key)) continue;
     text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {}\n", key.path, key_width,
-                        printable(to_json(key.value)), value_width, printable(key.origin),
-                        origin_width, key.effect);
+                        base::printable(to_json(key.value)), value_width,
+                        base::printable(key.origin), origin_width, key.effect);
   }
   return text;
 }
@@ -191,4 +193,4 @@ Explanation explain(const Plan& plan, std::optional<int64_t> ranks) {
   return explanation;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a configuration comes to: each key of the file's family with its value, where the value is
 // from, and what it does.
 #pragma once
@@ -9,7 +10,7 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 struct ExplainedKey {
   std::string path{};
@@ -33,4 +34,4 @@ struct Explanation {
 // `ranks` is for what memory per rank comes to; absent: what the plan says, or 1.
 Explanation explain(const Plan& plan, std::optional<int64_t> ranks = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/flags.h"
 
 #include <fmt/format.h>
@@ -5,15 +6,16 @@
 #include <array>
 #include <map>
 
+#include "fullshard/config/offload.h"
+#include "fullshard/config/schema/value_check.h"
 #include "fullshard/config/sharding_flags.h"
-#include "fullshard/config/value_check.h"
 
 namespace fullshard {
 namespace {
 
 struct FlagRow {
   std::string_view flag;  // as plain_name() writes it
-  Family family;
+  config::Family family;
   std::string_view path;
   bool overrides = false;
 };
@@ -21,35 +23,40 @@ struct FlagRow {
 constexpr std::string_view kStage = "zero_optimization.stage";
 
 constexpr std::array kFlagRows = {
-    FlagRow{"optimizer", Family::deepspeed, "optimizer.type", true},
-    FlagRow{"lr", Family::deepspeed, "optimizer.params.lr", true},
-    FlagRow{"adam_epsilon", Family::deepspeed, "optimizer.params.eps", true},
-    FlagRow{"weight_decay", Family::deepspeed, "optimizer.params.weight_decay", true},
-    FlagRow{"schedule", Family::deepspeed, "scheduler.type", true},
-    FlagRow{"warmup", Family::deepspeed, "scheduler.params.warmup_num_steps", true},
-    FlagRow{"adam_beta1", Family::deepspeed, "optimizer.params.betas", true},
-    FlagRow{"adam_beta2", Family::deepspeed, "optimizer.params.betas", true},
-    FlagRow{"micro_batch", Family::deepspeed, "train_micro_batch_size_per_gpu"},
-    FlagRow{"accumulate", Family::deepspeed, "gradient_accumulation_steps"},
-    FlagRow{"clip", Family::deepspeed, "gradient_clipping"},
-    FlagRow{"zero_stage", Family::deepspeed, kStage},
-    FlagRow{"strategy", Family::accelerate, "fsdp_config.fsdp_sharding_strategy"},
-    FlagRow{"precision", Family::accelerate, "mixed_precision"},
-    FlagRow{"recompute", Family::accelerate, "fsdp_config.fsdp_activation_checkpointing"},
-    FlagRow{"gradient_checkpointing", Family::accelerate,
+    FlagRow{"optimizer", config::Family::deepspeed, "optimizer.type", true},
+    FlagRow{"lr", config::Family::deepspeed, "optimizer.params.lr", true},
+    FlagRow{"adam_epsilon", config::Family::deepspeed, "optimizer.params.eps", true},
+    FlagRow{"weight_decay", config::Family::deepspeed, "optimizer.params.weight_decay", true},
+    FlagRow{"schedule", config::Family::deepspeed, "scheduler.type", true},
+    FlagRow{"warmup", config::Family::deepspeed, "scheduler.params.warmup_num_steps", true},
+    FlagRow{"adam_beta1", config::Family::deepspeed, "optimizer.params.betas", true},
+    FlagRow{"adam_beta2", config::Family::deepspeed, "optimizer.params.betas", true},
+    FlagRow{"micro_batch", config::Family::deepspeed, "train_micro_batch_size_per_gpu"},
+    FlagRow{"accumulate", config::Family::deepspeed, "gradient_accumulation_steps"},
+    FlagRow{"clip", config::Family::deepspeed, "gradient_clipping"},
+    FlagRow{"offload_ratio", config::Family::deepspeed,
+            "zero_optimization.offload_optimizer.ratio"},
+    FlagRow{"zero_stage", config::Family::deepspeed, kStage},
+    FlagRow{"strategy", config::Family::accelerate, "fsdp_config.fsdp_sharding_strategy"},
+    FlagRow{"precision", config::Family::accelerate, "mixed_precision"},
+    FlagRow{"recompute", config::Family::accelerate, "fsdp_config.fsdp_activation_checkpointing"},
+    FlagRow{"gradient_checkpointing", config::Family::accelerate,
             "fsdp_config.fsdp_activation_checkpointing"},
-    FlagRow{"recompute", Family::trainer, "fsdp_config.activation_checkpointing"},
-    FlagRow{"gradient_checkpointing", Family::trainer, "fsdp_config.activation_checkpointing"},
+    FlagRow{"recompute", config::Family::trainer, "fsdp_config.activation_checkpointing"},
+    FlagRow{"gradient_checkpointing", config::Family::trainer,
+            "fsdp_config.activation_checkpointing"},
 };
 
 class FlagApplier {
  public:
-  FlagApplier(Settings& settings, Problems& problems) : settings_(settings), problems_(problems) {}
+  FlagApplier(config::Settings& settings, Problems& problems)
+      : settings_(settings), problems_(problems) {}
 
   // Whether the file has a key for it.
   bool apply(const FlagValue& flag) {
     const std::string name = name_of_flag(flag.flag);
-    const bool is_deepspeed = settings_.family() == Family::deepspeed;
+    const bool is_deepspeed = settings_.family() == config::Family::deepspeed;
+    if (is_deepspeed && name == "offload") return set_offload(flag);
     if (is_deepspeed && name == "precision") return set_precision(flag);
     if (is_deepspeed && name == "strategy") return set_stage_of_strategy(flag);
     if (is_deepspeed && name == "sharding_factor") return set_stage_of_factor(flag);
@@ -67,7 +74,8 @@ class FlagApplier {
  private:
   // Keys of fsdp_config count in FSDP's files; another key may say the strategy already.
   bool is_read(std::string_view path) const {
-    if (settings_.family() != Family::accelerate || !path.starts_with("fsdp_config.")) return true;
+    if (settings_.family() != config::Family::accelerate || !path.starts_with("fsdp_config."))
+      return true;
     if (settings_.get<std::string>("distributed_type").value != "FSDP") return false;
     return !path.ends_with("sharding_strategy") ||
            !settings_.has("fsdp_config.fsdp_reshard_after_forward");
@@ -79,6 +87,19 @@ class FlagApplier {
     const bool is_first = name == "adam_beta1";
     const double other = now.size() == 2 ? now[is_first ? 1 : 0] : is_first ? 0.999 : 0.9;
     return is_first ? fmt::format("[{}, {}]", value, other) : fmt::format("[{}, {}]", other, value);
+  }
+
+  // A word that is none goes to the Plan's flags, which say so.
+  bool set_offload(const FlagValue& flag) {
+    const auto words = config::offload_words(flag.value);
+    if (!words) return false;
+    const auto set_target = [&](const std::string& section) {
+      set(flag, section + ".device", words->device, false);
+      if (words->folder) set(flag, section + ".nvme_path", *words->folder, false);
+    };
+    if (words->parameters) set_target("zero_optimization.offload_param");
+    if (words->optimizer) set_target("zero_optimization.offload_optimizer");
+    return true;
   }
 
   // DeepSpeed has a switch for each dtype; where one contradicts, the other must not be set too.
@@ -97,10 +118,10 @@ class FlagApplier {
 
   // Groups of ranks that shard: where the file names no stage, all of the model is meant.
   bool set_stage_of_factor(const FlagValue& flag) {
-    const Settings::Entry* said = settings_.find(kStage);
+    const config::Settings::Entry* said = settings_.find(kStage);
     const bool is_free = said == nullptr || said->origin.from == Origin::From::fallback;
     if (is_free && flag.value != "1") {
-      settings_.put(kStage, ConfigNode::of_integer(3),
+      settings_.put(kStage, config::ConfigNode::of_integer(3),
                     {.from = Origin::From::derived, .key = std::string(kStage), .note = flag.flag});
     }
     return false;
@@ -110,31 +131,31 @@ class FlagApplier {
   bool set_stage_of_strategy(const FlagValue& flag) {
     const auto strategy = accelerate_choice("fsdp_config.fsdp_sharding_strategy", flag.value);
     if (!strategy) return false;
-    const Settings::Entry* said = settings_.find(kStage);
+    const config::Settings::Entry* said = settings_.find(kStage);
     const bool is_bound = said != nullptr && binds_flags(said->origin);
-    if (is_bound && !is_same_sharding(*strategy, said->value.integer)) {
+    if (is_bound && !config::is_same_sharding(*strategy, said->value.integer)) {
       problems_.errors.push_back(contradiction(said->origin, said->value.text, flag));
       return true;
     }
     if (is_bound) return true;
-    settings_.put(kStage, ConfigNode::of_integer(*strategy == "NO_SHARD" ? 0 : 3),
+    settings_.put(kStage, config::ConfigNode::of_integer(*strategy == "NO_SHARD" ? 0 : 3),
                   {.from = Origin::From::flag, .key = std::string(kStage), .note = flag.flag});
     return false;
   }
 
   void set(const FlagValue& flag, const std::string& path, const std::string& value,
            bool overrides) {
-    const Settings::Entry* entry = settings_.find(path);
+    const config::Settings::Entry* entry = settings_.find(path);
     const bool was_said = entry != nullptr && !settings_.is_auto(path) &&
                           (binds_flags(entry->origin) || overridden_.contains(path));
-    const ConfigNode before = was_said ? entry->value : ConfigNode{};
+    const config::ConfigNode before = was_said ? entry->value : config::ConfigNode{};
     // Two flags may set the two betas: the file's place is shown for both.
     const Origin said =
         was_said ? overridden_.try_emplace(path, entry->origin).first->second : Origin{};
     settings_.override_with(path, value, {.from = Origin::From::flag, .note = flag.flag},
                             problems_);
-    const Settings::Entry* after = settings_.find(path);
-    if (!was_said || after == nullptr || same_value(before, after->value)) return;
+    const config::Settings::Entry* after = settings_.find(path);
+    if (!was_said || after == nullptr || config::same_value(before, after->value)) return;
     if (overrides) {
       problems_.warnings.push_back(
           overridden(said, text_of(before), flag.flag, text_of(after->value)));
@@ -145,7 +166,7 @@ class FlagApplier {
   }
 
   std::map<std::string, Origin> overridden_;  // where a value stood that a flag replaced
-  Settings& settings_;
+  config::Settings& settings_;
   Problems& problems_;
 };
 
@@ -157,18 +178,21 @@ bool is_trainer_schedule(std::string_view name) {
 }
 
 std::optional<std::string> accelerate_choice(std::string_view path, std::string_view value) {
-  const ValueType& type = Schema::of(Family::accelerate).find(path).front()->type;
-  CheckedValue checked = check_value(ConfigNode::of_text(std::string(value)), type, false);
+  const config::ValueType& type =
+      config::Schema::of(config::Family::accelerate).find(path).front()->type;
+  config::CheckedValue checked =
+      config::check_value(config::ConfigNode::of_text(std::string(value)), type, false);
   return checked.value ? std::optional(std::move(checked.value->text)) : std::nullopt;
 }
 
-std::string text_of(const ConfigNode& value) {
-  if (value.kind == NodeKind::list && value.items.size() == 1) return text_of(value.items[0]);
-  return value.text.empty() ? to_json(value) : value.text;
+std::string text_of(const config::ConfigNode& value) {
+  if (value.kind == config::NodeKind::list && value.items.size() == 1)
+    return text_of(value.items[0]);
+  return value.text.empty() ? config::to_json(value) : value.text;
 }
 
 std::string name_of_flag(std::string_view flag) {
-  return plain_name(flag.substr(flag.starts_with("--") ? 2 : 0));
+  return config::plain_name(flag.substr(flag.starts_with("--") ? 2 : 0));
 }
 
 bool binds_flags(const Origin& origin) {
@@ -203,7 +227,7 @@ Problem overridden(const Origin& said, std::string_view value, std::string_view 
           .message = fmt::format("is {}, {} makes it {}", value, flag, by)};
 }
 
-std::vector<FlagValue> apply_flags(Settings& settings, std::span<const FlagValue> flags,
+std::vector<FlagValue> apply_flags(config::Settings& settings, std::span<const FlagValue> flags,
                                    Problems& problems) {
   FlagApplier applier(settings, problems);
   std::vector<FlagValue> left;

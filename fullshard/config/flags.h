@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program's flags that say what a key of the file may say too.
 #pragma once
 
@@ -7,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/config/problem.h"
-#include "fullshard/config/settings.h"
+#include "fullshard/config/document/problem.h"
+#include "fullshard/config/schema/settings.h"
 
 namespace fullshard {
 
@@ -22,7 +23,7 @@ struct FlagValue {
 // Flags of optimizer and schedule override the file, with a warning that shows it. Any other that
 // contradicts an explicit value (not "auto") is a problem; all of them are listed. Gives the flags
 // that the file has no key for, which go straight into the Plan.
-std::vector<FlagValue> apply_flags(Settings& settings, std::span<const FlagValue> flags,
+std::vector<FlagValue> apply_flags(config::Settings& settings, std::span<const FlagValue> flags,
                                    Problems& problems);
 
 // Those flags, by the same rule, after the Plan's keys.
@@ -39,7 +40,7 @@ std::optional<std::string> accelerate_choice(std::string_view path, std::string_
 bool binds_flags(const Origin& origin);
 
 // As a file says it: a text without quotes, a list as JSON.
-std::string text_of(const ConfigNode& value);
+std::string text_of(const config::ConfigNode& value);
 
 // "ds.json:3: gradient_clipping: is 1.0, but --clip is 0.5; ...".
 Problem contradiction(const Origin& said, std::string_view value, const FlagValue& flag);

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/headline.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 std::string sharding_of(const ShardingPlan& sharding) {
@@ -41,4 +42,4 @@ std::string headline(const Plan& plan, int64_t ranks) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

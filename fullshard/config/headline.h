@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What matters of a Plan, whatever was said and whatever is a default, in one line.
 #pragma once
 
@@ -6,10 +7,10 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 // "FULL_SHARD, fp32, AdamW with lr 5e-05 by WarmupDecayLR, 8 examples × 2 ranks = 16 per step,
 // gradients clipped at 1"
 std::string headline(const Plan& plan, int64_t ranks);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration that `fullshard launch` was given, as its ranks find it: in variables, so that
 // any program reads it (Plan::from_arguments), and our own commands do.
 #pragma once
@@ -5,7 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+#include "fullshard/base/launcher_environment.h"
+
+namespace fullshard::config {
 
 struct LaunchedConfig {
   std::string file{};                    // FULLSHARD_CONFIG: --config or --deepspeed
@@ -19,6 +22,6 @@ struct LaunchedConfig {
   std::vector<std::string> variables() const;
 };
 
-LaunchedConfig launched_config();  // of this process's environment
+LaunchedConfig launched_config(const base::LauncherEnvironment& launcher);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

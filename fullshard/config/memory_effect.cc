@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/memory_effect.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 // Bytes of one parameter: while computing, its gradient, master and moments.
@@ -23,7 +24,8 @@ BytesPerParameter bytes_of(const PrecisionPlan& precision) {
   return {2, 2, precision.bf16_optimizer_states.value ? 6.0 : 10.0};
 }
 
-// On GPUs sixteen bits of a bf16 value and its fp32 master are stored once (shard/master_halves).
+// On GPUs sixteen bits of a bf16 value and its fp32 master are stored once
+// (engine/storage/master_halves).
 double shared_on_gpus(const PrecisionPlan& precision) {
   return precision.bf16.value && !precision.bf16_master_weights_and_grads.value ? 2 : 0;
 }
@@ -115,4 +117,4 @@ std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks)
   return "";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes that a setting costs, as a phrase for `config explain`.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 // Empty for keys that cost nothing worth a word.
 std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks);
@@ -15,4 +16,4 @@ std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks)
 // "9 GB", "50 MB": decimal units, as DeepSpeed's documents count.
 std::string format_decimal_bytes(double bytes);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

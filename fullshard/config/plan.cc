@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/plan.h"
 
 #include <fmt/format.h>
@@ -5,14 +6,14 @@
 #include <algorithm>
 
 #include "fullshard/config/checks.h"
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/explain.h"
 #include "fullshard/config/plan_maker.h"
-#include "fullshard/config/reader.h"
 
 namespace fullshard {
 
 Plan Plan::load(const std::string& file, const PlanOptions& options) {
-  const ConfigText source = read_config_file(file);
+  const config::ConfigText source = config::read_config_file(file);
   return parse(source.text, source.name, options);
 }
 
@@ -24,13 +25,13 @@ Plan Plan::parse(std::string_view text, const std::string& name, const PlanOptio
 
 void Plan::check(std::optional<int64_t> ranks, std::optional<std::string> device) const {
   Problems problems;
-  check_plan(*this, ranks, device, problems);
+  config::check_plan(*this, ranks, device, problems);
   problems.throw_if_any();
 }
 
 std::vector<std::string> Plan::unresolved() const {
   // Accelerate's own keys that may say "auto" are among DeepSpeed's too.
-  const Settings* settings = deepspeed_ != nullptr ? deepspeed_.get() : settings_.get();
+  const config::Settings* settings = deepspeed_ != nullptr ? deepspeed_.get() : settings_.get();
   return settings != nullptr ? unresolved_keys(*settings) : std::vector<std::string>();
 }
 
@@ -61,11 +62,11 @@ BatchSizes Plan::batch_sizes(int64_t ranks) const {
   return derive_batch_sizes(sizes, ranks);
 }
 
-std::string Plan::effective_json() const { return explain(*this).json(); }
+std::string Plan::effective_json() const { return config::explain(*this).json(); }
 
 PlanReading read_plan(std::string_view text, const std::string& name, const PlanOptions& options) {
   PlanReading reading;
-  reading.plan = PlanMaker(options, reading.problems).make(text, name);
+  reading.plan = config::PlanMaker(options, reading.problems).make(text, name);
   return reading;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A parsed and checked configuration: every value typed, with the place it came from. The same
 // Plan comes from an Accelerate YAML, a DeepSpeed JSON, the Trainer's fsdp_config, the command line
 // or code.
@@ -11,11 +12,15 @@
 #include <vector>
 
 #include "fullshard/config/auto_values.h"
-#include "fullshard/config/batch_sizes.h"
+#include "fullshard/config/document/problem.h"
 #include "fullshard/config/flags.h"
 #include "fullshard/config/plan_sections.h"
-#include "fullshard/config/problem.h"
-#include "fullshard/config/settings.h"
+#include "fullshard/config/schema/batch_sizes.h"
+#include "fullshard/config/schema/settings.h"
+
+namespace fullshard::config {
+class PlanMaker;
+}  // namespace fullshard::config
 
 namespace fullshard {
 
@@ -81,20 +86,20 @@ class Plan {
   BatchSizes batch_sizes(int64_t ranks) const;
 
   // The keys of the file itself; null for a Plan built in code.
-  const Settings* settings() const { return settings_.get(); }
+  const config::Settings* settings() const { return settings_.get(); }
   // The DeepSpeed keys of an Accelerate file of type DEEPSPEED, with those of its
   // deepspeed_config_file.
-  const Settings* deepspeed() const { return deepspeed_.get(); }
+  const config::Settings* deepspeed() const { return deepspeed_.get(); }
 
   // Every key of the family with value and origin, as `config explain --json` and run.json.
   std::string effective_json() const;
 
  private:
-  friend class PlanMaker;
+  friend class config::PlanMaker;
 
   std::vector<Problem> warnings_;
-  std::shared_ptr<const Settings> settings_;
-  std::shared_ptr<const Settings> deepspeed_;
+  std::shared_ptr<const config::Settings> settings_;
+  std::shared_ptr<const config::Settings> deepspeed_;
 };
 
 // What `config check` shows: the Plan, as far as it could be made, and everything that is wrong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags that a family has no key for, as values of the Plan.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,17 +8,18 @@
 #include <limits>
 
 #include "fullshard/config/flags.h"
+#include "fullshard/config/offload.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/plan_maker.h"
+#include "fullshard/config/schema/value_check.h"
 #include "fullshard/config/sharding_flags.h"
-#include "fullshard/config/value_check.h"
 
 namespace fullshard {
 namespace {
 
 std::string shown(const std::string& value) { return value; }
 std::string shown(bool value) { return value ? "true" : "false"; }
-std::string shown(double value) { return format_number(value); }
+std::string shown(double value) { return config::format_number(value); }
 std::string shown(int64_t value) { return fmt::format("{}", value); }
 template <class T>
 std::string shown(const std::vector<T>& values) {
@@ -50,7 +52,7 @@ class PlanFlags {
   };
 
   void optimizer() {
-    put_choice(plan_.optimizer.type, type_of(Family::deepspeed, "optimizer.type"));
+    put_choice(plan_.optimizer.type, type_of(config::Family::deepspeed, "optimizer.type"));
   }
   void lr() { put(plan_.optimizer.lr, number()); }
   void beta1() { put_beta(0); }
@@ -59,9 +61,10 @@ class PlanFlags {
   void weight_decay() { put(plan_.optimizer.weight_decay, number()); }
   // DeepSpeed's names and the Trainer's.
   void schedule() {
-    put_choice(plan_.scheduler.type,
-               schema::any_case("WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest|"
-                                "constant|constant_with_warmup|linear|cosine"));
+    put_choice(
+        plan_.scheduler.type,
+        config::schema::any_case("WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest|"
+                                 "constant|constant_with_warmup|linear|cosine"));
   }
   void warmup() { put(plan_.scheduler.warmup_num_steps, integer(0)); }
   void micro_batch() { put(plan_.batch.micro, std::optional(integer(1))); }
@@ -70,14 +73,14 @@ class PlanFlags {
   void recompute() { put(plan_.recompute.enabled, flag_->value != "false"); }
   void strategy() {
     if (const auto name =
-            choice(type_of(Family::accelerate, "fsdp_config.fsdp_sharding_strategy"))) {
-      apply_strategy(plan_, *flag_, *name, problems_);
+            choice(type_of(config::Family::accelerate, "fsdp_config.fsdp_sharding_strategy"))) {
+      config::apply_strategy(plan_, *flag_, *name, problems_);
     }
   }
-  void zero_stage() { apply_number(0, 3, apply_stage); }
-  void factor() { apply_number(1, std::numeric_limits<int64_t>::max(), apply_factor); }
+  void zero_stage() { apply_number(0, 3, config::apply_stage); }
+  void factor() { apply_number(1, std::numeric_limits<int64_t>::max(), config::apply_factor); }
   void precision() {
-    const auto name = choice(type_of(Family::accelerate, "mixed_precision"));
+    const auto name = choice(type_of(config::Family::accelerate, "mixed_precision"));
     if (!name) return;
     if (*name == "fp8") {
       problems_.errors.push_back(
@@ -88,9 +91,36 @@ class PlanFlags {
     put(plan_.precision.fp16, *name == "fp16");
   }
 
+  void offload() {
+    const auto words = config::offload_words(flag_->value);
+    if (!words) {
+      problems_.errors.push_back(
+          {.file = flag_->flag, .message = config::offload_words_problem(flag_->value)});
+      return;
+    }
+    if (words->parameters) put_target(plan_.offload.parameters, *words);
+    if (words->optimizer) put_target(plan_.offload.optimizer, *words);
+  }
+  // The flag may come several times: about different things, or saying the same.
+  void put_target(OffloadTarget& target, const config::OffloadWords& words) {
+    const bool is_repeated = target.device.origin.note == flag_->flag;
+    if (is_repeated && (*target.device != words.device || *target.nvme_path != words.folder)) {
+      problems_.errors.push_back({.file = flag_->flag,
+                                  .message = fmt::format("is '{}', but an earlier one says {}",
+                                                         flag_->value, shown(*target.device)),
+                                  .suggestion = "keep one of them"});
+      return;
+    }
+    put(target.device, words.device);
+    if (words.folder) put(target.nvme_path, words.folder);
+  }
+  void offload_ratio() {
+    if (const auto ratio = parsed(0.0, 1.0, "a number")) put(plan_.offload.ratio, *ratio);
+  }
+
   // A policy's name, a least number of parameters, or class names.
   void wrap() {
-    const std::string name = plain_name(flag_->value);
+    const std::string name = config::plain_name(flag_->value);
     WrapPlanSettings& wrap = plan_.wrap;
     if (name == "no_wrap" || name == "none") {
       put(wrap.policy, std::string("NO_WRAP"));
@@ -99,7 +129,7 @@ class PlanFlags {
     } else if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos) {
       if (put_policy("SIZE_BASED_WRAP")) put(wrap.min_num_params, integer(1));
     } else if (put_policy("TRANSFORMER_BASED_WRAP")) {
-      put(wrap.classes, split_names({flag_->value}));
+      put(wrap.classes, config::split_names({flag_->value}));
     }
   }
   // One word about a flag is enough: what belongs to another policy is not compared.
@@ -116,7 +146,7 @@ class PlanFlags {
     if (is_said(said) && is_same) return;
     if (is_said(said) && !overrides_) {
       problems_.errors.push_back(
-          contradiction(said, said_value(plan_, said, shown(setting.value)), *flag_));
+          contradiction(said, config::said_value(plan_, said, shown(setting.value)), *flag_));
       return;
     }
     if (is_said(said)) {
@@ -138,12 +168,13 @@ class PlanFlags {
     put(plan_.optimizer.betas, std::move(betas));
   }
 
-  static const ValueType& type_of(Family family, std::string_view path) {
-    return Schema::of(family).find(path).front()->type;
+  static const config::ValueType& type_of(config::Family family, std::string_view path) {
+    return config::Schema::of(family).find(path).front()->type;
   }
   // The flag's value as one of the choices; a problem, and nothing, when it is none.
-  std::optional<std::string> choice(const ValueType& type) {
-    CheckedValue checked = check_value(ConfigNode::of_text(flag_->value), type, false);
+  std::optional<std::string> choice(const config::ValueType& type) {
+    config::CheckedValue checked =
+        config::check_value(config::ConfigNode::of_text(flag_->value), type, false);
     if (checked.value) return checked.value->text;
     problems_.errors.push_back({.file = flag_->flag,
                                 .message = std::move(checked.message),
@@ -151,7 +182,7 @@ class PlanFlags {
                                 .is_name = checked.is_name});
     return std::nullopt;
   }
-  void put_choice(Setting<std::string>& setting, const ValueType& type) {
+  void put_choice(Setting<std::string>& setting, const config::ValueType& type) {
     if (auto name = choice(type)) put(setting, std::move(*name));
   }
 
@@ -181,7 +212,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 18> kRows;
+  static const std::array<Row, 20> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -189,7 +220,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 18> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 20> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -207,6 +238,8 @@ const std::array<PlanFlags::Row, 18> PlanFlags::kRows = {{
     {"precision", &PlanFlags::precision},
     {"recompute", &PlanFlags::recompute},
     {"gradient_checkpointing", &PlanFlags::recompute},
+    {"offload", &PlanFlags::offload},
+    {"offload_ratio", &PlanFlags::offload_ratio},
     {"wrap", &PlanFlags::wrap},
 }};
 

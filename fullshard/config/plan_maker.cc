@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/plan_maker.h"
 
 #include <fmt/format.h>
@@ -5,10 +6,10 @@
 #include <cstdlib>
 
 #include "fullshard/config/checks.h"
-#include "fullshard/config/reader.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/document/reader.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 Plan PlanMaker::make(std::string_view text, const std::string& name) {
   const auto root = read_config(text, name, problems_);
@@ -155,4 +156,4 @@ std::vector<std::string> split_names(const std::vector<std::string>& texts) {
   return names;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

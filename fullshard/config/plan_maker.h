@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the keys of a family to the Plan. One file per family fills what its keys say.
 #pragma once
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 class PlanMaker {
  public:
@@ -65,4 +66,4 @@ bool is_from_accelerate();  // its launcher has described the run in variables
 // Words of a comma-separated list, without blanks around them.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

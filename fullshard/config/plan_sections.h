@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a Plan. Names follow DeepSpeed's and Accelerate's keys; units are elements unless
 // said otherwise.
 #pragma once
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/config/setting.h"
+#include "fullshard/config/schema/setting.h"
 
 namespace fullshard {
 

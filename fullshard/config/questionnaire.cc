@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/questionnaire.h"
 
 #include <fmt/format.h>
@@ -8,10 +9,10 @@
 #include <ostream>
 
 #include "fullshard/base/error.h"
-#include "fullshard/config/schema.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/schema.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 class Questionnaire {
@@ -157,4 +158,4 @@ std::string default_config_path() {
   return (folder / "fullshard" / "default_config.yaml").string();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

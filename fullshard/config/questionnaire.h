@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard config`: asks, and writes a file that Accelerate accepts too.
 #pragma once
 
 #include <iosfwd>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::config {
 
 // The YAML text. An empty answer, or the end of the input, takes the default in brackets; an answer
 // that is not accepted is asked again, and is an error when the input ends with it.
@@ -14,4 +15,4 @@ std::string ask_for_config(std::istream& answers, std::ostream& questions);
 // $XDG_CONFIG_HOME or ~/.config, then fullshard/default_config.yaml. Empty without a home.
 std::string default_config_path();
 
-}  // namespace fullshard
+}  // namespace fullshard::config

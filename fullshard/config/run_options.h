@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `train`, `eval` and `compare` are told beside the configuration: which model, which data,
 // how long. Plain data; the commands check it against model and data when they open them.
 #pragma once
@@ -41,7 +42,7 @@ struct RunOptions {
   bool save_model = true;
   int64_t save_every = 0;       // steps between checkpoints; 0: none
   int64_t keep = 0;             // so many checkpoints; 0: all
-  bool saves_aside = false;     // checkpoints are written while training goes on
+  bool async_save = false;      // checkpoints are written while training goes on
   std::string resume = "none";  // auto: the newest whole one of `output`; none; or a folder
 
   std::string output = "fullshard-run";
@@ -49,7 +50,7 @@ struct RunOptions {
   uint64_t seed = 42;
   std::string device{};  // cpu, cuda; empty: what is there
   std::string backend = "auto";
-  // Seconds that ranks wait for one that lives and does not come: to meet, to a step's collective,
+  // Seconds that ranks wait for a rank that is alive but late: to meet, to a step's collective,
   // to one of a save or load.
   double init_timeout = 300;
   double step_timeout = 600;

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/sharding_flags.h"
 
 #include <fmt/format.h>
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 Origin from_flag(const FlagValue& flag) {
@@ -135,4 +136,4 @@ void apply_factor(Plan& plan, const FlagValue& flag, int64_t factor, Problems& p
   sharding.factor = {factor, from_flag(flag)};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --strategy, --zero-stage and --sharding-factor beside what a file says in its own words: a
 // strategy, a stage, or whether parameters are released after forward.
 #pragma once
@@ -8,7 +9,7 @@
 
 #include "fullshard/config/flags.h"
 
-namespace fullshard {
+namespace fullshard::config {
 
 // What the field calls the same: FULL_SHARD and stage 3, SHARD_GRAD_OP and 2, NO_SHARD and 0.
 bool is_same_sharding(std::string_view strategy, int64_t stage);
@@ -23,4 +24,4 @@ void apply_factor(Plan& plan, const FlagValue& flag, int64_t factor, Problems& p
 // The value as the file or flag says it that `origin` names; `fallback` where no key does.
 std::string said_value(const Plan& plan, const Origin& origin, std::string fallback);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,9 +10,9 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/config/plan_maker.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/value_check.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 const std::vector<std::string>& words_of_fsdp() {
@@ -121,7 +122,7 @@ void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
          fmt::format("write {}", plain_name(word)));
   }
   for (const std::string& word : words.unknown) {
-    const auto near = closest(plain_name(word), words_of_fsdp());
+    const auto near = base::closest(plain_name(word), words_of_fsdp());
     error(fsdp.origin,
           fmt::format("unknown word '{}', expected {}", word, fmt::join(words_of_fsdp(), ", ")),
           near ? fmt::format("did you mean '{}'?", *near) : "");
@@ -186,4 +187,4 @@ void PlanMaker::fill_xla(Plan& plan, const Settings& settings) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

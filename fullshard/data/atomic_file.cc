@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/atomic_file.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
@@ -30,7 +31,7 @@ std::string partial_name(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), partial_(partial_name(path_)) {
-  if (is_special_file(path_)) {
+  if (base::is_special_file(path_)) {
     fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path_);
   }
   descriptor_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -81,4 +82,4 @@ void AtomicFile::commit() {
 
 int AtomicFile::take_descriptor() { return std::exchange(descriptor_, -1); }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

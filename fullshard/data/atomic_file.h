@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that appears whole or not at all.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Written beside its place under another name; commit() moves it there, replacing what was. Without
 // commit() nothing stays. An Error of kind input when something cannot be written, as on a full
@@ -36,4 +37,4 @@ class AtomicFile {
   int64_t size_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a data set hands to a training loop: rows of token ids. No tensors: the trainer wraps them.
 #pragma once
 

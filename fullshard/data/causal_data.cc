@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/causal_data.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 CausalData::CausalData(TokenStream stream, int64_t sequence_length, int64_t max_samples)
     : stream_(std::move(stream)),
@@ -41,4 +42,4 @@ std::string CausalData::describe() const {
                      stream_.size(), stream_.name());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

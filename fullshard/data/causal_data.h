@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Next-token prediction over a stream of tokens.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include "fullshard/data/dataset.h"
 #include "fullshard/data/token_stream.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Example k: inputs t[kS … kS+S), labels t[kS+1 … kS+S]. There are floor((tokens - 1) / S); what is
 // left over at the end is not used. An Error of the kind `input` when there is not even one.
@@ -26,4 +27,4 @@ class CausalData final : public Dataset {
   int64_t size_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

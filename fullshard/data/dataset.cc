@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/dataset.h"
 
 #include "fullshard/base/error.h"
@@ -41,7 +42,7 @@ std::vector<int64_t> ExampleOrder::examples(int64_t step, int64_t accumulation_s
   std::vector<int64_t> numbers(static_cast<size_t>(rows));
   for (int64_t i = 0; i < rows; ++i) numbers[static_cast<size_t>(i)] = first + i;
   if (order_ == Order::shuffled) {
-    const Permutation shuffled(num_examples_, seed_, epoch_of(step));
+    const data::Permutation shuffled(num_examples_, seed_, epoch_of(step));
     for (int64_t& number : numbers) number = shuffled(number);
   }
   return numbers;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A data set of numbered examples, and the order in which a run meets them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work on numbered items by several threads, its results taken in order by one.
 #pragma once
 
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Cores that this process may use.
 inline int num_allowed_cores() {
@@ -94,4 +95,4 @@ void in_order(int64_t num_items, int num_threads, const Work& work, const Consum
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

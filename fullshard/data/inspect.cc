@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/inspect.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr int64_t kDense = int64_t{1} << 18;  // ids below are counted in a table
@@ -87,4 +88,4 @@ TokenSummary inspect(const TokenFile& file, int64_t vocabulary, int64_t num_freq
   return summary;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a token file holds, by reading all of it.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/data/token_file.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 struct TokenCount {
   int64_t token = 0;
@@ -25,4 +26,4 @@ struct TokenSummary {
 // header's largest token. Errors are of the kind `input`.
 TokenSummary inspect(const TokenFile& file, int64_t vocabulary, int64_t num_frequent);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

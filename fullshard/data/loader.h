@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches prepared ahead of a training loop.
 #pragma once
 

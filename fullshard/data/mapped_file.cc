@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/mapped_file.h"
 
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 MappedFile::MappedFile(std::string path, Access access) : name_(std::move(path)) {
   const int descriptor = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
@@ -54,4 +55,4 @@ void MappedFile::map(int descriptor, Access access) {
   if (size_ > 0) ::madvise(memory, size_, access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

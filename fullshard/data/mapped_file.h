@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file's bytes without reading them: pages come when they are looked at and may go again.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::data {
 
 enum class Access { random, sequential };  // what the kernel reads ahead
 
@@ -30,4 +31,4 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

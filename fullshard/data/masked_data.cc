@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/masked_data.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr int64_t kNotAsked = -100;
@@ -108,4 +109,4 @@ std::string MaskedData::describe() const {
                      stream_.size(), stream_.name());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

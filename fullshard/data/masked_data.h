@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prediction of hidden tokens, as BERT learns.
 #pragma once
 
@@ -8,9 +9,9 @@
 #include "fullshard/data/dataset.h"
 #include "fullshard/data/random.h"
 #include "fullshard/data/token_stream.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Example k: [CLS], tokens [k(S-2) … (k+1)(S-2)), [SEP]. A token that is not special is asked for
 // with `mask_probability`, at least one per example; of those, 80 % become [MASK], 10 % a random
@@ -47,4 +48,4 @@ class MaskedData final : public Dataset {
   int64_t size_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

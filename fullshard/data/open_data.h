@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens what `--data` names as a data set for a task.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "fullshard/data/dataset.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/permutation.h"
 
 #include <bit>
@@ -5,7 +6,7 @@
 
 #include "fullshard/data/random.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch)
     : n_(static_cast<uint64_t>(n)), half_bits_(1) {
@@ -40,4 +41,4 @@ int64_t Permutation::operator()(int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

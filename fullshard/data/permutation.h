@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // A shuffled order of n numbers in no memory.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::data {
 
 // A bijection of [0, n), a function of (n, seed, epoch); any position is computed alone. It is part
 // of what a resumed run relies on: its values must not change.
@@ -22,4 +23,4 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers that are a function of what they are for, not of what was drawn before: any rank
 // can make those of any example.
 #pragma once
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::data {
 
 // The finaliser of splitmix64: a bijection whose every output bit depends on every input bit.
 constexpr uint64_t mix_bits(uint64_t value) {
@@ -33,4 +34,4 @@ class CounterRandom {
   uint64_t state_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/records.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using Json = nlohmann::json;
@@ -36,16 +37,16 @@ void for_each_line(const TextBlock& block, const Act& act) {
 
 Json parse_line(const TextBlock& block, std::string_view line, int64_t number) {
   try {
-    return parse_json(line);
-  } catch (const JsonError& error) {
+    return base::parse_json(line);
+  } catch (const base::JsonError& error) {
     fail_at(block, number, "{}; expected one object per line", error.what());
   }
 }
 
 Json parse_array(const TextBlock& block) {
   try {
-    return parse_json(block.text);
-  } catch (const JsonError& error) {
+    return base::parse_json(block.text);
+  } catch (const base::JsonError& error) {
     fail_as(ErrorKind::input, "{}: {}; expected an array of objects", block.file->name(),
             error.what());
   }
@@ -55,7 +56,7 @@ std::string names_in(const Json& object) {
   constexpr size_t kMostShown = 500;  // bytes
   std::string text;
   for (const auto& [name, value] : object.items()) {
-    text += (text.empty() ? "" : ", ") + printable(name, 100);
+    text += (text.empty() ? "" : ", ") + base::printable(name, 100);
     if (text.size() > kMostShown) return text + ", \u2026";
   }
   return text.empty() ? "none" : text;
@@ -154,4 +155,4 @@ std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& 
   return records;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

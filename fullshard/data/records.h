@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a block of JSON or of a table holds: texts, or pairs of texts.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/data/text_blocks.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 struct TextRecord {
   std::string text;
@@ -31,4 +32,4 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
 // {"translation": {language: text, …}}.
 std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

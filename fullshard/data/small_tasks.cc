@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/small_tasks.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include "fullshard/data/permutation.h"
 #include "fullshard/data/random.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr int64_t kNumbers = 100;
@@ -157,4 +158,4 @@ std::string make_held_out_sums(TaskMix mix, int64_t num_lines, uint64_t seed) {
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

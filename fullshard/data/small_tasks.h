@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A corpus that a small model can learn in minutes: lines with a question and its answer.
 //
 //   12+34=46   3+8+6+9=26   reverse abc=cba   count 3 7=3 4 5 6 7   copy abc=abc   sort dbca=abcd
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Sums of two numbers below 100; of four digits, which is learnt sooner; or half sums of two
 // numbers and half of everything else.
@@ -26,4 +27,4 @@ std::string make_small_tasks(TaskMix mix, int64_t num_lines, uint64_t seed);
 // the seed.
 std::string make_held_out_sums(TaskMix mix, int64_t num_lines, uint64_t seed);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/text_blocks.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "fullshard/base/error.h"
-#include "fullshard/text/utf8.h"
+#include "fullshard/text/unicode/utf8.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr size_t kSurroundings = 512;  // bytes on either side of a cut that are compared
@@ -63,7 +64,7 @@ std::string TextBlock::place(int64_t line_or_record) const {
 }
 
 void check_is_text(const TextBlock& block) {
-  const size_t valid = valid_utf8_bytes(block.text);
+  const size_t valid = text::valid_utf8_bytes(block.text);
   const size_t wrong = std::min(valid, block.text.find('\0'));
   if (wrong >= block.text.size()) return;
   const auto place = block.text.data() + wrong - block.file->bytes().data();
@@ -113,4 +114,4 @@ std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& 
   return blocks;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of text cut into blocks that can be worked on separately.
 #pragma once
 
@@ -6,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/data/file_kind.h"
+#include "fullshard/data/data_file_kind.h"
 #include "fullshard/data/mapped_file.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Looks into a mapped file, which must outlive it.
 struct TextBlock {
@@ -41,4 +42,4 @@ std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind,
 std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& tokenizer,
                                        int64_t block_bytes = kBlockBytes);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

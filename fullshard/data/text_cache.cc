@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/text_cache.h"
 
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 #include "fullshard/data/token_stream.h"
 #include "fullshard/data/token_writer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr size_t kBeginning = 4096;  // bytes of each text that stand for how a tokenizer behaves
@@ -34,7 +35,7 @@ std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokeniz
     facts += tokenizer.token_of(id).value_or("") + '\n';
   }
   std::string name;
-  for (const uint8_t byte : sha256(facts)) name += fmt::format("{:02x}", byte);
+  for (const uint8_t byte : base::sha256(facts)) name += fmt::format("{:02x}", byte);
   return name.substr(0, 32);
 }
 
@@ -65,4 +66,4 @@ TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokeni
   return TokenFile(path);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

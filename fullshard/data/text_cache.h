@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenised text that the next run need not make again.
 #pragma once
 
@@ -5,9 +6,9 @@
 
 #include "fullshard/data/token_file.h"
 #include "fullshard/data/tokenise.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // The tokens of text files: from `folder`, written there if they are not yet; with an empty
 // `folder` in memory. A cached file belongs to names, sizes and times of the texts, to what matters
@@ -15,4 +16,4 @@ namespace fullshard {
 TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokenizer,
                          const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/token_file.h"
 
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
-namespace fullshard {
+namespace fullshard::data {
 
 TokenFile::TokenFile(const std::string& path, std::string_view dtype, Access access)
     : TokenFile(MappedFile(path, access), dtype) {}
@@ -29,4 +30,4 @@ std::span<const uint64_t> TokenFile::documents() const {
           static_cast<size_t>(layout_.num_documents)};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

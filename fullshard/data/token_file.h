@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokens of one file, mapped.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/data/mapped_file.h"
 #include "fullshard/data/token_layout.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Any of the layouts of token_layout.h; owns the mapping. Thread-safe.
 class TokenFile {
@@ -34,4 +35,4 @@ class TokenFile {
   TokenLayout layout_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/token_layout.h"
 
 #include <array>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are read in place");
@@ -42,7 +43,7 @@ void append_number(std::string& bytes, Number number) {
 }
 
 uint64_t checksum(std::string_view header) {
-  const Digest digest = sha256(header.substr(0, kCheckedBytes));
+  const base::Digest digest = base::sha256(header.substr(0, kCheckedBytes));
   uint64_t sum;
   std::memcpy(&sum, digest.data(), sizeof sum);
   return sum;
@@ -240,4 +241,4 @@ int64_t header_size(TokenFormat format) {
   return 0;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the tokens of a token file lie. All numbers are little-endian, tokens uint16 or uint32.
 //
 //   nanogpt     tokens, nothing else (.bin)
@@ -22,7 +23,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::data {
 
 enum class TokenFormat { nanogpt, llmc, fullshard };
 
@@ -53,4 +54,4 @@ TokenLayout read_layout(const std::string& name, std::string_view bytes, std::st
 std::string header_of(const TokenLayout& layout);
 int64_t header_size(TokenFormat format);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/token_stream.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 TokenStream::TokenStream(std::vector<TokenFile> files, int64_t vocabulary)
     : files_(std::move(files)), begins_{0}, vocabulary_(vocabulary) {
@@ -72,4 +73,4 @@ std::string name_of_files(const std::vector<std::string>& names) {
   return fmt::format("{} and {} more", names.at(0), names.size() - 1);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

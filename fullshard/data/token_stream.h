@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token files one after another, as one long row of tokens.
 #pragma once
 
@@ -8,7 +9,7 @@
 
 #include "fullshard/data/token_file.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Files in the order given; a read may cross from one into the next. Thread-safe.
 class TokenStream {
@@ -37,4 +38,4 @@ class TokenStream {
 // "a" or "a and 2 more".
 std::string name_of_files(const std::vector<std::string>& names);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

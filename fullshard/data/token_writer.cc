@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/token_writer.h"
 
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
@@ -90,4 +91,4 @@ TokenFile TokenWriter::finish_in_memory() {
   return TokenFile(MappedFile(file_.take_descriptor(), name, Access::random));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token files, written once from beginning to end.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/data/atomic_file.h"
 #include "fullshard/data/token_file.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 // Bytes per token that hold every id of a vocabulary: 2 or 4.
 int token_width_for(int64_t vocabulary);
@@ -40,4 +41,4 @@ class TokenWriter {
   std::vector<uint64_t> documents_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/tokenise.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include "fullshard/data/in_order.h"
 #include "fullshard/data/records.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 struct BlockTokens {
@@ -112,4 +113,4 @@ void tokenise(const TokeniseOptions& options, const Tokenizer& tokenizer, TokenW
       });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text files become tokens, once, on every core.
 #pragma once
 
@@ -10,7 +11,7 @@
 #include "fullshard/data/text_blocks.h"
 #include "fullshard/data/token_writer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 struct TokeniseOptions {
   std::vector<std::string> files = {};    // text or JSON
@@ -27,4 +28,4 @@ struct TokeniseOptions {
 // depend on the number of threads. Errors are of the kind `input`.
 void tokenise(const TokeniseOptions& options, const Tokenizer& tokenizer, TokenWriter& writer);
 
-}  // namespace fullshard
+}  // namespace fullshard::data

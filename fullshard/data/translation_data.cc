@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/translation_data.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "fullshard/data/in_order.h"
 #include "fullshard/data/token_stream.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 constexpr int64_t kIgnoredLabel = -100;
@@ -138,4 +139,4 @@ std::string TranslationData::describe() const {
                      source_length_, target_length_, name_);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs of texts for encoder-decoder models.
 #pragma once
 
@@ -8,9 +9,9 @@
 
 #include "fullshard/data/dataset.h"
 #include "fullshard/data/records.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 
 struct TranslationOptions {
   std::vector<std::string> files = {};  // tables or JSON
@@ -50,4 +51,4 @@ class TranslationData final : public Dataset {
   std::vector<size_t> ends_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::data

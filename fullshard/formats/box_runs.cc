@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/box_runs.h"
 
 #include <cstddef>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 BoxRuns::BoxRuns(const std::vector<int64_t>& shape, const std::vector<int64_t>& offsets,
                  const std::vector<int64_t>& sizes) {
@@ -46,4 +47,4 @@ int64_t BoxRuns::first_after(int64_t element) const {
   return low;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // A box of a row-major tensor as runs of elements that are neighbours in both.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // Run k holds elements [k * length, (k + 1) * length) of the box. Later runs begin later.
 class BoxRuns {
@@ -25,4 +26,4 @@ class BoxRuns {
   int64_t count_ = 1;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/convert_kernels.h"
 
 #include <c10/util/BFloat16.h>
@@ -6,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 template <class Type>
@@ -78,4 +79,4 @@ void convert_elements(const ElementSpan& from, const ElementSpan& to) {
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

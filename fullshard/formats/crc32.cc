@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/crc32.h"
 
 #include <cstring>
@@ -12,7 +13,7 @@
 
 #include "fullshard/formats/crc_arithmetic.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 constexpr uint32_t kPolynomial = 0xEDB88320U;  // reflected
@@ -114,4 +115,4 @@ uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t second_bytes) {
   return gf2::product<kPolynomial>(first, gf2::factor_of<kPolynomial>(second_bytes)) ^ second;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

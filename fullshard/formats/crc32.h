@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checksum of zip archives (CRC-32, polynomial 0xEDB88320).
 #pragma once
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // Of the bytes before these, and these: begin with 0.
 uint32_t crc32(uint32_t before, const void* data, int64_t bytes);
@@ -13,4 +14,4 @@ uint32_t crc32_by_tables(uint32_t before, const void* data, int64_t bytes);
 // Of two stretches of bytes, one after the other, given the checksum of each.
 uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t second_bytes);
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

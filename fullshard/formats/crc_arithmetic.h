@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What checksums by cyclic redundancy of 32 bits share, whatever their polynomial: sums by tables,
 // and products of polynomials over GF(2). These lie reflected: bit 31 is the coefficient of x^0.
 #pragma once
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace fullshard::gf2 {
+namespace fullshard::formats::gf2 {
 
 inline constexpr uint32_t kOne = 0x80000000U;
 
@@ -78,4 +79,4 @@ uint32_t sum_by_tables(uint32_t value, const unsigned char* at, int64_t bytes) {
   return value;
 }
 
-}  // namespace fullshard::gf2
+}  // namespace fullshard::formats::gf2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values in memory, one after the other: what sources of tensors fill and writers take. It borrows
 // the memory, of a tensor for example, and needs nothing of libtorch but its names of dtypes.
 #pragma once
@@ -54,9 +55,9 @@ class ElementBuffer {
 
 template <TensorLike Tensor>
 ElementSpan::ElementSpan(const Tensor& tensor) {
-  check_input(tensor.dim() == 1 && tensor.is_contiguous() && tensor.is_cpu(),
-              "elements: lie in a 1-D contiguous CPU tensor, not in one of shape {}",
-              format_shape(tensor.sizes()));
+  formats::check_input(tensor.dim() == 1 && tensor.is_contiguous() && tensor.is_cpu(),
+                       "elements: lie in a 1-D contiguous CPU tensor, not in one of shape {}",
+                       format_shape(tensor.sizes()));
   *this = ElementSpan(tensor.mutable_data_ptr(), tensor.numel(), tensor.scalar_type());
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types of elements that tensor files name, and what they are in torch.
 #pragma once
 

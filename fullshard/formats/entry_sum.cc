@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/entry_sum.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "fullshard/formats/crc32.h"
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 void fail_entry_sum(const std::string& path, std::string_view what, std::string_view entry,
                     uint32_t found, uint32_t written) {
@@ -96,4 +97,4 @@ void EntrySum::complete(const FileHandle& file, std::string_view what) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checksum of one entry of a zip archive, summed while its bytes are read: in any order, in any
 // pieces, by several threads.
 #pragma once
@@ -12,7 +13,7 @@
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/zip_archive.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // An error of the kind input: this is not what was written.
 [[noreturn]] void fail_entry_sum(const std::string& path, std::string_view what,
@@ -54,4 +55,4 @@ class EntrySum {
   std::map<int64_t, Summed> summed_;  // by begin; none touch
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

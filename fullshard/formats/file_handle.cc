@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/file_handle.h"
 
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 // Linux moves at most 2 GiB less a page in one call.
@@ -113,4 +114,4 @@ int64_t free_bytes_beside(const std::string& path) {
   return static_cast<int64_t>(facts.f_bavail) * static_cast<int64_t>(facts.f_frsize);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

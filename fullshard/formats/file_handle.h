@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file read and written at positions, so that several threads may share it.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // Owns a file descriptor. Errors are of the kind `input` and name the file.
 class FileHandle {
@@ -44,4 +45,4 @@ void sync_folder_of(const std::string& path);
 // Bytes that an ordinary user may still write where `path` lies; -1 when the system does not say.
 int64_t free_bytes_beside(const std::string& path);
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/folder.h"
 
 #include <dirent.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 std::vector<std::string> names_in(const std::string& folder) {
   DIR* stream = ::opendir(folder.c_str());
@@ -27,7 +28,7 @@ void make_folder_tree(const std::string& path) {
   for (size_t end = path.find('/', 1); true; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     check_system(::mkdir(part.c_str(), 0777) == 0 || errno == EEXIST, "{}: cannot be made", part);
-    check_input(is_folder(part), "{}: is a file where a folder is needed", part);
+    check_input(base::is_folder(part), "{}: is a file where a folder is needed", part);
     if (end == std::string::npos) return;
   }
 }
@@ -48,4 +49,4 @@ bool is_plain_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

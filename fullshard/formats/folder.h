@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lies in a folder. Not std::filesystem: where libstdc++ is linked statically beside a
 // libtorch that carries another copy of it, its paths are two types in one.
 #pragma once
@@ -8,7 +9,7 @@
 
 #include "fullshard/base/file_kind.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // Sorted, without "." and ".."; an error (kind input) when the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
@@ -23,4 +24,4 @@ std::string_view name_part(std::string_view path);
 // A name that another program wrote means a file of its folder and nothing outside it.
 bool is_plain_name(std::string_view name);
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

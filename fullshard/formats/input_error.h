@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check() for what a file holds: the error is of the kind `input`, and text from the file is made
 // printable.
 #pragma once
@@ -11,13 +12,13 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/printable.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 // A part of a message: names come from files, and a file may call a tensor anything.
 template <class Part>
 decltype(auto) message_part(const Part& part) {
   if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
-    return printable(part);
+    return base::printable(part);
   } else {
     return part;
   }
@@ -52,4 +53,4 @@ void check_system(bool condition, fmt::format_string<Parts...> format, Parts&&..
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

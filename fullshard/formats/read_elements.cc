@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/read_elements.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 #include "fullshard/formats/entry_sum.h"
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files hold little-endian values");
@@ -80,9 +81,9 @@ const StoredTensor& find_or_fail(const TensorSource& source, const std::string& 
   if (const auto* tensor = source.find(name)) return *tensor;
   std::vector<std::string> names;
   for (const auto& tensor : source.tensors()) names.push_back(tensor.name);
-  const auto near = closest(name, names);
+  const auto near = base::closest(name, names);
   fail_input("{}: has no tensor '{}' among its {}{}", where, name, names.size(),
              near ? fmt::format("; did you mean '{}'?", *near) : "");
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of a file into tensors, converted a block at a time.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/tensor_source.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 class EntrySum;
 
@@ -25,4 +26,4 @@ void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& 
 const StoredTensor& find_or_fail(const TensorSource& source, const std::string& name,
                                  std::string_view where);
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

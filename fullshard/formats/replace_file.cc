@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/replace_file.h"
 
 #include <unistd.h>
@@ -7,7 +8,7 @@
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 void replace_file(const std::string& path, std::string_view text) {
   const std::string part = path + ".part";
@@ -25,4 +26,4 @@ void rename_into_place(const std::string& part, const std::string& path) {
   sync_folder_of(path);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

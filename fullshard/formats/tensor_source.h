@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where named tensors are read from: a safetensors file, a folder of them, a torch file. Nothing is
 // read until asked for, and then only the range asked for.
 #pragma once

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/written_ranges.h"
 
 #include <iterator>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 bool WrittenRanges::overlaps(int64_t begin, int64_t end) const {
   if (begin == end) return false;
@@ -30,4 +31,4 @@ bool WrittenRanges::covers(int64_t numel) const {
   return ends_.size() == 1 && ends_.begin()->first == 0 && ends_.begin()->second == numel;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which elements of a tensor have been written.
 #pragma once
 
 #include <cstdint>
 #include <map>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 class WrittenRanges {
  public:
@@ -16,4 +17,4 @@ class WrittenRanges {
   std::map<int64_t, int64_t> ends_;  // begin -> end; neighbours are merged
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

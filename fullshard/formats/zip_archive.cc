@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/zip_archive.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 // Sizes and signatures of the format's records (PKWARE's APPNOTE 6.3).
@@ -216,4 +217,4 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
   return &found->second;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

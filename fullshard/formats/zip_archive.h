@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entries of a zip archive, as far as torch.save uses the format: stored, not compressed.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/formats/file_handle.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 
 struct ZipEntry {
   int64_t offset = 0;  // of its data, in the file
@@ -35,4 +36,4 @@ class ZipArchive {
   std::map<std::string, ZipEntry> entries_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

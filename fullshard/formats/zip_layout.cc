@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/zip_layout.h"
 
 #include <cstring>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 constexpr int64_t kAlign = 64;
@@ -101,4 +102,4 @@ std::string ZipLayout::directory_bytes() const {
   return all.narrow(is_wide ? kLimit32 : bytes).narrow(is_wide ? kLimit32 : end_).u16(0).take();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the entries of a zip archive will lie, before any is written. They are stored as they are;
 // the data of each begins at a multiple of 64 bytes, as torch.save places them.
 #pragma once
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::formats {
 
 struct ZipSlot {
   std::string name;
@@ -34,4 +35,4 @@ class ZipLayout {
   int64_t end_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/cgroup.h"
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 namespace files = std::filesystem;
@@ -70,4 +71,4 @@ CgroupLimits cgroup_limits() {
   return limits;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

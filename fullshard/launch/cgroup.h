@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the control groups around this process allow it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct CgroupLimits {
   std::optional<double> cores;  // processor time per time
@@ -15,4 +16,4 @@ struct CgroupLimits {
 // readable.
 CgroupLimits cgroup_limits();
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/child_output.h"
 
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr size_t kNumLastLines = 12;
@@ -88,4 +89,4 @@ void ChildOutput::keep(const std::string& lines) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the output of a child process goes: to the terminal, each line behind a prefix, into its
 // log, and its last lines into memory, for the message about its failure.
 #pragma once
@@ -9,7 +10,7 @@
 
 #include "fullshard/launch/line_prefix.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct ChildOutputOptions {
   bool shown = true;
@@ -51,4 +52,4 @@ class ChildOutput {
   std::deque<std::string> last_lines_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/child_process.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/launch/keeper.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 // Both ends of a pipe, or of a pair of sockets: whoever writes to a closed socket need not die.
@@ -219,4 +220,4 @@ void ChildProcess::pass_rest() {
   output_.finish();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

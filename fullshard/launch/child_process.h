@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process that the launcher looks after: a rank, or a connection to another host.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 #include "fullshard/launch/child_output.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 class Keeper;
 
@@ -77,4 +78,4 @@ class ChildProcess {
   ChildOutput output_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

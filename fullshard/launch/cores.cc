@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/cores.h"
 
 #include <sched.h>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/launch/cgroup.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 int topology(int core, const char* what) {
@@ -54,4 +55,4 @@ std::vector<int> cores_of(const std::vector<int>& cores, int local_rank, int ran
           cores.begin() + int64_t{count} * (local_rank + 1) / ranks};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor cores of this host that the ranks may use, and how they are divided.
 #pragma once
 
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 // That this process may run on; threads of one physical core stand side by side.
 std::vector<int> allowed_cores();
@@ -13,4 +14,4 @@ int num_usable_cores();
 // Error when there are fewer cores than ranks.
 std::vector<int> cores_of(const std::vector<int>& cores, int local_rank, int ranks);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

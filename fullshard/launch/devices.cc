@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/devices.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 namespace files = std::filesystem;
@@ -64,4 +65,4 @@ int num_visible_gpus() {
   return std::min(count, present);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/hostfile.h"
 
 #include <fmt/ranges.h>
@@ -15,7 +16,7 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr int kMostSlots = 4096;
@@ -75,7 +76,7 @@ const Host& find_host(const std::vector<Host>& hosts, const std::string& name,
     if (host.name == name) return host;
     names.push_back(host.name);
   }
-  const auto near = closest(name, names);
+  const auto near = base::closest(name, names);
   fail_as(ErrorKind::usage, "launch: {}: no host '{}' in the hostfile{}", flag, name,
           near ? fmt::format(", did you mean '{}'?", *near)
                : fmt::format("; it has {}", fmt::join(names, ", ")));
@@ -164,4 +165,4 @@ std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const std::string
   return left;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

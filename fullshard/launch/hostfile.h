@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which hosts a job runs on, as DeepSpeed writes it: a file with lines "host slots=N", and texts
 // that take hosts or slots in or out.
 #pragma once
@@ -6,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct Host {
   std::string name;        // as ssh takes it: "node1", "user@node1"
@@ -23,4 +24,4 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& path)
 std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const std::string& include,
                                const std::string& exclude);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

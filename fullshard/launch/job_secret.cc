@@ -1,16 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/job_secret.h"
 
 #include <sys/random.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/private_file.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 std::string make_job_secret() {
   std::array<unsigned char, 16> bytes{};
@@ -22,12 +21,4 @@ std::string make_job_secret() {
   return text;
 }
 
-std::string given_job_secret() {
-  const char* secret = std::getenv("FULLSHARD_JOB_SECRET");
-  if (secret != nullptr && *secret != '\0') return secret;
-  const char* file = std::getenv("FULLSHARD_JOB_SECRET_FILE");
-  if (file != nullptr && *file != '\0') return read_private_line(file);
-  return {};
-}
-
-}  // namespace fullshard
+}  // namespace fullshard::launch

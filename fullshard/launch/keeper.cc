@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/keeper.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr size_t kMostGroups = 8192;
@@ -80,4 +81,4 @@ Keeper::~Keeper() {
 void Keeper::note_started(pid_t group) const noexcept { say(pipe_, group); }
 void Keeper::note_ended(pid_t group) const noexcept { say(pipe_, -group); }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends what the launcher has started when the launcher is gone without having done so (kill -9).
 #pragma once
 
 #include <sys/types.h>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 // A process beside the launcher that knows the process groups of the ranks. It waits for the end of
 // a pipe that only the launcher holds, and kills the groups that are left then.
@@ -24,4 +25,4 @@ class Keeper {
   pid_t pid_ = -1;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

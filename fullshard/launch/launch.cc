@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/launch.h"
 
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/job_secret.h"
@@ -22,7 +24,7 @@
 #include "fullshard/launch/signals.h"
 #include "fullshard/launch/supervisor.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr int kDefaultPort = 29500;
@@ -56,7 +58,7 @@ int port_for(const LaunchOptions& options) {
     if (options.master_port != 0 && is_port_free(options.master_port)) return options.master_port;
     const int port = find_free_port();
     if (options.master_port != 0) {
-      say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n",
+      base::say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n",
                       options.master_port, port));
     }
     return port;
@@ -72,7 +74,8 @@ int port_for(const LaunchOptions& options) {
 std::string secret_for(const LaunchOptions& options) {
   if (!options.secret.empty()) return options.secret;
   if (options.nodes == 1) return make_job_secret();
-  return given_job_secret();
+  // Somebody has made one for the launchers of all hosts, or there is none.
+  return base::LauncherEnvironment::of_process().job_secret();
 }
 
 Meeting arrange_meeting(const LaunchOptions& options, int restart) {
@@ -178,7 +181,7 @@ LaunchResult launch(const LaunchOptions& options) {
   validate(options);
   prepare_logs(options);
   if (options.nodes > 1 && secret_for(options).empty()) {
-    say(fmt::format(
+    base::say(fmt::format(
         "warning: launch: no job token, so that anyone who reaches {} can join the ranks; "
         "set FULLSHARD_JOB_SECRET, or FULLSHARD_JOB_SECRET_FILE, to the same on all nodes\n",
         options.master_address));
@@ -197,8 +200,8 @@ LaunchResult launch(const LaunchOptions& options) {
       if (nodes && !result.interrupted) await_nodes(*nodes, signals, options.notice);
       return result;
     }
-    say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
+    base::say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts the ranks of a program on this host and looks after them until all have ended.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 enum class Tee { all, first, none };  // whose output is shown here
 enum class Binding { none, cores };   // cores: every rank has its own
@@ -28,7 +29,7 @@ struct LaunchOptions {
 
   std::string log_dir = {};  // rank-N.log of every rank; empty: none
   // Where a folder holds logs already, they stay until a rank says that the run may begin in it
-  // (comm/meeting_notice); until then the new ones are rank-N.log.new.
+  // (comm/store/meeting_notice); until then the new ones are rank-N.log.new.
   bool logs_wait = false;
   Tee tee = Tee::all;
   Binding binding = Binding::none;
@@ -69,4 +70,4 @@ LaunchResult launch(const LaunchOptions& options);
 // Whether ranks that ended so, after so many restarts, are started again.
 bool is_worth_a_restart(const LaunchOptions& options, const LaunchResult& result, int restarts);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

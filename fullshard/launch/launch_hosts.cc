@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/launch_hosts.h"
 
 #include <fmt/ranges.h>
@@ -18,7 +19,7 @@
 #include "fullshard/launch/signals.h"
 #include "fullshard/launch/supervisor.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -181,8 +182,8 @@ LaunchResult launch_hosts(const LaunchOptions& options, const HostsOptions& host
     LaunchResult result = supervisor.run();
     result.failed_rank.reset();  // the launcher on that host has named it
     if (!is_worth_a_restart(options, result, restart)) return result;
-    say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
+    base::say(fmt::format("launch: restart {} of {}\n", restart + 1, options.max_restarts));
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts a program on several hosts over ssh: one launcher on each, which looks after its ranks and
 // listens to this one. When the connection or this launcher is gone, it ends them.
 #pragma once
@@ -8,7 +9,7 @@
 #include "fullshard/launch/hostfile.h"
 #include "fullshard/launch/launch.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct HostsOptions {
   std::vector<Host> hosts;
@@ -22,4 +23,4 @@ struct HostsOptions {
 // result as for launch().
 LaunchResult launch_hosts(const LaunchOptions& options, const HostsOptions& hosts);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

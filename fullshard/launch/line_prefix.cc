@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/line_prefix.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 std::string LinePrefix::take(std::string_view piece) {
   std::string lines;
@@ -19,4 +20,4 @@ std::string LinePrefix::rest() {
   return prefix_ + std::exchange(partial_, {}) + '\n';
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts a prefix before every line of a stream that arrives in pieces, so that the lines of several
 // ranks never mix within one line.
 #pragma once
@@ -6,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 class LinePrefix {
  public:
@@ -22,4 +23,4 @@ class LinePrefix {
   std::string partial_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

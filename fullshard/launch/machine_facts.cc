@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/machine_facts.h"
 
 #include <sys/resource.h>
@@ -21,7 +22,7 @@
 #include "fullshard/launch/devices.h"
 #include "fullshard/launch/remote_command.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using Kind = Fact::Kind;
@@ -197,4 +198,4 @@ std::string facts_text(const std::vector<Fact>& facts) {
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this machine gives a run, each fact with what it means. What libtorch can do here is asked
 // of fullshard-core, which links it.
 #pragma once
@@ -6,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct Fact {
   enum class Kind { fine, notice, problem };
@@ -21,4 +22,4 @@ std::string_view name_of(Fact::Kind kind);  // ok, note, bad
 std::vector<Fact> machine_facts();
 std::string facts_text(const std::vector<Fact>& facts);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/meeting_watch.h"
 
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 MeetingWatch::MeetingWatch() {
   int ends[2];
@@ -42,4 +43,4 @@ void MeetingWatch::read() {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,11 +1,12 @@
-// Whether the ranks of this host have met: they say so through a pipe (comm/meeting_notice). Until
-// then none of them can notice that another is gone. Through the same pipe they say that a run may
-// begin in its folder.
+// SPDX-License-Identifier: Apache-2.0
+// Whether the ranks of this host have met: they say so through a pipe (comm/store/meeting_notice).
+// Until then none of them can notice that another is gone. Through the same pipe they say that a
+// run may begin in its folder.
 #pragma once
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 class MeetingWatch {
  public:
@@ -30,4 +31,4 @@ class MeetingWatch {
   bool is_accepted_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

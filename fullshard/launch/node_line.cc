@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/node_line.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include "fullshard/base/tcp_socket.h"
 #include "fullshard/launch/job_secret.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -28,7 +29,7 @@ using std::chrono::milliseconds;
 constexpr std::string_view kGreeting = "fullshard nodes ";
 constexpr size_t kLongestMessage = 4096;
 constexpr size_t kMostStrangers = 64;
-constexpr size_t kDigits = 2 * sizeof(Digest);
+constexpr size_t kDigits = 2 * sizeof(base::Digest);
 constexpr milliseconds kLook(20), kPatience(500), kFirstPause(50), kLongestPause(2000),
     kFarewell(1000);
 
@@ -45,7 +46,7 @@ std::optional<Loss> loss_in(const std::string& text) {
       length == 0 || loss.status <= 0) {
     return std::nullopt;
   }
-  loss.text = printable(text.substr(static_cast<size_t>(length)));
+  loss.text = base::printable(text.substr(static_cast<size_t>(length)));
   return loss;
 }
 
@@ -58,9 +59,9 @@ int node_line_port(int master_port) {
 NodeLine::NodeLine(const NodeLineOptions& options)
     : options_(options), watch_(::epoll_create1(EPOLL_CLOEXEC)), pause_(kFirstPause) {
   if (!options.is_first) return;
-  listener_ = listen_tcp(options.port, /*loopback=*/false);
+  listener_ = base::listen_tcp(options.port, /*loopback=*/false);
   if (listener_ < 0) {
-    say(
+    base::say(
         fmt::format("warning: launch: cannot listen on port {} ({}), where the other nodes would "
                     "hear at once of a rank that fails before all have met\n",
                     options.port, std::strerror(errno)));
@@ -92,7 +93,7 @@ NodeLine::~NodeLine() {
 void NodeLine::connect() {
   const auto begin = Clock::now();
   if (!is_connecting() || begin < next_try_) return;
-  const int socket = try_tcp(options_.address, options_.port, kPatience).socket;
+  const int socket = base::try_tcp(options_.address, options_.port, kPatience).socket;
   if (socket >= 0) {
     ::fcntl(socket, F_SETFL, O_NONBLOCK);
     add_peer(socket);
@@ -206,7 +207,7 @@ bool NodeLine::hear_line(Peer& peer, const std::string& line) {
   if (line.size() <= kDigits) return false;
   const std::string text = line.substr(kDigits + 1);
   const std::string expected = code(peer.own_nonce, !options_.is_first, text);
-  if (!are_equal(sha256(line.substr(0, kDigits)), sha256(expected))) return false;
+  if (!base::are_equal(base::sha256(line.substr(0, kDigits)), base::sha256(expected))) return false;
   heed(peer, text);
   return true;
 }
@@ -240,11 +241,11 @@ void NodeLine::send(const Peer& peer, const std::string& text) const {
 // Who speaks is part of it: what one end has said cannot be sent back to it.
 std::string NodeLine::code(const std::string& nonce, bool from_first,
                            const std::string& text) const {
-  const Digest digest = hmac_sha256(
+  const base::Digest digest = base::hmac_sha256(
       options_.secret, fmt::format("{} {} {}", from_first ? "node 0" : "a node", nonce, text));
   std::string digits;
   for (const uint8_t byte : digest) digits += fmt::format("{:02x}", byte);
   return digits;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

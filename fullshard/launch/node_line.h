@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launchers of several nodes that were started by hand tell one another when a rank has failed:
 // before the ranks have met, none of them could notice it. Node 0 listens, on a port that follows
 // from the one where the ranks meet, and passes on what it hears; the others connect to it.
@@ -14,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct NodeLineOptions {
   std::string address;   // of node 0
@@ -99,4 +100,4 @@ class NodeLine {
   Clock::duration pause_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

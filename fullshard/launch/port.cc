@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/port.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 // The port that was bound, or 0 with errno.
@@ -42,4 +43,4 @@ int find_free_port() {
   return port;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/rank_environment.h"
 
 #include <fmt/ranges.h>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/launch/cores.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 bool names_a_rank(std::string_view variable) {
@@ -110,4 +111,4 @@ std::vector<std::vector<std::string>> rank_environments(const LaunchOptions& opt
   return environments;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tells a rank who it is: torchrun's variables, so that any program that torchrun can start
 // finds itself here too, and the job's token.
 #pragma once
@@ -7,7 +8,7 @@
 
 #include "fullshard/launch/launch.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 // Of one start of the job; the same for all of its ranks.
 struct Meeting {
@@ -29,4 +30,4 @@ int world_size_of(const LaunchOptions& options);
 std::vector<std::vector<std::string>> rank_environments(const LaunchOptions& options,
                                                         const Meeting& meeting);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

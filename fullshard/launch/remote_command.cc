@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/remote_command.h"
 
 #include <unistd.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 bool is_local_name(const std::string& name) { return name == "localhost" || name == "127.0.0.1"; }
@@ -67,4 +68,4 @@ std::string address_of(const std::string& host) {
   return is_local_name(name) ? own_host_name() : name;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command lines that reach other hosts.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/launch/hostfile.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 // One word for a POSIX shell, whatever it holds.
 std::string shell_quoted(std::string_view word);
@@ -23,4 +24,4 @@ bool is_this_host(const std::string& name);
 // Where other hosts reach it: without the user, and this host by its real name.
 std::string address_of(const std::string& host);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/run_report.h"
 
 #include <sys/utsname.h>
@@ -12,7 +13,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/launch/machine_facts.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 namespace files = std::filesystem;
@@ -99,4 +100,4 @@ std::string run_report(const std::string& folder) {
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

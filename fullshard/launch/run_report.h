@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a report about a run needs, in one text: versions, the command, the effective configuration
 // and the last lines of every rank's log.
 #pragma once
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 // `folder` is what the run was given as --output (run.json, logs/), or a --log-dir. An Error of
 // kind input when it holds neither.
 std::string run_report(const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/signals.h"
 
 #include <sys/signalfd.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 // A blocked signal is queued even where it is ignored: it must not be watched then.
@@ -48,4 +49,4 @@ std::optional<int> Signals::next() const {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SIGINT, SIGTERM, SIGHUP and SIGCHLD arrive as reads while this lives, so that one poll waits for
 // everything; a write that nobody reads is an error and not the end.
 #pragma once
@@ -6,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 std::string signal_name(int number);  // "SIGTERM"
 
@@ -29,4 +30,4 @@ class Signals {
   int descriptor_ = -1;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

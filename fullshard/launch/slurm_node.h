@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // srun with one task per node: each task is a launcher that starts the ranks of its node.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
-namespace fullshard {
+#include "fullshard/base/launcher_environment.h"
+
+namespace fullshard::launch {
 
 struct SlurmNode {
   int nodes = 1;
@@ -14,10 +16,8 @@ struct SlurmNode {
   int master_port = 0;         // belongs to the job
 };
 
-using Variable = std::function<std::optional<std::string>(const std::string& name)>;
-
 // Nothing outside a job step of several tasks. Several tasks per node are an Error: each of them
 // would start all the ranks.
-std::optional<SlurmNode> find_slurm_node(const Variable& variable);
+std::optional<SlurmNode> find_slurm_node(const base::LauncherEnvironment::Slurm& slurm);
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

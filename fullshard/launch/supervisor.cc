@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/supervisor.h"
 
 #include <poll.h>
@@ -14,7 +15,7 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/launch/remote_command.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr int kInterrupted = 130;
@@ -52,7 +53,7 @@ LaunchResult Supervisor::run() {
     if (deadline_ && Clock::now() >= *deadline_) press();
   }
   for (const auto& child : children_) child->pass_rest();
-  if (!unshown_.empty() && !has_shown_error()) say(unshown_ + "\n");
+  if (!unshown_.empty() && !has_shown_error()) base::say(unshown_ + "\n");
   if (result_.interrupted) conclude_interrupted();
   if (result_.status == 0) notice_lost_output();
   return result_;
@@ -76,7 +77,7 @@ void Supervisor::notice_lost_output() {
     result_.message =
         fmt::format("standard output: cannot be written: {}; what {} said there is lost",
                     std::strerror(child->output().lost_output()), child->name());
-    say(fmt::format("error: {}\n", result_.message));
+    base::say(fmt::format("error: {}\n", result_.message));
     return;
   }
 }
@@ -174,11 +175,11 @@ void Supervisor::pass_on(int number) {
   if (number != SIGHUP) asked_at_ = now;
   if (!was_interrupted) first_signal_ = number;
   signal_all(number);
-  if (options_.saves_itself) return;  // it says so itself, and may take its time
+  if (options_.saves_itself) return;  // it says so itself, and no timeout applies
   was_asked_ = true;
   deadline_ = now + options_.grace;
   if (options_.control >= 0) return;
-  say(
+  base::say(
       fmt::format("launch: {} passed on; ranks that have not ended in {} s are killed, a second "
                   "signal kills them at once\n",
                   signal_name(number), static_cast<double>(options_.grace.count()) / 1000));
@@ -252,7 +253,7 @@ void Supervisor::lose_elsewhere(int status, const std::string& text) {
   is_lost_elsewhere_ = true;
   result_.status = status;
   result_.message = text;
-  if (options_.control < 0) say(fmt::format("error: {}\n", text));
+  if (options_.control < 0) base::say(fmt::format("error: {}\n", text));
   await_the_others();
 }
 
@@ -274,7 +275,7 @@ void Supervisor::name_failed(ChildProcess& failed) {
                         output.log().empty() ? "" : fmt::format(" ({})", output.log()));
     for (const std::string& line : output.last_lines()) text += fmt::format("  {}\n", line);
   }
-  say(text);
+  base::say(text);
 }
 
 // The time is over: first ask the children that are left to end, then kill them. One that saves
@@ -289,4 +290,4 @@ void Supervisor::signal_all(int number) {
   for (const auto& child : children_) child->signal(number);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

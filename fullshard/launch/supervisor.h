@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks after a group of child processes until all have ended: passes output and signals on, and
 // when one fails, ends the others.
 #pragma once
@@ -14,7 +15,7 @@
 #include "fullshard/launch/node_line.h"
 #include "fullshard/launch/signals.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 
 using Children = std::vector<std::unique_ptr<ChildProcess>>;
 
@@ -77,4 +78,4 @@ class Supervisor {
   std::optional<Clock::time_point> deadline_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

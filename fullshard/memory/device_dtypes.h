@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which dtypes a device computes in.
 #pragma once
 
@@ -5,9 +6,9 @@
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::memory {
 
 // Empty: it does. Else what to tell a user who asked for bfloat16 there.
 std::string why_no_bfloat16(at::Device device);
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
 #include "fullshard/memory/device_dtypes.h"
 
-namespace fullshard {
+namespace fullshard::memory {
 
 std::string why_no_bfloat16(at::Device device) {
   if (!device.is_cuda()) return {};
@@ -14,4 +15,4 @@ std::string why_no_bfloat16(at::Device device) {
                      properties->name, properties->major, properties->minor);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/device_dtypes.h"
 
-namespace fullshard {
+namespace fullshard::memory {
 
 std::string why_no_bfloat16(at::Device) { return {}; }
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

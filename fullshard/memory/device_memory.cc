@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/device_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-namespace fullshard {
+namespace fullshard::memory {
 namespace {
 
 constexpr size_t kAll = 0;  // of the allocator's kinds of pools
@@ -30,4 +31,4 @@ void synchronise(at::Device device) {
   guard.synchronizeStream(guard.getStream(device));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

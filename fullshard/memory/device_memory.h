@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an accelerator's allocator counts, and the end of what was issued to it. On the CPU all
 // counts are zero and nothing is ever pending.
 #pragma once
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::memory {
 
 struct DeviceMemory {
   int64_t allocated_bytes = 0;
@@ -22,4 +23,4 @@ void reset_device_peak(at::Device device);
 // Waits for everything issued to the current stream.
 void synchronise(at::Device device);
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

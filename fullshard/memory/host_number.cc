@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/host_number.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-namespace fullshard {
+namespace fullshard::memory {
 
 HostNumber::HostNumber(const at::Tensor& number)
     : on_host_(number.detach().to(at::kCPU, /*non_blocking=*/true)) {
@@ -18,4 +19,4 @@ double HostNumber::wait() const {
   return on_host_.item<double>();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

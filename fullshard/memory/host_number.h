@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A number that a device computes, on its way to the host:
 //   HostNumber norm(norm_on_device);  // put into the device's stream
 //   launch_more_work();               // which the number does not wait for
@@ -9,7 +10,7 @@
 
 #include <optional>
 
-namespace fullshard {
+namespace fullshard::memory {
 
 class HostNumber {
  public:
@@ -24,4 +25,4 @@ class HostNumber {
   std::optional<c10::Event> arrival_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

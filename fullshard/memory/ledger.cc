@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/ledger.h"
 
 #include <fmt/format.h>
@@ -8,47 +9,41 @@
 
 namespace fullshard {
 
-std::string_view name_of(Purpose purpose) {
-  constexpr std::array<std::string_view, kNumPurposes> names = {
-      "parameters", "gradients", "master", "optimizer", "activations", "workspace"};
-  return names[static_cast<size_t>(purpose)];
-}
-
-std::string_view name_of(Tier tier) { return tier == Tier::device ? "device" : "host"; }
-
 void Ledger::Account::change(int64_t bytes) {
   held += bytes;
   peak = std::max(peak, held);
 }
 
-const Ledger::Account& Ledger::account(Purpose purpose, Tier tier) const {
+const Ledger::Account& Ledger::account(tiers::Purpose purpose, tiers::Tier tier) const {
   return accounts_[static_cast<size_t>(tier)][static_cast<size_t>(purpose)];
 }
 
-void Ledger::hold(Purpose purpose, Tier tier, int64_t bytes) {
+void Ledger::hold(tiers::Purpose purpose, tiers::Tier tier, int64_t bytes) {
   std::lock_guard lock(mutex_);
   accounts_[static_cast<size_t>(tier)][static_cast<size_t>(purpose)].change(bytes);
   totals_[static_cast<size_t>(tier)].change(bytes);
 }
 
-void Ledger::drop(Purpose purpose, Tier tier, int64_t bytes) { hold(purpose, tier, -bytes); }
+void Ledger::drop(tiers::Purpose purpose, tiers::Tier tier, int64_t bytes) {
+  hold(purpose, tier, -bytes);
+}
 
-int64_t Ledger::held(Purpose purpose, Tier tier) const {
+int64_t Ledger::held(tiers::Purpose purpose, tiers::Tier tier) const {
   std::lock_guard lock(mutex_);
   return account(purpose, tier).held;
 }
 
-int64_t Ledger::peak(Purpose purpose, Tier tier) const {
+int64_t Ledger::peak(tiers::Purpose purpose, tiers::Tier tier) const {
   std::lock_guard lock(mutex_);
   return account(purpose, tier).peak;
 }
 
-int64_t Ledger::held_total(Tier tier) const {
+int64_t Ledger::held_total(tiers::Tier tier) const {
   std::lock_guard lock(mutex_);
   return totals_[static_cast<size_t>(tier)].held;
 }
 
-int64_t Ledger::peak_total(Tier tier) const {
+int64_t Ledger::peak_total(tiers::Tier tier) const {
   std::lock_guard lock(mutex_);
   return totals_[static_cast<size_t>(tier)].peak;
 }
@@ -64,12 +59,13 @@ void Ledger::reset_peaks() {
 std::string Ledger::table() const {
   std::lock_guard lock(mutex_);
   std::string text;
-  for (int tier = 0; tier < kNumTiers; ++tier) {
-    for (int purpose = 0; purpose < kNumPurposes; ++purpose) {
+  for (int tier = 0; tier < tiers::kNumTiers; ++tier) {
+    for (int purpose = 0; purpose < tiers::kNumPurposes; ++purpose) {
       const auto& account = accounts_[tier][purpose];
       if (account.peak == 0) continue;
       text += fmt::format("{:<7} {:<11} {:>10} held {:>10} peak\n",
-                          name_of(static_cast<Tier>(tier)), name_of(static_cast<Purpose>(purpose)),
+                          tiers::name_of(static_cast<tiers::Tier>(tier)),
+                          tiers::name_of(static_cast<tiers::Purpose>(purpose)),
                           format_bytes(account.held), format_bytes(account.peak));
     }
   }

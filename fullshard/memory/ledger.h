@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who holds how many bytes, and why. Every buffer of the engine is entered here; the totals are
 // what reports and tests read.
 #pragma once
@@ -6,31 +7,22 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <string_view>
+
+#include "fullshard/tiers/tier.h"
 
 namespace fullshard {
-
-enum class Purpose { parameters, gradients, master, optimizer, activations, workspace };
-inline constexpr int kNumPurposes = 6;
-
-// A place for bytes. On a CPU device both are the same memory.
-enum class Tier { device, host };
-inline constexpr int kNumTiers = 2;
-
-std::string_view name_of(Purpose purpose);
-std::string_view name_of(Tier tier);
 
 // Thread-safe. One per sharded model.
 class Ledger {
  public:
-  void hold(Purpose purpose, Tier tier, int64_t bytes);
-  void drop(Purpose purpose, Tier tier, int64_t bytes);
+  void hold(tiers::Purpose purpose, tiers::Tier tier, int64_t bytes);
+  void drop(tiers::Purpose purpose, tiers::Tier tier, int64_t bytes);
 
-  int64_t held(Purpose purpose, Tier tier = Tier::device) const;
-  int64_t peak(Purpose purpose, Tier tier = Tier::device) const;
+  int64_t held(tiers::Purpose purpose, tiers::Tier tier = tiers::Tier::device) const;
+  int64_t peak(tiers::Purpose purpose, tiers::Tier tier = tiers::Tier::device) const;
   // Of all purposes together.
-  int64_t held_total(Tier tier = Tier::device) const;
-  int64_t peak_total(Tier tier = Tier::device) const;
+  int64_t held_total(tiers::Tier tier = tiers::Tier::device) const;
+  int64_t peak_total(tiers::Tier tier = tiers::Tier::device) const;
   void reset_peaks();
 
   // One line per purpose: name, held, peak.
@@ -42,11 +34,11 @@ class Ledger {
     int64_t peak = 0;
     void change(int64_t bytes);
   };
-  const Account& account(Purpose purpose, Tier tier) const;
+  const Account& account(tiers::Purpose purpose, tiers::Tier tier) const;
 
   mutable std::mutex mutex_;
-  std::array<std::array<Account, kNumPurposes>, kNumTiers> accounts_{};
-  std::array<Account, kNumTiers> totals_{};
+  std::array<std::array<Account, tiers::kNumPurposes>, tiers::kNumTiers> accounts_{};
+  std::array<Account, tiers::kNumTiers> totals_{};
 };
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/pool.h"
 
 #include <ATen/ops/from_blob.h>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::memory {
 namespace {
 
 // A free block may serve a request that leaves at most an eighth of it unused.
@@ -35,10 +36,10 @@ at::Tensor Block::as(int64_t numel, at::ScalarType dtype) const {
       .make_tensor();
 }
 
-Pool::Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier, Returned returned)
+Pool::Pool(Source source, std::shared_ptr<Ledger> ledger, tiers::Tier tier, Returned returned)
     : source_(std::move(source)), ledger_(std::move(ledger)), tier_(tier), returned_(returned) {}
 
-Block Pool::take(int64_t bytes, Purpose purpose) {
+Block Pool::take(int64_t bytes, tiers::Purpose purpose) {
   Block block;
   {
     std::lock_guard lock(mutex_);
@@ -66,7 +67,7 @@ at::Tensor Pool::allocate(int64_t numel, at::ScalarType dtype) const {
   return source_(bytes).view(dtype).narrow(0, 0, numel);
 }
 
-void Pool::give_back(at::Tensor memory, int64_t bytes, Purpose purpose) noexcept {
+void Pool::give_back(at::Tensor memory, int64_t bytes, tiers::Purpose purpose) noexcept {
   ledger_->drop(purpose, tier_, bytes);
   std::lock_guard lock(mutex_);
   const int64_t capacity = memory.numel();
@@ -87,4 +88,4 @@ int64_t Pool::reserved_bytes() const {
   return reserved_bytes_;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

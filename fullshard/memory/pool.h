@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers that are taken and given back every step: kept by size and reused, so that after the
 // second step nothing is allocated and addresses stay the same.
 #pragma once
@@ -12,7 +13,7 @@
 
 #include "fullshard/memory/ledger.h"
 
-namespace fullshard {
+namespace fullshard::memory {
 
 class Pool;
 
@@ -39,7 +40,7 @@ class Block {
   std::shared_ptr<Pool> pool_;
   at::Tensor memory_;  // uint8
   int64_t bytes_ = 0;  // asked for, as entered in the ledger
-  Purpose purpose_ = Purpose::workspace;
+  tiers::Purpose purpose_ = tiers::Purpose::workspace;
 };
 
 // What happens to a block that comes back: kept for the next taker, or returned to the source,
@@ -51,10 +52,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
  public:
   using Source = std::function<at::Tensor(int64_t bytes)>;  // gives 1-D uint8 tensors
 
-  Pool(Source source, std::shared_ptr<Ledger> ledger, Tier tier,
+  Pool(Source source, std::shared_ptr<Ledger> ledger, tiers::Tier tier,
        Returned returned = Returned::kept);
 
-  Block take(int64_t bytes, Purpose purpose);
+  Block take(int64_t bytes, tiers::Purpose purpose);
   // Straight from the source, for tensors that are freed with their last handle; the caller keeps
   // the ledger.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) const;
@@ -65,16 +66,16 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
  private:
   friend class Block;
-  void give_back(at::Tensor memory, int64_t bytes, Purpose purpose) noexcept;
+  void give_back(at::Tensor memory, int64_t bytes, tiers::Purpose purpose) noexcept;
 
   mutable std::mutex mutex_;
   Source source_;
   std::shared_ptr<Ledger> ledger_;
-  Tier tier_;
+  tiers::Tier tier_;
   Returned returned_;
   std::multimap<int64_t, at::Tensor> free_;  // by capacity in bytes
   int64_t num_allocations_ = 0;
   int64_t reserved_bytes_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::memory

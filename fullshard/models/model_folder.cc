@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/model_folder.h"
 
 #include <fmt/format.h>
@@ -31,26 +32,26 @@ struct Architecture {
 // The first of a model type is made when a file names no architecture. Bare decoders become the
 // model with a head, which they are the body of.
 constexpr std::array kArchitectures = std::to_array<Architecture>({
-    {"GPT2LMHeadModel", "gpt2", make_gpt2},
-    {"GPT2Model", "gpt2", make_gpt2},
-    {"LlamaForCausalLM", "llama", make_llama},
-    {"LlamaModel", "llama", make_llama},
-    {"MistralForCausalLM", "mistral", make_mistral},
-    {"MistralModel", "mistral", make_mistral},
-    {"Qwen2ForCausalLM", "qwen2", make_qwen2},
-    {"Qwen2Model", "qwen2", make_qwen2},
-    {"BertForMaskedLM", "bert", make_bert},
-    {"BertForPreTraining", "bert", make_bert},
-    {"BertModel", "bert", make_bert},
-    {"T5ForConditionalGeneration", "t5", make_t5},
-    {"T5WithLMHeadModel", "t5", make_t5},
+    {"GPT2LMHeadModel", "gpt2", models::make_gpt2},
+    {"GPT2Model", "gpt2", models::make_gpt2},
+    {"LlamaForCausalLM", "llama", models::make_llama},
+    {"LlamaModel", "llama", models::make_llama},
+    {"MistralForCausalLM", "mistral", models::make_mistral},
+    {"MistralModel", "mistral", models::make_mistral},
+    {"Qwen2ForCausalLM", "qwen2", models::make_qwen2},
+    {"Qwen2Model", "qwen2", models::make_qwen2},
+    {"BertForMaskedLM", "bert", models::make_bert},
+    {"BertForPreTraining", "bert", models::make_bert},
+    {"BertModel", "bert", models::make_bert},
+    {"T5ForConditionalGeneration", "t5", models::make_t5},
+    {"T5WithLMHeadModel", "t5", models::make_t5},
 });
 
 json parse(const std::string& text, const std::string& where) {
   try {
-    json config = parse_json(text);
+    json config = base::parse_json(text);
     if (config.is_object()) return config;
-  } catch (const JsonError& error) {
+  } catch (const base::JsonError& error) {
     fail_as(ErrorKind::input, "{}: {}", where, error.what());
   }
   fail_as(ErrorKind::input, "{}: expected a JSON object with the settings of a model", where);
@@ -83,7 +84,8 @@ const Architecture& architecture_of(const json& config, const std::string& where
   fail_as(ErrorKind::input,
           "{}: a model with architecture \"{}\" and model_type \"{}\" is not supported; supported "
           "are {}",
-          where, printable(name, kMostShown), printable(type, kMostShown), fmt::join(names, ", "));
+          where, base::printable(name, kMostShown), base::printable(type, kMostShown),
+          fmt::join(names, ", "));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a Hugging Face config.json or the name of a preset to a model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that people train by name. The GPT-2 and Llama ones are those of the benchmarks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

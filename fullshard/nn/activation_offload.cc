@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/activation_offload.h"
 
 #include <ATen/core/grad_mode.h>
@@ -74,7 +75,7 @@ class ActivationOffload::Shelf : public std::enable_shared_from_this<Shelf> {
   explicit Shelf(std::shared_ptr<ActivationStore> store) : store_(std::move(store)) {}
 
   std::shared_ptr<const Item> put(const at::Tensor& tensor) {
-    const VersionStamp stamp(tensor);
+    const nn::VersionStamp stamp(tensor);
     const ByteRange range = range_of(tensor);
     const c10::StorageImpl* source = tensor.storage().unsafeGetStorageImpl();
     if (auto known = find(source, stamp, range)) return known;
@@ -94,12 +95,12 @@ class ActivationOffload::Shelf : public std::enable_shared_from_this<Shelf> {
  private:
   struct Known {
     c10::weak_intrusive_ptr<c10::StorageImpl> source;  // keeps the address from being used again
-    VersionStamp stamp;
+    nn::VersionStamp stamp;
     ByteRange range;
     std::weak_ptr<const Item> item;
   };
 
-  std::shared_ptr<const Item> find(const c10::StorageImpl* source, const VersionStamp& stamp,
+  std::shared_ptr<const Item> find(const c10::StorageImpl* source, const nn::VersionStamp& stamp,
                                    const ByteRange& range) {
     const std::lock_guard lock(mutex_);
     const auto entries = known_.find(source);
@@ -129,13 +130,13 @@ namespace {
 using Shelf = ActivationOffload::Shelf;
 
 // Stays with the graph. Detached: it may be the output of the node that keeps it.
-struct KeptTensor : PackedTensor {
+struct KeptTensor : nn::PackedTensor {
   explicit KeptTensor(const at::Tensor& saved) : tensor(saved.detach()) {}
   at::Tensor unpack() override { return tensor; }
   at::Tensor tensor;
 };
 
-struct StoredTensor : PackedTensor {
+struct StoredTensor : nn::PackedTensor {
   StoredTensor(const at::Tensor& saved, std::shared_ptr<const Shelf::Item> stored)
       : item(std::move(stored)),
         options(saved.options()),
@@ -157,10 +158,10 @@ struct StoredTensor : PackedTensor {
   int64_t begin;  // in bytes of the storage that it had
 };
 
-int set_packer(torch::nn::Module& model, const std::shared_ptr<SavedTensorPacker>& packer) {
+int set_packer(torch::nn::Module& model, const std::shared_ptr<nn::SavedTensorPacker>& packer) {
   int count = 0;
-  for_each_node(walk_modules(model), [&](const ModuleNode& node) {
-    auto* unit = dynamic_cast<UnitState*>(node.module);
+  nn::for_each_node(nn::walk_modules(model), [&](const nn::ModuleNode& node) {
+    auto* unit = dynamic_cast<nn::UnitState*>(node.module);
     if (unit == nullptr) return;
     unit->set_saved_tensors(packer);
     ++count;
@@ -190,12 +191,13 @@ bool ActivationOffload::stays(const at::Tensor& tensor) const {
   const at::TensorBase base = tensor.is_view() ? tensor._base() : tensor;
   if (base.is_leaf() && base.requires_grad()) return true;
   const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  if (of_model_.contains(storage.unsafeGetStorageImpl()) || is_released(tensor)) return true;
+  if (of_model_.contains(storage.unsafeGetStorageImpl()) || tensor::is_released(tensor))
+    return true;
   const int64_t bytes = range_of(tensor).size();
   return bytes == 0 || bytes < options_.min_bytes;
 }
 
-std::unique_ptr<PackedTensor> ActivationOffload::pack(const at::Tensor& tensor) {
+std::unique_ptr<nn::PackedTensor> ActivationOffload::pack(const at::Tensor& tensor) {
   if (stays(tensor)) return std::make_unique<KeptTensor>(tensor);
   return std::make_unique<StoredTensor>(tensor, shelf_->put(tensor));
 }

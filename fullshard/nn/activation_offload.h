@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Offload of activations: what autograd saves inside a unit's forward goes to a store and comes
 // back in backward. Values, shapes, strides and alignment come back as they were, so gradients keep
 // their bits.
@@ -32,13 +33,13 @@ struct OffloadOptions {
 };
 
 // Belongs to the units that use it; what it packed may outlive it.
-class ActivationOffload : public SavedTensorPacker {
+class ActivationOffload : public nn::SavedTensorPacker {
  public:
   // Knows the memory of the model's parameters and buffers as it is now: shard the model first.
   ActivationOffload(const torch::nn::Module& model, std::shared_ptr<ActivationStore> store,
                     const OffloadOptions& options = {});
 
-  std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override;
+  std::unique_ptr<nn::PackedTensor> pack(const at::Tensor& tensor) override;
 
   class Shelf;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/activation_store.h"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where offloaded activations lie between forward and backward.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts the floating tensors inside arguments and results of a forward.
 #pragma once
 
@@ -10,7 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/nn/visit_tensors.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 
 // Integers, bool, complex numbers and undefined tensors stay as they are.
 inline bool needs_cast(const at::Tensor& tensor, at::ScalarType dtype) {
@@ -82,4 +83,4 @@ class CastArgument {
   std::conditional_t<kCanCopy, std::optional<Copy>, Nothing> copy_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/class_name.h"
 
 #include <c10/util/Type.h>
 
 #include "fullshard/nn/unit_state.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 constexpr std::string_view kSuffix = "Impl";
@@ -46,4 +47,4 @@ std::string class_name_of(const torch::nn::Module& module) {
   return plain_class_name(module.name());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one seam with the dispatcher: factory functions under DispatchKey::DeferredInit, which
 // libtorch reserves and does not use.
 #include "fullshard/nn/deferred.h"

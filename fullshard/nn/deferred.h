@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building a module without its memory: parameters and buffers have shapes and dtypes only, until
 // they are materialised in place.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What surrounds the forward of a unit. The engine implements it; nn/ only calls it.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::nn {
 
 // A recomputed call runs its body twice: once to record (without gradients, in forward) and once to
 // replay (with gradients, inside backward). Units nested in it are called in both passes.
@@ -30,4 +31,4 @@ class ForwardHooks {
   virtual void leave_recompute() noexcept = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/gradient_hook.h"
 
 #include <torch/csrc/autograd/variable.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 namespace impl = torch::autograd::impl;
@@ -68,4 +69,4 @@ bool give_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {
   return hook != nullptr && hook->take_gradient && hook->take_gradient(gradient);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

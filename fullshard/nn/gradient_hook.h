@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens when a parameter's gradient is ready, and where an operator may put it instead.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include <functional>
 
-namespace fullshard {
+namespace fullshard::nn {
 
 // Where an operator puts a weight gradient instead of returning it: it overwrites the target, or
 // adds to it, and returns an undefined gradient. The hook fires all the same.
@@ -46,4 +47,4 @@ GradientSink open_gradient_sink(const at::Tensor& parameter);
 // True: the parameter's sink keeps `gradient` itself, which nobody else may touch from now on.
 bool give_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/module_walk.h"
 
 #include <unordered_set>
@@ -5,7 +6,7 @@
 
 #include "fullshard/nn/class_name.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using Seen = std::unordered_set<const torch::nn::Module*>;
@@ -50,4 +51,4 @@ void for_each_node(const ModuleNode& root, const std::function<void(const Module
   for (const ModuleNode& child : root.children) for_each_node(child, visit);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module tree as data, in the order of registration.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace torch::nn {
 class Module;
 }  // namespace torch::nn
 
-namespace fullshard {
+namespace fullshard::nn {
 
 struct NamedTensor {
   std::string name;  // within its module, without a path
@@ -38,4 +39,4 @@ void for_each_node(const ModuleNode& root, const std::function<void(const Module
 // "layers.0" and "weight" give "layers.0.weight"; an empty path adds nothing.
 std::string join_path(const std::string& path, const std::string& name);
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

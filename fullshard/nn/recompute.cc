@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/recompute.h"
 
 #include <ATen/core/grad_mode.h>
@@ -33,7 +34,7 @@ uint64_t next_call_id() {
 
 class PassScope {
  public:
-  PassScope(ForwardHooks* hooks, RecomputePass pass, uint64_t id) : hooks_(hooks) {
+  PassScope(nn::ForwardHooks* hooks, nn::RecomputePass pass, uint64_t id) : hooks_(hooks) {
     if (hooks_ != nullptr) hooks_->enter_recompute(pass, id);
   }
   ~PassScope() {
@@ -43,7 +44,7 @@ class PassScope {
   PassScope& operator=(const PassScope&) = delete;
 
  private:
-  ForwardHooks* hooks_;
+  nn::ForwardHooks* hooks_;
 };
 
 // How the replay's outputs are recognised.
@@ -67,8 +68,8 @@ struct Parameter {
 // What the autograd node keeps besides its saved inputs.
 struct Record : torch::CustomClassHolder {
   c10::intrusive_ptr<RecomputedCall> call;
-  std::optional<RandomState> random;  // absent when the body drew no numbers
-  AutocastState autocast;
+  std::optional<nn::RandomState> random;  // absent when the body drew no numbers
+  nn::AutocastState autocast;
   std::vector<OutputKind> outputs;
   std::vector<Parameter> parameters;  // that require gradients
 };
@@ -96,7 +97,7 @@ std::vector<OutputKind> kinds_of(const std::vector<at::Tensor>& tensors) {
   return kinds;
 }
 
-std::vector<Parameter> parameters_of(const UnitState& unit) {
+std::vector<Parameter> parameters_of(const nn::UnitState& unit) {
   std::vector<Parameter> parameters;
   const auto* module = dynamic_cast<const torch::nn::Module*>(&unit);
   if (module == nullptr) return parameters;
@@ -108,14 +109,14 @@ std::vector<Parameter> parameters_of(const UnitState& unit) {
 }
 
 std::vector<at::Tensor> record_body(Record& record, const std::vector<at::Tensor>& inputs) {
-  const auto devices = devices_of(inputs);
-  const RandomState before = RandomState::now(devices);
-  record.autocast = AutocastState::now(devices);
+  const auto devices = nn::devices_of(inputs);
+  const nn::RandomState before = nn::RandomState::now(devices);
+  record.autocast = nn::AutocastState::now(devices);
   const std::vector<int64_t> versions = versions_of(inputs);
   std::vector<at::Tensor> outputs;
   {
-    const PassScope pass(record.call->unit().hooks(), RecomputePass::record, record.call->id());
-    const AutocastRecordScope autocast;
+    const PassScope pass(record.call->unit().hooks(), nn::RecomputePass::record, record.call->id());
+    const nn::AutocastRecordScope autocast;
     outputs = record.call->record(inputs);
   }
   check(versions == versions_of(inputs),
@@ -149,9 +150,9 @@ void check_same_outputs(const Record& record, const std::vector<at::Tensor>& out
 
 std::vector<at::Tensor> replay_body(const Record& record, const std::vector<at::Tensor>& inputs) {
   const at::AutoGradMode with_gradients(true);
-  const RandomStateScope random(record.random);
-  const AutocastReplayScope autocast(record.autocast);
-  const ReplayScope replay;
+  const nn::RandomStateScope random(record.random);
+  const nn::AutocastReplayScope autocast(record.autocast);
+  const nn::ReplayScope replay;
   std::vector<at::Tensor> outputs = record.call->replay(inputs);
   check_same_outputs(record, outputs);
   return outputs;
@@ -226,7 +227,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
     if (wanted != nullptr && !wanted->empty()) leaves = wanted_leaves(record, inputs, *wanted);
     // The inner backward belongs to the replay: units nested in it see their gradients there.
-    const PassScope pass(record.call->unit().hooks(), RecomputePass::replay, record.call->id());
+    const PassScope pass(record.call->unit().hooks(), nn::RecomputePass::replay, record.call->id());
     run_backward(replay_body(record, inputs), gradients, leaves);
     variable_list results{at::Tensor()};  // for the call
     for (at::Tensor& input : inputs) results.push_back(input.grad());
@@ -237,7 +238,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 
 }  // namespace
 
-RecomputedCall::RecomputedCall(const UnitState& unit, std::shared_ptr<const void> owner)
+RecomputedCall::RecomputedCall(const nn::UnitState& unit, std::shared_ptr<const void> owner)
     : unit_(unit), owner_(std::move(owner)), id_(next_call_id()) {}
 
 std::vector<at::Tensor> run_recomputed(const c10::intrusive_ptr<RecomputedCall>& call,

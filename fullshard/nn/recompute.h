@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation recomputation: forward keeps only the inputs, backward runs the body again.
 #pragma once
 
@@ -25,18 +26,18 @@ namespace fullshard {
 class RecomputedCall : public c10::intrusive_ptr_target {
  public:
   // `owner` keeps the unit alive until the replay; empty when nothing owns it.
-  RecomputedCall(const UnitState& unit, std::shared_ptr<const void> owner);
+  RecomputedCall(const nn::UnitState& unit, std::shared_ptr<const void> owner);
 
   // Runs the body on these tensors; the defined tensors of its result.
   virtual std::vector<at::Tensor> record(const std::vector<at::Tensor>& inputs) = 0;
   virtual std::vector<at::Tensor> replay(const std::vector<at::Tensor>& inputs) = 0;
 
-  const UnitState& unit() const { return unit_; }
+  const nn::UnitState& unit() const { return unit_; }
   // Unique in the process, so that ranks that are threads cannot mix up their calls.
   uint64_t id() const { return id_; }
 
  private:
-  const UnitState& unit_;
+  const nn::UnitState& unit_;
   std::shared_ptr<const void> owner_;
   uint64_t id_;
 };
@@ -84,7 +85,7 @@ decltype(auto) hand_over(T& value) {
 template <class Result, class Body, class... Arguments>
 class TypedCall final : public RecomputedCall {
  public:
-  TypedCall(const UnitState& unit, std::shared_ptr<const void> owner, Body body,
+  TypedCall(const nn::UnitState& unit, std::shared_ptr<const void> owner, Body body,
             Arguments&&... arguments)
       : RecomputedCall(unit, std::move(owner)),
         body_(std::move(body)),
@@ -94,7 +95,7 @@ class TypedCall final : public RecomputedCall {
   // freed with its other saved variables.
   std::vector<at::Tensor> take_inputs() {
     std::vector<at::Tensor> inputs;
-    visit_tensors(arguments_, [&](at::Tensor& tensor) {
+    nn::visit_tensors(arguments_, [&](at::Tensor& tensor) {
       is_defined_.push_back(tensor.defined());
       if (tensor.defined()) inputs.push_back(std::exchange(tensor, at::Tensor()));
     });
@@ -103,11 +104,11 @@ class TypedCall final : public RecomputedCall {
 
   std::vector<at::Tensor> record(const std::vector<at::Tensor>& inputs) override {
     result_.emplace(run(inputs));
-    return collect_tensors(*result_);
+    return nn::collect_tensors(*result_);
   }
 
   std::vector<at::Tensor> replay(const std::vector<at::Tensor>& inputs) override {
-    return collect_tensors(run(inputs));
+    return nn::collect_tensors(run(inputs));
   }
 
   // The recorded result, with the tensors that hang on the graph in place of its own.
@@ -115,7 +116,7 @@ class TypedCall final : public RecomputedCall {
     Result result = std::move(*result_);
     result_.reset();
     size_t next = 0;
-    visit_tensors(result, [&](at::Tensor& tensor) {
+    nn::visit_tensors(result, [&](at::Tensor& tensor) {
       if (tensor.defined()) tensor = std::move(outputs[next++]);
     });
     return result;
@@ -125,7 +126,7 @@ class TypedCall final : public RecomputedCall {
   Result run(const std::vector<at::Tensor>& inputs) {
     auto arguments = arguments_;
     size_t place = 0, next = 0;
-    visit_tensors(arguments, [&](at::Tensor& tensor) {
+    nn::visit_tensors(arguments, [&](at::Tensor& tensor) {
       if (is_defined_[place++]) tensor = inputs[next++];
     });
     return std::apply(
@@ -145,7 +146,7 @@ class TypedCall final : public RecomputedCall {
 // and inside the result are those that visit_tensors finds, so gradients do not pass through
 // others.
 template <class Body, class... Arguments>
-auto recompute_call(const UnitState& unit, std::shared_ptr<const void> owner, Body body,
+auto recompute_call(const nn::UnitState& unit, std::shared_ptr<const void> owner, Body body,
                     Arguments&&... arguments) {
   using Result = std::invoke_result_t<Body&, Arguments...>;
   if constexpr ((recompute_detail::kCanKeep<std::decay_t<Arguments>> && ...)) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/recompute_policy.h"
 
 #include <fmt/ranges.h>
@@ -42,18 +43,18 @@ class RecomputeSwitch {
 
   int turn_on(torch::nn::Module& model) {
     if (policy_.is_none()) return 0;
-    const ModuleNode tree = walk_modules(model);
+    const nn::ModuleNode tree = nn::walk_modules(model);
     check_class_names(tree);
     choose(tree);
-    for (UnitState* unit : chosen_) unit->set_recompute(true);
+    for (nn::UnitState* unit : chosen_) unit->set_recompute(true);
     return static_cast<int>(chosen_.size());
   }
 
  private:
-  void check_class_names(const ModuleNode& tree) const {
+  void check_class_names(const nn::ModuleNode& tree) const {
     if (policy_.kind_ != RecomputePolicy::Kind::classes) return;
     std::set<std::string> known;
-    for_each_node(tree, [&](const ModuleNode& node) { known.insert(node.class_name); });
+    nn::for_each_node(tree, [&](const nn::ModuleNode& node) { known.insert(node.class_name); });
     for (const std::string& name : policy_.names_) {
       if (known.contains(name)) continue;
       fail_as(ErrorKind::usage, "recompute: no module of class '{}'; the model has {}", name,
@@ -61,16 +62,21 @@ class RecomputeSwitch {
     }
   }
 
-  bool names(const ModuleNode& node) const {
+  bool names(const nn::ModuleNode& node) const {
     return std::ranges::find(policy_.names_, node.class_name) != policy_.names_.end();
   }
 
-  bool wants(const ModuleNode& node) const {
+  static bool is_vocabulary(const nn::ModuleNode& node) {
+    const auto* unit = dynamic_cast<const nn::UnitState*>(node.module);
+    return unit != nullptr && unit->vocabulary_part() != nn::VocabularyPart::none;
+  }
+
+  bool wants(const nn::ModuleNode& node) const {
     switch (policy_.kind_) {
       case RecomputePolicy::Kind::none:
         return false;
       case RecomputePolicy::Kind::all:
-        return !node.path.empty();
+        return !node.path.empty() && !is_vocabulary(node);
       case RecomputePolicy::Kind::classes:
         return names(node);
       case RecomputePolicy::Kind::predicate:
@@ -79,22 +85,22 @@ class RecomputeSwitch {
     return false;
   }
 
-  void choose(const ModuleNode& node) {
-    auto* unit = dynamic_cast<UnitState*>(node.module);
+  void choose(const nn::ModuleNode& node) {
+    auto* unit = dynamic_cast<nn::UnitState*>(node.module);
     if (unit == nullptr && policy_.kind_ == RecomputePolicy::Kind::classes && names(node)) {
       fail_as(ErrorKind::usage, "recompute: module '{}' of class {} is no unit; {}",
               node.path.empty() ? "(root)" : node.path, node.class_name,
-              how_to_make_unit(*node.module));
+              nn::how_to_make_unit(*node.module));
     }
     if (unit != nullptr && wants(node)) {
       chosen_.push_back(unit);
       if (policy_.kind_ == RecomputePolicy::Kind::all) return;
     }
-    for (const ModuleNode& child : node.children) choose(child);
+    for (const nn::ModuleNode& child : node.children) choose(child);
   }
 
   const RecomputePolicy& policy_;
-  std::vector<UnitState*> chosen_;
+  std::vector<nn::UnitState*> chosen_;
 };
 
 int recompute_units(torch::nn::Module& model, const RecomputePolicy& policy) {

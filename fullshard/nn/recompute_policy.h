@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one switch of recomputation (activation checkpointing): which modules throw their activations
 // away in forward and compute them again in backward.
 //
@@ -26,8 +27,9 @@ class RecomputePolicy {
   using Predicate = std::function<bool(const RecomputeCandidate&)>;
 
   static RecomputePolicy none();
-  // The outermost ones below the root. The root itself would keep nothing less: its backward begins
-  // where its forward ends.
+  // The outermost ones below the root, without embedding and head. The root itself and the head
+  // would keep nothing less, their backward begins where their forward ends; an embedding keeps
+  // nothing but the tokens.
   static RecomputePolicy all();
   static RecomputePolicy classes(std::vector<std::string> names);
   static RecomputePolicy predicate(Predicate predicate);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/replay_state.h"
 
 #include <ATen/Context.h>
@@ -9,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 namespace autocast = at::autocast;
@@ -118,4 +119,4 @@ AutocastReplayScope::~AutocastReplayScope() {
   autocast::clear_cache();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

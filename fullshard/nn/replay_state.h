@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a forward depends on besides its arguments and parameters: where the random generators
 // stand, and autocast. A replay sees both as the first pass did.
 #pragma once
@@ -8,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::nn {
 
 // The CPU and the devices of these tensors, each once: whose generators and autocast a body may
 // use.
@@ -91,4 +92,4 @@ class AutocastReplayScope {
   bool enabled_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

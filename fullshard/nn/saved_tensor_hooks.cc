@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/saved_tensor_hooks.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using torch::autograd::edge_list;
@@ -116,4 +117,4 @@ SavedTensorScope SavedTensorScope::of_unit(SavedTensorPacker* packer) {
 ReplayScope::ReplayScope() { ++thread_state.replays; }
 ReplayScope::~ReplayScope() { --thread_state.replays; }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

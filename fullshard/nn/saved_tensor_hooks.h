@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one seam with the tensors that autograd saves for backward: while a scope is open, those that
 // its thread saves are handed to a packer, and the graph keeps what the packer made of them.
 //
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace fullshard {
+namespace fullshard::nn {
 
 // What the graph keeps for one saved tensor; it dies when the graph frees its saved tensors.
 class PackedTensor {
@@ -75,4 +76,4 @@ class ReplayScope {
   ReplayScope& operator=(const ReplayScope&) = delete;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

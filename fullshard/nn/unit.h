@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Units: modules whose forward can be surrounded by hooks, however it is called.
 //
 //   struct BlockImpl : fullshard::Unit { torch::Tensor forward(torch::Tensor x); … };
@@ -36,7 +37,7 @@
 
 namespace fullshard {
 
-class Unit : public torch::nn::Module, public UnitState {
+class Unit : public torch::nn::Module, public nn::UnitState {
  public:
   using torch::nn::Module::Module;
 };
@@ -83,14 +84,14 @@ struct SignatureOf<Impl> {
 };
 
 template <class Impl>
-struct WithState : Impl, UnitState {
+struct WithState : Impl, nn::UnitState {
   using Impl::Impl;
   WithState() = default;
   explicit WithState(const Impl& other) : Impl(other) {}
 };
 
 template <class Impl>
-using UnitBase = std::conditional_t<std::is_base_of_v<UnitState, Impl>, Impl, WithState<Impl>>;
+using UnitBase = std::conditional_t<std::is_base_of_v<nn::UnitState, Impl>, Impl, WithState<Impl>>;
 
 template <class Impl>
 concept IsCloneable = std::is_base_of_v<torch::nn::Cloneable<Impl>, Impl>;
@@ -121,7 +122,7 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
   Result forward(A&&... arguments) { return call(std::forward<A>(arguments)...); }
   Result forward(Parameters... arguments) { return call(std::forward<Parameters>(arguments)...); }
 
-  std::string class_name() const override { return plain_class_name(typeid(Impl)); }
+  std::string class_name() const override { return nn::plain_class_name(typeid(Impl)); }
   bool runs_hooks() const override { return true; }
   // torch's own would show this adapter.
   std::string name() const { return class_name(); }
@@ -139,11 +140,11 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
   Result call(A&&... arguments) {
     if (this->is_plain()) [[likely]]
       return Impl::forward(std::forward<A>(arguments)...);
-    const ForwardCasts casts = this->casts();
+    const nn::ForwardCasts casts = this->casts();
     Result result = casts.inputs ? call_cast(*casts.inputs, std::index_sequence_for<A...>(),
                                              std::forward<A>(arguments)...)
                                  : call_hooked(std::forward<A>(arguments)...);
-    if (casts.outputs) cast_tensors(result, *casts.outputs);
+    if (casts.outputs) nn::cast_tensors(result, *casts.outputs);
     return result;
   }
 
@@ -155,22 +156,23 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
   template <size_t... index, class... A>
   Result call_cast(at::ScalarType input_dtype, std::index_sequence<index...>, A&&... arguments) {
     return call_hooked(
-        CastArgument<ParameterAt<index>, A>(std::forward<A>(arguments), input_dtype).forward()...);
+        nn::CastArgument<ParameterAt<index>, A>(std::forward<A>(arguments), input_dtype)
+            .forward()...);
   }
 
   template <class... A>
   Result call_hooked(A&&... arguments) {
-    ForwardHooks* hooks = this->hooks();
+    nn::ForwardHooks* hooks = this->hooks();
     if (hooks == nullptr) return run_body(std::forward<A>(arguments)...);
-    const std::vector<at::Tensor> inputs = collect_tensors(arguments...);
+    const std::vector<at::Tensor> inputs = nn::collect_tensors(arguments...);
     hooks->before_forward(inputs);
     Result result = run_guarded(*hooks, std::forward<A>(arguments)...);
-    hooks->after_forward(inputs, collect_tensors(result));
+    hooks->after_forward(inputs, nn::collect_tensors(result));
     return result;
   }
 
   template <class... A>
-  Result run_guarded(ForwardHooks& hooks, A&&... arguments) {
+  Result run_guarded(nn::ForwardHooks& hooks, A&&... arguments) {
     try {
       return run_body(std::forward<A>(arguments)...);
     } catch (...) {
@@ -181,10 +183,10 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
 
   template <class... A>
   Result run_body(A&&... arguments) {
-    const auto saved = SavedTensorScope::of_unit(this->saved_tensors());
-    const bool recomputes =
-        this->recompute() && at::GradMode::is_enabled() &&
-        (any_requires_grad(collect_tensors(arguments...)) || any_requires_grad(this->parameters()));
+    const auto saved = nn::SavedTensorScope::of_unit(this->saved_tensors());
+    const bool recomputes = this->recompute() && at::GradMode::is_enabled() &&
+                            (any_requires_grad(nn::collect_tensors(arguments...)) ||
+                             any_requires_grad(this->parameters()));
     if (!recomputes) return Impl::forward(std::forward<A>(arguments)...);
     const auto body = [this](auto&&... parts) -> Result {
       return Impl::forward(std::forward<decltype(parts)>(parts)...);
@@ -215,6 +217,7 @@ class Around<Impl, Result(Parameters...)> : public HookedForward<Impl> {
     if constexpr (unit_detail::IsCloneable<Impl>) {
       auto around = std::make_shared<Around>(dynamic_cast<const Impl&>(*copy));
       around->set_recompute(this->recompute());
+      around->set_vocabulary_part(this->vocabulary_part());
       return around;
     }
     return copy;

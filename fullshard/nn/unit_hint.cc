@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/unit_hint.h"
 
 #include <c10/util/Type.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/nn/class_name.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 constexpr std::string_view kTorch = "torch::nn::", kOwn = "fullshard::", kImplSuffix = "Impl";
@@ -59,4 +60,4 @@ std::string how_to_run_hooks(const torch::nn::Module& module) {
       name, name, name, name);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

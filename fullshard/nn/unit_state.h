@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a unit keeps beside its parameters: who surrounds its forward, in which dtypes it computes,
 // and what becomes of its activations.
 #pragma once
@@ -10,7 +11,7 @@
 
 #include "fullshard/nn/forward_hooks.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 
 class SavedTensorPacker;
 
@@ -22,6 +23,11 @@ struct ForwardCasts {
   bool any() const { return inputs.has_value() || outputs.has_value(); }
 };
 
+// Modules as long as the vocabulary. Each is a unit of its own only where it is large
+// (engine/plan/wrap.h), and what is special about it is known: an embedding's backward reads no
+// values of its parameters, only shapes; a head's backward begins where its forward ends.
+enum class VocabularyPart { none, embedding, head };
+
 // A mix-in, found by dynamic_cast<UnitState*>(module). It belongs to its module; the hooks belong
 // to the engine, which takes them back (set_hooks(nullptr)) before it goes. Not thread-safe: set
 // before the first forward, or between steps.
@@ -32,9 +38,10 @@ class UnitState {
 
   // A copy of a module is not sharded because the original is: hooks, casts and packers are never
   // copied, and an assignment keeps those of the target.
-  UnitState(const UnitState& other) : UnitState() { set_recompute(other.recompute_); }
+  UnitState(const UnitState& other) : UnitState() { *this = other; }
   UnitState& operator=(const UnitState& other) {
     set_recompute(other.recompute_);
+    set_vocabulary_part(other.vocabulary_part_);
     return *this;
   }
 
@@ -58,6 +65,11 @@ class UnitState {
   bool recompute() const { return recompute_; }
   void set_recompute(bool recompute) { recompute_ = recompute; }
 
+  // Said by the model that makes the module. Nothing else may read the parameters of one that is
+  // said to be a part: a table that also serves as the head is none.
+  VocabularyPart vocabulary_part() const { return vocabulary_part_; }
+  void set_vocabulary_part(VocabularyPart part) { vocabulary_part_ = part; }
+
   // What becomes of the tensors that autograd saves in forward; nullptr: the graph holds them.
   SavedTensorPacker* saved_tensors() const { return saved_tensors_.get(); }
   void set_saved_tensors(std::shared_ptr<SavedTensorPacker> packer) {
@@ -76,6 +88,7 @@ class UnitState {
   ForwardCasts casts_;
   bool has_casts_ = false;
   bool recompute_ = false;
+  VocabularyPart vocabulary_part_ = VocabularyPart::none;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the tensors inside arguments and results of a forward, whatever holds them.
 #pragma once
 
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace visit_detail {
 
 template <class T, template <class...> class Template>
@@ -174,4 +175,4 @@ std::vector<at::Tensor> collect_tensors(const T&... values) {
   return tensors;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/absent_tensor.h"
 
 #include <ATen/ops/empty.h>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 at::Tensor empty_if_absent(const at::Tensor& tensor, const at::Tensor& like) {
   return tensor.defined() ? tensor : at::empty({0}, like.options().requires_grad(false));
@@ -12,4 +13,4 @@ at::Tensor undefined_if_empty(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0 ? tensor : at::Tensor();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/activated_projection.h"
 
 #include <ATen/ops/empty.h>
@@ -7,14 +8,14 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
-#include "fullshard/ops/cuda/device_operators.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/last_use.h"
 #include "fullshard/ops/linear.h"
-#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -114,4 +115,4 @@ at::Tensor activated_projection(const Projected& input, Activation kind, const a
   return linear(composed_activation(input, is_gated, kind), weight, bias, residual);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

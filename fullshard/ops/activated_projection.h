@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The second half of a feed-forward block in one operator that keeps its input alone.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include "fullshard/ops/activation.h"
 #include "fullshard/ops/projected.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // residual + linear(act(input), weight, bias), where act is the activation, or with twice the
 // weight's width of input the gated one: kind(gate) * up of gate | up. bias and residual may be
@@ -15,4 +16,4 @@ namespace fullshard {
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
                                 const at::Tensor& bias = {}, const at::Tensor& residual = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

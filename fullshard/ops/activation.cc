@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/activation.h"
 
 #include <ATen/ops/empty.h>
@@ -6,8 +7,8 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "fullshard/ops/activation_kernels.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/kernels/activation_kernels.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/tensor/parallel.h"
 
 namespace fullshard {
@@ -24,11 +25,13 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, int64_t kind) {
     const auto input = given.contiguous();
     auto output = packed_like(input);
-    with_stored_type(input, [&]<class Stored>(Stored*) {
-      parallel_ranges(input.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate(KernelActivation(kind), mutable_elements<Stored>(output) + begin,
-                 elements<Stored>(input) + begin, end - begin);
-      });
+    ops::with_stored_type(input, [&]<class Stored>(Stored*) {
+      tensor::parallel_ranges(input.numel(), ops::kElementsPerThread,
+                              [&](int64_t begin, int64_t end) {
+                                ops::activate(ops::KernelActivation(kind),
+                                              ops::mutable_elements<Stored>(output) + begin,
+                                              ops::elements<Stored>(input) + begin, end - begin);
+                              });
     });
     context->save_for_backward({input});
     context->saved_data["kind"] = kind;
@@ -36,17 +39,18 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("gelu");
+    ops::refuse_second_derivative("gelu");
     const auto input = context->get_saved_variables()[0];
     const auto gradient = gradients[0].contiguous();
-    const auto kind = KernelActivation(context->saved_data["kind"].toInt());
+    const auto kind = ops::KernelActivation(context->saved_data["kind"].toInt());
     auto input_gradient = packed_like(input);
-    with_stored_type(input, [&]<class Stored>(Stored*) {
-      parallel_ranges(input.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate_gradient(kind, mutable_elements<Stored>(input_gradient) + begin,
-                          elements<Stored>(gradient) + begin, elements<Stored>(input) + begin,
-                          end - begin);
-      });
+    ops::with_stored_type(input, [&]<class Stored>(Stored*) {
+      tensor::parallel_ranges(
+          input.numel(), ops::kElementsPerThread, [&](int64_t begin, int64_t end) {
+            ops::activate_gradient(kind, ops::mutable_elements<Stored>(input_gradient) + begin,
+                                   ops::elements<Stored>(gradient) + begin,
+                                   ops::elements<Stored>(input) + begin, end - begin);
+          });
     });
     return {input_gradient, {}};
   }
@@ -57,11 +61,14 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
                             const at::Tensor& given_up, int64_t kind) {
     const auto gate = given_gate.contiguous(), up = given_up.contiguous();
     auto output = packed_like(gate);
-    with_stored_type(gate, [&]<class Stored>(Stored*) {
-      parallel_ranges(gate.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate_gated(KernelActivation(kind), mutable_elements<Stored>(output) + begin,
-                       elements<Stored>(gate) + begin, elements<Stored>(up) + begin, end - begin);
-      });
+    ops::with_stored_type(gate, [&]<class Stored>(Stored*) {
+      tensor::parallel_ranges(gate.numel(), ops::kElementsPerThread,
+                              [&](int64_t begin, int64_t end) {
+                                ops::activate_gated(ops::KernelActivation(kind),
+                                                    ops::mutable_elements<Stored>(output) + begin,
+                                                    ops::elements<Stored>(gate) + begin,
+                                                    ops::elements<Stored>(up) + begin, end - begin);
+                              });
     });
     context->save_for_backward({gate, up});
     context->saved_data["kind"] = kind;
@@ -69,31 +76,34 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("swiglu and geglu");
+    ops::refuse_second_derivative("swiglu and geglu");
     const auto saved = context->get_saved_variables();
     const auto gradient = gradients[0].contiguous();
-    const auto kind = KernelActivation(context->saved_data["kind"].toInt());
+    const auto kind = ops::KernelActivation(context->saved_data["kind"].toInt());
     auto to_gate = packed_like(saved[0]), to_up = packed_like(saved[1]);
-    with_stored_type(gradient, [&]<class Stored>(Stored*) {
-      parallel_ranges(gradient.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-        activate_gated_gradient(
-            kind, mutable_elements<Stored>(to_gate) + begin,
-            mutable_elements<Stored>(to_up) + begin, elements<Stored>(gradient) + begin,
-            elements<Stored>(saved[0]) + begin, elements<Stored>(saved[1]) + begin, end - begin);
-      });
+    ops::with_stored_type(gradient, [&]<class Stored>(Stored*) {
+      tensor::parallel_ranges(
+          gradient.numel(), ops::kElementsPerThread, [&](int64_t begin, int64_t end) {
+            ops::activate_gated_gradient(kind, ops::mutable_elements<Stored>(to_gate) + begin,
+                                         ops::mutable_elements<Stored>(to_up) + begin,
+                                         ops::elements<Stored>(gradient) + begin,
+                                         ops::elements<Stored>(saved[0]) + begin,
+                                         ops::elements<Stored>(saved[1]) + begin, end - begin);
+          });
     });
     return {to_gate, to_up, {}};
   }
 };
 
-at::Tensor gated_by_kernel(const at::Tensor& gate, const at::Tensor& up, KernelActivation kind) {
+at::Tensor gated_by_kernel(const at::Tensor& gate, const at::Tensor& up,
+                           ops::KernelActivation kind) {
   return GatedFunction::apply(gate, up, static_cast<int64_t>(kind));
 }
 
 bool has_gated_kernel(const char* what, const at::Tensor& gate, const at::Tensor& up) {
   check(gate.sizes() == up.sizes(), "{}: gate has {} elements, up has {}; their shapes must agree",
         what, gate.numel(), up.numel());
-  return has_cpu_kernel({gate, up});
+  return ops::has_cpu_kernel({gate, up});
 }
 
 const char* torchs_name(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"; }
@@ -101,19 +111,19 @@ const char* torchs_name(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"
 }  // namespace
 
 at::Tensor gelu(const at::Tensor& input, Gelu kind) {
-  if (kind == Gelu::exact || !has_cpu_kernel(input)) return at::gelu(input, torchs_name(kind));
-  return ActivationFunction::apply(input, static_cast<int64_t>(KernelActivation::tanh_gelu));
+  if (kind == Gelu::exact || !ops::has_cpu_kernel(input)) return at::gelu(input, torchs_name(kind));
+  return ActivationFunction::apply(input, static_cast<int64_t>(ops::KernelActivation::tanh_gelu));
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (!has_gated_kernel("swiglu", gate, up)) return at::silu(gate) * up;
-  return gated_by_kernel(gate, up, KernelActivation::silu);
+  return gated_by_kernel(gate, up, ops::KernelActivation::silu);
 }
 
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, Gelu kind) {
   const bool has_kernel = has_gated_kernel("geglu", gate, up);
   if (kind == Gelu::exact || !has_kernel) return at::gelu(gate, torchs_name(kind)) * up;
-  return gated_by_kernel(gate, up, KernelActivation::tanh_gelu);
+  return gated_by_kernel(gate, up, ops::KernelActivation::tanh_gelu);
 }
 
 at::Tensor activate(const at::Tensor& input, Activation kind) {

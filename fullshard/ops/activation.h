@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise functions between the two products of a feed-forward block, each in one pass forward
 // and one backward, keeping only their inputs.
 #pragma once

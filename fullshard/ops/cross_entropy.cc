@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/cross_entropy.h"
 
 #include <ATen/ops/empty.h>
@@ -11,7 +12,7 @@
 
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/cross_entropy_chunks.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/last_use.h"
 #include "fullshard/ops/weight_gradient.h"
 
@@ -20,9 +21,9 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Problem = CrossEntropyProblem;
-using Wanted = CrossEntropyWanted;
-using Sums = CrossEntropySums;
+using Problem = ops::CrossEntropyProblem;
+using Wanted = ops::CrossEntropyWanted;
+using Sums = ops::CrossEntropySums;
 
 // Where the weight's gradient is made: its sink opens in backward only, while the logits exist in
 // forward. With one chunk the gradient of its logits is kept, and the product waits for backward.
@@ -32,10 +33,10 @@ using Sums = CrossEntropySums;
 bool can_keep(const Problem& problem, const Wanted& wanted) {
   auto most = problem.options.largest_kept_bytes;
   if (most < 0) most = problem.hidden.is_cuda() ? int64_t{2} << 30 : int64_t{256} << 20;
-  return !wanted.weight || bytes_for_weight_gradient(problem) <= most;
+  return !wanted.weight || ops::bytes_for_weight_gradient(problem) <= most;
 }
 
-at::Tensor deliver(const GradientSink& sink, const at::Tensor& sum, const at::Tensor& factor,
+at::Tensor deliver(const nn::GradientSink& sink, const at::Tensor& sum, const at::Tensor& factor,
                    at::ScalarType dtype) {
   if (!sink.target.defined()) return (sum * factor).to(dtype);
   at::Tensor target = sink.target;
@@ -51,12 +52,12 @@ at::Tensor deliver(const GradientSink& sink, const at::Tensor& sum, const at::Te
 
 // The sum itself becomes the gradient where that saves a copy of its size.
 at::Tensor hand_over(at::Tensor sum, const at::Tensor& parameter, const at::Tensor& factor) {
-  if (!sum.is_cuda() || !is_last_backward()) {
-    return deliver(open_gradient_sink(parameter), sum, factor, parameter.scalar_type());
+  if (!sum.is_cuda() || !ops::is_last_backward()) {
+    return deliver(nn::open_gradient_sink(parameter), sum, factor, parameter.scalar_type());
   }
   sum.mul_(factor);
-  if (give_gradient(parameter, sum)) return {};
-  return deliver(open_gradient_sink(parameter), sum, at::ones({}, factor.options()),
+  if (nn::give_gradient(parameter, sum)) return {};
+  return deliver(nn::open_gradient_sink(parameter), sum, at::ones({}, factor.options()),
                  parameter.scalar_type());
 }
 
@@ -71,7 +72,7 @@ EntropyGradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wan
   EntropyGradients result{sums.hidden, {}, sums.bias};
   if (wanted.weight && sums.kept.defined()) {
     result.weight =
-        weight_gradient(parameter, (hidden * factor).to(hidden.scalar_type()), sums.kept);
+        ops::weight_gradient(parameter, (hidden * factor).to(hidden.scalar_type()), sums.kept);
   } else if (wanted.weight) {
     result.weight = hand_over(sums.weight, parameter, factor);
   }
@@ -81,16 +82,16 @@ EntropyGradients take_kept(const Sums& sums, const at::Tensor& hidden, const Wan
 // The weight's gradient is summed in the sink itself where that is empty and wide enough.
 EntropyGradients compute_again(const Problem& problem, const Wanted& wanted,
                                const at::Tensor& parameter, const at::Tensor& factor) {
-  GradientSink sink;
+  nn::GradientSink sink;
   at::Tensor sum;
   if (wanted.weight) {
-    sink = open_gradient_sink(parameter);
+    sink = nn::open_gradient_sink(parameter);
     const bool is_fit = sink.target.defined() && !sink.accumulate &&
                         sink.target.scalar_type() == factor.scalar_type();
     sum = is_fit ? sink.target
                  : at::empty(parameter.sizes(), parameter.options().dtype(factor.scalar_type()));
   }
-  const auto sums = run_chunks(problem, wanted, sum);
+  const auto sums = ops::run_chunks(problem, wanted, sum);
   EntropyGradients result{sums.hidden, {}, sums.bias};
   if (wanted.weight) result.weight = deliver(sink, sum, factor, parameter.scalar_type());
   return result;
@@ -104,7 +105,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     Problem problem{hidden, weight, bias.value_or(at::Tensor()), labels, options};
     if (options.scale != 1) problem.hidden = hidden * options.scale;
     const bool is_kept = can_keep(problem, wanted);
-    const auto sums = run_chunks(problem, is_kept ? wanted : Wanted{});
+    const auto sums = ops::run_chunks(problem, is_kept ? wanted : Wanted{});
     const auto dtype = sums.losses.scalar_type();
     const auto count = labels.ne(options.ignore_index).sum().clamp_min(1).to(dtype);
     // Everything large as a saved variable: those are freed when backward is done.
@@ -125,7 +126,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("linear_cross_entropy");
+    ops::refuse_second_derivative("linear_cross_entropy");
     const Wanted wanted{.hidden = context->needs_input_grad(0),
                         .weight = context->needs_input_grad(1),
                         .bias = context->needs_input_grad(2)};
@@ -177,7 +178,7 @@ void check_entropy_shapes(const at::Tensor& hidden, const at::Tensor& weight,
 // An accelerator's labels are not looked at: that would wait for it.
 void check_labels(const at::Tensor& labels, int64_t vocabulary, int64_t ignore_index) {
   if (!labels.is_cpu()) return;
-  const auto* values = elements<int64_t>(labels);
+  const auto* values = ops::elements<int64_t>(labels);
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const bool is_known = values[i] >= 0 && values[i] < vocabulary;
     if (is_known || values[i] == ignore_index) continue;

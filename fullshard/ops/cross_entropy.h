@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss of a language model from the hidden states, without ever holding all logits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/cross_entropy_chunks.h"
 
 #include <ATen/ops/addmm.h>
@@ -8,12 +9,12 @@
 
 #include <algorithm>
 
-#include "fullshard/ops/cross_entropy_kernels.h"
-#include "fullshard/ops/cuda/device_operators.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/cross_entropy_kernels.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/tensor/parallel.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // A chunk's logits: enough rows for fast products, few enough to stay small beside a model.
@@ -75,10 +76,11 @@ void chunk_losses(const at::Tensor& logits, const at::Tensor& losses, const at::
     auto* values = mutable_elements<Stored>(logits);
     auto* to = mutable_elements<float>(losses);
     const auto* own_labels = elements<int64_t>(labels);
-    parallel_ranges(logits.size(0), rows_per_thread(vocabulary), [&](int64_t begin, int64_t end) {
-      cross_entropy_rows(values + begin * vocabulary, to + begin, own_labels + begin, end - begin,
-                         vocabulary, terms, wants_gradient);
-    });
+    tensor::parallel_ranges(
+        logits.size(0), rows_per_thread(vocabulary), [&](int64_t begin, int64_t end) {
+          cross_entropy_rows(values + begin * vocabulary, to + begin, own_labels + begin,
+                             end - begin, vocabulary, terms, wants_gradient);
+        });
   });
 }
 
@@ -171,4 +173,4 @@ CrossEntropySums run_chunks(const CrossEntropyProblem& problem, const CrossEntro
   return sums;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy in chunks of rows: the pass over the chunks, with or without gradients.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/ops/cross_entropy.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 struct CrossEntropyProblem {
   at::Tensor hidden;  // [rows, width], multiplied with options.scale already
@@ -44,4 +45,4 @@ int64_t bytes_for_weight_gradient(const CrossEntropyProblem& problem);
 CrossEntropySums run_chunks(const CrossEntropyProblem& problem, const CrossEntropyWanted& wanted,
                             const at::Tensor& weight_sum = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/embedding.h"
 
 #include <ATen/ops/embedding.h>
@@ -5,7 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "fullshard/nn/gradient_hook.h"
-#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/device_operators.h"
 
 namespace fullshard {
 namespace {
@@ -13,13 +14,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void add_rows(const GradientSink& sink, at::Tensor indices, at::Tensor rows,
+void add_rows(const nn::GradientSink& sink, at::Tensor indices, at::Tensor rows,
               int64_t padding_index) {
   if (!sink.accumulate) sink.target.zero_();
-  if (has_cuda_kernel(rows) && sink.target.scalar_type() == at::kFloat &&
+  if (ops::has_cuda_kernel(rows) && sink.target.scalar_type() == at::kFloat &&
       sink.target.is_contiguous()) {
-    return device_add_rows(sink.target, indices.to(at::kLong).contiguous(), rows.contiguous(),
-                           padding_index);
+    return ops::device_add_rows(sink.target, indices.to(at::kLong).contiguous(), rows.contiguous(),
+                                padding_index);
   }
   if (padding_index >= 0) {
     const auto is_used = indices.ne(padding_index);
@@ -44,7 +45,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     const auto& weight = context->saved_data["parameter"].toTensor();
     const auto padding_index = context->saved_data["padding_index"].toInt();
     const auto& gradient = gradients[0];
-    const auto sink = open_gradient_sink(weight);
+    const auto sink = nn::open_gradient_sink(weight);
     if (!sink.target.defined()) {
       return {at::embedding_dense_backward(gradient, indices, weight.size(0), padding_index, false),
               {},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An embedding whose weight gradient touches only the rows that were looked up.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/fused_attention.h"
 
 #include <ATen/Context.h>
@@ -10,7 +11,7 @@
 #include <optional>
 #include <tuple>
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int64_t kWidestCudnn = 128, kWidestFlash = 256;
@@ -76,4 +77,4 @@ FusedAttentionGradients fused_attention_backward(const FusedAttentionInputs& inp
           by_heads(std::get<2>(made)).contiguous()};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libtorch's fused attention kernels of the GPU, called by name: its general function would choose
 // flash attention, which on Hopper takes almost twice cuDNN's time.
 #pragma once
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 enum class FusedKernel { cudnn, flash };
 
@@ -37,4 +38,4 @@ FusedAttentionGradients fused_attention_backward(const FusedAttentionInputs& inp
                                                  const FusedAttention& kept,
                                                  const at::Tensor& output_gradient);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/joined_rows.h"
 
 #include <ATen/ops/from_blob.h>
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 at::Tensor joined_rows(const std::vector<at::Tensor>& matrices) {
   if (matrices.empty()) return {};
@@ -28,4 +29,4 @@ at::Tensor joined_rows(const std::vector<at::Tensor>& matrices) {
       .make_tensor();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices that lie one after the other in memory, taken as one.
 #pragma once
 
@@ -5,11 +6,11 @@
 
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // One matrix of all rows when each of these, contiguous and of one width and dtype, begins where
 // the one before it ends: the neighbours in a flat buffer of parameters or gradients. Undefined
 // otherwise. It shares their memory and does not keep it: the matrices must outlive it.
 at::Tensor joined_rows(const std::vector<at::Tensor>& matrices);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/last_use.h"
 
 #include <torch/csrc/autograd/graph_task.h>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 bool is_last_backward() { return !torch::autograd::get_current_graph_task_keep_graph(); }
 
@@ -12,4 +13,4 @@ bool is_last_use(const at::Tensor& saved) {
          is_last_backward();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/linear.h"
 
 #include <ATen/ops/empty.h>
@@ -8,9 +9,9 @@
 #include <vector>
 
 #include "fullshard/ops/absent_tensor.h"
-#include "fullshard/ops/cuda/device_operators.h"
-#include "fullshard/ops/kernel_dispatch.h"
-#include "fullshard/ops/matrix.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -37,10 +38,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(weight);
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["parameter"].toTensor();
-      own_gradient = weight_gradient(parameter, input, output_gradient);
+      own_gradient = ops::weight_gradient(parameter, input, output_gradient);
     }
     const bool has_bias = context->saved_data["has_bias"].toBool();
-    if (has_bias && context->needs_input_grad(2)) to_bias = as_matrix(output_gradient).sum(0);
+    if (has_bias && context->needs_input_grad(2)) to_bias = ops::as_matrix(output_gradient).sum(0);
     return {input_gradient, own_gradient, to_bias};
   }
 };
@@ -56,11 +57,11 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& given_bias,
                             const at::Tensor& given_residual) {
-    const auto bias = undefined_if_empty(given_bias);
-    const auto residual = undefined_if_empty(given_residual);
+    const auto bias = ops::undefined_if_empty(given_bias);
+    const auto residual = ops::undefined_if_empty(given_residual);
     auto output = at::empty(output_sizes(input, weight), input.options());
-    device_product_plus(as_matrix(output), as_matrix(input), weight.t(), bias,
-                        residual.defined() ? as_matrix(residual) : at::Tensor());
+    ops::device_product_plus(ops::as_matrix(output), ops::as_matrix(input), weight.t(), bias,
+                             residual.defined() ? ops::as_matrix(residual) : at::Tensor());
     context->save_for_backward({input, weight});
     context->saved_data["weight"] = weight;
     context->saved_data["bias"] = bias;
@@ -68,21 +69,21 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("linear");
+    ops::refuse_second_derivative("linear");
     const auto saved = context->get_saved_variables();
     const auto& input = saved[0];
     const auto output_gradient = gradients[0].contiguous();
     variable_list results(4);
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["weight"].toTensor();
-      results[1] = weight_gradient(parameter, input, output_gradient);
+      results[1] = ops::weight_gradient(parameter, input, output_gradient);
     }
     if (context->needs_input_grad(2)) {
-      results[2] = bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
+      results[2] = ops::bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
     }
     if (context->needs_input_grad(0)) {
       results[0] = at::empty(input.sizes(), input.options());
-      device_product(as_matrix(results[0]), as_matrix(output_gradient), saved[1]);
+      ops::device_product(ops::as_matrix(results[0]), ops::as_matrix(output_gradient), saved[1]);
     }
     if (context->needs_input_grad(3)) results[3] = gradients[0];
     return results;
@@ -91,7 +92,7 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
 
 bool multiplies_on_device(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                           const at::Tensor& residual) {
-  if (!has_cuda_kernel({input, weight, bias, residual})) return false;
+  if (!ops::has_cuda_kernel({input, weight, bias, residual})) return false;
   const bool has_matrices = input.dim() >= 1 && weight.dim() == 2 && weight.is_contiguous() &&
                             input.size(-1) == weight.size(1) && input.numel() > 0;
   const bool has_vector = !bias.defined() || (bias.dim() == 1 && bias.is_contiguous() &&
@@ -104,8 +105,8 @@ bool multiplies_on_device(const at::Tensor& input, const at::Tensor& weight, con
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   if (multiplies_on_device(input, weight, bias, {})) {
-    return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
-                                       empty_if_absent({}, input));
+    return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
+                                       ops::empty_if_absent({}, input));
   }
   const bool has_gradient = weight.requires_grad() && weight.is_leaf();
   if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
@@ -115,8 +116,8 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual) {
   if (multiplies_on_device(input, weight, bias, residual)) {
-    return DeviceLinearFunction::apply(input, weight, empty_if_absent(bias, input),
-                                       empty_if_absent(residual, input));
+    return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
+                                       ops::empty_if_absent(residual, input));
   }
   const auto branch = linear(input, weight, bias);
   return residual.defined() ? residual + branch : branch;

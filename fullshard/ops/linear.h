@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear layer whose weight gradient goes straight to where it is needed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/norm.h"
 
 #include <ATen/ops/empty.h>
@@ -9,9 +10,9 @@
 #include <algorithm>
 
 #include "fullshard/ops/absent_tensor.h"
-#include "fullshard/ops/cuda/device_operators.h"
-#include "fullshard/ops/kernel_dispatch.h"
-#include "fullshard/ops/norm_kernels.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/norm_kernels.h"
 #include "fullshard/ops/wide_gradient.h"
 #include "fullshard/tensor/parallel.h"
 
@@ -35,16 +36,17 @@ NormGradients rms_norm_backward(const at::Tensor& gradient, const at::Tensor& in
   const int64_t num_blocks = (num_rows + kRowsPerBlock - 1) / kRowsPerBlock;
   auto input_gradient = at::empty(input.sizes(), input.options());
   const auto sums = at::zeros({num_blocks, width}, at::kFloat);
-  with_stored_type(input, [&]<class Stored>(Stored*) {
-    parallel_ranges(num_blocks, 1, [&](int64_t begin, int64_t end) {
+  ops::with_stored_type(input, [&]<class Stored>(Stored*) {
+    tensor::parallel_ranges(num_blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * kRowsPerBlock;
         const int64_t at = first * width;
-        rms_norm_gradient_rows(mutable_elements<Stored>(input_gradient) + at,
-                               mutable_elements<float>(sums) + block * width,
-                               elements<Stored>(gradient) + at, elements<Stored>(input) + at,
-                               elements<Stored>(weight), elements<float>(inverse) + first,
-                               std::min(kRowsPerBlock, num_rows - first), width);
+        ops::rms_norm_gradient_rows(
+            ops::mutable_elements<Stored>(input_gradient) + at,
+            ops::mutable_elements<float>(sums) + block * width,
+            ops::elements<Stored>(gradient) + at, ops::elements<Stored>(input) + at,
+            ops::elements<Stored>(weight), ops::elements<float>(inverse) + first,
+            std::min(kRowsPerBlock, num_rows - first), width);
       }
     });
   });
@@ -59,20 +61,22 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
     const int64_t width = input.size(-1), num_rows = input.numel() / width;
     auto output = at::empty(input.sizes(), input.options());
     const auto inverse = at::empty({num_rows}, input.options().dtype(at::kFloat));
-    with_stored_type(input, [&]<class Stored>(Stored*) {
-      parallel_ranges(num_rows, rows_per_thread(width), [&](int64_t begin, int64_t end) {
-        rms_norm_rows(mutable_elements<Stored>(output) + begin * width,
-                      mutable_elements<float>(inverse) + begin,
-                      elements<Stored>(input) + begin * width, elements<Stored>(own_weight),
-                      end - begin, width, static_cast<float>(epsilon));
-      });
+    ops::with_stored_type(input, [&]<class Stored>(Stored*) {
+      tensor::parallel_ranges(
+          num_rows, ops::rows_per_thread(width), [&](int64_t begin, int64_t end) {
+            ops::rms_norm_rows(ops::mutable_elements<Stored>(output) + begin * width,
+                               ops::mutable_elements<float>(inverse) + begin,
+                               ops::elements<Stored>(input) + begin * width,
+                               ops::elements<Stored>(own_weight), end - begin, width,
+                               static_cast<float>(epsilon));
+          });
     });
     context->save_for_backward({input, own_weight, inverse});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("rms_norm");
+    ops::refuse_second_derivative("rms_norm");
     const auto saved = context->get_saved_variables();
     const auto own = rms_norm_backward(gradients[0].contiguous(), saved[0], saved[1], saved[2]);
     return {own.input, own.weight, {}};
@@ -85,10 +89,10 @@ struct DeviceNormFunction : torch::autograd::Function<DeviceNormFunction> {
                             const at::Tensor& weight, const at::Tensor& given_bias, double epsilon,
                             bool centred) {
     const auto input = given.contiguous();
-    const auto bias = undefined_if_empty(given_bias);
+    const auto bias = ops::undefined_if_empty(given_bias);
     const NormTerms terms{weight, bias, epsilon, centred};
     auto output = at::empty(input.sizes(), input.options());
-    const auto statistics = device_norm(output, input, terms);
+    const auto statistics = ops::device_norm(output, input, terms);
     context->save_for_backward({input, weight, statistics.mean, statistics.inverse});
     context->saved_data["weight"] = weight;
     context->saved_data["bias"] = bias;
@@ -96,17 +100,17 @@ struct DeviceNormFunction : torch::autograd::Function<DeviceNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("norm");
+    ops::refuse_second_derivative("norm");
     const auto saved = context->get_saved_variables();
     const auto& input = saved[0];
-    WideGradient weight(context->needs_input_grad(1) ? context->saved_data["weight"].toTensor()
-                                                     : at::Tensor());
-    WideGradient bias(context->needs_input_grad(2) ? context->saved_data["bias"].toTensor()
-                                                   : at::Tensor());
+    ops::WideGradient weight(context->needs_input_grad(1) ? context->saved_data["weight"].toTensor()
+                                                          : at::Tensor());
+    ops::WideGradient bias(context->needs_input_grad(2) ? context->saved_data["bias"].toTensor()
+                                                        : at::Tensor());
     auto input_gradient = at::empty(input.sizes(), input.options());
-    device_norm_gradient({input_gradient, weight.target(), bias.target()},
-                         gradients[0].contiguous(), {}, input,
-                         {.weight = saved[1], .centred = saved[2].defined()}, {saved[2], saved[3]});
+    ops::device_norm_gradient(
+        {input_gradient, weight.target(), bias.target()}, gradients[0].contiguous(), {}, input,
+        {.weight = saved[1], .centred = saved[2].defined()}, {saved[2], saved[3]});
     return {input_gradient, weight.finish(), bias.finish(), {}, {}};
   }
 };
@@ -123,10 +127,11 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
   check(weight.dim() == 1 && input.dim() > 0 && input.size(-1) == weight.size(0),
         "rms_norm: the input's last dimension is {}, the weight has {} elements; they must agree",
         input.dim() > 0 ? input.size(-1) : 0, weight.numel());
-  if (weight.numel() > 0 && weight.is_contiguous() && has_cuda_kernel({input, weight})) {
-    return DeviceNormFunction::apply(input, weight, empty_if_absent({}, input), epsilon, false);
+  if (weight.numel() > 0 && weight.is_contiguous() && ops::has_cuda_kernel({input, weight})) {
+    return DeviceNormFunction::apply(input, weight, ops::empty_if_absent({}, input), epsilon,
+                                     false);
   }
-  if (!has_cpu_kernel({input, weight}) || weight.numel() == 0) {
+  if (!ops::has_cpu_kernel({input, weight}) || weight.numel() == 0) {
     return composed_rms_norm(input, weight, epsilon);
   }
   return RmsNormFunction::apply(input, weight, epsilon);
@@ -137,8 +142,9 @@ at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const a
   const bool is_plain = weight.defined() && weight.dim() == 1 && weight.numel() > 0 &&
                         input.dim() > 0 && input.size(-1) == weight.numel() &&
                         weight.is_contiguous() && (!bias.defined() || bias.is_contiguous());
-  if (is_plain && has_cuda_kernel({input, weight, bias})) {
-    return DeviceNormFunction::apply(input, weight, empty_if_absent(bias, input), epsilon, true);
+  if (is_plain && ops::has_cuda_kernel({input, weight, bias})) {
+    return DeviceNormFunction::apply(input, weight, ops::empty_if_absent(bias, input), epsilon,
+                                     true);
   }
   return at::layer_norm(input, weight.sizes(), weight, bias, epsilon);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/norm_projection.h"
 
 #include <ATen/ops/empty.h>
@@ -7,15 +8,15 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
-#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/joined_rows.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/linear.h"
-#include "fullshard/ops/matrix.h"
 #include "fullshard/ops/weight_gradient.h"
 #include "fullshard/ops/wide_gradient.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -200,4 +201,4 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
   return {{.packed = made[0]}, made[1]};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

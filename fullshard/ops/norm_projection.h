@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm and linear layers in one operator that keeps the input alone.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include "fullshard/ops/norm.h"
 #include "fullshard/ops/projected.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 struct NormProjection {
   Projected projected;
@@ -25,4 +26,4 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
                                const std::vector<at::Tensor>& weights,
                                const std::vector<at::Tensor>& biases = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one or several weights made of the same rows.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // Either one tensor with the outputs of all weights side by side in its last dimension, or a tensor
 // per weight: GPU kernels work on the former, and the CPU would pay for it with a copy.
@@ -16,4 +17,4 @@ struct Projected {
   const at::Tensor& first() const { return packed.defined() ? packed : parts.front(); }
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/rotary.h"
 
 #include <ATen/ops/arange.h>
@@ -6,9 +7,9 @@
 #include <ATen/ops/outer.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "fullshard/ops/cuda/device_operators.h"
-#include "fullshard/ops/kernel_dispatch.h"
-#include "fullshard/ops/rotary_kernels.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/rotary_kernels.h"
 #include "fullshard/tensor/parallel.h"
 
 namespace fullshard {
@@ -20,7 +21,7 @@ using torch::autograd::variable_list;
 at::Tensor rotate_on_device(const at::Tensor& given, const RotaryTable& table,
                             const at::Tensor& positions, float sign) {
   auto output = given.clone(at::MemoryFormat::Contiguous);
-  device_rotate(output.flatten(2), output.size(2), table, positions, sign);
+  ops::device_rotate(output.flatten(2), output.size(2), table, positions, sign);
   return output;
 }
 
@@ -31,23 +32,23 @@ at::Tensor rotate(const at::Tensor& given, const RotaryTable& table, const at::T
   const auto input = given.stride(-1) == 1 ? given : given.contiguous();
   const int64_t sequence = input.size(1), num_heads = input.size(2), half = input.size(3) / 2;
   auto output = at::empty(input.sizes(), input.options());
-  const int64_t* rows = positions.numel() > 0 ? elements<int64_t>(positions) : nullptr;
-  const float* cosines = elements<float>(table.cos);
-  const float* sines = elements<float>(table.sin);
+  const int64_t* rows = positions.numel() > 0 ? ops::elements<int64_t>(positions) : nullptr;
+  const float* cosines = ops::elements<float>(table.cos);
+  const float* sines = ops::elements<float>(table.sin);
   const auto strides = input.strides();
-  with_stored_type(input, [&]<class Stored>(Stored*) {
-    const auto* from = elements<Stored>(input);
-    auto* to = mutable_elements<Stored>(output);
+  ops::with_stored_type(input, [&]<class Stored>(Stored*) {
+    const auto* from = ops::elements<Stored>(input);
+    auto* to = ops::mutable_elements<Stored>(output);
     const int64_t width = num_heads * 2 * half;
     const auto turn = [&](int64_t begin, int64_t end) {
       for (int64_t token = begin; token < end; ++token) {
         const int64_t item = token / sequence, place = token % sequence;
         const int64_t row = (rows != nullptr ? rows[token] : place) * half;
-        rotate_heads(to + token * width, from + item * strides[0] + place * strides[1], strides[2],
-                     cosines + row, sines + row, num_heads, half, sign);
+        ops::rotate_heads(to + token * width, from + item * strides[0] + place * strides[1],
+                          strides[2], cosines + row, sines + row, num_heads, half, sign);
       }
     };
-    parallel_ranges(input.size(0) * sequence, rows_per_thread(width), turn);
+    tensor::parallel_ranges(input.size(0) * sequence, ops::rows_per_thread(width), turn);
   });
   return output;
 }
@@ -61,7 +62,7 @@ struct RotaryFunction : torch::autograd::Function<RotaryFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivative("apply_rotary");
+    ops::refuse_second_derivative("apply_rotary");
     const auto saved = context->get_saved_variables();
     return {rotate(gradients[0], {saved[0], saved[1]}, saved[2], -1), {}, {}, {}};
   }
@@ -128,8 +129,9 @@ at::Tensor apply_rotary(const at::Tensor& input, const RotaryTable& table,
                               table.sin.scalar_type() == at::kFloat && table.cos.is_contiguous() &&
                               table.sin.is_contiguous();
   const bool has_kernel =
-      (has_cpu_kernel(input) && has_cpu_kernel({table.cos, table.sin})) ||
-      (has_cuda_kernel(input) && input.numel() > 0 && has_cuda_kernel({table.cos, table.sin}));
+      (ops::has_cpu_kernel(input) && ops::has_cpu_kernel({table.cos, table.sin})) ||
+      (ops::has_cuda_kernel(input) && input.numel() > 0 &&
+       ops::has_cuda_kernel({table.cos, table.sin}));
   if (!has_kernel || !is_plain_table) return composed_rotary(input, table, rows);
   return RotaryFunction::apply(input, table.cos, table.sin, rows);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding: pairs (x[i], x[i + D/2]) of every head are turned by an angle that
 // grows with the position.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/self_attention.h"
 
 #include <ATen/ops/empty.h>
@@ -7,12 +8,12 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
-#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/fused_attention.h"
-#include "fullshard/ops/kernel_dispatch.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/last_use.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -161,4 +162,4 @@ at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& head
                                       options.scale.value_or(1 / std::sqrt(width)), wants_gradient);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

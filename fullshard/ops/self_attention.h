@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a sequence to itself, from projected rows to mixed values.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/ops/projected.h"
 #include "fullshard/ops/rotary.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 struct SelfAttentionHeads {
   int64_t num_heads = 1;
@@ -28,4 +29,4 @@ at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& head
                           const RotaryTable* rotary, const AttentionOptions& options,
                           const at::Tensor& positions = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

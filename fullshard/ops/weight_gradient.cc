@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/weight_gradient.h"
 
 #include <ATen/ops/empty.h>
@@ -6,12 +7,12 @@
 #include <algorithm>
 
 #include "fullshard/nn/gradient_hook.h"
-#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/joined_rows.h"
-#include "fullshard/ops/matrix.h"
+#include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/wide_gradient.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // Whether a product of such operands may end there, added in fp32 on the way.
@@ -28,7 +29,7 @@ at::Tensor returned_product(const at::Tensor& left, const at::Tensor& right) {
   return result;
 }
 
-void write_product(const GradientSink& sink, const at::Tensor& left, const at::Tensor& right) {
+void write_product(const nn::GradientSink& sink, const at::Tensor& left, const at::Tensor& right) {
   at::Tensor target = sink.target;
   const bool same_dtype = target.scalar_type() == right.scalar_type();
   if (has_cuda_kernel({left, right}) && takes_product(target, right)) {
@@ -45,7 +46,7 @@ void write_product(const GradientSink& sink, const at::Tensor& left, const at::T
 }
 
 // One sink over all of them; without a target when they are not neighbours or not alike.
-GradientSink joined_sink(const std::vector<GradientSink>& sinks) {
+nn::GradientSink joined_sink(const std::vector<nn::GradientSink>& sinks) {
   std::vector<at::Tensor> targets;
   for (const auto& sink : sinks) {
     if (!sink.target.defined() || sink.accumulate != sinks.front().accumulate) return {};
@@ -60,7 +61,7 @@ at::Tensor weight_gradient(const at::Tensor& parameter, const at::Tensor& input,
                            const at::Tensor& output_gradient) {
   const auto left = as_matrix(output_gradient).t();
   const auto right = as_matrix(input);
-  const auto sink = open_gradient_sink(parameter);
+  const auto sink = nn::open_gradient_sink(parameter);
   if (!sink.target.defined()) return returned_product(left, right);
   write_product(sink, left, right);
   return {};
@@ -72,9 +73,9 @@ std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& paramete
                                          const at::Tensor& output_gradient) {
   const auto left = as_matrix(output_gradient).t();
   const auto right = as_matrix(input);
-  std::vector<GradientSink> sinks(parameters.size());
+  std::vector<nn::GradientSink> sinks(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (is_wanted[i]) sinks[i] = open_gradient_sink(parameters[i]);
+    if (is_wanted[i]) sinks[i] = nn::open_gradient_sink(parameters[i]);
   }
   std::vector<at::Tensor> results(parameters.size());
   if (const auto whole = joined_sink(sinks); whole.target.defined()) {
@@ -105,4 +106,4 @@ at::Tensor bias_gradient(const at::Tensor& parameter, const at::Tensor& output_g
   return gradient.finish();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

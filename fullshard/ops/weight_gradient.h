@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of the parameters of a linear layer, wherever they have to go.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // output_gradient^T * input over all leading dimensions: written or added into the parameter's
 // gradient sink when it has one, and then an undefined tensor is returned. `parameter` is the
@@ -24,4 +25,4 @@ std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& paramete
 // The sum of the output's gradient over all rows, likewise; on the CPU it is always returned.
 at::Tensor bias_gradient(const at::Tensor& parameter, const at::Tensor& output_gradient);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

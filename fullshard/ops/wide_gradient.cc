@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/wide_gradient.h"
 
 #include <ATen/ops/empty.h>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 WideGradient::WideGradient(const at::Tensor& parameter) {
   if (!parameter.defined()) return;
   dtype_ = parameter.scalar_type();
-  sink_ = open_gradient_sink(parameter);
+  sink_ = nn::open_gradient_sink(parameter);
   const auto& slot = sink_.target;
   if (slot.defined() && slot.scalar_type() == at::kFloat && slot.is_contiguous()) {
     target_ = {slot, sink_.accumulate};
@@ -28,4 +29,4 @@ at::Tensor WideGradient::finish() const {
   return {};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a kernel leaves the gradient of a small parameter, which it sums in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "fullshard/nn/gradient_hook.h"
-#include "fullshard/ops/cuda/device_operators.h"
+#include "fullshard/ops/device_operators.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // Opens the parameter's gradient sink; the target is the sink itself when that is fp32, else a
 // tensor of its own. For one backward of one operator; the target must be filled before finish().
@@ -20,9 +21,9 @@ class WideGradient {
   at::Tensor finish() const;
 
  private:
-  GradientSink sink_;
+  nn::GradientSink sink_;
   WideTarget target_;
   at::ScalarType dtype_ = at::kFloat;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/adagrad.h"
 
-#include "fullshard/optim/adagrad_kernels.h"
-#include "fullshard/optim/setting_checks.h"
+#include "fullshard/optim/kernels/adagrad_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
 
 namespace fullshard {
 namespace {
@@ -9,9 +10,10 @@ namespace {
 OptimizerTraits adagrad_traits(const AdagradOptions& options) {
   OptimizerTraits traits;
   traits.name = "Adagrad";
-  check_at_least_zero(traits.name, "lr_decay", options.lr_decay);
-  check_at_least_zero(traits.name, "initial_accumulator_value", options.initial_accumulator_value);
-  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  optim::check_at_least_zero(traits.name, "lr_decay", options.lr_decay);
+  optim::check_at_least_zero(traits.name, "initial_accumulator_value",
+                             options.initial_accumulator_value);
+  optim::check_at_least_zero(traits.name, "epsilon", options.epsilon);
   traits.state_names = {"sum"};
   traits.lr = options.lr;
   traits.weight_decay = options.weight_decay;
@@ -31,8 +33,8 @@ Adagrad::Adagrad(ShardedModel sharded, const AdagradOptions& options)
   });
 }
 
-AdagradStep Adagrad::constants_of(double factor, double lr, double weight_decay) const {
-  AdagradStep constants;
+optim::AdagradStep Adagrad::constants_of(double factor, double lr, double weight_decay) const {
+  optim::AdagradStep constants;
   constants.clip = factor;
   constants.lr = lr / (1 + static_cast<double>(num_steps() - 1) * options_.lr_decay);
   constants.weight_decay = weight_decay;
@@ -41,15 +43,16 @@ AdagradStep Adagrad::constants_of(double factor, double lr, double weight_decay)
 }
 
 void Adagrad::update(const PieceUpdate& update) {
-  adagrad_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+  optim::adagrad_step(constants_of(update.factor, update.lr, update.weight_decay),
+                      update.elements());
 }
 
-void Adagrad::update_on_device(const DevicePass& pass) {
-  std::vector<AdagradStep> steps;
+void Adagrad::update_on_device(const optim::DevicePass& pass) {
+  std::vector<optim::AdagradStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
   }
-  step_on_device(pass, steps);
+  optim::step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adagrad (Duchi, Hazan and Singer 2011), as torch.optim.Adagrad and DeepSpeed's CPU kernel do it.
 #pragma once
 
@@ -22,8 +23,8 @@ class Adagrad : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
-  void update_on_device(const DevicePass& pass) override;
-  AdagradStep constants_of(double factor, double lr, double weight_decay) const;
+  void update_on_device(const optim::DevicePass& pass) override;
+  optim::AdagradStep constants_of(double factor, double lr, double weight_decay) const;
 
   AdagradOptions options_;
 };

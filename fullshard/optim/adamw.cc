@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/adamw.h"
 
 #include <cmath>
 
-#include "fullshard/optim/adamw_kernels.h"
-#include "fullshard/optim/setting_checks.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
 
 namespace fullshard {
 namespace {
@@ -11,9 +12,9 @@ namespace {
 OptimizerTraits adamw_traits(const AdamWOptions& options) {
   OptimizerTraits traits;
   traits.name = options.adam_w_mode ? "AdamW" : "Adam";
-  check_below_one(traits.name, "beta1", options.beta1);
-  check_below_one(traits.name, "beta2", options.beta2);
-  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  optim::check_below_one(traits.name, "beta1", options.beta1);
+  optim::check_below_one(traits.name, "beta2", options.beta2);
+  optim::check_at_least_zero(traits.name, "epsilon", options.epsilon);
   traits.state_names = {"exp_avg", "exp_avg_sq"};
   traits.lr = options.lr;
   traits.weight_decay = options.weight_decay;
@@ -30,9 +31,9 @@ OptimizerTraits adamw_traits(const AdamWOptions& options) {
 AdamW::AdamW(ShardedModel model, const AdamWOptions& options)
     : Optimizer(std::move(model), adamw_traits(options)), options_(options) {}
 
-AdamWStep AdamW::constants_of(double factor, double lr, double weight_decay) const {
+optim::AdamWStep AdamW::constants_of(double factor, double lr, double weight_decay) const {
   const auto step = static_cast<double>(num_steps());
-  AdamWStep constants;
+  optim::AdamWStep constants;
   constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
@@ -51,15 +52,15 @@ AdamWStep AdamW::constants_of(double factor, double lr, double weight_decay) con
 }
 
 void AdamW::update(const PieceUpdate& update) {
-  adamw_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+  optim::adamw_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
-void AdamW::update_on_device(const DevicePass& pass) {
-  std::vector<AdamWStep> steps;
+void AdamW::update_on_device(const optim::DevicePass& pass) {
+  std::vector<optim::AdamWStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
   }
-  step_on_device(pass, steps);
+  optim::step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

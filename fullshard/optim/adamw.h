@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW (Loshchilov and Hutter 2019) and Adam (Kingma and Ba 2015), as torch.optim and DeepSpeed
 // do them.
 #pragma once
@@ -25,8 +26,8 @@ class AdamW : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
-  void update_on_device(const DevicePass& pass) override;
-  AdamWStep constants_of(double factor, double lr, double weight_decay) const;
+  void update_on_device(const optim::DevicePass& pass) override;
+  optim::AdamWStep constants_of(double factor, double lr, double weight_decay) const;
 
   AdamWOptions options_;
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a configuration means that names an optimizer without its settings, or none.
 #pragma once
 

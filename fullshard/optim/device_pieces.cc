@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/device_pieces.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 StoredAs stored_as(at::ScalarType dtype) {
@@ -48,7 +49,7 @@ int DevicePieces::setting_of(const ParameterSettings& parameter) {
 }
 
 const DeviceTable& DevicePieces::table_of(const std::vector<PieceView>& pieces,
-                                          const std::vector<std::vector<at::Tensor>>& states,
+                                          const StatePlaces& states,
                                           const ParameterTable& parameters, at::Device device) {
   std::vector<DevicePiece> entries;
   entries.reserve(pieces.size());
@@ -60,12 +61,12 @@ const DeviceTable& DevicePieces::table_of(const std::vector<PieceView>& pieces,
                                          : array_at(piece.master);
     entry.gradient = array_at(piece.gradient);
     entry.shown = array_at(piece.shown);
-    const auto& of_group = states.at(static_cast<size_t>(piece.group));
+    const auto& of_group = states.arrays(piece.group);
     check(of_group.size() <= std::size(entry.states),
           "parameter '{}' has {} states, and steps on a device know at most {}", piece.name,
           of_group.size(), std::size(entry.states));
     for (size_t i = 0; i < of_group.size(); ++i) {
-      entry.states[i] = array_at(of_group[i], piece.offset);
+      entry.states[i] = array_at(of_group[i], piece.offset - states.first());
     }
     entry.numel = piece.numel();
     entry.first = piece.begin;
@@ -80,4 +81,4 @@ const DeviceTable& DevicePieces::table_of(const std::vector<PieceView>& pieces,
   return table;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pieces of an optimizer's steps as tables for the device, kept from step to step.
 #pragma once
 
@@ -7,11 +8,12 @@
 #include <optional>
 #include <vector>
 
-#include "fullshard/optim/device_table.h"
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/optim/cuda/device_table.h"
 #include "fullshard/optim/parameter_rules.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/optim/state_places.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 
 class DevicePieces {
  public:
@@ -25,9 +27,8 @@ class DevicePieces {
 
   // Every step asks for the tables of the same batches of pieces, in the same order.
   void start_step() { next_ = 0; }
-  // `states` as the optimizer keeps them, [group][state]. Valid until the next start_step().
-  const DeviceTable& table_of(const std::vector<PieceView>& pieces,
-                              const std::vector<std::vector<at::Tensor>>& states,
+  // Valid until the next start_step().
+  const DeviceTable& table_of(const std::vector<PieceView>& pieces, const StatePlaces& states,
                               const ParameterTable& parameters, at::Device device);
 
   // By DevicePiece::setting.
@@ -42,4 +43,4 @@ class DevicePieces {
   size_t next_ = 0;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

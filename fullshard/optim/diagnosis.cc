@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/diagnosis.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 std::string what_happened(const BreakdownEvidence& evidence) {
@@ -53,4 +54,4 @@ std::string diagnose(const BreakdownEvidence& evidence) {
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

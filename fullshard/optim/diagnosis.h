@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why training broke down, in words: what was seen, what it usually comes from, what to do.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::optim {
 
 // What is known about a step whose loss or gradients are not finite.
 struct BreakdownEvidence {
@@ -25,4 +26,4 @@ struct BreakdownEvidence {
 // One sentence of what happened, one of where, then the likely causes with their remedies.
 std::string diagnose(const BreakdownEvidence& evidence);
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/lamb.h"
 
 #include <ATen/ops/zeros.h>
@@ -5,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fullshard/optim/lamb_kernels.h"
-#include "fullshard/optim/setting_checks.h"
+#include "fullshard/optim/kernels/lamb_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
 
 namespace fullshard {
 namespace {
@@ -14,10 +15,10 @@ namespace {
 OptimizerTraits lamb_traits(const LambOptions& options) {
   OptimizerTraits traits;
   traits.name = "LAMB";
-  check_below_one(traits.name, "beta1", options.beta1);
-  check_below_one(traits.name, "beta2", options.beta2);
-  check_at_least_zero(traits.name, "epsilon", options.epsilon);
-  check_at_least_zero(traits.name, "min_coeff", options.min_coeff);
+  optim::check_below_one(traits.name, "beta1", options.beta1);
+  optim::check_below_one(traits.name, "beta2", options.beta2);
+  optim::check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  optim::check_at_least_zero(traits.name, "min_coeff", options.min_coeff);
   check(options.max_coeff >= options.min_coeff,
         "LAMB: max_coeff is {}, expected at least min_coeff, {}", options.max_coeff,
         options.min_coeff);
@@ -29,6 +30,8 @@ OptimizerTraits lamb_traits(const LambOptions& options) {
   traits.rules = options.rules;
   traits.state_dtype = options.state_dtype;
   traits.rounding_seed = options.rounding_seed;
+  traits.needs_all_states =
+      "it takes a norm over whole tensors between two passes over the moments";
   return traits;
 }
 
@@ -39,8 +42,8 @@ Lamb::Lamb(ShardedModel sharded, const LambOptions& options)
       options_(options),
       trust_ratios_(parameters().size(), 1.0f) {}
 
-LambStep Lamb::constants_of(double factor, double weight_decay) const {
-  LambStep constants;
+optim::LambStep Lamb::constants_of(double factor, double weight_decay) const {
+  optim::LambStep constants;
   constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
@@ -59,7 +62,7 @@ void Lamb::before_updates() {
   for_each(pieces, model().gradient_factor(), [&](const PieceUpdate& update) {
     if (!update.piece.gradient.defined()) return;
     const auto squares =
-        lamb_moments(constants_of(update.factor, update.weight_decay), update.elements());
+        optim::lamb_moments(constants_of(update.factor, update.weight_decay), update.elements());
     sums[update.parameter.index][0] = squares.parameter;
     sums[update.parameter.index][1] = squares.direction;
   });
@@ -94,36 +97,36 @@ double Lamb::step_size_of(double lr) const {
 void Lamb::update(const PieceUpdate& update) {
   auto constants = constants_of(update.factor, update.weight_decay);
   constants.step_size = step_size_of(update.lr) * trust_ratios_[update.parameter.index];
-  lamb_step(constants, update.elements());
+  optim::lamb_step(constants, update.elements());
 }
 
 void Lamb::take_moments_on_device(const std::vector<PieceView>& pieces) {
   const int64_t num_tensors = parameters().size();
   const auto pass = device_pass(pieces, model().gradient_factor(), state(0, 0).device());
-  std::vector<LambStep> steps;
+  std::vector<optim::LambStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.weight_decay));
   }
-  auto squares = moments_on_device(pass, steps, num_tensors);
+  auto squares = optim::moments_on_device(pass, steps, num_tensors);
   auto shards = model().mesh().shards();
   if (shards.size() > 1) {
     auto all = at::zeros({shards.size() * num_tensors * 2}, squares.options());
     shards.all_gather(all, squares.view({-1}), "LAMB's norms").wait();
     squares = all;
   }
-  ratios_on_device_ = trust_ratios_on_device(squares.view({shards.size(), num_tensors, 2}),
-                                             static_cast<float>(options_.min_coeff),
-                                             static_cast<float>(options_.max_coeff));
+  ratios_on_device_ = optim::trust_ratios_on_device(squares.view({shards.size(), num_tensors, 2}),
+                                                    static_cast<float>(options_.min_coeff),
+                                                    static_cast<float>(options_.max_coeff));
 }
 
-void Lamb::update_on_device(const DevicePass& pass) {
-  std::vector<LambStep> steps;
+void Lamb::update_on_device(const optim::DevicePass& pass) {
+  std::vector<optim::LambStep> steps;
   for (const auto& setting : pass.settings) {
     auto constants = constants_of(pass.factor, setting.weight_decay);
     constants.step_size = step_size_of(setting.lr);
     steps.push_back(constants);
   }
-  step_on_device(pass, steps, ratios_on_device_);
+  optim::step_on_device(pass, steps, ratios_on_device_);
 }
 
 std::vector<float> Lamb::trust_ratios() const {

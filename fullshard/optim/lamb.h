@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAMB (You and others 2020) by the formula of DeepSpeed's FusedLamb: the step of each tensor is
 // scaled by |parameter| / |direction|, norms over the whole tensor wherever it is cut.
 #pragma once
@@ -6,9 +7,11 @@
 
 #include "fullshard/optim/optimizer.h"
 
-namespace fullshard {
-
+namespace fullshard::optim {
 struct LambStep;
+}  // namespace fullshard::optim
+
+namespace fullshard {
 
 struct LambOptions {
   double lr = 1e-3;
@@ -38,9 +41,9 @@ class Lamb : public Optimizer {
   // are added in rank order and norms rounded once to fp32, so that they do not depend on the cut.
   void before_updates() override;
   void update(const PieceUpdate& update) override;
-  void update_on_device(const DevicePass& pass) override;
+  void update_on_device(const optim::DevicePass& pass) override;
   void take_moments_on_device(const std::vector<PieceView>& pieces);
-  LambStep constants_of(double factor, double weight_decay) const;
+  optim::LambStep constants_of(double factor, double weight_decay) const;
   double step_size_of(double lr) const;  // with its corrections, without the trust ratio
   float trust_ratio(double parameter_squares, double direction_squares) const;
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/lion.h"
 
-#include "fullshard/optim/lion_kernels.h"
-#include "fullshard/optim/setting_checks.h"
+#include "fullshard/optim/kernels/lion_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
 
 namespace fullshard {
 namespace {
@@ -9,8 +10,8 @@ namespace {
 OptimizerTraits lion_traits(const LionOptions& options) {
   OptimizerTraits traits;
   traits.name = "Lion";
-  check_below_one(traits.name, "beta1", options.beta1);
-  check_below_one(traits.name, "beta2", options.beta2);
+  optim::check_below_one(traits.name, "beta1", options.beta1);
+  optim::check_below_one(traits.name, "beta2", options.beta2);
   traits.state_names = {"exp_avg"};
   traits.lr = options.lr;
   traits.weight_decay = options.weight_decay;
@@ -27,8 +28,8 @@ OptimizerTraits lion_traits(const LionOptions& options) {
 Lion::Lion(ShardedModel model, const LionOptions& options)
     : Optimizer(std::move(model), lion_traits(options)) {}
 
-LionStep Lion::constants_of(double factor, double lr, double weight_decay) const {
-  LionStep constants;
+optim::LionStep Lion::constants_of(double factor, double lr, double weight_decay) const {
+  optim::LionStep constants;
   constants.clip = factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
@@ -38,15 +39,15 @@ LionStep Lion::constants_of(double factor, double lr, double weight_decay) const
 }
 
 void Lion::update(const PieceUpdate& update) {
-  lion_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+  optim::lion_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
-void Lion::update_on_device(const DevicePass& pass) {
-  std::vector<LionStep> steps;
+void Lion::update_on_device(const optim::DevicePass& pass) {
+  std::vector<optim::LionStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
   }
-  step_on_device(pass, steps);
+  optim::step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

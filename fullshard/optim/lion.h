@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lion (Chen and others 2023) with decoupled weight decay, as in DeepSpeed. Where moment and
 // gradient are both zero the parameter does not step, as in the paper: DeepSpeed's CPU kernel moves
 // it down and its CUDA kernel up.
@@ -23,8 +24,8 @@ class Lion : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
-  void update_on_device(const DevicePass& pass) override;
-  LionStep constants_of(double factor, double lr, double weight_decay) const;
+  void update_on_device(const optim::DevicePass& pass) override;
+  optim::LionStep constants_of(double factor, double lr, double weight_decay) const;
 };
 
 }  // namespace fullshard

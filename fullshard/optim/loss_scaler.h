@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss scaling for fp16: the loss is multiplied so that small gradients do not vanish, and the
 // factor follows what overflows. DeepSpeed's state machine, step for step.
 #pragma once

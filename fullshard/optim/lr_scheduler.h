@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joins a schedule to an optimizer:
 //   LrScheduler scheduler(make_linear_schedule({.num_training_steps = 1000}), optimizer);
 //   optimizer.step();  scheduler.step();
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/optim/lr_schedule.h"
 #include "fullshard/optim/lr_target.h"
+#include "fullshard/optim/schedules/lr_schedule.h"
 
 namespace fullshard {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a schedule sets rates of: one of our optimizers, one of torch's, or a user's own.
 #pragma once
 

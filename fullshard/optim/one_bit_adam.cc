@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/one_bit_adam.h"
 
 #include <algorithm>
 
-#include "fullshard/optim/adamw_kernels.h"
-#include "fullshard/optim/lamb_kernels.h"
-#include "fullshard/optim/setting_checks.h"
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
+#include "fullshard/optim/kernels/lamb_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
 
 namespace fullshard {
 namespace {
@@ -15,9 +16,9 @@ constexpr int64_t kIdleSteps = 1;
 OptimizerTraits one_bit_adam_traits(const OneBitAdamOptions& options) {
   OptimizerTraits traits;
   traits.name = "OneBitAdam";
-  check_below_one(traits.name, "beta1", options.beta1);
-  check_below_one(traits.name, "beta2", options.beta2);
-  check_at_least_zero(traits.name, "epsilon", options.epsilon);
+  optim::check_below_one(traits.name, "beta1", options.beta1);
+  optim::check_below_one(traits.name, "beta2", options.beta2);
+  optim::check_at_least_zero(traits.name, "epsilon", options.epsilon);
   check(options.freeze_step >= 0, "OneBitAdam: freeze_step is {}, expected at least 0",
         options.freeze_step);
   traits.state_names = {"exp_avg", "exp_avg_sq"};
@@ -28,11 +29,12 @@ OptimizerTraits one_bit_adam_traits(const OneBitAdamOptions& options) {
   traits.rules = options.rules;
   traits.state_dtype = options.state_dtype;
   traits.rounding_seed = options.rounding_seed;
+  traits.needs_all_states = "it sends all of its momentum at once";
   return traits;
 }
 
 ShardedModel unsharded(ShardedModel model) {
-  const auto& engine = model.engine();
+  const auto& engine = engine::EngineAccess::of(model);
   for (const auto* group : engine.trainable_groups()) {
     if (!group->device().is_cuda()) continue;
     fail_as(ErrorKind::usage,
@@ -53,8 +55,8 @@ ShardedModel unsharded(ShardedModel model) {
   return model;
 }
 
-std::vector<OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
-  std::vector<OneBitExchange::Tensor> tensors;
+std::vector<optim::OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
+  std::vector<optim::OneBitExchange::Tensor> tensors;
   for (const auto& piece : model.pieces(Masters::as_kept)) {
     tensors.push_back({piece.name, piece.numel()});
   }
@@ -69,10 +71,10 @@ OneBitAdam::OneBitAdam(ShardedModel sharded, const OneBitAdamOptions& options)
       last_warm_up_(std::max(options.freeze_step, kIdleSteps + 1)) {
   const auto& ranks = model().mesh().everyone();
   if (ranks.size() == 1) return;
-  exchange_.emplace(ranks, model().engine().pool(), tensors_of(model()));
+  exchange_.emplace(ranks, engine::EngineAccess::of(model()).pool(), tensors_of(model()));
 }
 
-OneBitAdam::~OneBitAdam() { model().engine().set_over_ranks(true); }
+OneBitAdam::~OneBitAdam() { engine::EngineAccess::of(model()).set_over_ranks(true); }
 
 bool OneBitAdam::is_frozen() const { return num_steps() >= last_warm_up_; }
 
@@ -88,7 +90,7 @@ std::vector<OneBitAdam::RankState> OneBitAdam::rank_states() const {
 
 void OneBitAdam::before_updates() {
   if (!exchange_ || num_steps() <= last_warm_up_) return;
-  std::vector<OneBitExchange::Values> values;
+  std::vector<optim::OneBitExchange::Values> values;
   for_each(model().pieces(), 1, [&](const PieceUpdate& update) {
     const auto elements = update.elements();
     values.push_back({elements.states[0], elements.gradient});
@@ -108,25 +110,25 @@ void OneBitAdam::update(const PieceUpdate& update) {
 }
 
 void OneBitAdam::update_with_variance(const PieceUpdate& update) {
-  AdamWStep constants;
+  optim::AdamWStep constants;
   constants.clip = update.factor;
   constants.beta1 = momentum();
   constants.beta2 = beta2();
   constants.step_size = update.lr;
   constants.epsilon = options_.epsilon;
   constants.decay = 1 - update.lr * update.weight_decay;
-  adamw_step(constants, update.elements());
+  optim::adamw_step(constants, update.elements());
 }
 
 // The momentum is the mean of the ranks' already, except where there is one rank.
 void OneBitAdam::update_frozen(const PieceUpdate& update) {
   const auto elements = update.elements();
-  if (!exchange_) momentum_step({.clip = update.factor, .beta1 = momentum()}, elements);
-  LambStep constants;  // LAMB's second pass is the same expression
+  if (!exchange_) optim::momentum_step({.clip = update.factor, .beta1 = momentum()}, elements);
+  optim::LambStep constants;  // LAMB's second pass is the same expression
   constants.epsilon = options_.epsilon;
   constants.weight_decay = update.weight_decay;
   constants.step_size = update.lr;
-  lamb_step(constants, elements);
+  optim::lamb_step(constants, elements);
 }
 
 }  // namespace fullshard

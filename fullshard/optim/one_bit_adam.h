@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OneBitAdam (Tang and others 2021), as DeepSpeed does it: Adam at first; from some step on the
 // variance is frozen and ranks exchange their momenta with one bit per element instead of their
 // gradients. Only where every rank holds the whole model: NO_SHARD, ZeRO stage 0, or one rank.
@@ -57,8 +58,8 @@ class OneBitAdam : public Optimizer {
   void update_frozen(const PieceUpdate& update);
 
   OneBitAdamOptions options_;
-  int64_t last_warm_up_;                    // step
-  std::optional<OneBitExchange> exchange_;  // absent with one rank
+  int64_t last_warm_up_;                           // step
+  std::optional<optim::OneBitExchange> exchange_;  // absent with one rank
 };
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/one_bit_exchange.h"
 
 #include <algorithm>
@@ -5,17 +6,15 @@
 #include <numeric>
 #include <utility>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/engine/gradients/gradient_factor.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 constexpr auto kName = "OneBitAdam's momenta";
 constexpr float kNoGradient = -1;  // in the place of a scale, which is never negative
-
-int64_t round_up(int64_t number, int64_t granule) {
-  return (number + granule - 1) / granule * granule;
-}
 
 // DeepSpeed's: chunks are multiples of 8 elements and of the number of ranks.
 int64_t granule_of(int64_t num_ranks) { return num_ranks * std::lcm(num_ranks, kSignsPerByte); }
@@ -24,8 +23,8 @@ float scale_of(double squares, int64_t numel) {
   return numel == 0 ? 0 : static_cast<float>(std::sqrt(squares) / std::sqrt(numel));
 }
 
-Block zeroed(Pool& pool, int64_t numel) {
-  auto block = pool.take(numel * static_cast<int64_t>(sizeof(float)), Purpose::optimizer);
+memory::Block zeroed(memory::Pool& pool, int64_t numel) {
+  auto block = pool.take(numel * static_cast<int64_t>(sizeof(float)), tiers::Purpose::optimizer);
   block.as(numel, at::kFloat).zero_();
   return block;
 }
@@ -35,11 +34,11 @@ Block zeroed(Pool& pool, int64_t numel) {
 // One message of every rank, side by side as a gather leaves them.
 class OneBitExchange::Messages {
  public:
-  Messages(Pool& pool, int64_t num_ranks, int64_t num_tensors, int64_t sign_bytes)
+  Messages(memory::Pool& pool, int64_t num_ranks, int64_t num_tensors, int64_t sign_bytes)
       : scale_bytes_(num_tensors * static_cast<int64_t>(sizeof(float))),
         bytes_(round_up(scale_bytes_ + sign_bytes, sizeof(float))),
         num_ranks_(num_ranks),
-        block_(pool.take(bytes_ * num_ranks, Purpose::workspace)) {}
+        block_(pool.take(bytes_ * num_ranks, tiers::Purpose::workspace)) {}
 
   float* scales(int64_t rank) const { return reinterpret_cast<float*>(begin_of(rank)); }
   uint8_t* signs(int64_t rank) const { return begin_of(rank) + scale_bytes_; }
@@ -56,10 +55,10 @@ class OneBitExchange::Messages {
   }
 
   int64_t scale_bytes_, bytes_, num_ranks_;
-  Block block_;
+  memory::Block block_;
 };
 
-OneBitExchange::OneBitExchange(Communicator ranks, std::shared_ptr<Pool> pool,
+OneBitExchange::OneBitExchange(Communicator ranks, std::shared_ptr<memory::Pool> pool,
                                std::vector<Tensor> tensors)
     : ranks_(std::move(ranks)),
       pool_(std::move(pool)),
@@ -126,7 +125,7 @@ void OneBitExchange::serve(const Messages& received, Messages& served) {
   auto* errors = server_error().data_ptr<float>();
   auto* scales = served.scales(ranks_.rank());
   auto* signs = served.signs(ranks_.rank());
-  const auto share = static_cast<float>(1.0 / static_cast<double>(num_ranks_));
+  const auto share = static_cast<float>(engine::mean_factor(num_ranks_));
   std::vector<SignedRow> rows(num_ranks_);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto& place = places_[i];
@@ -157,4 +156,4 @@ void OneBitExchange::spread(const Messages& served, const std::vector<Values>& v
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mean of all ranks' momenta with one bit per element on the wire (Tang and others 2021), by
 // the steps of DeepSpeed's compressed_allreduce: each rank sends signs and one scale per tensor,
 // serves one chunk of every tensor by taking the mean of what came in, and sends that as signs and
@@ -25,9 +26,9 @@
 
 #include "fullshard/comm/communicator.h"
 #include "fullshard/memory/pool.h"
-#include "fullshard/optim/one_bit_kernels.h"
+#include "fullshard/optim/kernels/one_bit_kernels.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 
 class OneBitExchange {
  public:
@@ -42,7 +43,8 @@ class OneBitExchange {
   };
 
   // `tensors` are the same on every rank.
-  OneBitExchange(Communicator ranks, std::shared_ptr<Pool> pool, std::vector<Tensor> tensors);
+  OneBitExchange(Communicator ranks, std::shared_ptr<memory::Pool> pool,
+                 std::vector<Tensor> tensors);
 
   // Collective: two all-gathers. Adds each rank's own gradient to its exp_avg, then makes that the
   // mean of the ranks', with the same bits on all. `values` are in the order of the tensors.
@@ -68,13 +70,13 @@ class OneBitExchange {
   int64_t chunk_bytes() const { return padded_numel_ / num_ranks_ / kSignsPerByte; }
 
   Communicator ranks_;
-  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<memory::Pool> pool_;
   std::vector<Tensor> tensors_;
   std::vector<Place> places_;
   int64_t num_ranks_;
   int64_t padded_numel_ = 0;
-  Block worker_;
-  Block server_;
+  memory::Block worker_;
+  memory::Block server_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,40 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/optim/setting_checks.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/grad_norm.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/grad_norm.h"
+#include "fullshard/optim/kernels/setting_checks.h"
+#include "fullshard/optim/state_stream.h"
 
 namespace fullshard {
 namespace {
 
 void check_traits(const OptimizerTraits& traits) {
-  check_at_least_zero(traits.name, "lr", traits.lr);
-  check_at_least_zero(traits.name, "weight_decay", traits.weight_decay);
+  optim::check_at_least_zero(traits.name, "lr", traits.lr);
+  optim::check_at_least_zero(traits.name, "weight_decay", traits.weight_decay);
   check(traits.state_dtype == at::kFloat || traits.state_dtype == at::kBFloat16,
         "{}: state_dtype is {}, expected Float or BFloat16", traits.name,
         c10::toString(traits.state_dtype));
 }
 
 at::ScalarType state_dtype(const ShardedModel& model, int group, const OptimizerTraits& traits) {
-  const auto master = model.engine().trainable_groups().at(group)->spec().master_dtype;
+  const auto master =
+      engine::EngineAccess::of(model).trainable_groups().at(group)->spec().master_dtype;
   return master == at::kDouble ? at::kDouble : traits.state_dtype;
 }
 
-Elements elements_of(const at::Tensor& tensor) {
+optim::Elements elements_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {tensor.data_ptr(), tensor.scalar_type()};
 }
 
 }  // namespace
 
-PieceElements PieceUpdate::elements() const {
-  PieceElements elements;
+optim::PieceElements PieceUpdate::elements() const {
+  optim::PieceElements elements;
   elements.master = elements_of(piece.master);
   elements.gradient = elements_of(piece.gradient);
   elements.shown = elements_of(piece.shown);
@@ -50,6 +55,27 @@ Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
       traits_(std::move(traits)),
       parameters_(traits_.name, model_, traits_.rules),
       states_(model_.num_groups()) {
+  auto& engine = engine::EngineAccess::of(model_);
+  const auto groups = engine.trainable_groups();
+  const bool any_on_host =
+      std::any_of(groups.begin(), groups.end(),
+                  [](const engine::ParamGroup* group) { return group->spec().states_on_host; });
+  if (any_on_host && !traits_.needs_all_states.empty()) {
+    fail_as(ErrorKind::usage,
+            "{}: {}, so its states cannot rest in host memory; keep them on the device (offload, "
+            "optimizer), or use another optimizer",
+            traits_.name, traits_.needs_all_states);
+  }
+  make_states();
+  if (!any_on_host) return;
+  // Before anybody counts what is kept in halves.
+  if (shows() != ShardedModel::Shown::written_in_halves) model_.keep_masters_whole();
+  stream_ = std::make_unique<optim::StateStream>(engine, states_);
+}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::make_states() {
   for (int group = 0; group < model_.num_groups(); ++group) {
     for (size_t i = 0; i < traits_.state_names.size(); ++i) {
       states_[group].push_back(model_.make_state(group, state_dtype(model_, group, traits_)));
@@ -57,21 +83,26 @@ Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
   }
 }
 
+const at::Tensor& Optimizer::state(int group, int index) const {
+  if (stream_) stream_->settle();
+  return states_.at(group).at(index);
+}
+
 void Optimizer::set_lr(double lr) {
-  check_at_least_zero(name(), "lr", lr);
+  optim::check_at_least_zero(name(), "lr", lr);
   traits_.lr = lr;
 }
 
 void Optimizer::set_momentum(double momentum) {
   check(has_momentum(), "{}: momentum cannot be set to {}: it was made without one", name(),
         momentum);
-  check_below_one(name(), "momentum", momentum);
+  optim::check_below_one(name(), "momentum", momentum);
   traits_.momentum = momentum;
 }
 
 void Optimizer::set_beta2(double beta2) {
   check(has_beta2(), "{}: beta2 cannot be set to {}: there is none", name(), beta2);
-  check_below_one(name(), "beta2", beta2);
+  optim::check_below_one(name(), "beta2", beta2);
   traits_.beta2 = beta2;
 }
 
@@ -80,7 +111,7 @@ void Optimizer::restore_num_steps(int64_t num_steps) {
   num_steps_ = num_steps;
 }
 
-void Optimizer::update_on_device(const DevicePass&) {
+void Optimizer::update_on_device(const optim::DevicePass&) {
   fail_as(ErrorKind::usage,
           "{}: it has no step on CUDA; keep the model on the CPU or use another optimizer", name());
 }
@@ -89,15 +120,17 @@ at::Tensor Optimizer::clip_without_waiting(double max_norm, ShardedModel::Norm n
   check(max_norm >= 0 && std::isfinite(max_norm),
         "clip_without_waiting: max_norm is {}, expected 0 (no clipping) or a positive number",
         max_norm);
+  if (stream_) stream_->fetch_ahead();
   if (model_.mesh().world().device().is_cpu()) {
     const double total =
         max_norm > 0 ? model_.clip_grad_norm(max_norm, norm) : model_.grad_norm(norm);
     return at::full({}, total, at::kDouble);
   }
-  model_.engine().check_gradients_kept();
-  const auto kind =
-      norm == ShardedModel::Norm::infinity ? NormKind::largest : NormKind::sum_of_squares;
-  const auto outcome = clip_factor(model_.engine(), kind, max_norm, model_.loss_scale());
+  engine::EngineAccess::of(model_).check_gradients_kept();
+  const auto kind = norm == ShardedModel::Norm::infinity ? engine::NormKind::largest
+                                                         : engine::NormKind::sum_of_squares;
+  const auto outcome =
+      engine::clip_factor(engine::EngineAccess::of(model_), kind, max_norm, model_.loss_scale());
   factor_on_device_ = outcome.narrow(0, 1, 1);
   return outcome.select(0, 0);
 }
@@ -108,17 +141,42 @@ ShardedModel::Shown Optimizer::shows() const {
                                                            : ShardedModel::Shown::written_by_update;
 }
 
-DevicePass Optimizer::device_pass(const std::vector<PieceView>& pieces, double factor,
-                                  at::Device device) {
-  DevicePass pass{.table = device_pieces_.table_of(pieces, states_, parameters_, device)};
+optim::DevicePass Optimizer::device_pass(const std::vector<PieceView>& pieces,
+                                         const optim::StatePlaces& places, double factor,
+                                         at::Device device) {
+  optim::DevicePass pass{.table = device_pieces_.table_of(pieces, places, parameters_, device)};
   pass.factor = factor;
   pass.factor_on_device = factor_on_device_;
-  pass.rounding = RoundingKey::of_step(traits_.rounding_seed, num_steps_);
+  pass.rounding = optim::RoundingKey::of_step(traits_.rounding_seed, num_steps_);
   for (const auto& rules : device_pieces_.rules()) {
     pass.settings.push_back(
         {traits_.lr * rules.lr_scale, rules.weight_decay.value_or(traits_.weight_decay)});
   }
   return pass;
+}
+
+void Optimizer::update_pieces(const std::vector<PieceView>& pieces,
+                              const optim::StatePlaces& places, double factor) {
+  const auto device = model_.mesh().world().device();
+  if (device.is_cuda()) return update_on_device(device_pass(pieces, places, factor, device));
+  for_each(pieces, places, factor, [this](const PieceUpdate& piece) { update(piece); });
+}
+
+Optimizer::Moment Optimizer::exchange(const Moment& other) {
+  return {std::exchange(traits_.lr, other.lr), std::exchange(traits_.momentum, other.momentum),
+          std::exchange(traits_.beta2, other.beta2), std::exchange(num_steps_, other.num_steps)};
+}
+
+// A device is given its constants here; the lanes of the CPU come to them later.
+engine::StreamedUpdate Optimizer::issue_streamed(int group, const std::vector<PieceView>& pieces,
+                                                 double factor) {
+  const Moment issued{traits_.lr, traits_.momentum, traits_.beta2, num_steps_};
+  return stream_->update(group, pieces, [this, factor, issued](const optim::StateChunk& chunk) {
+    const at::NoGradGuard no_grad;
+    const Moment now = exchange(issued);
+    update_pieces(chunk.pieces, chunk, factor);
+    exchange(now);
+  });
 }
 
 void Optimizer::step() {
@@ -130,13 +188,21 @@ void Optimizer::step() {
     // Before anything looks at them.
     if (shown != ShardedModel::Shown::written_in_halves) model_.keep_masters_whole();
     before_updates();
-    model_.update(
-        [this](const std::vector<PieceView>& pieces, double factor) {
-          const auto device = model_.mesh().world().device();
-          if (device.is_cuda()) return update_on_device(device_pass(pieces, factor, device));
-          for_each(pieces, factor, [this](const PieceUpdate& piece) { update(piece); });
-        },
-        shown);
+    const auto update_now = [this](const std::vector<PieceView>& pieces, double factor) {
+      update_pieces(pieces, states_, factor);
+    };
+    if (stream_) {
+      engine::StreamedUpdates streamed;
+      streamed.streams = [this](int group) { return stream_->streams(group); };
+      streamed.start = [this] { stream_->start_step({factor_on_device_}); };
+      streamed.issue = [this](int group, const std::vector<PieceView>& pieces, double factor) {
+        return issue_streamed(group, pieces, factor);
+      };
+      model_.update(update_now, shown, streamed);
+      stream_->finish_step();
+    } else {
+      model_.update(update_now, shown);
+    }
     factor_on_device_ = at::Tensor();
   } catch (...) {
     --num_steps_;

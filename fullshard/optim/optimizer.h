@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all optimizers over pieces share: states per group, one pass over the shard per step,
 // settings that schedules change and that rules vary between parameters.
 #pragma once
@@ -5,15 +6,25 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/optim/cuda/device_step.h"
 #include "fullshard/optim/device_pieces.h"
-#include "fullshard/optim/device_step.h"
+#include "fullshard/optim/kernels/piece_elements.h"
 #include "fullshard/optim/parameter_rules.h"
-#include "fullshard/optim/piece_elements.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/optim/state_places.h"
+
+namespace fullshard::engine {
+struct StreamedUpdate;
+}  // namespace fullshard::engine
+
+namespace fullshard::optim {
+class StateStream;
+}  // namespace fullshard::optim
 
 namespace fullshard {
 
@@ -28,6 +39,8 @@ struct OptimizerTraits {
   std::vector<ParameterRule> rules = {};
   at::ScalarType state_dtype = at::kFloat;  // fp32 or bf16; fp64 masters have fp64 states
   uint64_t rounding_seed = 0;               // of the stochastic rounding of bf16 masters
+  // A step looks at states more than once, so they cannot pass through windows. Why, for a message.
+  std::string needs_all_states = {};
 };
 
 // One piece of a step, with the settings that hold for its parameter.
@@ -38,16 +51,16 @@ struct PieceUpdate {
   double factor = 1;  // the gradient is to be multiplied with it
   double lr = 0;
   double weight_decay = 0;
-  RoundingKey rounding;
+  optim::RoundingKey rounding;
 
-  PieceElements elements() const;
+  optim::PieceElements elements() const;
 };
 
 // Steps are collective. An optimizer holds the model's handle and keeps its states in the model's
 // memory, so that reports see them. One counter of steps serves all parameters.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
 
   // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm.
   void step();
@@ -76,7 +89,8 @@ class Optimizer {
   int64_t num_steps() const { return num_steps_; }
   virtual void restore_num_steps(int64_t num_steps);
   const std::vector<std::string>& state_names() const { return traits_.state_names; }
-  const at::Tensor& state(int group, int index) const { return states_.at(group).at(index); }
+  // Waits for an update under way.
+  const at::Tensor& state(int group, int index) const;
 
  protected:
   Optimizer(ShardedModel model, OptimizerTraits traits);
@@ -87,38 +101,63 @@ class Optimizer {
   virtual void update(const PieceUpdate& update) = 0;
   // The same for all pieces of a batch that lies on a GPU. An optimizer that has no such step
   // refuses by its name.
-  virtual void update_on_device(const DevicePass& pass);
+  virtual void update_on_device(const optim::DevicePass& pass);
 
   // Calls `use` with a PieceUpdate for each piece.
   template <class Use>
-  void for_each(const std::vector<PieceView>& pieces, double factor, const Use& use);
+  void for_each(const std::vector<PieceView>& pieces, double factor, const Use& use) {
+    for_each(pieces, states_, factor, use);
+  }
+  template <class Use>
+  void for_each(const std::vector<PieceView>& pieces, const optim::StatePlaces& places,
+                double factor, const Use& use);
 
   // A pass over these pieces; valid until the next step.
-  DevicePass device_pass(const std::vector<PieceView>& pieces, double factor, at::Device device);
+  optim::DevicePass device_pass(const std::vector<PieceView>& pieces, double factor,
+                                at::Device device) {
+    return device_pass(pieces, states_, factor, device);
+  }
+  optim::DevicePass device_pass(const std::vector<PieceView>& pieces,
+                                const optim::StatePlaces& places, double factor, at::Device device);
 
   ShardedModel& model() { return model_; }
   const ParameterTable& parameters() const { return parameters_; }
 
  private:
+  // What a step of the CPU is made of that may change before the lanes come to it.
+  struct Moment {
+    double lr = 0;
+    std::optional<double> momentum, beta2;
+    int64_t num_steps = 0;
+  };
+  Moment exchange(const Moment& other);
+
+  void make_states();
+  void update_pieces(const std::vector<PieceView>& pieces, const optim::StatePlaces& places,
+                     double factor);
+  engine::StreamedUpdate issue_streamed(int group, const std::vector<PieceView>& pieces,
+                                        double factor);
   // Kernels on a GPU read masters in halves beside fp32 states.
   ShardedModel::Shown shows() const;
 
   ShardedModel model_;
   OptimizerTraits traits_;
   ParameterTable parameters_;
-  std::vector<std::vector<at::Tensor>> states_;  // [group][state]
-  DevicePieces device_pieces_;
+  std::vector<std::vector<at::Tensor>> states_;  // [group][state], where they rest
+  std::unique_ptr<optim::StateStream> stream_;   // null: all of them on the device
+  optim::DevicePieces device_pieces_;
   at::Tensor factor_on_device_;  // for the next step, instead of the model's
   int64_t num_steps_ = 0;
 };
 
 template <class Use>
-void Optimizer::for_each(const std::vector<PieceView>& pieces, double factor, const Use& use) {
+void Optimizer::for_each(const std::vector<PieceView>& pieces, const optim::StatePlaces& places,
+                         double factor, const Use& use) {
   std::vector<at::Tensor> states;
   for (const auto& piece : pieces) {
     states.clear();
-    for (const auto& state : states_[piece.group]) {
-      states.push_back(state.narrow(0, piece.offset, piece.numel()));
+    for (const auto& state : places.arrays(piece.group)) {
+      states.push_back(state.narrow(0, piece.offset - places.first(), piece.numel()));
     }
     const auto& settings = parameters_.of(piece.name);
     use(PieceUpdate{
@@ -128,7 +167,7 @@ void Optimizer::for_each(const std::vector<PieceView>& pieces, double factor, co
         .factor = factor,
         .lr = traits_.lr * settings.lr_scale,
         .weight_decay = settings.weight_decay.value_or(traits_.weight_decay),
-        .rounding = RoundingKey::of(traits_.rounding_seed, num_steps_, settings.name_hash)});
+        .rounding = optim::RoundingKey::of(traits_.rounding_seed, num_steps_, settings.name_hash)});
   }
 }
 

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/optimizer_states.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 
 OptimizerStates states_of(const ShardedModel& model, const Optimizer& optimizer) {
   OptimizerStates states{.name = optimizer.name(), .names = optimizer.state_names()};
@@ -17,4 +18,4 @@ OptimizerStates states_of(const ShardedModel& model, const Optimizer& optimizer)
   return states;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

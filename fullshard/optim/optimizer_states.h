@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checkpoint holds of an optimizer, whichever kind it is.
 #pragma once
 
@@ -11,7 +12,7 @@
 
 #include "fullshard/optim/optimizer.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 
 // Counts of one parameter, as "step"; stored once, whatever the number of ranks.
 using StateCounts = std::map<std::string, int64_t>;
@@ -33,4 +34,4 @@ struct OptimizerStates {
 // Shares the tensors of the model's optimizer.
 OptimizerStates states_of(const ShardedModel& model, const Optimizer& optimizer);
 
-}  // namespace fullshard
+}  // namespace fullshard::optim

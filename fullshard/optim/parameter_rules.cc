@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/parameter_rules.h"
 
 #include <fmt/ranges.h>
@@ -5,10 +6,10 @@
 #include <algorithm>
 #include <regex>
 
-#include "fullshard/optim/setting_checks.h"
-#include "fullshard/optim/stochastic_rounding.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/optim/kernels/setting_checks.h"
+#include "fullshard/optim/kernels/stochastic_rounding.h"
 
 namespace fullshard {
 namespace {
@@ -26,26 +27,26 @@ std::regex compile(std::string_view optimizer, const std::string& pattern) {
 
 void check_rule(std::string_view optimizer, const ParameterRule& rule) {
   const auto where = fmt::format("{}, rule '{}'", optimizer, rule.pattern);
-  if (rule.weight_decay) check_at_least_zero(where, "weight_decay", *rule.weight_decay);
-  check_at_least_zero(where, "lr_scale", rule.lr_scale);
+  if (rule.weight_decay) optim::check_at_least_zero(where, "weight_decay", *rule.weight_decay);
+  optim::check_at_least_zero(where, "lr_scale", rule.lr_scale);
 }
 
-std::vector<NamedParameter> parameters_of(const ShardedModel& model) {
-  std::vector<NamedParameter> all;
-  for (const auto* group : model.engine().trainable_groups()) {
+std::vector<engine::NamedParameter> parameters_of(const ShardedModel& model) {
+  std::vector<engine::NamedParameter> all;
+  for (const auto* group : engine::EngineAccess::of(model).trainable_groups()) {
     const auto& own = group->spec().parameters;
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
 }
 
-bool is_found(const std::regex& pattern, const NamedParameter& parameter) {
+bool is_found(const std::regex& pattern, const engine::NamedParameter& parameter) {
   return std::any_of(parameter.names.begin(), parameter.names.end(),
                      [&](const std::string& name) { return std::regex_search(name, pattern); });
 }
 
 [[noreturn]] void refuse_unmatched(std::string_view optimizer, const ParameterRule& rule,
-                                   const std::vector<NamedParameter>& parameters) {
+                                   const std::vector<engine::NamedParameter>& parameters) {
   std::vector<std::string> names;
   for (size_t i = 0; i < std::min(kNamesShown, parameters.size()); ++i) {
     names.push_back(parameters[i].names.front());
@@ -80,7 +81,7 @@ ParameterTable::ParameterTable(std::string_view optimizer, const ShardedModel& m
   for (const auto& parameter : parameters) {
     ParameterSettings settings;
     settings.name = parameter.names.front();
-    settings.name_hash = hash_of(settings.name);
+    settings.name_hash = optim::hash_of(settings.name);
     settings.index = size();
     for (size_t i = 0; i < rules.size(); ++i) {
       if (!is_found(patterns[i], parameter)) continue;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings that differ between parameters, chosen by a pattern in the parameter's name.
 #pragma once
 

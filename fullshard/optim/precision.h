@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The precision of a training run under the names that people know: Accelerate's mixed_precision,
 // DeepSpeed's fp16, bf16 and data_types keys, apex's levels.
 #pragma once
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/shard/options.h"
+#include "fullshard/engine/plan/options.h"
 
 namespace fullshard {
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/sgd.h"
 
-#include "fullshard/optim/setting_checks.h"
-#include "fullshard/optim/sgd_kernels.h"
+#include "fullshard/optim/kernels/setting_checks.h"
+#include "fullshard/optim/kernels/sgd_kernels.h"
 
 namespace fullshard {
 namespace {
@@ -9,8 +10,8 @@ namespace {
 OptimizerTraits sgd_traits(const SgdOptions& options) {
   OptimizerTraits traits;
   traits.name = "SGD";
-  check_at_least_zero(traits.name, "momentum", options.momentum);
-  check_at_least_zero(traits.name, "dampening", options.dampening);
+  optim::check_at_least_zero(traits.name, "momentum", options.momentum);
+  optim::check_at_least_zero(traits.name, "dampening", options.dampening);
   check(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
         "SGD: nesterov needs momentum above 0 and dampening 0, found momentum {} and dampening {}",
         options.momentum, options.dampening);
@@ -31,8 +32,8 @@ OptimizerTraits sgd_traits(const SgdOptions& options) {
 Sgd::Sgd(ShardedModel model, const SgdOptions& options)
     : Optimizer(std::move(model), sgd_traits(options)), options_(options) {}
 
-SgdStep Sgd::constants_of(double factor, double lr, double weight_decay) const {
-  SgdStep constants;
+optim::SgdStep Sgd::constants_of(double factor, double lr, double weight_decay) const {
+  optim::SgdStep constants;
   constants.clip = factor;
   constants.lr = lr;
   constants.weight_decay = weight_decay;
@@ -44,15 +45,15 @@ SgdStep Sgd::constants_of(double factor, double lr, double weight_decay) const {
 }
 
 void Sgd::update(const PieceUpdate& update) {
-  sgd_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
+  optim::sgd_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
-void Sgd::update_on_device(const DevicePass& pass) {
-  std::vector<SgdStep> steps;
+void Sgd::update_on_device(const optim::DevicePass& pass) {
+  std::vector<optim::SgdStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.lr, setting.weight_decay));
   }
-  step_on_device(pass, steps);
+  optim::step_on_device(pass, steps);
 }
 
 }  // namespace fullshard

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient descent with momentum, as torch.optim.SGD does it.
 #pragma once
 
@@ -22,8 +23,8 @@ class Sgd : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
-  void update_on_device(const DevicePass& pass) override;
-  SgdStep constants_of(double factor, double lr, double weight_decay) const;
+  void update_on_device(const optim::DevicePass& pass) override;
+  optim::SgdStep constants_of(double factor, double lr, double weight_decay) const;
 
   SgdOptions options_;
 };

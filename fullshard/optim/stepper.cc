@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/stepper.h"
 
 #include <ATen/ops/full.h>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/gradients/gradient_factor.h"
 #include "fullshard/memory/host_number.h"
 #include "fullshard/optim/diagnosis.h"
 
@@ -53,7 +55,7 @@ void Stepper::backward(const at::Tensor& loss) {
   if (options_.reduces_once && num_done < options_.accumulation_steps) {
     no_sync.emplace(model_.no_sync());
   }
-  const double factor = scaler_.scale() / options_.accumulation_steps;
+  const double factor = engine::loss_factor(scaler_.scale(), options_.accumulation_steps);
   (factor == 1 ? loss : loss.mul(factor)).backward();
 }
 
@@ -70,10 +72,13 @@ bool Stepper::steps_ahead() const {
   return optimizer_ != nullptr && !model_.mesh().world().device().is_cpu();
 }
 
-void Stepper::update_when_finite(StepReport& report) {
+bool Stepper::waits_for_norm() const { return !steps_ahead() || options_.loss_scale; }
+
+void Stepper::update_when_finite(StepReport& report, engine::NormRiders* riders) {
   if (steps_ahead()) {
     // Launched before the norm is known here: the device leaves it out when that is not finite.
-    const HostNumber norm(optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm));
+    const memory::HostNumber norm(
+        optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm));
     update_();
     report.grad_norm = norm.wait();
     model_.mesh().world().check_sound();
@@ -83,8 +88,8 @@ void Stepper::update_when_finite(StepReport& report) {
     return;
   }
   report.grad_norm = options_.max_grad_norm > 0
-                         ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm)
-                         : model_.grad_norm(options_.norm);
+                         ? model_.clip_grad_norm(options_.max_grad_norm, options_.norm, riders)
+                         : model_.grad_norm(options_.norm, riders);
   model_.mesh().world().check_sound();
   // Every rank has the same norm, so all of them take the same way.
   report.skipped = !std::isfinite(report.grad_norm);
@@ -97,16 +102,16 @@ void Stepper::finish_step() {
   if (scheduler_ != nullptr) scheduler_->step();
 }
 
-StepReport Stepper::step() {
-  if (options_.reports_norm) return step_with_norm();
-  StepReport report = step_without_norm();
+StepReport Stepper::step(engine::NormRiders* riders) {
+  if (options_.reports_norm) return step_with_norm(riders);
+  StepReport report = waits_for_norm() ? step_with_norm(riders) : step_without_norm();
   if (!report.skipped) report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   return report;
 }
 
-StepReport Stepper::step_with_norm() {
+StepReport Stepper::step_with_norm(engine::NormRiders* riders) {
   auto report = new_report();
-  update_when_finite(report);
+  update_when_finite(report, riders);
   ++num_steps_;
   if (report.skipped) {
     ++num_skipped_;
@@ -119,7 +124,7 @@ StepReport Stepper::step_with_norm() {
 }
 
 StepReport Stepper::step_without_norm() {
-  if (!steps_ahead() || options_.loss_scale) return step_with_norm();
+  if (waits_for_norm()) return step_with_norm();
   auto report = new_report();
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   (void)optimizer_->clip_without_waiting(options_.max_grad_norm, options_.norm);
@@ -161,7 +166,7 @@ void Stepper::handle_non_finite(StepReport& report) {
   model_.skip_step();
 
   if (loss || !could_lower) {
-    BreakdownEvidence evidence;
+    optim::BreakdownEvidence evidence;
     evidence.step = report.step;
     if (loss) std::tie(evidence.bad_loss_rank, evidence.bad_loss) = *loss;
     evidence.first_place = place;
@@ -170,7 +175,7 @@ void Stepper::handle_non_finite(StepReport& report) {
     evidence.is_scale_at_minimum = !could_lower;
     evidence.loss_scale = report.loss_scale;
     evidence.initial_scale_power = scaler_.options().initial_scale_power;
-    report.reason = diagnose(evidence);
+    report.reason = optim::diagnose(evidence);
     if (options_.on_breakdown == OnBreakdown::stop) fail("{}", report.reason);
   } else {
     report.reason =

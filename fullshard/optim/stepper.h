@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One optimizer step as a training loop wants it: the loss is scaled, gradients are checked,
 // clipped and applied, the schedule moves on; a step that overflowed is left out on all ranks
 // alike.
@@ -15,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/loss_scaler.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/optim/optimizer.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 
@@ -59,8 +60,9 @@ class Stepper {
 
   // Runs the backward of a micro-batch's loss (a scalar).
   void backward(const at::Tensor& loss);
-  // Collective. Throws an Error with a diagnosis on a breakdown, unless told to go on.
-  StepReport step();
+  // Collective. Throws an Error with a diagnosis on a breakdown, unless told to go on. `riders`
+  // (engine/gradients/norm_riders.h) go with the message of the norm where it can take them.
+  StepReport step(engine::NormRiders* riders = nullptr);
   // The same for a step whose norm nobody wants to see: on a GPU the host does not wait for the
   // device. The report's norm is NaN then, and a step whose gradients are not finite is left out
   // silently there. With loss scaling, a foreign optimizer or on the CPU it is step().
@@ -75,11 +77,12 @@ class Stepper {
  private:
   void check_options() const;
   bool steps_ahead() const;  // of the host's knowledge of the norm: on a GPU, with our optimizers
+  bool waits_for_norm() const;  // also where nobody wants to see it
   StepReport new_report();
-  StepReport step_with_norm();
+  StepReport step_with_norm(engine::NormRiders* riders = nullptr);
   // Makes the step, or finds that it must be skipped. One wait for a GPU, after everything is
   // launched.
-  void update_when_finite(StepReport& report);
+  void update_when_finite(StepReport& report, engine::NormRiders* riders);
   void finish_step();
   void handle_non_finite(StepReport& report);
   std::string first_place() const;

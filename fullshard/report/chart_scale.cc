@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/chart_scale.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr double kWorthLogarithms = 20;
@@ -115,4 +116,4 @@ std::string ChartScale::label(double tick) const {
   return fmt::format("{:.{}f}", tick, decimals);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a value stands on a chart, and the round numbers beside it.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::report {
 
 class ChartScale {
  public:
@@ -37,4 +38,4 @@ class ChartScale {
   std::vector<double> ticks_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::report

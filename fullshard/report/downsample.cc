@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/downsample.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 // The positions worth keeping of points[from, to).
@@ -43,4 +44,4 @@ std::vector<ChartPoint> downsample(const std::vector<ChartPoint>& points, size_t
   return result;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

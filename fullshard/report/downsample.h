@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // A curve of any length as one of few points that looks the same.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::report {
 
 struct ChartPoint {
   double x = 0;
@@ -18,4 +19,4 @@ struct ChartPoint {
 // last.
 std::vector<ChartPoint> downsample(const std::vector<ChartPoint>& points, size_t limit);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

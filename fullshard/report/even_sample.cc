@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/even_sample.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 void EvenSample::add(double value) {
   if (count_++ % stride_ != 0) return;
@@ -12,4 +13,4 @@ void EvenSample::add(double value) {
   stride_ *= 2;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

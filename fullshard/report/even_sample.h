@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Some of a sequence's numbers, evenly spread over it: all of them up to a limit, then every
 // second, fourth, … one. Enough for a median, in memory that does not grow.
 #pragma once
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::report {
 
 class EvenSample {
  public:
@@ -22,4 +23,4 @@ class EvenSample {
   std::vector<double> values_;  // numbers 0, stride, 2·stride, …
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::report

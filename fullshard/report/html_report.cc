@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/html_report.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/report/report_sections.h"
 #include "fullshard/report/run_file.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr int kSecondsBetweenReloads = 10;
@@ -49,4 +50,4 @@ WrittenReport write_html_report(const std::string& folder, const std::string& ou
   return written;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run as one page that needs nothing else: no network, no other file, no script.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/report/run_folder.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 // `now`, in seconds since 1970, tells a run that goes on from one that fell silent; the page of the
 // former reloads itself. Some 100 KB, and under 2 MB whatever the run wrote.
@@ -20,4 +21,4 @@ struct WrittenReport {
 // Reads the folder and writes the page, `output` or report.html in it.
 WrittenReport write_html_report(const std::string& folder, const std::string& output = "");
 
-}  // namespace fullshard
+}  // namespace fullshard::report

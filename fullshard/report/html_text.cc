@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/html_text.h"
 
 #include <cstdint>
 
 #include "fullshard/base/utf8_character.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -45,7 +46,7 @@ std::string escape_html(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size() + text.size() / 8);
   while (!text.empty()) {
-    size_t length = utf8_character_length(text);
+    size_t length = base::utf8_character_length(text);
     if (text[0] == '\x1b') {
       length = escape_length(text);
     } else if (length == 0) {
@@ -63,8 +64,8 @@ std::string escape_html(std::string_view text) {
 
 std::string shortened(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return std::string(text);
-  while (bytes > 0 && continues_utf8_character(text[bytes])) --bytes;
+  while (bytes > 0 && base::continues_utf8_character(text[bytes])) --bytes;
   return std::string(text.substr(0, bytes)) + std::string(kEllipsis);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

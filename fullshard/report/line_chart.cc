@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/line_chart.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include "fullshard/report/html_text.h"
 #include "fullshard/report/number_text.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostPoints = 1000;
@@ -151,4 +152,4 @@ std::string line_chart_html(const LineChart& given) {
       chart.note.empty() ? "" : fmt::format("<p class=\"note\">{}</p>", escape_html(chart.note)));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

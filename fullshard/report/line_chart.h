@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A line chart as a piece of HTML: curves in an SVG that stretches with the page, labels as text
 // beside it, so that letters keep their size on any screen.
 #pragma once
@@ -9,7 +10,7 @@
 #include "fullshard/report/chart_scale.h"
 #include "fullshard/report/downsample.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 enum class Look { line, faint, dots };
 
@@ -34,4 +35,4 @@ std::string line_chart_html(const LineChart& chart);
 std::string chart_frame(const ChartScale& across, const ChartScale& up, std::string_view picture);
 std::string legend_html(const std::vector<ChartSeries>& series);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/memory_bars.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 #include "fullshard/report/html_text.h"
 #include "fullshard/report/number_text.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostRanks = 8;
@@ -191,4 +192,4 @@ std::string memory_bars_html(const MemoryPlan& plan, int world, const std::strin
       legend_of(all), body);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

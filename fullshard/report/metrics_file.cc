@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/metrics_file.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/report/step_history.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostProblems = 20;
@@ -155,4 +156,4 @@ void MetricsWriter::append(const StepRecord& record) {
   last_step_ = record.step;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

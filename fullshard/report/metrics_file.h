@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // metrics.jsonl as a file: StepRecords in the order of their steps, each step once.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/report/run_totals.h"
 #include "fullshard/report/step_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 struct MetricsReading {
   std::vector<StepRecord> steps{};       // of a long run those that stand out (step_history.h)
@@ -47,4 +48,4 @@ class MetricsWriter {
   int file_ = -1;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::report

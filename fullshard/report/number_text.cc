@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/number_text.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 std::string format_loss(double loss) {
   const double size = std::abs(loss);
@@ -54,4 +55,4 @@ std::string format_utc(int64_t seconds) {
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as people read them on a progress line and on the report page.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::report {
 
 // "2.3456"; "1.23e+05" where four decimals would not fit; "nan", "inf".
 std::string format_loss(double loss);
@@ -21,4 +22,4 @@ std::string format_percent(double share);
 // "2031-05-06T07:08:09Z" of seconds since 1970.
 std::string format_utc(int64_t seconds);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/page_assets.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 // c1 to c6 can be told apart by people who see few colours, on both backgrounds.
@@ -130,9 +131,9 @@ std::string_view page_style() { return kStyle; }
 std::string_view page_script() { return kScript; }
 
 std::string page_policy() {
-  const Digest digest = sha256(kScript);
+  const base::Digest digest = base::sha256(kScript);
   return fmt::format("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'",
-                     encode_base64(std::string(digest.begin(), digest.end())));
+                     base::encode_base64(std::string(digest.begin(), digest.end())));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every report page carries: its style, and a script for the values under the pointer. The
 // page is whole without the script.
 #pragma once
@@ -5,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::report {
 
 std::string_view page_style();
 std::string_view page_script();
@@ -14,4 +15,4 @@ std::string_view page_script();
 // text ever get past escape_html.
 std::string page_policy();
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/phase_chart.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/report/line_chart.h"
 #include "fullshard/report/number_text.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostColumns = 48;
@@ -188,4 +189,4 @@ std::string phase_chart_html(const std::vector<StepRecord>& steps) {
       legend, body);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

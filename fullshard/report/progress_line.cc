@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/progress_line.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/report/number_text.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr double kSecondsBetweenDrawings = 0.1;
@@ -181,4 +182,4 @@ std::string phases_text(const StepRecord& record) {
       format_seconds(record.comm_s));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

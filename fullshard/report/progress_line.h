@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person sees of a run: one line that is drawn again and again on a terminal, or plain lines
 // every few steps where the output is a file or a pipe.
 //
@@ -13,7 +14,7 @@
 
 #include "fullshard/report/step_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 enum class ProgressMode { terminal, lines, silent };
 
@@ -71,4 +72,4 @@ std::string progress_text(const StepRecord& record, int64_t num_steps,
 // "step 10 took 250 ms: data 1 ms, forward 80 ms, …"; empty where no phases were recorded.
 std::string phases_text(const StepRecord& record);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

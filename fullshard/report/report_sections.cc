@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/report_sections.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 #include "fullshard/report/number_text.h"
 #include "fullshard/report/phase_chart.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kLongText = 600;
@@ -258,4 +259,4 @@ std::string pictures_section(const RunFolder& run, const RunTotals& totals) {
   return text + "</div>\n";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the report page, in its order. Each gives a piece of HTML, empty when there is
 // nothing to say.
 #pragma once
@@ -7,7 +8,7 @@
 #include "fullshard/report/run_folder.h"
 #include "fullshard/report/run_totals.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 // The name, how it stands, how far it is, why it failed.
 std::string header_section(const RunFolder& run, const RunTotals& totals, double now);
@@ -22,4 +23,4 @@ std::string logs_section(const RunFolder& run);
 
 std::string title_of(const RunFolder& run);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

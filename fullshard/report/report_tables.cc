@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sections that are text: configuration, origin, logs.
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@
 #include "fullshard/report/number_text.h"
 #include "fullshard/report/report_sections.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -77,7 +78,7 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
 
 std::string configuration_section(const RunFolder& run) {
   if (!run.record) return {};
-  const Json configuration = parse_json<Json>(run.record->configuration);
+  const Json configuration = base::parse_json<Json>(run.record->configuration);
   if (!configuration.is_object() || configuration.empty()) return {};
   std::string chosen, defaults;
   size_t num_defaults = 0, num_rows = 0;
@@ -136,4 +137,4 @@ std::string logs_section(const RunFolder& run) {
   return text + "</div>\n";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_file.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 // A descriptor that is closed when it goes.
@@ -77,7 +78,7 @@ std::string read_end_of_file(const std::string& path, int64_t bytes) {
 }
 
 void write_whole_file(const std::string& path, std::string_view text) {
-  if (is_special_file(path)) {
+  if (base::is_special_file(path)) {
     fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path);
   }
   // Named after the process: two writers must not share it.
@@ -107,4 +108,4 @@ double last_write_time(const std::string& path) {
          1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

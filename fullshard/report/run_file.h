@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of a run's folder, by system calls: read whole or at the end, written whole or not at all.
 // Not std::filesystem, see tests/files.h.
 #pragma once
@@ -10,7 +11,7 @@
 
 #include "fullshard/base/file_kind.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 // Nothing when the file is not there; an Error of kind input when it cannot be read.
 std::optional<std::string> read_whole_file(const std::string& path);
@@ -26,4 +27,4 @@ void make_folders(const std::string& path);
 // Seconds since 1970 when it was last written; 0 when it is not there.
 double last_write_time(const std::string& path);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

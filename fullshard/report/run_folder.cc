@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_folder.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include "fullshard/report/run_file.h"
 #include "fullshard/report/run_totals.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostLogs = 16;
@@ -53,7 +54,7 @@ RankLog read_log(int rank, const std::string& path) {
 void read_logs(RunFolder& run) {
   const std::string folder = run.path + "/logs";
   std::vector<std::pair<int, std::string>> logs;
-  for (const std::string& name : names_in_folder(folder)) {
+  for (const std::string& name : base::names_in_folder(folder)) {
     if (const auto rank = rank_of(name)) logs.emplace_back(*rank, folder + "/" + name);
   }
   std::sort(logs.begin(), logs.end());
@@ -82,7 +83,7 @@ bool RunFolder::is_live(double now) const {
 }
 
 RunFolder read_run_folder(const std::string& path) {
-  if (!is_folder(path)) {
+  if (!base::is_folder(path)) {
     fail_as(ErrorKind::input, "report: '{}' is no folder; give the --output folder of a run", path);
   }
   // Before the record is read: an owner that ends in between has said so in it.
@@ -102,4 +103,4 @@ RunFolder read_run_folder(const std::string& path) {
   return run;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

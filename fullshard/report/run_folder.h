@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that a run has left so far, for a report. Nothing of it need be there.
 #pragma once
 
@@ -10,7 +11,7 @@
 #include "fullshard/report/run_lock.h"
 #include "fullshard/report/run_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 struct RankLog {
   int rank = 0;
@@ -38,4 +39,4 @@ struct RunFolder {
 // the run's process has ended is given as failed, with the reason.
 RunFolder read_run_folder(const std::string& path);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_lock.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/report/run_file.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -126,15 +127,14 @@ void write_owner(int file, const RunOwner& owner) {
           folder, owner.text());
 }
 
-// The descriptor in kVariable, if it is open on this folder's lock.
-std::optional<int> handed_down(const std::string& folder) {
-  const char* text = std::getenv(RunLock::kVariable);
-  if (text == nullptr) return std::nullopt;
-  const int file = std::atoi(text);
-  struct stat held = {}, named = {};
+// The descriptor that the launcher named, if it is open on this folder's lock.
+std::optional<int> handed_down(const std::string& folder, const base::LauncherVariable& named) {
+  if (!named) return std::nullopt;
+  const int file = std::atoi(named.text->c_str());
+  struct stat held = {}, locked = {};
   const bool is_same = file > STDERR_FILENO && ::fstat(file, &held) == 0 &&
-                       ::stat(lock_path(folder).c_str(), &named) == 0 &&
-                       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+                       ::stat(lock_path(folder).c_str(), &locked) == 0 &&
+                       held.st_dev == locked.st_dev && held.st_ino == locked.st_ino;
   return is_same ? std::optional(file) : std::nullopt;
 }
 
@@ -186,8 +186,9 @@ RunLock::RunLock(const std::string& folder) {
   write_owner(file_, this_process());
 }
 
-RunLock RunLock::inherited_or_new(const std::string& folder) {
-  const auto file = handed_down(folder);
+RunLock RunLock::inherited_or_new(const std::string& folder,
+                                  const base::LauncherEnvironment& launcher) {
+  const auto file = handed_down(folder, launcher.run_lock);
   if (!file) return RunLock(folder);
   ::fcntl(*file, F_SETFD, FD_CLOEXEC);  // programs that this one starts do not own the run
   RunLock lock;
@@ -204,4 +205,4 @@ RunLock::~RunLock() {
   if (file_ >= 0) ::close(file_);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

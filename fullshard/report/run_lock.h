@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An output folder has one owner at a time. The owner holds a lock on DIR/run.lock, which the
 // kernel takes away when the last process that holds it is gone, however it went; the file says
 // who it is, or was.
@@ -7,7 +8,9 @@
 #include <optional>
 #include <string>
 
-namespace fullshard {
+#include "fullshard/base/launcher_environment.h"
+
+namespace fullshard::report {
 
 struct RunOwner {
   std::string host{};
@@ -41,14 +44,14 @@ class RunLock {
   // Makes the folder if need be. An Error of kind usage that names the owner when there is one.
   explicit RunLock(const std::string& folder);
   // The lock that the launcher handed down, if it is this folder's; else as above.
-  static RunLock inherited_or_new(const std::string& folder);
+  static RunLock inherited_or_new(const std::string& folder,
+                                  const base::LauncherEnvironment& launcher);
   ~RunLock();
   RunLock(RunLock&& other) noexcept;
   RunLock& operator=(RunLock&&) = delete;
 
-  // For LaunchOptions::kept_open; the variable tells the ranks its number.
+  // For LaunchOptions::kept_open; LauncherEnvironment::kRunLock tells the ranks its number.
   int descriptor() const { return file_; }
-  static constexpr const char* kVariable = "FULLSHARD_RUN_LOCK";
 
   // Who owned the folder before, if anybody did.
   const std::optional<RunOwner>& previous() const { return previous_; }
@@ -64,4 +67,4 @@ class RunLock {
   std::string warning_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::report

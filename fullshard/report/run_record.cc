@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_record.h"
 
 #include <fmt/format.h>
@@ -29,8 +30,8 @@ std::optional<int64_t> parse_time(const std::string& text) {
 
 Json parse(std::string_view text, const std::string& where) {
   try {
-    return parse_json<Json>(text);
-  } catch (const JsonError& error) {
+    return base::parse_json<Json>(text);
+  } catch (const base::JsonError& error) {
     fail_as(ErrorKind::input, "{}: {}; was it written by another program?", where, error.what());
   }
 }
@@ -105,9 +106,10 @@ class ObjectReader {
                            std::string_view expected) const {
     const std::string dotted =
         path_.empty() || key.empty() ? path_ + std::string(key) : fmt::format("{}.{}", path_, key);
-    fail_as(ErrorKind::input, "{}: {}{}found {}, expected {}", where_, printable(dotted),
+    fail_as(ErrorKind::input, "{}: {}{}found {}, expected {}", where_, base::printable(dotted),
             dotted.empty() ? "" : ": ",
-            printable(found.dump(-1, ' ', false, Json::error_handler_t::replace), 40), expected);
+            base::printable(found.dump(-1, ' ', false, Json::error_handler_t::replace), 40),
+            expected);
   }
 
  private:
@@ -197,13 +199,13 @@ std::string to_json(const RunRecord& record) {
                    {"parameters", record.model.parameters}};
   json["num_steps"] = record.num_steps;
   json["tokens"] = record.tokens;
-  json["started"] = format_utc(record.started);
-  json["ended"] = record.ended ? Json(format_utc(*record.ended)) : Json();
+  json["started"] = report::format_utc(record.started);
+  json["ended"] = record.ended ? Json(report::format_utc(*record.ended)) : Json();
   json["warnings"] = record.warnings;
   json["memory_plan"] = memory_json(record.memory);
-  json["configuration"] = parse_json<Json>(record.configuration);
+  json["configuration"] = base::parse_json<Json>(record.configuration);
   check(json["configuration"].is_object(), "run record: the configuration is no JSON object: {}",
-        printable(record.configuration, 80));
+        base::printable(record.configuration, 80));
   return dump(json);
 }
 
@@ -240,11 +242,11 @@ RunRecord parse_run_record(std::string_view text, std::string_view where) {
 }
 
 void write_run_record(const std::string& path, const RunRecord& record) {
-  write_whole_file(path, to_json(record));
+  report::write_whole_file(path, to_json(record));
 }
 
 RunRecord read_run_record(const std::string& path) {
-  const auto text = read_whole_file(path);
+  const auto text = report::read_whole_file(path);
   if (!text) fail_as(ErrorKind::input, "{}: is not there; give the --output folder of a run", path);
   return parse_run_record(*text, path);
 }
@@ -254,8 +256,8 @@ bool close_run_record(const std::string& folder, RunStatus status, const std::st
   const std::string path = folder + "/run.json";
   Json json;
   try {
-    json = parse_json<Json>(read_whole_file(path).value_or(""));
-  } catch (const JsonError&) {  // whoever reads it says what is wrong
+    json = base::parse_json<Json>(report::read_whole_file(path).value_or(""));
+  } catch (const base::JsonError&) {  // whoever reads it says what is wrong
     return false;
   }
   if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::running)) {
@@ -263,8 +265,8 @@ bool close_run_record(const std::string& folder, RunStatus status, const std::st
   }
   json["status"] = name_of(status);
   json["problem"] = problem;
-  json["ended"] = format_utc(ended);
-  write_whole_file(path, dump(json));
+  json["ended"] = report::format_utc(ended);
+  report::write_whole_file(path, dump(json));
   return true;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // run.json: what a run is, written when it starts and again when it ends.
 #pragma once
 

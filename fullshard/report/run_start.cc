@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_start.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/report/run_file.h"
 #include "fullshard/report/run_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 // A record that cannot be read belongs to a run that somebody may want to keep.
@@ -29,7 +30,7 @@ int64_t last_sign_of_life(const std::string& folder) {
 }  // namespace
 
 void check_run_start(const std::string& folder, const RunStart& start) {
-  if (start.overwrites || start.resumes || !is_file(folder + "/run.json")) return;
+  if (start.overwrites || start.resumes || !base::is_file(folder + "/run.json")) return;
   const bool is_done = is_finished(folder);
   // What failed before its first step leaves nothing that anybody could want to keep.
   if (!is_done && read_end_of_file(folder + "/metrics.jsonl", 1).empty()) return;
@@ -60,4 +61,4 @@ bool close_dead_run(const std::string& folder, const RunLock& lock) {
                                              last_sign_of_life(folder));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a run may start in a folder that may hold another one, and what becomes of that.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/report/run_lock.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 struct RunStart {
   bool overwrites = false;  // --overwrite
@@ -26,4 +27,4 @@ bool close_dead_run(const std::string& folder);
 // The same for the owner's successor, who holds the lock.
 bool close_dead_run(const std::string& folder, const RunLock& lock);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_summary.h"
 
 #include <cmath>
@@ -5,7 +6,7 @@
 
 #include "fullshard/report/run_totals.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -63,4 +64,4 @@ std::string run_summary_json(const RunFolder& run, const std::string& page, bool
   return summary.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

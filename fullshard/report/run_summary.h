@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run in one JSON object, for programs: what the page says in numbers.
 #pragma once
 
@@ -5,10 +6,10 @@
 
 #include "fullshard/report/run_folder.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 // On one line, without the line break; docs/report.md lists the keys. `page` is where the HTML page
 // was written.
 std::string run_summary_json(const RunFolder& run, const std::string& page, bool is_live);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

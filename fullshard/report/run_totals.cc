@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_totals.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/report/number_text.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 double median(std::vector<double> values) {
@@ -99,4 +100,4 @@ std::string summary_table(const RunTotals& totals, double elapsed,
   return text;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

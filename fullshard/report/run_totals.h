@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's steps in a few numbers, and the table at its end.
 #pragma once
 
@@ -10,7 +11,7 @@
 #include "fullshard/report/even_sample.h"
 #include "fullshard/report/step_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 struct BestLoss {
   double loss = 0;
@@ -56,4 +57,4 @@ class RunTotals {
 std::string summary_table(const RunTotals& totals, double elapsed,
                           const std::vector<std::pair<std::string, std::string>>& places);
 
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/step_history.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using Number = std::optional<double> (*)(const StepRecord&);
@@ -75,4 +76,4 @@ void StepHistory::thin() {
   steps_ = std::move(kept);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::report

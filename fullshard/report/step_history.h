@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of a run of any length in bounded memory, for its charts: all of them while they are
 // few, then those that stand out in their stretch of steps.
 #pragma once
@@ -8,7 +9,7 @@
 
 #include "fullshard/report/step_record.h"
 
-namespace fullshard {
+namespace fullshard::report {
 
 class StepHistory {
  public:
@@ -31,4 +32,4 @@ class StepHistory {
   std::vector<StepRecord> steps_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::report

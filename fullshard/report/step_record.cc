@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/step_record.h"
 
 #include <fmt/format.h>
@@ -33,8 +34,8 @@ class LineReader {
  public:
   LineReader(std::string_view line, std::string_view where) : where_(where) {
     try {
-      json_ = parse_json(line);
-    } catch (const JsonError& error) {
+      json_ = base::parse_json(line);
+    } catch (const base::JsonError& error) {
       fail_as(ErrorKind::input, "{}: {}; remove the line", where_, error.what());
     }
     if (!json_.is_object()) {
@@ -79,8 +80,8 @@ class LineReader {
   }
   [[noreturn]] void refuse(const char* key, std::string_view expected) const {
     const std::string found = at(key).dump(-1, ' ', false, Parsed::error_handler_t::replace);
-    fail_as(ErrorKind::input, "{}: {}: found {}, expected {}", where_, key, printable(found, 40),
-            expected);
+    fail_as(ErrorKind::input, "{}: {}: found {}, expected {}", where_, key,
+            base::printable(found, 40), expected);
   }
 
   std::string_view where_;

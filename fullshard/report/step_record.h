@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line of metrics.jsonl: what a training step did.
 //
 //   {"step":1,"loss":3.21887588500977,"lr":0.0003,"grad_norm":1.5,"loss_scale":1.0,"tokens":4096,

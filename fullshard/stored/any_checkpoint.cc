@@ -1,26 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/any_checkpoint.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
 #include <set>
 
-#include "fullshard/formats/dcp_folder.h"
-#include "fullshard/formats/deepspeed_folder.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
+#include "fullshard/formats/foreign/dcp_folder.h"
+#include "fullshard/formats/foreign/deepspeed_folder.h"
 #include "fullshard/formats/input_error.h"
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/formats/torch_file.h"
+#include "fullshard/formats/torch/torch_file.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/stored/beside_weights.h"
-#include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/manifest.h"
 #include "fullshard/stored/manifest_source.h"
 #include "fullshard/stored/model_record.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 constexpr int64_t kBlockNumel = int64_t{1} << 20;
@@ -80,21 +79,23 @@ AnyCheckpoint open_own(const std::string& folder) {
 // Files of torch.save; one may have been written without checksums.
 void add_torch_sums(AnyCheckpoint& opened, std::vector<std::string> files,
                     const std::string& what) {
-  const auto has_none = [](const std::string& file) { return !TorchFile(file).has_checksums(); };
+  const auto has_none = [](const std::string& file) {
+    return !formats::TorchFile(file).has_checksums();
+  };
   const auto rest = std::stable_partition(files.begin(), files.end(), std::not_fn(has_none));
   opened.without_sums.insert(opened.without_sums.end(), rest, files.end());
   files.erase(rest, files.end());
   opened.has_sums = opened.has_sums || !files.empty();
   opened.check_sums = [files = std::move(files), what] {
-    for (const auto& file : files) TorchFile(file).check_sums(what);
+    for (const auto& file : files) formats::TorchFile(file).check_sums(what);
   };
 }
 
-AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions& options) {
-  const DeepSpeedFolder folder(path, options.tag);
+AnyCheckpoint open_deepspeed(const FoundCheckpoint& found, bool with_frozen) {
+  const formats::DeepSpeedFolder folder(found.path(), found.tag());
   AnyCheckpoint opened{.kind = fmt::format("DeepSpeed ZeRO-{}", folder.stage()),
                        .path = folder.folder()};
-  opened.weights = folder.weights(options.with_frozen);
+  opened.weights = folder.weights(with_frozen);
   opened.tied = folder.tied();
   for (const auto& name : folder.states()) opened.states.push_back({name, folder.state(name)});
   opened.facts = {{"step", std::to_string(folder.num_steps())},
@@ -107,34 +108,34 @@ AnyCheckpoint open_deepspeed(const std::string& path, const AnyCheckpointOptions
   opened.scheduler_steps = folder.scheduler_steps();
   opened.loss_scale = folder.loss_scale();
   std::vector<std::string> files;
-  for (const auto& name : names_in(opened.path)) {
+  for (const auto& name : formats::names_in(opened.path)) {
     if (name.ends_with("_states.pt")) files.push_back(fmt::format("{}/{}", opened.path, name));
   }
   add_torch_sums(opened, std::move(files), "checkpoint");
   return opened;
 }
 
-void check_item(const std::string& folder, const std::string& name, const DcpItem& item) {
+void check_item(const std::string& folder, const std::string& name, const formats::DcpItem& item) {
   const auto path = fmt::format("{}/{}", folder, item.file);
-  TorchFile(FileHandle::open(path), item.offset, item.length)
+  formats::TorchFile(formats::FileHandle::open(path), item.offset, item.length)
       .check_sums(fmt::format("tensor '{}'", name));
 }
 
 // Objects (learning rates, step counts) are torch.save's too.
 void check_dcp_sums(const std::string& folder) {
-  const DcpMetadata metadata = read_dcp_metadata(folder);
+  const formats::DcpMetadata metadata = formats::read_dcp_metadata(folder);
   for (const auto& [name, item] : metadata.objects) check_item(folder, name, item);
   for (const auto& [name, tensor] : metadata.tensors) {
     for (const auto& chunk : tensor.chunks) check_item(folder, name, chunk.item);
   }
 }
 
-void add_states(AnyCheckpoint& opened, const DcpFolder& folder) {
+void add_states(AnyCheckpoint& opened, const formats::DcpFolder& folder) {
   for (const auto& name : folder.states()) opened.states.push_back({name, folder.state(name)});
   opened.optimizer_steps = folder.num_steps();
 }
 
-int64_t num_files(const DcpFolder& folder) {
+int64_t num_files(const formats::DcpFolder& folder) {
   std::set<std::string> files;
   for (const auto& [name, tensor] : folder.metadata().tensors) {
     for (const auto& chunk : tensor.chunks) files.insert(chunk.item.file);
@@ -143,7 +144,7 @@ int64_t num_files(const DcpFolder& folder) {
 }
 
 AnyCheckpoint open_dcp(const std::string& path) {
-  const DcpFolder folder(path);
+  const formats::DcpFolder folder(path);
   AnyCheckpoint opened{.kind = "torch.distributed.checkpoint", .path = path};
   opened.weights = folder.weights();
   add_states(opened, folder);
@@ -154,13 +155,14 @@ AnyCheckpoint open_dcp(const std::string& path) {
 }
 
 void check_torch_sums(const std::vector<std::string>& files) {
-  for (const auto& file : files) TorchFile(file).check_sums("file");
+  for (const auto& file : files) formats::TorchFile(file).check_sums("file");
 }
 
-AnyCheckpoint open_accelerate(const std::string& path, const AccelerateFolders& folders) {
+AnyCheckpoint open_accelerate(const std::string& path) {
+  const formats::AccelerateFolders folders = formats::find_accelerate_folders(path);
   AnyCheckpoint opened{.kind = "Accelerate FSDP", .path = path};
-  if (!folders.model.empty()) opened.weights = DcpFolder(folders.model).weights();
-  if (!folders.optimizer.empty()) add_states(opened, DcpFolder(folders.optimizer));
+  if (!folders.model.empty()) opened.weights = formats::DcpFolder(folders.model).weights();
+  if (!folders.optimizer.empty()) add_states(opened, formats::DcpFolder(folders.optimizer));
   add_trainer_state(opened, path);
   opened.has_sums = true;
   opened.check_sums = [folders, beside = add_saved_progress(opened, path)] {
@@ -173,8 +175,8 @@ AnyCheckpoint open_accelerate(const std::string& path, const AccelerateFolders& 
 }
 
 AnyCheckpoint open_plain(const std::string& path) {
-  AnyCheckpoint opened{.kind = is_folder(path) ? kind_of_weights_folder(path) : "weights file",
-                       .path = path};
+  AnyCheckpoint opened{
+      .kind = base::is_folder(path) ? kind_of_weights_folder(path) : "weights file", .path = path};
   opened.weights = open_weights(path);
   std::set<std::string> files;
   for (const auto& tensor : opened.weights->tensors()) files.insert(tensor.file);
@@ -183,7 +185,7 @@ AnyCheckpoint open_plain(const std::string& path) {
   for (const auto& file : files) {
     (file.ends_with(".safetensors") ? opened.without_sums : summed).push_back(file);
   }
-  if (is_folder(path)) {
+  if (base::is_folder(path)) {
     add_trainer_state(opened, path);
     for (const auto& file : add_optimizer_file(opened, path)) summed.push_back(file);
     for (const auto& file : add_saved_progress(opened, path)) summed.push_back(file);
@@ -192,28 +194,7 @@ AnyCheckpoint open_plain(const std::string& path) {
   return opened;
 }
 
-bool is_own(const std::string& folder) {
-  return is_file(fmt::format("{}/{}", folder, kManifestName));
-}
-
-// Our own names of files, and nothing that says what is in them.
-void check_has_manifest(const std::string& folder) {
-  check_input(!is_file(folder + "/weights-00000.bin"),
-              "{}: has no {}, without which nobody knows what its files hold; it is no complete "
-              "checkpoint: copy it again or use another",
-              folder, kManifestName);
-}
-
 }  // namespace
-
-std::string find_own_checkpoint(const std::string& path) {
-  if (is_own(path)) return path;
-  for (const auto& folder : {path, path + "/checkpoints"}) {
-    const LastCheckpoint last = last_checkpoint(folder);
-    if (!last.folder.empty()) return last.folder;
-  }
-  return "";
-}
 
 std::vector<StoredTensor> AnyCheckpoint::distinct_weights() const {
   std::vector<StoredTensor> distinct;
@@ -226,24 +207,24 @@ std::vector<StoredTensor> AnyCheckpoint::distinct_weights() const {
   return distinct;
 }
 
-AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options) {
-  check_input(is_file(path) || is_folder(path), "{}: is not there", path);
-  if (is_file(path)) return open_plain(path);
-  const std::string named = fmt::format("{}/{}", path, options.tag);
-  if (!options.tag.empty() && is_plain_name(options.tag) && is_own(named)) return open_own(named);
-  if (is_own(path)) return open_own(path);
-  if (is_deepspeed_folder(path)) return open_deepspeed(path, options);
-  check_input(options.tag.empty(), "{}: has no checkpoint '{}'", path, options.tag);
-  if (is_dcp_folder(path)) return open_dcp(path);
-  const AccelerateFolders folders = find_accelerate_folders(path);
-  if (!folders.model.empty() || !folders.optimizer.empty()) return open_accelerate(path, folders);
-  const std::string own = find_own_checkpoint(path);
-  if (!own.empty()) return open_own(own);
-  check_has_manifest(path);
-  const LastCheckpoint last = last_checkpoint(path);
-  check_input(last.skipped.empty(), "{}: has no complete checkpoint: {}", path,
-              fmt::join(last.skipped, "; "));
-  return open_plain(path);
+AnyCheckpoint open_any(const FoundCheckpoint& found, bool with_frozen) {
+  switch (found.kind()) {
+    case CheckpointKind::own:
+      return open_own(found.path());
+    case CheckpointKind::deepspeed:
+      return open_deepspeed(found, with_frozen);
+    case CheckpointKind::dcp:
+      return open_dcp(found.path());
+    case CheckpointKind::accelerate:
+      return open_accelerate(found.path());
+    case CheckpointKind::weights:
+      break;
+  }
+  return open_plain(found.path());
 }
 
-}  // namespace fullshard
+AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options) {
+  return open_any(FoundCheckpoint::find(path, options.tag), options.with_frozen);
+}
+
+}  // namespace fullshard::stored

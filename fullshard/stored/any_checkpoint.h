@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of any known kind as named tensors.
 #pragma once
 
@@ -10,11 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "fullshard/formats/optimizer_file.h"
-#include "fullshard/formats/saved_progress.h"
 #include "fullshard/formats/tensor_source.h"
+#include "fullshard/formats/torch/optimizer_file.h"
+#include "fullshard/formats/torch/saved_progress.h"
+#include "fullshard/stored/found_checkpoint.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 struct AnyCheckpointOptions {
   std::string tag = {};     // which of several in the folder; empty: the latest
@@ -33,7 +35,7 @@ struct AnyCheckpoint {
   std::map<std::string, std::string> tied = {};  // a second name -> the name whose values it has
   std::vector<State> states = {};                // of the optimizer
   // States of parameters that are numbered instead of named; then `states` is empty.
-  std::shared_ptr<const OptimizerFile> numbered = {};
+  std::shared_ptr<const formats::OptimizerFile> numbered = {};
   std::vector<std::pair<std::string, std::string>> facts = {};  // "ranks", "2": for people
   std::string config = {};  // the model's config.json, where ours says it
   // How far training had come, where that is said.
@@ -41,7 +43,7 @@ struct AnyCheckpoint {
   int64_t num_skipped = 0;                      // of them
   std::optional<int64_t> optimizer_steps = {};  // as the optimizer counts them
   std::optional<int64_t> scheduler_steps = {};  // of the learning rate
-  std::optional<SavedLossScale> loss_scale = {};
+  std::optional<formats::SavedLossScale> loss_scale = {};
   // Compares all checksums that the files carry; throws (kind input) at the first that is wrong.
   std::function<void()> check_sums = {};
   bool has_sums = false;
@@ -51,13 +53,9 @@ struct AnyCheckpoint {
   std::vector<StoredTensor> distinct_weights() const;
 };
 
-// Known by their contents: a folder of ours (a checkpoint, or several with `latest`), of DeepSpeed,
-// of torch.distributed.checkpoint, of Accelerate or the Trainer, of Hugging Face; one file of
-// weights. Errors are of the kind input.
+// `with_frozen`: DeepSpeed's parameters that were not trained, too. Errors are of the kind input.
+AnyCheckpoint open_any(const FoundCheckpoint& found, bool with_frozen = true);
+// Of what FoundCheckpoint::find() finds at the path.
 AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options = {});
 
-// The folder of our own checkpoint that `path` means: itself, or the newest whole one in it or in
-// its folder `checkpoints`. Empty: there is none; it may be of another kind.
-std::string find_own_checkpoint(const std::string& path);
-
-}  // namespace fullshard
+}  // namespace fullshard::stored

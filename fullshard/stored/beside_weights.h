@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Accelerate and the Trainer leave beside weights: steps, optimizer, schedule, loss scale.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/stored/any_checkpoint.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // "Trainer", "Accelerate", or "Hugging Face" for weights alone.
 std::string kind_of_weights_folder(const std::string& folder);
@@ -21,4 +22,4 @@ std::vector<std::string> add_optimizer_file(AnyCheckpoint& opened, const std::st
 // means.
 std::vector<std::string> add_saved_progress(AnyCheckpoint& opened, const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

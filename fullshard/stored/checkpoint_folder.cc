@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/checkpoint_folder.h"
 
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include "fullshard/formats/replace_file.h"
 #include "fullshard/stored/manifest.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 constexpr const char* kPartSuffix = ".part";
@@ -39,19 +40,19 @@ bool exists(const std::string& path) {
 
 // Only files that lie in it: a checkpoint has no folders inside.
 void remove_folder(const std::string& path) noexcept {
-  for (const auto& name : names_in_folder(path)) ::unlink((path + "/" + name).c_str());
+  for (const auto& name : base::names_in_folder(path)) ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
 }
 
 void write_flushed(const std::string& path, const std::string& text) {
-  auto file = FileHandle::create(path);
+  auto file = formats::FileHandle::create(path);
   file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
   file.sync();
 }
 
 void rename_to(const std::string& from, const std::string& to) {
-  check_system(std::rename(from.c_str(), to.c_str()) == 0, "{}: cannot be given the name {}", from,
-               to);
+  formats::check_system(std::rename(from.c_str(), to.c_str()) == 0,
+                        "{}: cannot be given the name {}", from, to);
 }
 
 // Afterwards `part` is what `folder` was, if that existed.
@@ -81,30 +82,32 @@ CheckpointFolder::CheckpointFolder(std::string folder)
 
 void CheckpointFolder::begin() const {
   const auto [parent, name] = split(folder_);
-  check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
-              "{}: cannot be the folder of a checkpoint", folder_);
-  const auto there = names_in_folder(folder_);
+  formats::check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
+                       "{}: cannot be the folder of a checkpoint", folder_);
+  const auto there = base::names_in_folder(folder_);
   bool is_checkpoint = there.empty();
   for (const auto& entry : there) is_checkpoint = is_checkpoint || entry == kManifestName;
-  check_input(is_checkpoint,
-              "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
-              folder_);
+  formats::check_input(
+      is_checkpoint,
+      "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
+      folder_);
   remove_folder(part_);  // of a run that was killed
-  check_input(!exists(part_), "{}: cannot be removed; remove it, or save to another folder", part_);
-  make_folder_tree(part_);
+  formats::check_input(!exists(part_),
+                       "{}: cannot be removed; remove it, or save to another folder", part_);
+  formats::make_folder_tree(part_);
 }
 
 void CheckpointFolder::commit(const std::string& manifest_text) const {
   write_flushed(fmt::format("{}/{}", part_, kManifestName), manifest_text);
-  sync_folder_of(part_ + "/");
+  formats::sync_folder_of(part_ + "/");
   exchange(part_, folder_);
-  sync_folder_of(folder_);
+  formats::sync_folder_of(folder_);
   remove_folder(part_);
 
   const auto [parent, name] = split(folder_);
-  replace_file(fmt::format("{}/{}", parent, kLatest), name + "\n");
+  formats::replace_file(fmt::format("{}/{}", parent, kLatest), name + "\n");
 }
 
 void CheckpointFolder::abandon() const noexcept { remove_folder(part_); }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint's folder on its way to its name, and the folder that holds several of them.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // "step-000100"
 std::string checkpoint_name(int64_t step);
@@ -34,4 +35,4 @@ class CheckpointFolder {
 // A folder with files in it. First it loses its name, so that no half of it is ever seen.
 void remove_checkpoint(const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/flat_checkpoint.h"
 
 #include <fmt/format.h>
 
 #include "fullshard/formats/read_elements.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 class FlatSource : public TensorSource {
@@ -29,13 +30,13 @@ class FlatSource : public TensorSource {
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
 
   void read(const std::string& name, int64_t begin, ElementSpan out) const override {
-    find_or_fail(*this, name, path_);
+    formats::find_or_fail(*this, name, path_);
     const Place& place = places_.at(name);
     place.source->read(place.name, begin, out);
   }
 
   std::vector<SummedStorage> storages_of(const std::string& name) const override {
-    find_or_fail(*this, name, path_);
+    formats::find_or_fail(*this, name, path_);
     const Place& place = places_.at(name);
     return place.source->storages_of(place.name);
   }
@@ -64,4 +65,4 @@ AnyCheckpoint flatten(const AnyCheckpoint& checkpoint) {
   return flat;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

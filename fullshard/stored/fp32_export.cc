@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/fp32_export.h"
 
 #include <fmt/format.h>
@@ -12,14 +13,14 @@
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
-#include "fullshard/formats/source_sums.h"
-#include "fullshard/formats/split_files.h"
-#include "fullshard/stored/direct_file.h"
+#include "fullshard/formats/weights/source_sums.h"
+#include "fullshard/formats/weights/split_files.h"
+#include "fullshard/stored/blocks/direct_file.h"
+#include "fullshard/stored/blocks/work_items.h"
 #include "fullshard/stored/streamed_file.h"
 #include "fullshard/stored/weights_layout.h"
-#include "fullshard/stored/work_items.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 constexpr std::string_view kSafetensors = ".safetensors";
@@ -54,22 +55,22 @@ class Export {
   Export(const AnyCheckpoint& checkpoint, const std::string& out, const ExportOptions& options)
       : checkpoint_(checkpoint), options_(options), others_(further_names(checkpoint)) {
     const auto plans = plan_tensors(checkpoint, options);
-    check_input(!plans.empty(), "{}: holds no weights", checkpoint.path);
+    formats::check_input(!plans.empty(), "{}: holds no weights", checkpoint.path);
     is_file_ = out.ends_with(kTorch) || out.ends_with(kSafetensors);
     is_safetensors_ = is_file_ ? out.ends_with(kSafetensors) : options.safetensors;
-    folder_ = is_file_ ? folder_part(out) : out;
-    split_ = split_into_files(plans, is_file_ ? INT64_MAX : options.max_file_bytes);
-    if (is_file_) split_.files[0].name = name_part(out);
+    folder_ = is_file_ ? formats::folder_part(out) : out;
+    split_ = formats::split_into_files(plans, is_file_ ? INT64_MAX : options.max_file_bytes);
+    if (is_file_) split_.files[0].name = formats::name_part(out);
     if (!is_file_ && !is_safetensors_) {
       for (auto& file : split_.files) file.name = torch_name(file.name);
     }
   }
 
   ExportResult run() {
-    make_folder_tree(folder_);
+    formats::make_folder_tree(folder_);
     for (const auto& file : split_.files) open(file);
     stream();
-    check_sums_of(*checkpoint_.weights, names());
+    formats::check_sums_of(*checkpoint_.weights, names());
     for (const auto& file : files_) file->finish();
     if (split_.needs_index()) write_index();
     if (!is_file_) remove_stale();
@@ -80,9 +81,9 @@ class Export {
  private:
   std::string path_of(const std::string& name) const { return fmt::format("{}/{}", folder_, name); }
 
-  void open(const FilePlan& file) {
+  void open(const formats::FilePlan& file) {
     const std::string path = path_of(file.name);
-    check_input(!is_folder(path), "{}: is a folder", path);
+    formats::check_input(!base::is_folder(path), "{}: is a folder", path);
     ::unlink((path + ".part").c_str());  // of a run that was killed
     files_.push_back(std::make_unique<StreamedFile>(
         path, is_safetensors_ ? safetensors_layout(file.tensors, path)
@@ -98,7 +99,7 @@ class Export {
   void stream() {
     const int num_threads = static_cast<int>(
         std::min(static_cast<int64_t>(options_.num_threads), static_cast<int64_t>(work_.size())));
-    std::vector<DirectBuffer> buffers(static_cast<size_t>(num_threads));
+    std::vector<disk::DirectBuffer> buffers(static_cast<size_t>(num_threads));
     result_.block_bytes = num_threads * kStreamBytes;
     do_items(static_cast<int64_t>(work_.size()), num_threads, [&](int worker, int64_t i) {
       const Work& work = work_[static_cast<size_t>(i)];
@@ -121,11 +122,11 @@ class Export {
   };
 
   std::string index_name() const {
-    return is_safetensors_ ? kSafetensorsIndex : "pytorch_model.bin.index.json";
+    return is_safetensors_ ? formats::kSafetensorsIndex : "pytorch_model.bin.index.json";
   }
 
   void write_index() {
-    SplitFiles named = split_;
+    formats::SplitFiles named = split_;
     for (auto& file : named.files) {
       for (size_t i = 0, count = file.tensors.size(); i < count && !is_safetensors_; ++i) {
         const auto more = others_.find(file.tensors[i].name);
@@ -134,7 +135,7 @@ class Export {
       }
     }
     const std::string path = path_of(index_name());
-    replace_file(path, named.index_json());
+    formats::replace_file(path, named.index_json());
     result_.files.push_back(path);
   }
 
@@ -142,10 +143,10 @@ class Export {
   // is one, and the other way round.
   void remove_stale() const {
     std::set<std::string> ours;
-    for (const auto& file : result_.files) ours.emplace(name_part(file));
+    for (const auto& file : result_.files) ours.emplace(formats::name_part(file));
     const std::string_view begin = is_safetensors_ ? "model" : "pytorch_model";
     const std::string_view end = is_safetensors_ ? kSafetensors : kTorch;
-    for (const auto& name : names_in(folder_)) {
+    for (const auto& name : formats::names_in(folder_)) {
       const bool is_part = name.starts_with(fmt::format("{}-", begin)) && name.ends_with(end) &&
                            name.find("-of-") != std::string::npos;
       const bool is_whole = name == fmt::format("{}{}", begin, end) || name == index_name();
@@ -159,7 +160,7 @@ class Export {
   bool is_file_ = false;
   bool is_safetensors_ = false;
   std::string folder_;
-  SplitFiles split_;
+  formats::SplitFiles split_;
   std::vector<std::unique_ptr<StreamedFile>> files_;
   std::vector<Work> work_;
   ExportResult result_;
@@ -169,9 +170,9 @@ class Export {
 
 ExportResult export_weights(const AnyCheckpoint& checkpoint, const std::string& out,
                             const ExportOptions& options) {
-  check_input(checkpoint.weights != nullptr, "{}: holds the states of an optimizer and no weights",
-              checkpoint.path);
+  formats::check_input(checkpoint.weights != nullptr,
+                       "{}: holds the states of an optimizer and no weights", checkpoint.path);
   return Export(checkpoint, out, options).run();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

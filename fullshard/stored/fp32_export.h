@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weights of a checkpoint as files that need no training program: what zero_to_fp32.py makes,
 // from any kind of checkpoint.
 #pragma once
@@ -11,7 +12,7 @@
 
 #include "fullshard/stored/any_checkpoint.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 struct ExportOptions {
   // Of floating tensors; nothing: as they are stored. Others always keep theirs.
@@ -36,4 +37,4 @@ struct ExportResult {
 ExportResult export_weights(const AnyCheckpoint& checkpoint, const std::string& out,
                             const ExportOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

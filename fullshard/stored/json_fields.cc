@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/json_fields.h"
 
 #include <limits>
@@ -6,7 +7,7 @@
 
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 JsonFields::JsonFields(const nlohmann::json& value, std::string where, std::string separator)
     : value_(&value), where_(std::move(where)), separator_(std::move(separator)) {}
@@ -14,7 +15,7 @@ JsonFields::JsonFields(const nlohmann::json& value, std::string where, std::stri
 void JsonFields::reject(const std::string& expected) const {
   auto found = value_->dump();
   if (found.size() > 40) found = found.substr(0, 40) + "…";
-  fail_input("{}: is {}, expected {}", where_, found, expected);
+  formats::fail_input("{}: is {}, expected {}", where_, found, expected);
 }
 
 bool JsonFields::has(const std::string& key) const {
@@ -23,7 +24,7 @@ bool JsonFields::has(const std::string& key) const {
 
 JsonFields JsonFields::at(const std::string& key) const {
   if (!value_->is_object()) reject("an object");
-  check_input(value_->contains(key), "{}: has no field '{}'", where_, key);
+  formats::check_input(value_->contains(key), "{}: has no field '{}'", where_, key);
   return {value_->at(key), where_ + separator_ + key, "."};
 }
 
@@ -84,4 +85,4 @@ std::vector<std::string> JsonFields::texts() const {
   return texts;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

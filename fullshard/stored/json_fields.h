@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of a JSON object that somebody else wrote. Errors are of the kind input and name the
 // place: "manifest.json: tensors[3].shape: is a string, expected an array".
 #pragma once
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // Borrows the value.
 class JsonFields {
@@ -37,4 +38,4 @@ class JsonFields {
   std::string separator_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/last_checkpoint.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/manifest.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 bool is_step_name(const std::string& name) {
@@ -49,10 +50,11 @@ Candidate examine(const std::string& directory, const std::string& name) {
 // Newest first; those of which nothing can be told come before them.
 std::vector<Candidate> candidates_in(const std::string& directory) {
   std::vector<Candidate> candidates;
-  for (const auto& name : names_in_folder(directory)) {
+  for (const auto& name : base::names_in_folder(directory)) {
     const auto folder = fmt::format("{}/{}", directory, name);
-    const bool is_candidate = is_folder(folder) && (is_step_name(name) || name.ends_with(".part") ||
-                                                    is_file(folder + "/" + kManifestName));
+    const bool is_candidate =
+        base::is_folder(folder) && (is_step_name(name) || name.ends_with(".part") ||
+                                    base::is_file(folder + "/" + kManifestName));
     if (is_candidate) candidates.push_back(examine(directory, name));
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -104,4 +106,4 @@ void remove_old_checkpoints(const std::string& directory, int num_kept,
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which checkpoint of several to go on from, and which to remove.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::stored {
 
 struct LastCheckpoint {
   std::string folder;  // empty: there is none
@@ -25,4 +26,4 @@ std::string checkpoint_problem(const std::string& folder);
 void remove_old_checkpoints(const std::string& directory, int num_kept,
                             const std::vector<std::string>& kept_names);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/manifest.h"
 
 #include <fmt/format.h>
@@ -10,12 +11,12 @@
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/input_error.h"
-#include "fullshard/formats/strict_json.h"
+#include "fullshard/formats/safetensors/strict_json.h"
 #include "fullshard/stored/json_fields.h"
 #include "fullshard/stored/manifest_checksum.h"
 #include "fullshard/stored/progress_json.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 using nlohmann::json;
@@ -128,14 +129,15 @@ StoredOptimizer parse_optimizer(const JsonFields& fields) {
 
 // Gives the version.
 int check_kind(const JsonFields& fields, const std::string& where) {
-  check_input(fields.has("format") && fields.at("format").value() == kFormat,
-              "{}: is not a Fullshard checkpoint's; its field 'format' would say \"{}\"", where,
-              kFormat);
+  formats::check_input(fields.has("format") && fields.at("format").value() == kFormat,
+                       "{}: is not a Fullshard checkpoint's; its field 'format' would say \"{}\"",
+                       where, kFormat);
   const auto version = fields.at("version").integer();
-  check_input(version >= 1 && version <= kManifestVersion,
-              "{}: is of version {}, and this program reads versions 1 to {}; use the Fullshard "
-              "that wrote it, or a newer one",
-              where, version, kManifestVersion);
+  formats::check_input(
+      version >= 1 && version <= kManifestVersion,
+      "{}: is of version {}, and this program reads versions 1 to {}; use the Fullshard "
+      "that wrote it, or a newer one",
+      where, version, kManifestVersion);
   const auto checksum = fields.at("checksum");
   if (checksum.at("kind").text() != kChecksum) checksum.at("kind").reject("\"crc32c\"");
   if (checksum.at("block_bytes").integer() != kBlockBytes) {
@@ -194,14 +196,15 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
   const bool has_checksum = check_manifest_checksum(text, where);
-  const auto parsed = parse_strict_json(text, where);
+  const auto parsed = formats::parse_strict_json(text, where);
   const JsonFields fields(parsed, where);
   Manifest manifest;
   manifest.version = check_kind(fields, where);
-  check_input(has_checksum || !manifest.has_checksum(),
-              "{}: is of version {} and has no '{}' at its end; the file is damaged or was "
-              "changed: copy it again or use another checkpoint",
-              where, manifest.version, kManifestChecksum);
+  formats::check_input(
+      has_checksum || !manifest.has_checksum(),
+      "{}: is of version {} and has no '{}' at its end; the file is damaged or was "
+      "changed: copy it again or use another checkpoint",
+      where, manifest.version, kManifestChecksum);
   manifest.saved_at = fields.at("saved_at").integer();
   manifest.num_ranks = static_cast<int>(fields.at("num_ranks").integer(1));
   manifest.num_shards = static_cast<int>(fields.at("num_shards").integer(1));
@@ -221,14 +224,15 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
 
 Manifest read_manifest(const std::string& folder) {
   const auto path = fmt::format("{}/{}", folder, kManifestName);
-  check_input(is_folder(folder), "{}: is no folder of a checkpoint: it {}", folder,
-              is_file(folder) ? "is a file" : "is not there");
-  check_input(is_file(path), "{}: has no {}: it is no checkpoint, or an incomplete one", folder,
-              kManifestName);
-  const auto file = FileHandle::open(path);
-  check_input(file.size() <= kGiB, "{}: has {}, expected less than 1 GiB", path,
-              format_bytes(file.size()));
+  formats::check_input(base::is_folder(folder), "{}: is no folder of a checkpoint: it {}", folder,
+                       base::is_file(folder) ? "is a file" : "is not there");
+  formats::check_input(base::is_file(path),
+                       "{}: has no {}: it is no checkpoint, or an incomplete one", folder,
+                       kManifestName);
+  const auto file = formats::FileHandle::open(path);
+  formats::check_input(file.size() <= kGiB, "{}: has {}, expected less than 1 GiB", path,
+                       format_bytes(file.size()));
   return parse_manifest(file.read_text(0, file.size(), "the manifest"), path);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

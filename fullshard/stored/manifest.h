@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // manifest.json: what lies where in the files of a checkpoint. Drawn in docs/checkpoint_format.md.
 #pragma once
 
@@ -9,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/stored/block_writer.h"
-#include "fullshard/stored/progress.h"
+#include "fullshard/stored/blocks/block_writer.h"
+#include "fullshard/stored/training_progress.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 inline constexpr const char* kManifestName = "manifest.json";
 // Since version 2 a manifest carries a checksum of itself; those of version 1 are read without.
@@ -92,4 +93,4 @@ Manifest read_manifest(const std::string& folder);
 void check_files(const Manifest& manifest, const std::string& folder);
 void check_file(const StoredFile& file, const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include "fullshard/formats/input_error.h"
 #include "fullshard/stored/manifest.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 struct ByteRange {
@@ -28,11 +29,11 @@ class Checker {
   void check_files() const {
     std::set<std::string> names;
     for (const auto& file : manifest_.files) {
-      check_input(names.insert(file.name).second, "{}: names the file '{}' twice", where_,
-                  file.name);
-      check_input(static_cast<int64_t>(file.checksums.size()) == num_blocks(file.bytes),
-                  "{}: file '{}' of {} bytes has {} checksums, expected {}", where_, file.name,
-                  file.bytes, file.checksums.size(), num_blocks(file.bytes));
+      formats::check_input(names.insert(file.name).second, "{}: names the file '{}' twice", where_,
+                           file.name);
+      formats::check_input(static_cast<int64_t>(file.checksums.size()) == num_blocks(file.bytes),
+                           "{}: file '{}' of {} bytes has {} checksums, expected {}", where_,
+                           file.name, file.bytes, file.checksums.size(), num_blocks(file.bytes));
     }
   }
 
@@ -40,11 +41,12 @@ class Checker {
     std::set<std::string> names;
     for (const auto& tensor : manifest_.tensors) {
       for (const auto& name : tensor.names) {
-        check_input(names.insert(name).second, "{}: names the tensor '{}' twice", where_, name);
+        formats::check_input(names.insert(name).second, "{}: names the tensor '{}' twice", where_,
+                             name);
       }
       const auto numel = checked_numel(tensor.shape);
-      check_input(numel.has_value(), "{}: tensor '{}' has the impossible shape {}", where_,
-                  tensor.names.front(), format_shape(tensor.shape));
+      formats::check_input(numel.has_value(), "{}: tensor '{}' has the impossible shape {}", where_,
+                           tensor.names.front(), format_shape(tensor.shape));
       check_values(tensor, "weights", tensor.weights, *numel);
       for (const auto& [state, values] : tensor.states) {
         check_values(tensor, state, values, *numel);
@@ -59,10 +61,10 @@ class Checker {
       std::sort(ranges.begin(), ranges.end(),
                 [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
       for (size_t i = 1; i < ranges.size(); ++i) {
-        check_input(ranges[i - 1].end <= ranges[i].begin,
-                    "{}: {} and {} share bytes {} to {} of '{}'", where_, ranges[i - 1].what,
-                    ranges[i].what, ranges[i].begin, std::min(ranges[i - 1].end, ranges[i].end),
-                    manifest_.files[file].name);
+        formats::check_input(
+            ranges[i - 1].end <= ranges[i].begin, "{}: {} and {} share bytes {} to {} of '{}'",
+            where_, ranges[i - 1].what, ranges[i].what, ranges[i].begin,
+            std::min(ranges[i - 1].end, ranges[i].end), manifest_.files[file].name);
       }
     }
   }
@@ -74,34 +76,37 @@ class Checker {
     const int64_t size = find_element_type(values.dtype)->bits / 8;
     int64_t next = 0;
     for (const auto& interval : values.intervals) {
-      check_input(interval.begin >= next, "{}: {}: elements {} to {} are there twice", where_, what,
-                  interval.begin, std::min(next, interval.end));
-      check_input(interval.begin == next, "{}: {}: elements {} to {} are nowhere", where_, what,
-                  next, interval.begin);
-      check_input(interval.end > interval.begin && interval.end <= numel,
-                  "{}: {}: elements {} to {} are not those of a tensor of shape {}", where_, what,
-                  interval.begin, interval.end, format_shape(tensor.shape));
+      formats::check_input(interval.begin >= next, "{}: {}: elements {} to {} are there twice",
+                           where_, what, interval.begin, std::min(next, interval.end));
+      formats::check_input(interval.begin == next, "{}: {}: elements {} to {} are nowhere", where_,
+                           what, next, interval.begin);
+      formats::check_input(interval.end > interval.begin && interval.end <= numel,
+                           "{}: {}: elements {} to {} are not those of a tensor of shape {}",
+                           where_, what, interval.begin, interval.end, format_shape(tensor.shape));
       check_place(what, interval, size);
       next = interval.end;
     }
-    check_input(next == numel, "{}: {}: elements {} to {} are nowhere", where_, what, next, numel);
+    formats::check_input(next == numel, "{}: {}: elements {} to {} are nowhere", where_, what, next,
+                         numel);
   }
 
   void check_place(const std::string& what, const StoredInterval& interval, int64_t size) {
-    check_input(static_cast<size_t>(interval.file) < manifest_.files.size(),
-                "{}: {} lies in file number {}, and there are {}", where_, what, interval.file,
-                manifest_.files.size());
+    formats::check_input(static_cast<size_t>(interval.file) < manifest_.files.size(),
+                         "{}: {} lies in file number {}, and there are {}", where_, what,
+                         interval.file, manifest_.files.size());
     const auto& file = manifest_.files[static_cast<size_t>(interval.file)];
     int64_t bytes = 0;
     int64_t end = 0;
     const bool fits = !__builtin_mul_overflow(interval.end - interval.begin, size, &bytes) &&
                       !__builtin_add_overflow(interval.offset, bytes, &end) && end <= file.bytes;
-    check_input(fits,
-                "{}: {}: elements {} to {} begin at byte {} of '{}' and reach beyond its end "
-                "at {}",
-                where_, what, interval.begin, interval.end, interval.offset, file.name, file.bytes);
-    check_input(interval.offset % size == 0, "{}: {}: byte {} of '{}' is not a multiple of {}",
-                where_, what, interval.offset, file.name, size);
+    formats::check_input(
+        fits,
+        "{}: {}: elements {} to {} begin at byte {} of '{}' and reach beyond its end "
+        "at {}",
+        where_, what, interval.begin, interval.end, interval.offset, file.name, file.bytes);
+    formats::check_input(interval.offset % size == 0,
+                         "{}: {}: byte {} of '{}' is not a multiple of {}", where_, what,
+                         interval.offset, file.name, size);
     used_[static_cast<size_t>(interval.file)].push_back({interval.offset, end, what});
   }
 
@@ -114,9 +119,10 @@ class Checker {
 
 void check_manifest(const Manifest& manifest, const std::string& where) {
   for (const StoredFile& file : manifest.files) {
-    check_input(file.rank >= 0 && file.rank < manifest.num_ranks,
-                "{}: rank {} wrote '{}', but {} rank{} saved the checkpoint", where, file.rank,
-                file.name, manifest.num_ranks, manifest.num_ranks == 1 ? "" : "s");
+    formats::check_input(file.rank >= 0 && file.rank < manifest.num_ranks,
+                         "{}: rank {} wrote '{}', but {} rank{} saved the checkpoint", where,
+                         file.rank, file.name, manifest.num_ranks,
+                         manifest.num_ranks == 1 ? "" : "s");
   }
   Checker checker(manifest, where);
   checker.check_files();
@@ -128,9 +134,9 @@ void check_file(const StoredFile& file, const std::string& folder) {
   const auto path = fmt::format("{}/{}", folder, file.name);
   struct stat facts = {};
   const bool is_there = ::stat(path.c_str(), &facts) == 0;
-  check_input(is_there, "{}: cannot be found: {}; rank {} wrote it", path, std::strerror(errno),
-              file.rank);
-  check_input(
+  formats::check_input(is_there, "{}: cannot be found: {}; rank {} wrote it", path,
+                       std::strerror(errno), file.rank);
+  formats::check_input(
       facts.st_size == file.bytes,
       "{}: has {} bytes, the checkpoint's manifest says {}; the file is {}: copy it again or "
       "use another checkpoint",
@@ -146,4 +152,4 @@ void check_files(const Manifest& manifest, const std::string& folder) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/manifest_checksum.h"
 
 #include <fmt/format.h>
 
 #include "fullshard/formats/input_error.h"
-#include "fullshard/stored/crc32c.h"
+#include "fullshard/stored/blocks/crc32c.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 std::string tail_of(std::string_view summed) {
@@ -26,11 +27,12 @@ bool check_manifest_checksum(std::string_view text, const std::string& where) {
   const auto summed = text.substr(0, text.size() - kTailBytes);
   const auto tail = text.substr(summed.size());
   if (!tail.starts_with(fmt::format(",\"{}\":", kManifestChecksum))) return false;
-  check_input(tail == tail_of(summed),
-              "{}: its checksum is not that of its contents; the file is damaged or was changed: "
-              "copy it again or use another checkpoint",
-              where);
+  formats::check_input(
+      tail == tail_of(summed),
+      "{}: its checksum is not that of its contents; the file is damaged or was changed: "
+      "copy it again or use another checkpoint",
+      where);
   return true;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

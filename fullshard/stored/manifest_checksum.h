@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checksum that a manifest carries of itself, as its last field:
 //
 //     {"format": …, …,"manifest_checksum":"1b2c3d4e"}\n
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::stored {
 
 inline constexpr const char* kManifestChecksum = "manifest_checksum";
 // For people, about a manifest of version 1.
@@ -24,4 +25,4 @@ std::string with_manifest_checksum(std::string object);
 // `where`.
 bool check_manifest_checksum(std::string_view text, const std::string& where);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

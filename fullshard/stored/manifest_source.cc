@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/manifest_source.h"
 
 #include <fmt/format.h>
@@ -6,9 +7,9 @@
 #include <utility>
 
 #include "fullshard/formats/read_elements.h"
-#include "fullshard/stored/block_reader.h"
+#include "fullshard/stored/blocks/block_reader.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 ManifestSource::ManifestSource(std::string folder, std::shared_ptr<const Manifest> manifest,
                                std::string state)
@@ -40,8 +41,8 @@ ManifestSource::ManifestSource(std::string folder, std::shared_ptr<const Manifes
 }
 
 void ManifestSource::read(const std::string& name, int64_t begin, ElementSpan out) const {
-  const StoredTensor& tensor = find_or_fail(*this, name, folder_);
-  check_target(tensor, begin, out);
+  const StoredTensor& tensor = formats::find_or_fail(*this, name, folder_);
+  formats::check_target(tensor, begin, out);
   const StoredValues& values = *values_[static_cast<size_t>(&tensor - tensors_.data())];
   const int64_t end = begin + out.numel;
   const auto size = element_bytes(values.dtype);
@@ -65,4 +66,4 @@ void ManifestSource::read(const std::string& name, int64_t begin, ElementSpan ou
   read_block_files(std::move(wanted), options);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of our own as a source of tensors, outside any model.
 #pragma once
 
@@ -8,10 +9,10 @@
 #include <vector>
 
 #include "fullshard/formats/tensor_source.h"
-#include "fullshard/stored/buffer_pool.h"
+#include "fullshard/stored/blocks/buffer_pool.h"
 #include "fullshard/stored/manifest.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // The weights, or one state of the optimizer. Every block that a read touches is read whole and
 // compared with its checksum.
@@ -32,4 +33,4 @@ class ManifestSource : public TensorSource {
   mutable BufferPool buffers_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

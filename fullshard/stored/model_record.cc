@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/model_record.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "fullshard/formats/read_elements.h"
 #include "fullshard/stored/transposed_read.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 using nlohmann::json;
@@ -36,8 +37,9 @@ class RenamedSource : public TensorSource {
       auto& tensor = tensors_.back();
       tensor.name = name;
       if (!place.is_turned) continue;
-      check_input(tensor.shape.size() == 2, "{}: tensor '{}': cannot be turned: its shape is {}",
-                  tensor.file, place.name, format_shape(tensor.shape));
+      formats::check_input(tensor.shape.size() == 2,
+                           "{}: tensor '{}': cannot be turned: its shape is {}", tensor.file,
+                           place.name, format_shape(tensor.shape));
       std::swap(tensor.shape[0], tensor.shape[1]);
     }
   }
@@ -45,15 +47,15 @@ class RenamedSource : public TensorSource {
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
 
   void read(const std::string& name, int64_t begin, ElementSpan out) const override {
-    const StoredTensor& tensor = find_or_fail(*this, name, "checkpoint");
+    const StoredTensor& tensor = formats::find_or_fail(*this, name, "checkpoint");
     const Place& place = places_.at(name);
     if (!place.is_turned) return source_->read(place.name, begin, out);
-    check_target(tensor, begin, out);
+    formats::check_target(tensor, begin, out);
     read_transposed(*source_, place.name, tensor.shape[0], tensor.shape[1], begin, out);
   }
 
   std::vector<SummedStorage> storages_of(const std::string& name) const override {
-    find_or_fail(*this, name, "checkpoint");
+    formats::find_or_fail(*this, name, "checkpoint");
     return source_->storages_of(places_.at(name).name);
   }
 
@@ -92,7 +94,8 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
           in_file.at("name").get<std::string>(), in_file.at("transposed").get<bool>(), {}};
     }
   } catch (const json::exception& error) {
-    fail_input("{}: progress.extra.{}: is no record of a model: {}", where, kKey, error.what());
+    formats::fail_input("{}: progress.extra.{}: is no record of a model: {}", where, kKey,
+                        error.what());
   }
   return record;
 }
@@ -108,4 +111,4 @@ std::string file_name_of(const std::string& name, const ModelRecord& record) {
   return known == record.names.end() ? name : known->second.name;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

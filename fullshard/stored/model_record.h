@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checkpoint says about its model beside the tensors, in the caller's own part of the
 // progress: its configuration, and how other programs' files call its tensors. With it a checkpoint
 // becomes a folder for Hugging Face without the program that saved it.
@@ -10,7 +11,7 @@
 #include "fullshard/formats/tensor_source.h"
 #include "fullshard/stored/name_in_file.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 struct ModelRecord {
   std::string config = {};                       // config.json; empty: not known
@@ -29,4 +30,4 @@ std::unique_ptr<TensorSource> under_file_names(std::unique_ptr<TensorSource> sou
 // The same for one name; empty: files do not carry it.
 std::string file_name_of(const std::string& name, const ModelRecord& record);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

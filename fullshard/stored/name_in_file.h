@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // How parameters and buffers of a module are called in files.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::stored {
 
 struct NameInFile {
   std::string name;                 // empty: files do not carry it
@@ -12,4 +13,4 @@ struct NameInFile {
   std::vector<std::string> others;  // tried in order when `name` is absent
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/progress_json.h"
 
 #include <nlohmann/json.hpp>
 
-#include "fullshard/formats/strict_json.h"
+#include "fullshard/formats/safetensors/strict_json.h"
 #include "fullshard/stored/json_fields.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 using nlohmann::json;
 
@@ -24,7 +25,7 @@ json progress_json(const Progress& progress) {
   if (const auto& best = progress.best) {
     result["best"] = {{"step", best->step}, {"loss", best->loss}};
   }
-  result["extra"] = parse_strict_json(progress.extra, "progress: extra");
+  result["extra"] = formats::parse_strict_json(progress.extra, "progress: extra");
   return result;
 }
 
@@ -55,4 +56,4 @@ Progress parse_progress(const json& value, const std::string& where) {
   return progress;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

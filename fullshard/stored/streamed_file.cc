@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/streamed_file.h"
 
 #include <unistd.h>
@@ -13,13 +14,13 @@
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 std::string checked_part(const std::string& path, int64_t bytes) {
-  const int64_t room = free_bytes_beside(path);
-  check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
-              format_bytes(bytes), format_bytes(room));
+  const int64_t room = formats::free_bytes_beside(path);
+  formats::check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
+                       format_bytes(bytes), format_bytes(room));
   return path + ".part";
 }
 
@@ -47,7 +48,8 @@ int64_t StreamedFile::num_blocks() const {
   return (layout_.bytes() + kStreamBytes - 1) / kStreamBytes;
 }
 
-void StreamedFile::write_block(int64_t block, const TensorSource& source, DirectBuffer& buffer) {
+void StreamedFile::write_block(int64_t block, const TensorSource& source,
+                               disk::DirectBuffer& buffer) {
   const int64_t begin = block * kStreamBytes;
   const int64_t end = std::min(begin + kStreamBytes, layout_.bytes());
   buffer.reserve(kStreamBytes);
@@ -62,7 +64,7 @@ void StreamedFile::write_block(int64_t block, const TensorSource& source, Direct
     fill(index, from - part->begin, to - part->begin, source, target);
     if (sums_[index].empty()) continue;
     const int64_t place = block - part->begin / kStreamBytes;
-    sums_[index][static_cast<size_t>(place)] = crc32(0, target, to - from);
+    sums_[index][static_cast<size_t>(place)] = formats::crc32(0, target, to - from);
   }
   output_.write_at(begin, buffer.data(), end - begin);
 }
@@ -87,7 +89,7 @@ void StreamedFile::write_closing() {
     const int64_t end = at + layout_.parts[i].bytes;
     for (const uint32_t next : sums_[i]) {
       const int64_t stop = std::min((at / kStreamBytes + 1) * kStreamBytes, end);
-      sum = crc32_of_both(sum, next, stop - at);
+      sum = formats::crc32_of_both(sum, next, stop - at);
       at = stop;
     }
     whole.push_back(sum);
@@ -100,8 +102,8 @@ void StreamedFile::write_closing() {
 void StreamedFile::finish() {
   if (layout_.closing) write_closing();
   output_.sync();
-  rename_into_place(part_path_, path_);
+  formats::rename_into_place(part_path_, path_);
   is_finished_ = true;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A planned file of weights, written block by block, in any order and past the page cache, while
 // its values are read.
 #pragma once
@@ -7,10 +8,10 @@
 #include <vector>
 
 #include "fullshard/formats/tensor_source.h"
-#include "fullshard/stored/direct_file.h"
+#include "fullshard/stored/blocks/direct_file.h"
 #include "fullshard/stored/weights_layout.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 inline constexpr int64_t kStreamBytes = int64_t{4} << 20;  // of one block
 
@@ -25,7 +26,7 @@ class StreamedFile {
 
   int64_t num_blocks() const;
   // Every block once, by any thread; the buffer is the thread's own.
-  void write_block(int64_t block, const TensorSource& source, DirectBuffer& buffer);
+  void write_block(int64_t block, const TensorSource& source, disk::DirectBuffer& buffer);
   void finish();
 
  private:
@@ -40,4 +41,4 @@ class StreamedFile {
   bool is_finished_ = false;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/transposed_read.h"
 
 #include <algorithm>
 
 #include "fullshard/base/bytes.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 struct Rectangle {
@@ -101,4 +102,4 @@ void read_transposed(const TensorSource& source, const std::string& name, int64_
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

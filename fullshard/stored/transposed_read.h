@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Part of a matrix from a file that holds its transpose.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/formats/tensor_source.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // Elements [begin, begin + out.numel), row-major, of a matrix of rows × columns, whose transpose
 // (columns × rows) the source holds under `name`. Each element is read once; beside `out` at most
@@ -14,4 +15,4 @@ namespace fullshard {
 void read_transposed(const TensorSource& source, const std::string& name, int64_t rows,
                      int64_t columns, int64_t begin, const ElementSpan& out);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

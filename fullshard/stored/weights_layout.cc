@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/weights_layout.h"
 
 #include <algorithm>
@@ -5,10 +6,10 @@
 #include <utility>
 
 #include "fullshard/formats/element_type.h"
-#include "fullshard/formats/safetensors_header.h"
-#include "fullshard/formats/torch_layout.h"
+#include "fullshard/formats/safetensors/safetensors_header.h"
+#include "fullshard/formats/torch/torch_layout.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 namespace {
 
 FilePart text_part(int64_t begin, std::string text) {
@@ -16,9 +17,9 @@ FilePart text_part(int64_t begin, std::string text) {
   return {.begin = begin, .bytes = bytes, .text = std::move(text)};
 }
 
-std::unique_ptr<TorchLayout> plan_torch(const std::vector<TensorPlan>& tensors,
-                                        const FurtherNames& others) {
-  auto layout = std::make_unique<TorchLayout>();
+std::unique_ptr<formats::TorchLayout> plan_torch(const std::vector<TensorPlan>& tensors,
+                                                 const FurtherNames& others) {
+  auto layout = std::make_unique<formats::TorchLayout>();
   layout->pickle().begin_dict();
   for (const auto& tensor : tensors) {
     const size_t storage = layout->add_storage(tensor.dtype, *checked_numel(tensor.shape));
@@ -37,7 +38,7 @@ std::unique_ptr<TorchLayout> plan_torch(const std::vector<TensorPlan>& tensors,
 }
 
 // They carry checksums: first as zeros, later as they are.
-std::vector<FilePart> headers_and_directory(ZipLayout& zip) {
+std::vector<FilePart> headers_and_directory(formats::ZipLayout& zip) {
   std::vector<FilePart> parts;
   for (const auto& slot : zip.slots()) parts.push_back(text_part(slot.header, slot.header_bytes()));
   parts.push_back(text_part(zip.directory_offset(), zip.directory_bytes()));
@@ -47,9 +48,9 @@ std::vector<FilePart> headers_and_directory(ZipLayout& zip) {
 }  // namespace
 
 WeightsLayout safetensors_layout(const std::vector<TensorPlan>& tensors, const std::string& path) {
-  const SafetensorsHeader header = lay_out_safetensors(tensors, path);
+  const formats::SafetensorsHeader header = formats::lay_out_safetensors(tensors, path);
   WeightsLayout layout;
-  layout.parts.push_back(text_part(0, format_safetensors_header(header)));
+  layout.parts.push_back(text_part(0, formats::format_safetensors_header(header)));
   for (const auto& entry : header.entries) {
     layout.parts.push_back({.begin = entry.begin,
                             .bytes = entry.bytes(),
@@ -60,14 +61,14 @@ WeightsLayout safetensors_layout(const std::vector<TensorPlan>& tensors, const s
 }
 
 WeightsLayout torch_layout(const std::vector<TensorPlan>& tensors, const FurtherNames& others) {
-  const std::shared_ptr<TorchLayout> torch = plan_torch(tensors, others);
+  const std::shared_ptr<formats::TorchLayout> torch = plan_torch(tensors, others);
   WeightsLayout layout;
   layout.parts = headers_and_directory(torch->zip());
   for (auto& [offset, text] : torch->texts()) {
     layout.parts.push_back(text_part(offset, std::move(text)));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const ZipSlot& slot = torch->slot_of(i);
+    const formats::ZipSlot& slot = torch->slot_of(i);
     layout.parts.push_back({.begin = slot.offset,
                             .bytes = slot.bytes,
                             .tensor = tensors[i].name,
@@ -90,4 +91,4 @@ WeightsLayout torch_layout(const std::vector<TensorPlan>& tensors, const Further
   return layout;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of weights before it is written: which of its bytes are known, and which are values of
 // tensors that come when their turn is there.
 #pragma once
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/formats/safetensors_writer.h"
+#include "fullshard/formats/safetensors/safetensors_writer.h"
 
-namespace fullshard {
+namespace fullshard::stored {
 
 // Bytes [begin, begin + bytes) of the file: a text, or a tensor's elements in this dtype.
 struct FilePart {
@@ -40,4 +41,4 @@ WeightsLayout safetensors_layout(const std::vector<TensorPlan>& tensors, const s
 using FurtherNames = std::map<std::string, std::vector<std::string>>;
 WeightsLayout torch_layout(const std::vector<TensorPlan>& tensors, const FurtherNames& others);
 
-}  // namespace fullshard
+}  // namespace fullshard::stored

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor/non_finite.h"
 
 #include <ATen/ops/isfinite.h>
@@ -5,7 +6,7 @@
 
 #include "fullshard/tensor/non_finite_kernels.h"
 
-namespace fullshard {
+namespace fullshard::tensor {
 namespace {
 
 template <class Bits>
@@ -36,4 +37,4 @@ bool has_non_finite(const at::Tensor& tensor) {
   return !at::isfinite(tensor).all().item<bool>();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor

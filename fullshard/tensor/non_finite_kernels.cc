@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor/non_finite_kernels.h"
 
 #include <algorithm>
 
 #include "fullshard/base/vectorised.h"
 
-namespace fullshard {
+namespace fullshard::tensor {
 namespace {
 
 // Between looks at the answer, so that a long tensor is left early.
@@ -33,4 +34,4 @@ template bool any_has_all_bits<uint16_t>(const uint16_t*, int64_t, uint16_t);
 template bool any_has_all_bits<uint32_t>(const uint32_t*, int64_t, uint32_t);
 template bool any_has_all_bits<uint64_t>(const uint64_t*, int64_t, uint64_t);
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor/storage.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StorageImpl.h>
 
-namespace fullshard {
+namespace fullshard::tensor {
 namespace {
 
 // libtorch 2.11 sets the throwing flag but has no call that clears it (2.13 has). An explicit
@@ -66,4 +67,4 @@ at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const st
   return empty_storage_tensor(1, dtype, why, device).as_strided(shape, zero_strides);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor

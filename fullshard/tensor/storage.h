@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one seam with c10::StorageImpl: memory taken away from a storage and given back while every
 // tensor that views it lives on. A tensor touched in between throws the given text.
 #pragma once
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::tensor {
 
 // A 1-D tensor over a storage without memory: any access throws `why` until refill().
 at::Tensor empty_storage_tensor(int64_t numel, at::ScalarType dtype, const std::string& why,
@@ -27,4 +28,4 @@ bool is_released(const at::Tensor& tensor);
 at::Tensor throwing_tensor(at::IntArrayRef shape, at::ScalarType dtype, const std::string& why,
                            at::Device device = at::kCPU);
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor of a source, whole.
 #pragma once
 
@@ -7,9 +8,9 @@
 
 #include "fullshard/formats/tensor_source.h"
 
-namespace fullshard {
+namespace fullshard::tensor_io {
 
 // In its own dtype and shape.
 at::Tensor read_tensor(const TensorSource& source, const std::string& name);
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor_io

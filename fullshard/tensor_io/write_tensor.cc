@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor_io/write_tensor.h"
 
 #include <ATen/core/grad_mode.h>
@@ -9,7 +10,7 @@
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/input_error.h"
 
-namespace fullshard {
+namespace fullshard::tensor_io {
 namespace {
 
 constexpr int64_t kBlockBytes = kMiB;
@@ -37,17 +38,17 @@ void for_each_piece(const at::Tensor& values, const std::function<void(const at:
 
 void write_tensor(SafetensorsWriter& writer, const std::string& name, const at::Tensor& values) {
   const auto& planned = writer.planned(name).shape;
-  check_input(values.sizes() == at::IntArrayRef(planned),
-              "{}: tensor '{}' has shape {}, planned was {}", writer.path(), name,
-              format_shape(values.sizes()), format_shape(planned));
+  formats::check_input(values.sizes() == at::IntArrayRef(planned),
+                       "{}: tensor '{}' has shape {}, planned was {}", writer.path(), name,
+                       format_shape(values.sizes()), format_shape(planned));
   write_tensor_range(writer, name, 0, values);
 }
 
 void write_tensor_range(SafetensorsWriter& writer, const std::string& name, int64_t begin,
                         const at::Tensor& values) {
   const at::NoGradGuard no_grad;
-  check_input(values.is_cpu(), "{}: tensor '{}' is not in the memory of the CPU", writer.path(),
-              name);
+  formats::check_input(values.is_cpu(), "{}: tensor '{}' is not in the memory of the CPU",
+                       writer.path(), name);
   if (values.numel() == 0) return writer.write_range(name, begin, ElementSpan());
   for_each_piece(values.detach(), [&](const at::Tensor& piece) {
     writer.write_range(name, begin, piece);
@@ -55,4 +56,4 @@ void write_tensor_range(SafetensorsWriter& writer, const std::string& name, int6
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor_io

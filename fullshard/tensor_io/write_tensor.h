@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of any layout into safetensors files.
 #pragma once
 
@@ -6,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
-#include "fullshard/formats/safetensors_writer.h"
+#include "fullshard/formats/safetensors/safetensors_writer.h"
 
-namespace fullshard {
+namespace fullshard::tensor_io {
 
 // CPU; cast to the planned dtype and laid out row-major in blocks of 1 MiB.
 void write_tensor(SafetensorsWriter& writer, const std::string& name, const at::Tensor& values);
@@ -16,4 +17,4 @@ void write_tensor(SafetensorsWriter& writer, const std::string& name, const at::
 void write_tensor_range(SafetensorsWriter& writer, const std::string& name, int64_t begin,
                         const at::Tensor& values);
 
-}  // namespace fullshard
+}  // namespace fullshard::tensor_io

@@ -1,14 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/text/byte_tokenizer.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "fullshard/text/special_tokens.h"
-#include "fullshard/text/utf8.h"
-#include "fullshard/text/vocabulary.h"
+#include "fullshard/text/files/read_tokenizer_config.h"
+#include "fullshard/text/models/vocabulary.h"
+#include "fullshard/text/pipeline/special_tokens.h"
+#include "fullshard/text/unicode/utf8.h"
 
-namespace fullshard {
+namespace fullshard::text {
 namespace {
 
 constexpr int32_t kBos = 256, kEos = 257, kPad = 258, kSize = 259;
@@ -77,4 +79,4 @@ bool names_byte_tokenizer(const std::string& folder) {
          kClass;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::text

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::text {
 
 // Needs no file: each byte is its value; <s> is 256, </s> 257, <pad> 258. With `special`, <s> comes
 // before a text and </s> behind it.
@@ -15,4 +16,4 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 std::string byte_tokenizer_config();
 bool names_byte_tokenizer(const std::string& folder);
 
-}  // namespace fullshard
+}  // namespace fullshard::text

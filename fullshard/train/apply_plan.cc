@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/apply_plan.h"
 
 #include <algorithm>
@@ -8,13 +9,13 @@
 #include "fullshard/base/error.h"
 #include "fullshard/optim/adagrad.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/cycle_schedules.h"
 #include "fullshard/optim/lamb.h"
 #include "fullshard/optim/lion.h"
 #include "fullshard/optim/one_bit_adam.h"
+#include "fullshard/optim/schedules/cycle_schedules.h"
+#include "fullshard/optim/schedules/trainer_schedules.h"
+#include "fullshard/optim/schedules/warmup_schedules.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/optim/trainer_schedules.h"
-#include "fullshard/optim/warmup_schedules.h"
 
 namespace fullshard {
 namespace {
@@ -64,8 +65,8 @@ ScheduleOptions schedule_of(const ShardingPlan& plan) {
   return schedule;
 }
 
-TrafficOptions traffic_of(const ShardingPlan& plan) {
-  TrafficOptions traffic;
+engine::TrafficOptions traffic_of(const ShardingPlan& plan) {
+  engine::TrafficOptions traffic;
   traffic.reduce_scatter = *plan.reduce_scatter;
   traffic.allgather_partitions = *plan.allgather_partitions;
   traffic.allgather_bucket_size = *plan.allgather_bucket_size;

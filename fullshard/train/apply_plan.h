@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Plan (a configuration that was read and checked) turned into what the engine and the optimizers
 // take:
 //   const auto plan = Plan::load("ds_config.json");
@@ -12,11 +13,11 @@
 #include <optional>
 
 #include "fullshard/config/plan.h"
-#include "fullshard/optim/lr_schedule.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/optimizer.h"
 #include "fullshard/optim/precision.h"
+#include "fullshard/optim/schedules/lr_schedule.h"
 #include "fullshard/optim/stepper.h"
-#include "fullshard/shard/sharded_model.h"
 #include "fullshard/train/run_settings.h"
 
 namespace fullshard {
@@ -39,7 +40,7 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
 template <class Model>
 ShardedModel shard(const Model& model, const World& world, const Plan& plan) {
   plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
-  set_log_level(plan);
+  train::set_log_level(plan);
   return shard(model, world, shard_options_of(plan));
 }
 

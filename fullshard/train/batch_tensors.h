@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of token ids as the tensors that a model takes.
 #pragma once
 

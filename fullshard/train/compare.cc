@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/compare.h"
 
 #include <ATen/ops/zeros.h>
@@ -13,7 +14,7 @@ namespace fullshard {
 namespace {
 
 at::Tensor find_tensor(const TensorSource& reference, const char* name) {
-  return reference.find(name) != nullptr ? read_tensor(reference, name) : at::Tensor();
+  return reference.find(name) != nullptr ? tensor_io::read_tensor(reference, name) : at::Tensor();
 }
 
 ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
@@ -99,9 +100,9 @@ class GradientComparison {
     const auto place = names_.find(stored.name.substr(5));
     if (place == names_.end()) {
       fail_as(ErrorKind::input, "reference: {} is the gradient of no parameter of the model",
-              printable(stored.name));
+              base::printable(stored.name));
     }
-    at::Tensor theirs = read_tensor(reference_, stored.name).to(at::kDouble);
+    at::Tensor theirs = tensor_io::read_tensor(reference_, stored.name).to(at::kDouble);
     if (place->second.transposed) theirs = theirs.t().contiguous();
     theirs = theirs.reshape(-1);
     double differs = 0;

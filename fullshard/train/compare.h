@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model against what another program computed with the same weights and inputs.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/formats/tensor_source.h"
 #include "fullshard/models/common/language_model.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/determinism.h"
 
 #include <ATen/Context.h>
 
 #include <cstdlib>
 
-namespace fullshard {
+namespace fullshard::train {
 
 void choose_deterministic_kernels() {
   // cuBLAS repeats its sums only with a workspace of fixed size.
@@ -13,4 +14,4 @@ void choose_deterministic_kernels() {
   at::globalContext().setBenchmarkCuDNN(false);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/epoch_vote.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks whose data end at different times: all of them stop together, and none waits for ever.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/evaluate.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/train/batch_tensors.h"
-#include "fullshard/train/evaluation.h"
+#include "fullshard/train/evaluation_scope.h"
 
 namespace fullshard {
 namespace {

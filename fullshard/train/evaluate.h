@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss of a model on a data set.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/data/dataset.h"
 #include "fullshard/models/common/language_model.h"
 

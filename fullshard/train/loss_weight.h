@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Means over labels when ranks or micro-batches hold different numbers of them: the average of mean
 // losses is then not the mean over all labels, unless each is weighed by its share.
 #pragma once

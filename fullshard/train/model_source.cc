@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/model_source.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include "fullshard/base/folder_names.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/formats/element_span.h"
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/report/run_file.h"
@@ -17,7 +18,7 @@ namespace fullshard {
 namespace {
 
 bool has_weights(const std::string& folder) {
-  for (const std::string& name : names_in_folder(folder)) {
+  for (const std::string& name : base::names_in_folder(folder)) {
     if (name == "model.safetensors" || name == "model.safetensors.index.json" ||
         name == "pytorch_model.bin" || name == "pytorch_model.bin.index.json") {
       return true;
@@ -29,8 +30,8 @@ bool has_weights(const std::string& folder) {
 // Null when it cannot be read: make_model() says why.
 nlohmann::json parsed(const ModelSource& source) {
   try {
-    return parse_json(source.config_json);
-  } catch (const JsonError&) {
+    return base::parse_json(source.config_json);
+  } catch (const base::JsonError&) {
     return nullptr;
   }
 }
@@ -80,12 +81,12 @@ std::string ModelSource::dtype() const {
 
 ModelSource find_model(const std::string& name) {
   ModelSource source{.name = name};
-  if (!is_folder(name)) {
+  if (!base::is_folder(name)) {
     source.config_json = preset_config(name);
     return source;
   }
   source.folder = name;
-  const auto config = read_whole_file(name + "/config.json");
+  const auto config = report::read_whole_file(name + "/config.json");
   if (!config) {
     fail_as(ErrorKind::input,
             "{}: has no config.json; a model is a Hugging Face folder or one of "

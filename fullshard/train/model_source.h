@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `--model` names: a Hugging Face folder, or a preset without weights.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/model_weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,9 +17,9 @@
 #include "fullshard/base/json_text.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/report/run_file.h"
-#include "fullshard/shard/agreement.h"
 #include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard {
@@ -27,14 +28,14 @@ namespace {
 FileNames names_of(const LanguageModel& model) {
   return [&model](const std::string& parameter) {
     const auto found = model.file_name(parameter);
-    return NameInFile{found.name, found.transposed, found.others};
+    return stored::NameInFile{found.name, found.transposed, found.others};
   };
 }
 
 // The dtype of the weights beside it; the rest stays as it was.
 std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
   const std::string text = model.config_json();
-  auto config = parse_json<nlohmann::ordered_json>(text);
+  auto config = base::parse_json<nlohmann::ordered_json>(text);
   const std::string name = dtype == at::kBFloat16 ? "bfloat16"
                            : dtype == at::kHalf   ? "float16"
                                                   : "float32";
@@ -45,7 +46,8 @@ std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
 }
 
 void remove_folder(const std::string& folder) {
-  for (const std::string& name : names_in_folder(folder)) ::unlink((folder + "/" + name).c_str());
+  for (const std::string& name : base::names_in_folder(folder))
+    ::unlink((folder + "/" + name).c_str());
   ::rmdir(folder.c_str());
 }
 
@@ -74,10 +76,11 @@ bool belongs_to_tokenizer(const std::string& name) {
 
 void copy_tokenizer(const std::string& from, const std::string& folder) {
   const auto copy = [&](const std::string& path, const std::string& name) {
-    if (const auto text = read_whole_file(path)) write_whole_file(folder + "/" + name, *text);
+    if (const auto text = report::read_whole_file(path))
+      report::write_whole_file(folder + "/" + name, *text);
   };
-  if (is_folder(from)) {
-    for (const std::string& name : names_in_folder(from)) {
+  if (base::is_folder(from)) {
+    for (const std::string& name : base::names_in_folder(from)) {
       if (belongs_to_tokenizer(name)) copy(from + "/" + name, name);
     }
   } else {
@@ -89,7 +92,7 @@ void copy_tokenizer(const std::string& from, const std::string& folder) {
 void put_in_place(const std::string& made, const std::string& folder) {
   const std::string old = folder + ".old";
   remove_folder(old);
-  if (is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
+  if (base::is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
     fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
   }
   if (std::rename(made.c_str(), folder.c_str()) != 0) {
@@ -108,8 +111,8 @@ LoadOptions load_options_of(const LanguageModel& model) {
   return options;
 }
 
-ModelRecord record_of(const LanguageModel& model) {
-  ModelRecord record{.config = model.config_json(), .names = {}};
+stored::ModelRecord record_of(const LanguageModel& model) {
+  stored::ModelRecord record{.config = model.config_json(), .names = {}};
   const auto add = [&](const std::string& own) {
     const auto in_file = model.file_name(own);
     const bool differs = in_file.name != own || in_file.transposed;
@@ -123,8 +126,8 @@ ModelRecord record_of(const LanguageModel& model) {
 void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded, const NewParameters& drawn) {
   std::unique_ptr<TensorSource> source;
-  const auto problem = error_of([&] { source = open_weights(folder); });
-  throw_alike(patient_ranks(sharded.mesh()), problem, "loading");
+  const auto problem = engine::error_of([&] { source = open_weights(folder); });
+  engine::throw_alike(checkpoint::patient_ranks(sharded.mesh()), problem, "loading");
   const std::set<std::string> names(drawn.names.begin(), drawn.names.end());
   const auto is_drawn = [&](const std::string& name) { return names.contains(name); };
   LoadOptions options = load_options_of(model);
@@ -139,18 +142,18 @@ void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_
 
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
                        const SaveModelOptions& options) {
-  const Communicator everyone = patient_ranks(sharded.mesh());
+  const Communicator everyone = checkpoint::patient_ranks(sharded.mesh());
   const bool writes = everyone.rank() == 0;
   const std::string made = folder + ".part";
   const auto on_first = [&](const std::function<void()>& body) {
-    throw_alike(everyone, writes ? error_of(body) : std::nullopt, "saving");
+    engine::throw_alike(everyone, writes ? engine::error_of(body) : std::nullopt, "saving");
   };
   on_first([&] {
     remove_folder(made);
     make_folder(made);
-    write_whole_file(made + "/config.json", config_for(model, options.dtype));
+    report::write_whole_file(made + "/config.json", config_for(model, options.dtype));
     if (options.tokenizer == "bytes") {
-      write_whole_file(made + "/tokenizer_config.json", byte_tokenizer_config());
+      report::write_whole_file(made + "/tokenizer_config.json", text::byte_tokenizer_config());
     } else if (!options.tokenizer.empty()) {
       copy_tokenizer(options.tokenizer, made);
     }
@@ -166,11 +169,12 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
 
 void write_whole_weights(const std::string& folder, const LanguageModel& model,
                          ShardedModel& sharded) {
-  const Communicator everyone = patient_ranks(sharded.mesh());
+  const Communicator everyone = checkpoint::patient_ranks(sharded.mesh());
   const auto write_config = [&] {
-    write_whole_file(folder + "/config.json", config_for(model, at::kFloat));
+    report::write_whole_file(folder + "/config.json", config_for(model, at::kFloat));
   };
-  throw_alike(everyone, everyone.rank() == 0 ? error_of(write_config) : std::nullopt, "saving");
+  engine::throw_alike(
+      everyone, everyone.rank() == 0 ? engine::error_of(write_config) : std::nullopt, "saving");
   save_weights(folder, sharded, {.names = names_of(model)});
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ready model's weights in and out, by the names that Hugging Face files use.
 #pragma once
 
@@ -8,8 +9,8 @@
 #include <vector>
 
 #include "fullshard/checkpoint/model_io.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
-#include "fullshard/shard/sharded_model.h"
 #include "fullshard/stored/model_record.h"
 
 namespace fullshard {
@@ -17,7 +18,7 @@ namespace fullshard {
 // How files name the model's tensors.
 LoadOptions load_options_of(const LanguageModel& model);
 // The same for a checkpoint, with the model's configuration.
-ModelRecord record_of(const LanguageModel& model);
+stored::ModelRecord record_of(const LanguageModel& model);
 
 // Parameters that get new values although the others are loaded, as a head that the file lacks.
 struct NewParameters {

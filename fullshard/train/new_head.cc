@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/new_head.h"
 
 #include <fmt/ranges.h>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 struct HeadParameters {
@@ -68,4 +69,4 @@ std::string new_head_warning(const ModelSource& source, const std::vector<std::s
       source.folder, fmt::join(head, ", "));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A torch optimizer of the user's own beside a configuration file:
 //   PieceParameters pieces = piece_parameters(sharded, plan);
 //   torch::optim::SGD optimizer(pieces.tensors(), options);
@@ -5,8 +6,8 @@
 #pragma once
 
 #include "fullshard/config/plan.h"
-#include "fullshard/optim/foreign_optimizer.h"
-#include "fullshard/optim/torch_optimizer.h"
+#include "fullshard/optim/torch/foreign_optimizer.h"
+#include "fullshard/optim/torch/torch_optimizer.h"
 
 namespace fullshard {
 

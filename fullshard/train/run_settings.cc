@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/run_settings.h"
 
 #include <spdlog/spdlog.h>
 
 #include "fullshard/train/apply_plan.h"
 
-namespace fullshard {
+namespace fullshard::train {
 
 RunSettings run_settings_of(const Plan& plan) {
   const auto& gathers = plan.checkpoint.gather_16bit_weights;
@@ -27,4 +28,4 @@ void set_log_level(const Plan& plan) {
   if (level) spdlog::set_level(spdlog::level::from_str(*level));
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `train` takes of a Plan beside sharding, optimizer and schedule.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::train {
 
 struct RunSettings {
   at::ScalarType saved_dtype = at::kFloat;  // of model/
@@ -30,4 +31,4 @@ RunSettings run_settings_of(const Plan& plan);
 // Of what the library itself logs, in this process.
 void set_log_level(const Plan& plan);
 
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/unused_head.h"
 
 #include <fmt/format.h>
 
 #include "fullshard/base/printable.h"
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/weights/open_weights.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 // The table that is loaded as the embedding: the first parameter with a row per token.
@@ -39,10 +40,10 @@ std::vector<std::string> unused_head_warnings(const ModelSource& source,
     warnings.push_back(fmt::format(
         "{}: '{}' has other values than '{}' and is not used: {} says tie_word_embeddings, so that "
         "'{}' is used in its place; write false there if the other values are meant",
-        tensor.file, printable(tensor.name), printable(embedding->name), source.where(),
-        printable(embedding->name)));
+        tensor.file, base::printable(tensor.name), base::printable(embedding->name), source.where(),
+        base::printable(embedding->name)));
   }
   return warnings;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::train

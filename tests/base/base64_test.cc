@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/base64.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include <random>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 // The examples of RFC 4648.
@@ -48,4 +49,4 @@ TEST(Base64, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/bytes.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 TEST(Bytes, ReadWithThreeDigitsAndBinaryUnits) {
@@ -35,4 +36,4 @@ TEST(Bytes, RoundUpReachesTheNextMultiple) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/closest.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 const std::vector<std::string> kCommands = {"launch", "train", "eval"};
@@ -20,4 +21,4 @@ TEST(Closest, FindsNothingWhereNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/error.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 TEST(Error, CheckSaysNothingWhenTheConditionHolds) {
@@ -30,4 +31,4 @@ TEST(Error, TheKindDecidesTheExitStatus) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

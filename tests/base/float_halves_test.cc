@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/float_halves.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 float nearest_of(float value) {
@@ -53,4 +54,4 @@ TEST(FloatHalves, RoundTheLargestToInfinityAndKeepIt) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

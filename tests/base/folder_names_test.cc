@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/folder_names.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +8,7 @@
 
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 TEST(FolderNames, AreSortedAndNoneWhereThereIsNoFolder) {
@@ -19,4 +20,4 @@ TEST(FolderNames, AreSortedAndNoneWhereThereIsNoFolder) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

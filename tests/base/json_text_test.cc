@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/json_text.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 std::string nested(int depth, const std::string& open = "[", const std::string& close = "]") {
@@ -55,4 +56,4 @@ TEST(JsonText, SaysWhereItIsWrongAndShowsNothingOfIt) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/printable.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/utf8_character.h"
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 using namespace std::string_literals;
@@ -63,4 +64,4 @@ TEST(Printable, IsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

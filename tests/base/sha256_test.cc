@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/sha256.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 std::string hexadecimal(const Digest& digest) {
@@ -63,4 +64,4 @@ TEST(Digest, IsComparedWhole) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

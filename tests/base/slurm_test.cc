@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/slurm.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include "fullshard/base/error.h"
 #include "tests/errors.h"
 
-namespace fullshard {
+namespace fullshard::base {
 namespace {
 
 using fullshard::testing::message_of;
@@ -39,4 +40,4 @@ TEST(PortOfJob, IsTheSameForAllRanksOfAJob) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::base

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for `fullshard train` on a machine whose GPUs the test plays: writes what a run writes and starts its ranks.
 
 FAKE_SCENE: "well"; "bits differ" gives NO_SHARD other weights; "silent" does not name a rank that died.

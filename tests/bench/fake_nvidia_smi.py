@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for nvidia-smi: FAKE_GPUS of them, and contexts of the processes that look like ranks, each on its own; with
 FAKE_CONTEXTS=stray all of them also on the first."""
 import os

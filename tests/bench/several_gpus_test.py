@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bench/several_gpus.sh: with ranks of the CPU as they are, and on a machine of four GPUs that the test plays, so that
 it is not on a real one that the script runs for the first time. argv[1]: the folder of the programs."""
 import os

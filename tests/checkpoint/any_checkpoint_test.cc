@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/any_checkpoint.h"
 
 #include <gmock/gmock.h>
 
 #include "fullshard/checkpoint/diff_checkpoints.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
-#include "fullshard/formats/safetensors_writer.h"
+#include "fullshard/formats/safetensors/safetensors_writer.h"
 #include "fullshard/tensor_io/write_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
@@ -24,15 +25,15 @@ struct Kind {
 class EveryKind : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(EveryKind, IsKnownByItsContents) {
-  const AnyCheckpoint opened = open_any(checkpoint_fixture(GetParam().path));
+  const stored::AnyCheckpoint opened = stored::open_any(checkpoint_fixture(GetParam().path));
   EXPECT_EQ(opened.kind, GetParam().kind);
   EXPECT_EQ(opened.weights->tensors().size(), GetParam().num_weights);
   EXPECT_EQ(opened.states.size(), GetParam().num_states);
 }
 
 TEST_P(EveryKind, IsWhole) {
-  const AnyCheckpoint opened = open_any(checkpoint_fixture(GetParam().path));
-  const VerifyResult result = verify_checkpoint(opened);
+  const stored::AnyCheckpoint opened = stored::open_any(checkpoint_fixture(GetParam().path));
+  const checkpoint::VerifyResult result = checkpoint::verify_checkpoint(opened);
   EXPECT_EQ(result.num_tensors, static_cast<int64_t>(GetParam().num_weights) +
                                     4 * static_cast<int64_t>(GetParam().num_states));
   EXPECT_TRUE(result.not_finite.empty());
@@ -51,19 +52,19 @@ INSTANTIATE_TEST_SUITE_P(AnyCheckpoint, EveryKind,
                          [](const auto& test) { return "Number" + std::to_string(test.index); });
 
 TEST(AnyCheckpoint, ListsTiedTensorsOnce) {
-  const AnyCheckpoint opened = open_any(checkpoint_fixture("zero2"));
+  const stored::AnyCheckpoint opened = stored::open_any(checkpoint_fixture("zero2"));
   EXPECT_EQ(opened.distinct_weights().size(), 7);
   EXPECT_EQ(opened.tied.at("head.weight"), "emb.weight");
 }
 
 TEST(AnyCheckpoint, SaysThatNothingIsThere) {
-  EXPECT_EQ(input_error("-", [] { open_any("absent"); }), "absent: is not there");
-  EXPECT_EQ(input_error("-", [] { open_any(checkpoint_fixture("dcp"), {.tag = "a"}); }),
+  EXPECT_EQ(input_error("-", [] { stored::open_any("absent"); }), "absent: is not there");
+  EXPECT_EQ(input_error("-", [] { stored::open_any(checkpoint_fixture("dcp"), {.tag = "a"}); }),
             checkpoint_fixture("dcp") + ": has no checkpoint 'a'");
 }
 
 std::string verify_error(const std::string& folder) {
-  return input_error(folder, [&] { verify_checkpoint(open_any(folder)); });
+  return input_error(folder, [&] { checkpoint::verify_checkpoint(stored::open_any(folder)); });
 }
 
 // Some bytes of a zip archive mean nothing: dates, padding. Of the values every bit is noticed.
@@ -138,8 +139,8 @@ TEST(VerifyCheckpoint, NamesTheTensorOfEveryFileThatCarriesChecksums) {
 }
 
 TEST(VerifyCheckpoint, SaysWhichFilesCarryNoChecksums) {
-  const VerifyResult result =
-      verify_checkpoint(open_any(checkpoint_fixture("resumable/accelerate_state")));
+  const checkpoint::VerifyResult result = checkpoint::verify_checkpoint(
+      stored::open_any(checkpoint_fixture("resumable/accelerate_state")));
   EXPECT_TRUE(result.has_sums);
   EXPECT_EQ(result.without_sums, (std::vector<std::string>{checkpoint_fixture(
                                      "resumable/accelerate_state/model.safetensors")}));
@@ -150,26 +151,28 @@ TEST(VerifyCheckpoint, CountsValuesThatAreNotFinite) {
   FolderCopy copy(checkpoint_fixture("zero1/global_step2"));
   const TemporaryFolder folder;
   SafetensorsWriter writer(folder.file("a.safetensors"), {{"a", {4}, at::kFloat}});
-  write_tensor(writer, "a", at::tensor({1.0F, INFINITY, NAN, -INFINITY}));
+  tensor_io::write_tensor(writer, "a", at::tensor({1.0F, INFINITY, NAN, -INFINITY}));
   writer.finish();
-  const VerifyResult result = verify_checkpoint(open_any(folder.file("a.safetensors")));
+  const checkpoint::VerifyResult result =
+      checkpoint::verify_checkpoint(stored::open_any(folder.file("a.safetensors")));
   ASSERT_EQ(result.not_finite.size(), 1);
   EXPECT_EQ(result.not_finite[0].tensor, "a");
   EXPECT_EQ(result.not_finite[0].count, 3);
 }
 
 TEST(DiffCheckpoints, FindsEqualValuesInDifferentLayouts) {
-  const AnyCheckpoint first = open_any(checkpoint_fixture("zero2"));
-  const CheckpointDiff same = diff_checkpoints(first, open_any(checkpoint_fixture("zero3")), 1e-6);
+  const stored::AnyCheckpoint first = stored::open_any(checkpoint_fixture("zero2"));
+  const checkpoint::CheckpointDiff same =
+      checkpoint::diff_checkpoints(first, stored::open_any(checkpoint_fixture("zero3")), 1e-6);
   EXPECT_EQ(same.num_compared, 8 + 2 * 4);
   EXPECT_TRUE(same.differences.empty());
 }
 
 TEST(DiffCheckpoints, MindsNoSecondNameOfATiedTensor) {
-  const AnyCheckpoint tied = open_any(checkpoint_fixture("zero2"));
-  const AnyCheckpoint single = open_any(checkpoint_fixture("accelerate"));
-  EXPECT_TRUE(diff_checkpoints(tied, single, 1e-6).differences.empty());
-  EXPECT_TRUE(diff_checkpoints(single, tied, 1e-6).differences.empty());
+  const stored::AnyCheckpoint tied = stored::open_any(checkpoint_fixture("zero2"));
+  const stored::AnyCheckpoint single = stored::open_any(checkpoint_fixture("accelerate"));
+  EXPECT_TRUE(checkpoint::diff_checkpoints(tied, single, 1e-6).differences.empty());
+  EXPECT_TRUE(checkpoint::diff_checkpoints(single, tied, 1e-6).differences.empty());
 }
 
 TEST(DiffCheckpoints, SaysInWhatTwoDiffer) {
@@ -181,9 +184,9 @@ TEST(DiffCheckpoints, SaysInWhatTwoDiffer) {
       plans.push_back({key, values.sizes().vec(), values.scalar_type()});
     }
     SafetensorsWriter writer(folder.file(name), plans);
-    for (const auto& [key, values] : all) write_tensor(writer, key, values);
+    for (const auto& [key, values] : all) tensor_io::write_tensor(writer, key, values);
     writer.finish();
-    return open_any(folder.file(name));
+    return stored::open_any(folder.file(name));
   };
   const auto first = write("a.safetensors", {{"gone", ramp({2})},
                                              {"same", at::tensor({1.0F, NAN, INFINITY})},
@@ -193,7 +196,7 @@ TEST(DiffCheckpoints, SaysInWhatTwoDiffer) {
                                               {"same", at::tensor({1.0F, NAN, INFINITY})},
                                               {"shape", ramp({3, 2})},
                                               {"values", at::tensor({1.25F, 2.0F, 3.0F})}});
-  const CheckpointDiff diff = diff_checkpoints(first, second, 0.1);
+  const checkpoint::CheckpointDiff diff = checkpoint::diff_checkpoints(first, second, 0.1);
   EXPECT_EQ(diff.num_compared, 2);
   ASSERT_EQ(diff.differences.size(), 4);
   EXPECT_EQ(diff.differences[0].tensor + ": " + diff.differences[0].what,
@@ -205,7 +208,7 @@ TEST(DiffCheckpoints, SaysInWhatTwoDiffer) {
   EXPECT_EQ(diff.differences[2].largest, INFINITY);
   EXPECT_EQ(diff.differences[3].tensor + ": " + diff.differences[3].what,
             "new: only in the second");
-  EXPECT_EQ(diff_checkpoints(first, second, 0.5).differences[2].num_different, 1);
+  EXPECT_EQ(checkpoint::diff_checkpoints(first, second, 0.5).differences[2].num_different, 1);
 }
 
 }  // namespace

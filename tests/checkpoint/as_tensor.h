@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Borrowed elements as a tensor, for sources that tests make.
 #pragma once
 

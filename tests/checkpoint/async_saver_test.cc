@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/async_saver.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +56,8 @@ TEST(AsyncSaver, WritesBesideForwardAndBackwardAndIsSettledBeforeAStep) {
     run.collect(at_save, mutex);
     AsyncSaver saver;
     for (int step = 3; step < 6; ++step) {
-      saver.start(folder / checkpoint_name(step), run.sharded, run.optimizer, {.step = step});
+      saver.start(folder / stored::checkpoint_name(step), run.sharded, run.optimizer,
+                  {.step = step});
       run.model(small_batch(step, world.rank())).backward();
       saver.settle();
       run.optimizer.step();
@@ -66,7 +68,7 @@ TEST(AsyncSaver, WritesBesideForwardAndBackwardAndIsSettledBeforeAStep) {
     saver.settle();
   });
   expect_same_state(load_whole(plain_way(3), folder / "step-000003"), at_save);
-  EXPECT_EQ(last_checkpoint(folder.path()).step, 5);
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 5);
 }
 
 TEST(AsyncSaver, OneSaveIsFinishedBeforeTheNextBegins) {
@@ -78,7 +80,7 @@ TEST(AsyncSaver, OneSaveIsFinishedBeforeTheNextBegins) {
     saver.save(folder / "step-000002", run.sharded, run.optimizer, {.step = 2});
     EXPECT_TRUE(file_exists(folder / "step-000001/manifest.json"));
     saver.finish();
-    EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
+    EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 2);
     world.communicator().barrier("seen");
   });
 }
@@ -103,11 +105,11 @@ TEST(AsyncSaver, WhatWentWrongIsThrownByALaterCallOnAllRanks) {
       EXPECT_FALSE(saver.is_saving());
       world.communicator().barrier("seen");
     }
-    EXPECT_EQ(last_checkpoint(folder.path()).step, 1);
+    EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 1);
     world.communicator().barrier("looked at");
     saver.save(folder / "step-000003", run.sharded, run.optimizer, {.step = 3});
     saver.finish();
-    EXPECT_EQ(last_checkpoint(folder.path()).step, 3);
+    EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 3);
   });
 }
 
@@ -118,7 +120,7 @@ TEST(AsyncSaver, GivenUpItLeavesNothingThatCountsAsACheckpoint) {
     AsyncSaver saver;
     saver.save(folder / "step-000001", run.sharded, run.optimizer, {.step = 1});
   });
-  EXPECT_EQ(last_checkpoint(folder.path()).folder, "");
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).folder, "");
 }
 
 }  // namespace

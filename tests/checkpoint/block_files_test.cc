@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -9,11 +10,11 @@
 #include <fstream>
 
 #include "fullshard/base/error.h"
-#include "fullshard/stored/block_reader.h"
-#include "fullshard/stored/block_writer.h"
-#include "fullshard/stored/buffer_pool.h"
-#include "fullshard/stored/crc32c.h"
-#include "fullshard/stored/work_items.h"
+#include "fullshard/stored/blocks/block_reader.h"
+#include "fullshard/stored/blocks/block_writer.h"
+#include "fullshard/stored/blocks/buffer_pool.h"
+#include "fullshard/stored/blocks/crc32c.h"
+#include "fullshard/stored/blocks/work_items.h"
 #include "tests/errors.h"
 #include "tests/files.h"
 
@@ -23,10 +24,10 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Crc32c, IsTheStandardOne) {
-  EXPECT_EQ(crc32c("123456789", 9), 0xe3069283u);
-  EXPECT_EQ(crc32c_by_tables("123456789", 9), 0xe3069283u);
-  EXPECT_EQ(crc32c("", 0), 0u);
-  EXPECT_EQ(crc32c("6789", 4, crc32c("12345", 5)), 0xe3069283u);
+  EXPECT_EQ(stored::crc32c("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(stored::crc32c_by_tables("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(stored::crc32c("", 0), 0u);
+  EXPECT_EQ(stored::crc32c("6789", 4, stored::crc32c("12345", 5)), 0xe3069283u);
 }
 
 TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
@@ -34,8 +35,8 @@ TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + 11);
   for (int64_t begin = 0; begin < 9; ++begin) {
     for (int64_t length = 0; length < 280; ++length) {
-      ASSERT_EQ(crc32c(bytes.data() + begin, length),
-                crc32c_by_tables(bytes.data() + begin, length));
+      ASSERT_EQ(stored::crc32c(bytes.data() + begin, length),
+                stored::crc32c_by_tables(bytes.data() + begin, length));
     }
   }
 }
@@ -44,17 +45,18 @@ TEST(Crc32c, OfLongStretchesIsThatOfTheirBytes) {
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + i / 97);
   for (const int64_t length : {12'287, 12'288, 12'289, 24'576, 50'003, 99'000}) {
-    EXPECT_EQ(crc32c(bytes.data() + 3, length, 7), crc32c_by_tables(bytes.data() + 3, length, 7));
+    EXPECT_EQ(stored::crc32c(bytes.data() + 3, length, 7),
+              stored::crc32c_by_tables(bytes.data() + 3, length, 7));
   }
 }
 
 TEST(WorkItems, AreAllDoneOnceAndTheFirstErrorEndsThem) {
   std::vector<std::atomic<int>> counts(100);
-  EXPECT_TRUE(do_items(100, 3, [&](int, int64_t i) { ++counts[static_cast<size_t>(i)]; }));
+  EXPECT_TRUE(stored::do_items(100, 3, [&](int, int64_t i) { ++counts[static_cast<size_t>(i)]; }));
   for (const auto& count : counts) EXPECT_EQ(count, 1);
-  EXPECT_THROW(do_items(100, 3, [](int, int64_t i) { check(i != 5, "five"); }), Error);
+  EXPECT_THROW(stored::do_items(100, 3, [](int, int64_t i) { check(i != 5, "five"); }), Error);
   std::atomic<bool> stop{true};
-  EXPECT_FALSE(do_items(
+  EXPECT_FALSE(stored::do_items(
       100, 3, [](int, int64_t) { ADD_FAILURE(); }, &stop));
 }
 
@@ -62,7 +64,7 @@ TEST(WorkItems, AreAllDoneOnceAndTheFirstErrorEndsThem) {
 struct Written {
   Written() : values(at::arange(2'700'000).to(at::kFloat)) {
     const auto* data = static_cast<const char*>(values.data_ptr());
-    BlockFile file{folder.file("f"), {}};
+    stored::BlockFile file{folder.file("f"), {}};
     file.content = {{data, 100},
                     {nullptr, 4096 - 100},
                     {data + 100, 7'000'000},
@@ -71,13 +73,13 @@ struct Written {
     expected.assign(static_cast<size_t>(file.bytes()), '\0');
     std::memcpy(expected.data(), data, 100);
     std::memcpy(expected.data() + 4096, data + 100, 10'000'000);
-    checksums = write_block_files({file, {folder.file("empty"), {}}});
+    checksums = stored::write_block_files({file, {folder.file("empty"), {}}});
     bytes = file.bytes();
   }
   TemporaryFolder folder;
   at::Tensor values;
   std::string expected;
-  std::vector<Checksums> checksums;
+  std::vector<stored::Checksums> checksums;
   int64_t bytes = 0;
 };
 
@@ -88,7 +90,8 @@ TEST(BlockFiles, HoldTheSpansOneAfterTheOtherWithAChecksumPerBlock) {
   ASSERT_EQ(written.checksums[0].size(), 10u);
   for (size_t i = 0; i < 10; ++i) {
     const auto part = written.expected.substr(i << 20, 1 << 20);
-    EXPECT_EQ(written.checksums[0][i], crc32c(part.data(), static_cast<int64_t>(part.size())));
+    EXPECT_EQ(written.checksums[0][i],
+              stored::crc32c(part.data(), static_cast<int64_t>(part.size())));
   }
   EXPECT_TRUE(written.checksums[1].empty());
 }
@@ -98,29 +101,29 @@ TEST(BlockFiles, AreReadByRangesStraightOrConverted) {
   const auto straight = at::zeros({1'000'000}), other = at::zeros({500'000}, at::kDouble);
   // From the third float of the second span on.
   const int64_t offset = 4096 + 8, later = offset + 4'000'000;
-  WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+  stored::WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
   file.ranges.push_back({later, at::kFloat, other, "second"});
   file.ranges.push_back({offset, at::kFloat, straight, "first"});
-  const int64_t bytes = read_block_files({file});
+  const int64_t bytes = stored::read_block_files({file});
   EXPECT_TRUE(at::equal(straight, written.values.narrow(0, 27, 1'000'000)));
   EXPECT_TRUE(at::equal(other, written.values.narrow(0, 1'000'027, 500'000).to(at::kDouble)));
-  EXPECT_EQ(bytes, 6 * kBlockBytes);  // 6,004,104 bytes from the beginning on
+  EXPECT_EQ(bytes, 6 * stored::kBlockBytes);  // 6,004,104 bytes from the beginning on
 }
 
 TEST(BlockFiles, ADamagedBlockIsNamedAndOthersAreNotLookedAt) {
   const Written written;
   {
     std::fstream file(written.folder.file("f"), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(3 * kBlockBytes + 17);
+    file.seekp(3 * stored::kBlockBytes + 17);
     file.put('\x55');
   }
   const auto target = at::zeros({1000});
-  WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+  stored::WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
   file.ranges = {{8192, at::kFloat, target, "early"}};
-  EXPECT_EQ(read_block_files({file}), kBlockBytes);
-  file.ranges = {{3 * kBlockBytes, at::kFloat, target, "exp_avg of 'x'"}};
+  EXPECT_EQ(stored::read_block_files({file}), stored::kBlockBytes);
+  file.ranges = {{3 * stored::kBlockBytes, at::kFloat, target, "exp_avg of 'x'"}};
   try {
-    read_block_files({file});
+    stored::read_block_files({file});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::input);
@@ -132,26 +135,27 @@ TEST(BlockFiles, ADamagedBlockIsNamedAndOthersAreNotLookedAt) {
 // Blocks are read up to four together; each has a checksum of its own.
 TEST(BlockFiles, EveryBlockOfALongReadIsChecked) {
   const Written written;
-  for (int64_t block = 0; block < num_blocks(written.bytes); ++block) {
+  for (int64_t block = 0; block < stored::num_blocks(written.bytes); ++block) {
     auto damaged = written.expected;
-    const auto place = static_cast<size_t>(std::min(block * kBlockBytes + 777, written.bytes - 1));
+    const auto place =
+        static_cast<size_t>(std::min(block * stored::kBlockBytes + 777, written.bytes - 1));
     damaged[place] = static_cast<char>(damaged[place] ^ 0x04);
     ::unlink(written.folder.file("f").c_str());
     std::ofstream(written.folder.file("f"), std::ios::binary) << damaged;
     const auto target = at::zeros({written.bytes / 4});
-    WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
+    stored::WantedFile file{written.folder.file("f"), written.bytes, &written.checksums[0], {}};
     file.ranges = {{0, at::kFloat, target, "everything"}};
-    EXPECT_THAT(message_of([&] { read_block_files({file}); }),
+    EXPECT_THAT(message_of([&] { stored::read_block_files({file}); }),
                 HasSubstr(fmt::format("/f: bytes {} to {}, with everything: the checksum is ",
-                                      block * kBlockBytes,
-                                      std::min((block + 1) * kBlockBytes, written.bytes))));
+                                      block * stored::kBlockBytes,
+                                      std::min((block + 1) * stored::kBlockBytes, written.bytes))));
   }
 }
 
 TEST(BlockFiles, WritingCanBeStopped) {
   const TemporaryFolder folder;
   const std::string bytes(100, 'x');
-  BlockWriter writer({{folder.file("f"), {{bytes.data(), 100}}}});
+  stored::BlockWriter writer({{folder.file("f"), {{bytes.data(), 100}}}});
   writer.stop();
   EXPECT_FALSE(writer.run());
 }
@@ -161,26 +165,27 @@ TEST(BlockFiles, HoldWhatTheContentWasWhenItWasSettled) {
   std::string content(9'000'000, 'a');
   for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i % 251);
   const std::string before = content;
-  BufferPool pool(kWriteBytes);
-  BlockWriter writer({{folder.file("f"), {{content.data(), 9'000'000}}}});
+  stored::BufferPool pool(stored::kWriteBytes);
+  stored::BlockWriter writer({{folder.file("f"), {{content.data(), 9'000'000}}}});
   writer.settle(pool);
-  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
+  EXPECT_EQ(pool.bytes(), 3 * stored::kWriteBytes);
   content.assign(content.size(), 'b');
   EXPECT_TRUE(writer.run());
   EXPECT_TRUE(read_file(folder.file("f")) == before);
   for (size_t i = 0; i < 9; ++i) {
     const auto part = before.substr(i << 20, 1 << 20);
-    EXPECT_EQ(writer.checksums()[0][i], crc32c(part.data(), static_cast<int64_t>(part.size())));
+    EXPECT_EQ(writer.checksums()[0][i],
+              stored::crc32c(part.data(), static_cast<int64_t>(part.size())));
   }
   // The next one finds the memory.
-  BlockWriter next({{folder.file("g"), {{content.data(), 9'000'000}}}});
+  stored::BlockWriter next({{folder.file("g"), {{content.data(), 9'000'000}}}});
   next.settle(pool);
-  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
+  EXPECT_EQ(pool.bytes(), 3 * stored::kWriteBytes);
   EXPECT_TRUE(next.run());
-  BlockWriter written({{folder.file("h"), {{content.data(), 9'000'000}}}});
+  stored::BlockWriter written({{folder.file("h"), {{content.data(), 9'000'000}}}});
   EXPECT_TRUE(written.run());
   written.settle(pool);  // nothing is left to copy
-  EXPECT_EQ(pool.bytes(), 3 * kWriteBytes);
+  EXPECT_EQ(pool.bytes(), 3 * stored::kWriteBytes);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,10 +40,10 @@ class Damaged {
   std::string file(const std::string& name) const { return folder_ / "one/" + name; }
 
   void edit(const std::function<void(json&)>& change) const {
-    auto manifest = json::parse(read_file(file(kManifestName)));
-    manifest.erase(kManifestChecksum);
+    auto manifest = json::parse(read_file(file(stored::kManifestName)));
+    manifest.erase(stored::kManifestChecksum);
     change(manifest);
-    write_text(file(kManifestName), with_manifest_checksum(manifest.dump()));
+    write_text(file(stored::kManifestName), stored::with_manifest_checksum(manifest.dump()));
   }
 
   // Before anything was changed, unless the contents are damaged.
@@ -124,10 +125,10 @@ TEST(CheckpointDamage, AnotherVersionIsRefused) {
 
 TEST(CheckpointDamage, AChangedManifestIsFound) {
   const Damaged damaged;
-  auto text = read_file(damaged.file(kManifestName));
+  auto text = read_file(damaged.file(stored::kManifestName));
   const auto place = text.find("\"num_steps\":1");
   ASSERT_NE(place, std::string::npos);
-  write_text(damaged.file(kManifestName), text.replace(place, 13, "\"num_steps\":9"));
+  write_text(damaged.file(stored::kManifestName), text.replace(place, 13, "\"num_steps\":9"));
   EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: its checksum is not that of its contents"));
 }
 
@@ -136,14 +137,14 @@ TEST(CheckpointDamage, AnOldManifestIsReadWithANote) {
   const CheckpointsFolder folder;
   const auto saved = train_and_save(plain_way(2), folder / "one", 1);
   auto manifest = json::parse(read_file(folder / "one/manifest.json"));
-  manifest.erase(kManifestChecksum);
+  manifest.erase(stored::kManifestChecksum);
   manifest["version"] = 1;
   write_text(folder / "one/manifest.json", manifest.dump() + "\n");
   expect_same_state(load_whole(plain_way(2), folder / "one"), saved);
   RankRun run(World::single(), plain_way(1).options, true);
   EXPECT_THAT(load_checkpoint(folder / "one", run.sharded, run.optimizer).notes,
-              ::testing::ElementsAre(kNoManifestChecksum));
-  const auto checkpoint = open_any(folder / "one");
+              ::testing::ElementsAre(stored::kNoManifestChecksum));
+  const auto checkpoint = stored::open_any(folder / "one");
   EXPECT_THAT(checkpoint.without_sums, ::testing::ElementsAre(folder / "one/manifest.json"));
   save_checkpoint(folder / "two", run.sharded, run.optimizer, {});
   EXPECT_TRUE(load_checkpoint(folder / "two", run.sharded, run.optimizer).notes.empty());
@@ -226,10 +227,10 @@ TEST(CheckpointDamage, FieldsOfAWrongKindAreNamedByTheirPlace) {
   const auto text = read_file(damaged.file("manifest.json"));
   for (const auto& [change, expected] : cases) {
     auto manifest = json::parse(text);
-    manifest.erase(kManifestChecksum);
+    manifest.erase(stored::kManifestChecksum);
     change(manifest);
-    const auto changed = with_manifest_checksum(manifest.dump());
-    EXPECT_THAT(error_of_call([&] { parse_manifest(changed, "manifest.json"); }).what(),
+    const auto changed = stored::with_manifest_checksum(manifest.dump());
+    EXPECT_THAT(error_of_call([&] { stored::parse_manifest(changed, "manifest.json"); }).what(),
                 HasSubstr(expected));
   }
 }
@@ -293,7 +294,7 @@ TEST(CheckpointDamage, AFullDiskLeavesTheOldOneAndNothingElse) {
   const auto way = plain_way(2);
   const auto before = train_and_save(way, folder / "step-000001", 1);
   int64_t other_file = 0;
-  for (const auto& file : read_manifest(folder / "step-000001").files) {
+  for (const auto& file : stored::read_manifest(folder / "step-000001").files) {
     if (file.rank == 1) other_file = std::max(other_file, file.bytes);
   }
   for (const auto* name : {"step-000001", "step-000002"}) {

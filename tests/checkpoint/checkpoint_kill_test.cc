@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -29,7 +30,7 @@ int run_program(std::vector<std::string> words) {
 }
 
 void expect_whole_or_invisible(const CheckpointsFolder& folder) {
-  const auto last = last_checkpoint(folder.path());
+  const auto last = stored::last_checkpoint(folder.path());
   ASSERT_TRUE(last.step == 1 || last.step == 2) << last.folder;
   Wide model(600);
   auto sharded = shard(model, World::single());
@@ -40,7 +41,7 @@ void expect_whole_or_invisible(const CheckpointsFolder& folder) {
   }
   // What is left does not disturb the next save.
   save_checkpoint(folder / "step-000002", sharded, optimizer, {.step = 2}, {.num_kept = 1});
-  EXPECT_EQ(last_checkpoint(folder.path()).skipped, std::vector<std::string>{});
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).skipped, std::vector<std::string>{});
   EXPECT_EQ(entries_of(folder.path()).size(), 2u);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/checkpoint.h"
 
 #include <ATen/Context.h>
@@ -92,7 +93,7 @@ TEST(Checkpoint, WhatSeveralRanksHoldIsWrittenOnce) {
 TEST(Checkpoint, LoadsWithoutAnOptimizerAndLeavesItsStatesUnread) {
   const CheckpointsFolder folder;
   const auto saved = train_and_save(plain_way(2), folder / "one", 2);
-  const auto manifest = read_manifest(folder / "one");
+  const auto manifest = stored::read_manifest(folder / "one");
   int64_t weight_bytes = 0;
   for (const auto& file : manifest.files) {
     if (file.name.starts_with("weights")) weight_bytes += file.bytes;
@@ -126,8 +127,8 @@ TEST(Checkpoint, EveryRankReadsTheBlocksOfItsOwnPiecesOnly) {
     AdamW optimizer(sharded, {});
     const auto loaded = load_checkpoint(folder / "one", sharded, optimizer);
     // A quarter of 4 MiB and 4 KiB, in three files, and at both ends the rest of a block.
-    EXPECT_LE(loaded.bytes_read, 3 * (2 * kBlockBytes + 8192));
-    EXPECT_GE(loaded.bytes_read, 3 * kBlockBytes);
+    EXPECT_LE(loaded.bytes_read, 3 * (2 * stored::kBlockBytes + 8192));
+    EXPECT_GE(loaded.bytes_read, 3 * stored::kBlockBytes);
   });
 }
 
@@ -167,7 +168,7 @@ TEST(Checkpoint, RanksThatSaveUnderDifferentNamesTakeRankZerosOrFail) {
       EXPECT_TRUE(entries_of(folder.path()).empty());
     } else {
       EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("mine", "latest"));
-      EXPECT_EQ(last_checkpoint(folder.path()).folder, folder / "mine");
+      EXPECT_EQ(stored::last_checkpoint(folder.path()).folder, folder / "mine");
     }
   }
   EXPECT_EQ(std::string(error_of_call([] { tag_validation_of("never"); }).what()),
@@ -312,7 +313,7 @@ TEST(Checkpoint, ARankThatDoesNotComeToASaveIsNamed) {
     EXPECT_THAT(error.what(), HasSubstr("raise timeouts.checkpoint (--checkpoint-timeout)"));
     said.set_value(error.what());
   });
-  EXPECT_EQ(last_checkpoint(folder.path()).folder, "");
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).folder, "");
 }
 
 TEST(Checkpoint, ADeferredModelWithoutValuesIsNotSaved) {

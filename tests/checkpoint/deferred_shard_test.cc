@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shard() of models that were built without memory.
 #include <ATen/ops/full_like.h>
 #include <gmock/gmock.h>
@@ -6,7 +7,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/checkpoint/as_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
@@ -61,7 +62,8 @@ TEST(DeferredShard, MakesIgnoredModulesAndBuffersWholeWithZeros) {
     EXPECT_TRUE(model->aside->weight.requires_grad());
     EXPECT_TRUE(at::equal(model->scale, at::zeros({5})));
     EXPECT_TRUE(at::equal(model->table, at::arange(5).to(at::kFloat)));
-    EXPECT_THAT(sharded.engine().plan().deferred_buffers, ::testing::ElementsAre("scale"));
+    EXPECT_THAT(engine::EngineAccess::of(sharded).plan().deferred_buffers,
+                ::testing::ElementsAre("scale"));
   });
 }
 

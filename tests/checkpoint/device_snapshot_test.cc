@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often and when an accelerator's values are copied for a checkpoint, on one that the test
 // plays: tests/training_cuda has the same with a GPU.
 #include "fullshard/checkpoint/device_snapshot.h"
@@ -53,8 +54,9 @@ TEST(DeviceSnapshot, AnAsynchronousSaveHasTheBitsOfASynchronousOneAndCopiesEachB
         EXPECT_EQ(device.copies->copied_bytes(), save * bytes_to_save(run.sharded));
       }
       // Three files of less than one window each.
-      EXPECT_EQ(*device.asked, (std::vector<int64_t>{2 * kWriteBytes, kWriteBytes}));
-      EXPECT_EQ(saver.copied_bytes(), 3 * kWriteBytes);
+      EXPECT_EQ(*device.asked,
+                (std::vector<int64_t>{2 * stored::kWriteBytes, stored::kWriteBytes}));
+      EXPECT_EQ(saver.copied_bytes(), 3 * stored::kWriteBytes);
     });
     for (const char* save : {"1", "2"}) {
       expect_same_files(folder / (std::string("async") + save),
@@ -68,7 +70,7 @@ TEST(DeviceSnapshot, AnAsynchronousSaveHasTheBitsOfASynchronousOneAndCopiesEachB
 TEST(DeviceSnapshot, LargeFilesGoThroughWindows) {
   constexpr int64_t kWidth = 2000;                         // 16 MB of weights
   constexpr int64_t kElements = kWidth * kWidth + kWidth;  // a multiple of every alignment
-  constexpr int64_t kWindows = 3 * (kElements * 4 / kWriteBytes + 1);
+  constexpr int64_t kWindows = 3 * (kElements * 4 / stored::kWriteBytes + 1);
   const CheckpointsFolder folder;
   Wide model(kWidth);
   const auto sharded = shard(model, World::single());
@@ -78,21 +80,21 @@ TEST(DeviceSnapshot, LargeFilesGoThroughWindows) {
   save_checkpoint(folder / "sync", sharded, optimizer, {});
 
   FakeDevice in_turns(false), at_once(false);
-  RunningSave save(folder / "in_turns", sharded, states_of(sharded, optimizer), {}, {}, false,
-                   in_turns.snapshot.get());
+  checkpoint::RunningSave save(folder / "in_turns", sharded, optim::states_of(sharded, optimizer),
+                               {}, {}, false, in_turns.snapshot.get());
   while (!save.poll(std::chrono::seconds(1))) {
   }
   EXPECT_EQ(in_turns.copies->copied_bytes(), 3 * kElements * 4);
   EXPECT_EQ(in_turns.copies->num_copies(), kWindows);
   EXPECT_EQ(in_turns.copies->num_held, 0);
-  EXPECT_LE(in_turns.snapshot->windows->bytes(), 6 * kWriteBytes);
+  EXPECT_LE(in_turns.snapshot->windows->bytes(), 6 * stored::kWriteBytes);
   expect_same_files(folder / "in_turns", folder / "sync", 3);
 
   AsyncSaver saver(std::move(at_once.snapshot));
   saver.save(folder / "at_once", sharded, optimizer, {});
   saver.finish();
   EXPECT_EQ(at_once.copies->num_copies(), kWindows);
-  EXPECT_EQ(saver.copied_bytes(), kWindows * kWriteBytes);
+  EXPECT_EQ(saver.copied_bytes(), kWindows * stored::kWriteBytes);
   expect_same_files(folder / "at_once", folder / "sync", 3);
 }
 
@@ -102,16 +104,18 @@ TEST(DeviceSnapshot, WindowsComeBackFromASaveThatIsGivenUp) {
   RankRun run(World::single(), plain_way(1).options, false);
   FakeDevice device(false);
   {
-    RunningSave save(folder / "one", run.sharded, states_of(run.sharded, run.optimizer), {}, {},
-                     true, device.snapshot.get());
+    checkpoint::RunningSave save(folder / "one", run.sharded,
+                                 optim::states_of(run.sharded, run.optimizer), {}, {}, true,
+                                 device.snapshot.get());
   }
-  RunningSave save(folder / "two", run.sharded, states_of(run.sharded, run.optimizer), {}, {}, true,
-                   device.snapshot.get());
-  EXPECT_EQ(device.snapshot->windows->bytes(), 3 * kWriteBytes);
+  checkpoint::RunningSave save(folder / "two", run.sharded,
+                               optim::states_of(run.sharded, run.optimizer), {}, {}, true,
+                               device.snapshot.get());
+  EXPECT_EQ(device.snapshot->windows->bytes(), 3 * stored::kWriteBytes);
 }
 
 TEST(DeviceSnapshot, TheCpuHasNone) {
-  EXPECT_EQ(make_device_snapshot(at::kCPU, std::make_shared<Ledger>()), nullptr);
+  EXPECT_EQ(checkpoint::make_device_snapshot(at::kCPU, std::make_shared<Ledger>()), nullptr);
 }
 
 }  // namespace

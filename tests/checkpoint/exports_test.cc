@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files that torch.load, torch.distributed.checkpoint and DeepSpeed's zero_to_fp32 have read
 // right (tests/fixtures/checkpoints/check_exports.py) are the files that are written.
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 
 std::string sum_of(const std::string& path) {
   const std::string bytes = read_file(path);
-  return fmt::format("{:08x}", crc32(0, bytes.data(), static_cast<int64_t>(bytes.size())));
+  return fmt::format("{:08x}", formats::crc32(0, bytes.data(), static_cast<int64_t>(bytes.size())));
 }
 
 class Exports : public ::testing::TestWithParam<std::string> {};
@@ -26,12 +27,12 @@ class Exports : public ::testing::TestWithParam<std::string> {};
 TEST_P(Exports, AreWhatTheRealProgramsRead) {
   const auto recorded =
       nlohmann::json::parse(read_file(checkpoint_fixture("exports.json")))[GetParam()];
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture(GetParam()));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture(GetParam()));
   const CheckpointsFolder folder;
   const std::string tag = fmt::format("global_step{}", checkpoint.num_steps.value_or(0));
-  export_weights(checkpoint, folder / "bin");
-  export_weights(flatten(checkpoint), folder / "dcp", {.safetensors = true});
-  export_deepspeed(checkpoint, folder.path(), tag);
+  stored::export_weights(checkpoint, folder / "bin");
+  stored::export_weights(stored::flatten(checkpoint), folder / "dcp", {.safetensors = true});
+  checkpoint::export_deepspeed(checkpoint, folder.path(), tag);
   EXPECT_EQ(sum_of(folder / "bin/pytorch_model.bin"),
             recorded["bin"]["pytorch_model.bin"].get<std::string>());
   EXPECT_EQ(sum_of(folder / "dcp/model.safetensors"),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An accelerator that copies late: nothing begun is copied before training is held for it, or
 // before the test lets it go.
 #pragma once
@@ -12,11 +13,11 @@
 #include <vector>
 
 #include "fullshard/checkpoint/device_snapshot.h"
-#include "fullshard/stored/block_writer.h"
+#include "fullshard/stored/blocks/block_writer.h"
 
 namespace fullshard::testing {
 
-class FakeCopies : public SnapshotCopies {
+class FakeCopies : public checkpoint::SnapshotCopies {
  public:
   explicit FakeCopies(bool is_late) : is_late_(is_late) {}
 
@@ -78,14 +79,16 @@ struct FakeDevice {
     auto fake = std::make_unique<FakeCopies>(is_late);
     copies = fake.get();
     snapshot->copies = std::move(fake);
-    snapshot->windows = std::make_unique<BufferPool>(kWriteBytes, [asked = asked](int64_t bytes) {
-      asked->push_back(bytes);
-      void* memory = std::aligned_alloc(kDirectAlign, static_cast<size_t>(bytes));
-      return std::shared_ptr<char>(static_cast<char*>(memory), &std::free);
-    });
+    snapshot->windows =
+        std::make_unique<stored::BufferPool>(stored::kWriteBytes, [asked = asked](int64_t bytes) {
+          asked->push_back(bytes);
+          void* memory = std::aligned_alloc(disk::kDirectAlign, static_cast<size_t>(bytes));
+          return std::shared_ptr<char>(static_cast<char*>(memory), &std::free);
+        });
   }
 
-  std::unique_ptr<DeviceSnapshot> snapshot = std::make_unique<DeviceSnapshot>();
+  std::unique_ptr<checkpoint::DeviceSnapshot> snapshot =
+      std::make_unique<checkpoint::DeviceSnapshot>();
   FakeCopies* copies = nullptr;
   std::shared_ptr<std::vector<int64_t>> asked = std::make_shared<std::vector<int64_t>>();
 };

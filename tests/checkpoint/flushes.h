@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this process flushed to disk and renamed, in order. The test program has an fsync() and a
 // rename() of its own, which note the call and make it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint is on the disk, not only in the system's memory, before anything says that it is
 // there.
 #include "tests/checkpoint/flushes.h"
@@ -24,11 +25,11 @@ using ::testing::UnorderedElementsAre;
 using Events = std::vector<std::string>;
 
 // Two ranks save once under a name that is new, and once more under the same name.
-Events events_of_save(const CheckpointsFolder& folder, bool is_aside) {
+Events events_of_save(const CheckpointsFolder& folder, bool is_async) {
   const Flushes flushes(folder.path());
   run_ranks({.ranks = 2}, [&](const World& world) {
     RankRun run(world, plain_way(2).options, false);
-    if (!is_aside) return save_checkpoint(folder / "one", run.sharded, run.optimizer, {});
+    if (!is_async) return save_checkpoint(folder / "one", run.sharded, run.optimizer, {});
     AsyncSaver saver;
     saver.save(folder / "one", run.sharded, run.optimizer, {});
     saver.finish();
@@ -52,10 +53,10 @@ void expect_all_flushed_in_order(const Events& events) {
 }
 
 TEST(Flushes, ACheckpointIsOnTheDiskBeforeItHasItsName) {
-  for (const bool is_aside : {false, true}) {
+  for (const bool is_async : {false, true}) {
     const CheckpointsFolder folder;
-    expect_all_flushed_in_order(events_of_save(folder, is_aside));
-    expect_all_flushed_in_order(events_of_save(folder, is_aside));  // exchanged for the old one
+    expect_all_flushed_in_order(events_of_save(folder, is_async));
+    expect_all_flushed_in_order(events_of_save(folder, is_async));  // exchanged for the old one
   }
 }
 
@@ -86,7 +87,7 @@ TEST(Flushes, AnExportIsOnTheDiskBeforeItHasItsName) {
   for (const std::string name : {"pytorch_model.bin", "model.safetensors"}) {
     const std::string out = "as/" + name;
     const Flushes flushes(folder.path());
-    export_weights(open_any(folder / "one"), folder / out);
+    stored::export_weights(stored::open_any(folder / "one"), folder / out);
     EXPECT_THAT(flushes.events(), ElementsAre("fsync " + out + ".part",
                                               "rename " + out + ".part to " + out, "fsync as"));
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/fp32_export.h"
 
 #include <gmock/gmock.h>
@@ -10,8 +11,8 @@
 #include "fullshard/checkpoint/deepspeed_export.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/formats/torch_source.h"
+#include "fullshard/formats/torch/torch_source.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/stored/flat_checkpoint.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
@@ -24,12 +25,12 @@ using ::testing::UnorderedElementsAre;
 
 class ExportEveryKind : public ::testing::TestWithParam<std::string> {
  protected:
-  AnyCheckpoint checkpoint_ = open_any(checkpoint_fixture(GetParam()));
+  stored::AnyCheckpoint checkpoint_ = stored::open_any(checkpoint_fixture(GetParam()));
   TemporaryFolder folder_;
 };
 
 TEST_P(ExportEveryKind, WritesAllNamesForTorchLoad) {
-  const ExportResult result = export_weights(checkpoint_, folder_.path());
+  const stored::ExportResult result = stored::export_weights(checkpoint_, folder_.path());
   EXPECT_THAT(result.files, ElementsAre(folder_.file("pytorch_model.bin")));
   EXPECT_THAT(entries_of(folder_.path()), ElementsAre("pytorch_model.bin"));
   const auto written = open_weights(folder_.path());
@@ -37,19 +38,20 @@ TEST_P(ExportEveryKind, WritesAllNamesForTorchLoad) {
   for (const auto& tensor : written->tensors()) {
     EXPECT_EQ(tensor.dtype, tensor.name == "count" ? at::kLong : at::kFloat) << tensor.name;
   }
-  TorchFile(folder_.file("pytorch_model.bin")).check_sums("file");
+  formats::TorchFile(folder_.file("pytorch_model.bin")).check_sums("file");
 }
 
 TEST_P(ExportEveryKind, WritesTiedTensorsOnceIntoSafetensors) {
-  const ExportResult result =
-      export_weights(checkpoint_, folder_.path(), {.safetensors = true, .num_threads = 1});
+  const stored::ExportResult result =
+      stored::export_weights(checkpoint_, folder_.path(), {.safetensors = true, .num_threads = 1});
   EXPECT_THAT(result.files, ElementsAre(folder_.file("model.safetensors")));
-  const SafetensorsFile written(folder_.file("model.safetensors"));
+  const formats::SafetensorsFile written(folder_.file("model.safetensors"));
   EXPECT_EQ(written.find("head.weight"), nullptr);
   EXPECT_EQ(written.tensors().size(), checkpoint_.distinct_weights().size());
   for (const auto& tensor : written.tensors()) {
-    const at::Tensor expected = read_tensor(*checkpoint_.weights, tensor.name);
-    EXPECT_TRUE(read_tensor(written, tensor.name).to(expected.scalar_type()).equal(expected));
+    const at::Tensor expected = tensor_io::read_tensor(*checkpoint_.weights, tensor.name);
+    EXPECT_TRUE(
+        tensor_io::read_tensor(written, tensor.name).to(expected.scalar_type()).equal(expected));
   }
 }
 
@@ -58,9 +60,10 @@ INSTANTIATE_TEST_SUITE_P(Fp32Export, ExportEveryKind,
                          [](const auto& test) { return test.param; });
 
 TEST(Fp32Export, SplitsIntoFilesWithAnIndex) {
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero3"));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero3"));
   const TemporaryFolder folder;
-  const ExportResult result = export_weights(checkpoint, folder.path(), {.max_file_bytes = 160});
+  const stored::ExportResult result =
+      stored::export_weights(checkpoint, folder.path(), {.max_file_bytes = 160});
   EXPECT_EQ(result.bytes, 4 * (35 + 33 + 15 + 1 + 12 + 3) + 8);
   EXPECT_THAT(
       entries_of(folder.path()),
@@ -70,27 +73,27 @@ TEST(Fp32Export, SplitsIntoFilesWithAnIndex) {
   EXPECT_EQ(index["weight_map"]["head.weight"], index["weight_map"]["emb.weight"]);
   expect_same_tensors(*open_weights(folder.path()), *checkpoint.weights);
   // One file takes the place of several.
-  export_weights(checkpoint, folder.path());
+  stored::export_weights(checkpoint, folder.path());
   EXPECT_THAT(entries_of(folder.path()), ElementsAre("pytorch_model.bin"));
 }
 
 TEST(Fp32Export, TakesAFileAndTheFormOfItsEnding) {
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero2"));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero2"));
   const TemporaryFolder folder;
-  export_weights(checkpoint, folder.file("a.safetensors"), {.max_file_bytes = 10});
-  export_weights(checkpoint, folder.file("b.bin"), {.safetensors = true});
-  EXPECT_EQ(SafetensorsFile(folder.file("a.safetensors")).tensors().size(), 7);
-  EXPECT_EQ(TorchSource(folder.file("b.bin")).tensors().size(), 8);
+  stored::export_weights(checkpoint, folder.file("a.safetensors"), {.max_file_bytes = 10});
+  stored::export_weights(checkpoint, folder.file("b.bin"), {.safetensors = true});
+  EXPECT_EQ(formats::SafetensorsFile(folder.file("a.safetensors")).tensors().size(), 7);
+  EXPECT_EQ(formats::TorchSource(folder.file("b.bin")).tensors().size(), 8);
   EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("a.safetensors", "b.bin"));
 }
 
 TEST(Fp32Export, CastsOrKeepsFloatingTensorsOnly) {
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero2_bf16"));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero2_bf16"));
   const TemporaryFolder folder;
-  export_weights(checkpoint, folder.file("half.safetensors"), {.dtype = at::kHalf});
-  export_weights(checkpoint, folder.file("kept.safetensors"), {.dtype = std::nullopt});
-  const SafetensorsFile half(folder.file("half.safetensors"));
-  const SafetensorsFile kept(folder.file("kept.safetensors"));
+  stored::export_weights(checkpoint, folder.file("half.safetensors"), {.dtype = at::kHalf});
+  stored::export_weights(checkpoint, folder.file("kept.safetensors"), {.dtype = std::nullopt});
+  const formats::SafetensorsFile half(folder.file("half.safetensors"));
+  const formats::SafetensorsFile kept(folder.file("kept.safetensors"));
   EXPECT_EQ(half.find("emb.weight")->dtype, at::kHalf);
   EXPECT_EQ(half.find("count")->dtype, at::kLong);
   EXPECT_EQ(kept.find("emb.weight")->dtype, at::kFloat);
@@ -128,29 +131,29 @@ TEST(Fp32Export, HoldsBlocksAndNeverATensor) {
   constexpr int64_t kNumel = 8 << 20;  // 32 MiB each
   auto source = std::make_unique<LargeSource>(kNumel);
   const LargeSource& watched = *source;
-  AnyCheckpoint checkpoint{.kind = "test", .path = "test", .weights = std::move(source)};
+  stored::AnyCheckpoint checkpoint{.kind = "test", .path = "test", .weights = std::move(source)};
   const TemporaryFolder folder;
   std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
   const int64_t before = peak_resident_bytes();
-  const ExportResult result = export_weights(checkpoint, folder.file("a.bin"));
+  const stored::ExportResult result = stored::export_weights(checkpoint, folder.file("a.bin"));
   EXPECT_LE(watched.largest(), 4 * kMiB);
   EXPECT_EQ(result.block_bytes, 4 * 4 * kMiB);
   EXPECT_EQ(result.bytes, 3 * kNumel * 4);
   EXPECT_LE(peak_resident_bytes() - before, 64 * kMiB);
   const at::Tensor part = at::empty({2});
-  TorchSource(folder.file("a.bin")).read("c", kMiB - 1, part);
+  formats::TorchSource(folder.file("a.bin")).read("c", kMiB - 1, part);
   EXPECT_TRUE(part.equal(at::tensor({65535.0F, 0.0F})));
-  TorchFile(folder.file("a.bin")).check_sums("file");
+  formats::TorchFile(folder.file("a.bin")).check_sums("file");
 }
 
 TEST(FlatCheckpoint, HasTheNamesThatTorchGives) {
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture("zero3"));
-  const AnyCheckpoint flat = flatten(checkpoint);
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero3"));
+  const stored::AnyCheckpoint flat = stored::flatten(checkpoint);
   EXPECT_EQ(flat.weights->tensors().size(), 8 + 2 * 4);
-  expect_equal(read_tensor(*flat.weights, "model.head.weight"),
-               read_tensor(*checkpoint.weights, "emb.weight"));
-  expect_equal(read_tensor(*flat.weights, "optim.state.last.weight.exp_avg_sq"),
-               read_tensor(*checkpoint.states[1].tensors, "last.weight"));
+  expect_equal(tensor_io::read_tensor(*flat.weights, "model.head.weight"),
+               tensor_io::read_tensor(*checkpoint.weights, "emb.weight"));
+  expect_equal(tensor_io::read_tensor(*flat.weights, "optim.state.last.weight.exp_avg_sq"),
+               tensor_io::read_tensor(*checkpoint.states[1].tensors, "last.weight"));
   const at::Tensor part = at::empty({1});
   EXPECT_EQ(input_error("-", [&] { flat.weights->read("model.x", 0, part); }),
             checkpoint.path + ": has no tensor 'model.x' among its 16");
@@ -159,18 +162,21 @@ TEST(FlatCheckpoint, HasTheNamesThatTorchGives) {
 class DeepSpeedExport : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DeepSpeedExport, IsReadAsDeepSpeedsOwn) {
-  const AnyCheckpoint checkpoint = open_any(checkpoint_fixture(GetParam()));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture(GetParam()));
   const TemporaryFolder folder;
-  const auto files = export_deepspeed(checkpoint, folder.path(), "global_step2");
+  const auto files = checkpoint::export_deepspeed(checkpoint, folder.path(), "global_step2");
   EXPECT_EQ(read_file(folder.file("latest")), "global_step2");
-  const AnyCheckpoint written = open_any(folder.path());
+  const stored::AnyCheckpoint written = stored::open_any(folder.path());
   EXPECT_EQ(written.kind, "DeepSpeed ZeRO-2");
   EXPECT_EQ(written.tied, checkpoint.tied);
   expect_same_tensors(*written.weights, *checkpoint.weights);
-  EXPECT_TRUE(diff_checkpoints(written, checkpoint, 0).differences.empty());
-  EXPECT_EQ(verify_checkpoint(written).num_tensors, verify_checkpoint(checkpoint).num_tensors);
-  EXPECT_NE(input_error("-", [&] { export_deepspeed(checkpoint, folder.path(), "global_step2"); }),
-            "no error");
+  EXPECT_TRUE(checkpoint::diff_checkpoints(written, checkpoint, 0).differences.empty());
+  EXPECT_EQ(checkpoint::verify_checkpoint(written).num_tensors,
+            checkpoint::verify_checkpoint(checkpoint).num_tensors);
+  EXPECT_NE(
+      input_error("-",
+                  [&] { checkpoint::export_deepspeed(checkpoint, folder.path(), "global_step2"); }),
+      "no error");
   for (const auto& file : files) ::unlink(file.c_str());
   ::rmdir(folder.file("global_step2").c_str());
 }
@@ -181,10 +187,11 @@ INSTANTIATE_TEST_SUITE_P(Fp32Export, DeepSpeedExport,
 
 TEST(Fp32Export, LeavesNothingBehindWhenReadingFails) {
   FolderCopy copy(checkpoint_fixture("dcp"));
-  const AnyCheckpoint checkpoint = open_any(copy.path());
+  const stored::AnyCheckpoint checkpoint = stored::open_any(copy.path());
   copy.truncate("__1_0.distcp", 100);
   const TemporaryFolder folder;
-  EXPECT_NE(input_error("-", [&] { export_weights(checkpoint, folder.path()); }), "no error");
+  EXPECT_NE(input_error("-", [&] { stored::export_weights(checkpoint, folder.path()); }),
+            "no error");
   EXPECT_TRUE(entries_of(folder.path()).empty());
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/fp32_state.h"
 
 #include <gtest/gtest.h>
@@ -16,11 +17,11 @@ namespace {
 
 TEST(Fp32State, IsWhatDeepSpeedsOwnFunctionGives) {
   const auto state = fp32_state(checkpoint_fixture("zero3"));
-  const SafetensorsFile expected(checkpoint_fixture("zero3.safetensors"));
+  const formats::SafetensorsFile expected(checkpoint_fixture("zero3.safetensors"));
   ASSERT_EQ(state.size(), expected.tensors().size());
   for (const auto& tensor : expected.tensors()) {
     SCOPED_TRACE(tensor.name);
-    expect_equal(state.at(tensor.name), read_tensor(expected, tensor.name));
+    expect_equal(state.at(tensor.name), tensor_io::read_tensor(expected, tensor.name));
   }
   EXPECT_TRUE(state.at("head.weight").is_alias_of(state.at("emb.weight")));
 }
@@ -80,11 +81,11 @@ TEST(Fp32State, ADamagedStorageIsRefused) {
   const FolderCopy copy(checkpoint_fixture("zero2/global_step2"));
   const std::string name = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
   const std::string path = copy.file(name);
-  const FileHandle file = FileHandle::open(path);
+  const formats::FileHandle file = formats::FileHandle::open(path);
   const std::string bytes = read_file(path);
   int refused = 0, harmless = 0;
   const auto whole = fp32_state(copy.path());
-  const ZipArchive archive(file, 0, file.size());
+  const formats::ZipArchive archive(file, 0, file.size());
   for (const auto& [entry, place] : archive.entries()) {
     if (place.bytes == 0) continue;
     std::string flipped = bytes;
@@ -108,11 +109,11 @@ TEST(Fp32State, ADamagedStorageIsRefusedByAllRanks) {
   const CheckpointsFolder folder;
   train_and_save(plain_way(1), folder / "one", 1);
   const std::string path = folder / "whole.bin";
-  export_weights(open_any(folder / "one"), path);
+  stored::export_weights(stored::open_any(folder / "one"), path);
   const std::string bytes = read_file(path);
-  const FileHandle file = FileHandle::open(path);
+  const formats::FileHandle file = formats::FileHandle::open(path);
   int num_storages = 0;
-  const ZipArchive archive(file, 0, file.size());
+  const formats::ZipArchive archive(file, 0, file.size());
   for (const auto& [entry, place] : archive.entries()) {
     if (entry.find("/data/") == std::string::npos || place.bytes == 0) continue;
     ++num_storages;

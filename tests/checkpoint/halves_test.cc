@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files know nothing of masters in halves.
 #include <ATen/ops/equal.h>
 #include <fmt/format.h>

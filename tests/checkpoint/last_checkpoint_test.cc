@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/last_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -20,17 +21,17 @@ void save_steps(const CheckpointsFolder& folder, const std::vector<int64_t>& ste
                 const CheckpointOptions& options = {}) {
   RankRun run(World::single(), plain_way(1).options, false);
   for (const int64_t step : steps) {
-    save_checkpoint(folder / checkpoint_name(step), run.sharded, run.optimizer, {.step = step},
-                    options);
+    save_checkpoint(folder / stored::checkpoint_name(step), run.sharded, run.optimizer,
+                    {.step = step}, options);
   }
 }
 
 TEST(LastCheckpoint, IsTheOneThatWasSavedLast) {
   const CheckpointsFolder folder;
-  EXPECT_EQ(last_checkpoint(folder.path()).folder, "");
-  EXPECT_EQ(last_checkpoint(folder / "nothing").folder, "");
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).folder, "");
+  EXPECT_EQ(stored::last_checkpoint(folder / "nothing").folder, "");
   save_steps(folder, {10, 20});
-  const auto last = last_checkpoint(folder.path());
+  const auto last = stored::last_checkpoint(folder.path());
   EXPECT_EQ(last.folder, folder / "step-000020");
   EXPECT_EQ(last.step, 20);
   EXPECT_TRUE(last.skipped.empty());
@@ -45,7 +46,7 @@ TEST(LastCheckpoint, SkipsWhatIsNotCompleteAndSaysWhy) {
   ::mkdir((folder / "step-000050.part").c_str(), 0755);
   ::mkdir((folder / "step-000060").c_str(), 0755);
   ::mkdir((folder / "notes").c_str(), 0755);
-  const auto last = last_checkpoint(folder.path());
+  const auto last = stored::last_checkpoint(folder.path());
   EXPECT_EQ(last.folder, folder / "step-000010");
   EXPECT_THAT(last.skipped,
               UnorderedElementsAre(
@@ -61,7 +62,7 @@ TEST(LastCheckpoint, TakesANamedOneToo) {
   save_steps(folder, {10});
   RankRun run(World::single(), plain_way(1).options, false);
   save_checkpoint(folder / "before-the-weekend", run.sharded, run.optimizer, {.step = 12});
-  EXPECT_EQ(last_checkpoint(folder.path()).folder, folder / "before-the-weekend");
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).folder, folder / "before-the-weekend");
 }
 
 TEST(LastCheckpoint, OldOnesGoWhenTheNewOneIsInPlace) {
@@ -77,7 +78,7 @@ TEST(LastCheckpoint, ADamagedOneDoesNotCountAmongTheKept) {
   const CheckpointsFolder folder;
   save_steps(folder, {1, 2, 3});
   ::unlink((folder / "step-000003/weights-00000.bin").c_str());
-  remove_old_checkpoints(folder.path(), 1, {});
+  stored::remove_old_checkpoints(folder.path(), 1, {});
   EXPECT_THAT(entries_of(folder.path()),
               UnorderedElementsAre("step-000002", "step-000003", "latest"));
 }

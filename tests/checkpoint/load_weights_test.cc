@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/full_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,7 +100,7 @@ TEST(LoadWeights, ReadsTheModelOncePerShardGroupAndNothingElse) {
   for (const auto& way : all_ways()) {
     SCOPED_TRACE(way.name);
     std::mutex mutex;
-    std::map<int, std::map<std::string, std::vector<Interval>>> read;  // by replica
+    std::map<int, std::map<std::string, std::vector<engine::Interval>>> read;  // by replica
     run_ranks({.ranks = way.ranks}, [&](const World& world) {
       const MemorySource source(small_values());
       auto model = deferred<SmallModel>();
@@ -211,7 +212,7 @@ TEST(LoadWeights, BothNamesOfATiedParameterMayBeThere) {
   EXPECT_TRUE(at::equal(model->head, small_values().at("embedding.weight")));
 }
 
-NameInFile hugging_names(const std::string& name) {
+stored::NameInFile hugging_names(const std::string& name) {
   if (name == "table") return {};
   return {"model." + name, name == "block1.up.weight" || name == "aside.weight", {"old." + name}};
 }
@@ -231,7 +232,7 @@ TEST(LoadWeights, FollowsTheNamesOfTheFileAndReadsTransposedOnesExactly) {
   for (const auto& way : all_ways()) {
     SCOPED_TRACE(way.name);
     std::mutex mutex;
-    std::vector<Interval> first_replica;
+    std::vector<engine::Interval> first_replica;
     run_ranks({.ranks = way.ranks}, [&](const World& world) {
       const MemorySource source(hugging_values());
       auto model = deferred<SmallModel>();

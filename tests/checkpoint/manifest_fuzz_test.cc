@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manifests changed at random, by a seeded generator: each is read, or refused with an Error of the
 // kind input. FULLSHARD_FUZZ_SECONDS makes it go on for that long.
 #include <gtest/gtest.h>
@@ -79,9 +80,9 @@ TEST(ManifestFuzz, IsReadOrRefused) {
       // Summed anew, so that what the checksum would refuse is looked at too.
       std::string text = mutator.next();
       if (rounds % 4 != 0 && text.find('}') != std::string::npos) {
-        text = with_manifest_checksum(std::move(text));
+        text = stored::with_manifest_checksum(std::move(text));
       }
-      (void)parse_manifest(text, "manifest");
+      (void)stored::parse_manifest(text, "manifest");
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::input) << error.what();
       EXPECT_TRUE(std::string(error.what()).starts_with("manifest")) << error.what();

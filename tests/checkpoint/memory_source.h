@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TensorSource in memory that records what is read from it.
 #pragma once
 
@@ -9,16 +10,16 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/plan/layout.h"
 #include "fullshard/formats/tensor_source.h"
-#include "fullshard/shard/layout.h"
 #include "tests/checkpoint/as_tensor.h"
 
 namespace fullshard::testing {
 
 // The intervals, sorted, follow each other from 0 to numel.
-inline bool cover_once(std::vector<Interval> intervals, int64_t numel) {
+inline bool cover_once(std::vector<engine::Interval> intervals, int64_t numel) {
   std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+            [](const engine::Interval& a, const engine::Interval& b) { return a.begin < b.begin; });
   int64_t end = 0;
   for (const auto& interval : intervals) {
     if (interval.begin != end) return false;
@@ -44,7 +45,7 @@ class MemorySource : public TensorSource {
     as_tensor(out).copy_(values_.at(name).contiguous().view({-1}).narrow(0, begin, out.numel));
   }
 
-  std::map<std::string, std::vector<Interval>> ranges() const {
+  std::map<std::string, std::vector<engine::Interval>> ranges() const {
     const std::lock_guard lock(mutex_);
     return ranges_;
   }
@@ -55,7 +56,7 @@ class MemorySource : public TensorSource {
   std::map<std::string, at::Tensor> values_;
   std::vector<StoredTensor> stored_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::vector<Interval>> ranges_;
+  mutable std::map<std::string, std::vector<engine::Interval>> ranges_;
 };
 
 }  // namespace fullshard::testing

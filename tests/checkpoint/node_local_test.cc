@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +58,7 @@ TEST(NodeLocal, EveryHostWritesWhatItsRanksHoldAndLoadsItAgain) {
   EXPECT_THAT(entries_of(hosts.disks[1] / "one"),
               UnorderedElementsAre("weights-00001.bin", "exp_avg-00001.bin", "exp_avg_sq-00001.bin",
                                    "manifest.json"));
-  EXPECT_EQ(last_checkpoint(hosts.disks[1].path()).step, 2);
+  EXPECT_EQ(stored::last_checkpoint(hosts.disks[1].path()).step, 2);
   expect_same_state(hosts.load(plain_way(2), 1), state);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/patient_work.h"
 
 #include <gtest/gtest.h>
@@ -5,9 +6,9 @@
 #include <atomic>
 #include <thread>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::checkpoint {
 namespace {
 
 using std::chrono::milliseconds;
@@ -33,4 +34,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, PatientWorkSlow, ::testing::Values("shm", "gl
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::checkpoint

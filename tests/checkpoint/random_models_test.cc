@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of random shapes, saved by some ranks under some strategy and loaded by others under
 // another: every element is where it belongs.
 #include <ATen/core/grad_mode.h>
@@ -9,6 +10,7 @@
 #include <random>
 
 #include "fullshard/checkpoint/model_tensors.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/checkpoint/saved_state.h"
 
 namespace fullshard::testing {
@@ -61,7 +63,7 @@ struct RankLayout {
   // Calls use(what, begin, values) for every part that this rank holds.
   void for_each(const std::function<void(const std::string&, int64_t, at::Tensor)>& use) {
     const at::NoGradGuard no_grad;
-    for (const auto& tensor : model_tensors(sharded.engine())) {
+    for (const auto& tensor : checkpoint::model_tensors(engine::EngineAccess::of(sharded))) {
       const auto part = tensor.own_part();
       if (part) use("weights of " + tensor.names[0], part->begin, part->values);
     }

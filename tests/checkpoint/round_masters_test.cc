@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/round_masters.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ TEST(RoundMasters, GivesTheNearestValuesOfTheComputeDtype) {
         RankRun run(world, way.options, false);
         run.train(0, 1);
         const auto before = master_values(run.sharded);
-        round_masters(run.sharded);
+        checkpoint::round_masters(run.sharded);
         const auto compute = way.options.param_dtype.value_or(at::kFloat);
         for (const auto& [name, values] : master_values(run.sharded)) {
           const auto expected = before.at(name).to(compute).to(values.scalar_type());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,9 +10,9 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/engine/engine.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/engine.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/checkpoint/memory_source.h"
 #include "tests/checkpoint/small_model.h"
@@ -24,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-NameInFile file_names(const std::string& name) {
+stored::NameInFile file_names(const std::string& name) {
   if (name == "table") return {};
   return {"model." + name, name == "block1.up.weight" || name == "aside.weight", {}};
 }
@@ -46,7 +47,7 @@ void expect_in_file(const std::string& path, const Values& expected) {
   const auto source = open_weights(path);
   ASSERT_EQ(source->tensors().size(), expected.size());
   for (const auto& [name, tensor] : expected) {
-    EXPECT_TRUE(at::equal(read_tensor(*source, name), tensor)) << name;
+    EXPECT_TRUE(at::equal(tensor_io::read_tensor(*source, name), tensor)) << name;
   }
 }
 
@@ -242,7 +243,7 @@ TEST(SaveWeights, NoRoomForTheLastBytesIsThrownByAllAndTheOldFileStands) {
 TEST(SaveWeights, TwoTensorsOfOneNameAreAnError) {
   auto model = SmallModel();
   auto sharded = shard(model, World::single());
-  const auto same = [](const std::string&) { return NameInFile{"w", false, {}}; };
+  const auto same = [](const std::string&) { return stored::NameInFile{"w", false, {}}; };
   EXPECT_THAT(message_of([&] { save_weights("/tmp", sharded, {.names = same}); }),
               HasSubstr("are both called 'w' in files"));
 }
@@ -273,7 +274,7 @@ TEST(SaveWeights, HoldsOneRangeBesideTheShardAndWhatIsTurned) {
       const auto held = sharded.ledger().held_total();
       sharded.ledger().reset_peaks();
       save_weights(folder.path(), sharded, {.names = [&](const std::string& name) {
-                     return NameInFile{name, transposed && name == "second.weight", {}};
+                     return stored::NameInFile{name, transposed && name == "second.weight", {}};
                    }});
       EXPECT_EQ(sharded.ledger().held_total(), held);
       const bool turns = transposed && world.rank() == 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/checkpoint/saved_state.h"
 
 #include <ATen/ops/zeros.h>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 
 #include "fullshard/checkpoint/model_tensors.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
@@ -55,7 +57,7 @@ void RankRun::collect(WholeState& state, std::mutex& mutex) const {
   at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex);
   state.optimizer_steps = optimizer.num_steps();
-  for (const auto& tensor : model_tensors(sharded.engine())) {
+  for (const auto& tensor : checkpoint::model_tensors(engine::EngineAccess::of(sharded))) {
     const auto part = tensor.own_part();
     if (!part) continue;
     put(state, "weights of " + tensor.names.front(), tensor.numel(), part->begin, part->values);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole states of small training runs, put together from all ranks, to compare runs by.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk that is full: files may not grow beyond some bytes while it lives. Of the whole process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small model with everything that loading and saving must get right: uneven sizes, a tied and a
 // frozen parameter, nested units, buffers and an ignored module; and files of its values in memory.
 #pragma once
@@ -20,10 +21,10 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/linear.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard::testing {
 

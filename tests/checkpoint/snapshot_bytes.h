@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a save of one rank has to copy, and whether two saves wrote the same.
 #pragma once
 
@@ -7,15 +8,15 @@
 #include <string>
 
 #include "fullshard/checkpoint/model_tensors.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/sharded_model.h"
 #include "tests/files.h"
 
 namespace fullshard::testing {
 
 // Masters, two states of AdamW each, and what every rank has whole, of which rank 0 writes one.
 inline int64_t bytes_to_save(const ShardedModel& model) {
-  const auto& engine = model.engine();
+  const auto& engine = engine::EngineAccess::of(model);
   int64_t bytes = 0;
   for (const auto& unit : engine.units()) {
     for (const auto& group : unit->groups()) {
@@ -25,7 +26,7 @@ inline int64_t bytes_to_save(const ShardedModel& model) {
     }
   }
   if (model.mesh().world().rank() != 0) return bytes;
-  for (const auto& tensor : model_tensors(engine)) {
+  for (const auto& tensor : checkpoint::model_tensors(engine)) {
     if (tensor.group == nullptr) {
       bytes += tensor.numel() * static_cast<int64_t>(c10::elementSize(tensor.dtype));
     }

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A torch optimizer's states in checkpoints: they go on to the bit, and under other ranks.
-#include "fullshard/optim/torch_states.h"
+#include "fullshard/optim/torch/torch_states.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -79,7 +80,7 @@ struct TorchRun {
   // Weights and states of whole parameters, by what they are called.
   void collect(std::map<std::string, at::Tensor>& whole, std::mutex& mutex) const {
     const at::NoGradGuard no_grad;
-    const auto states = states_of(pieces, *optimizer);
+    const auto states = optim::states_of(pieces, *optimizer);
     const std::lock_guard lock(mutex);
     for (const auto& piece : run.sharded.pieces()) {
       int64_t numel = 1;
@@ -129,8 +130,8 @@ TEST(TorchStates, GoOnToTheBit) {
         run.train(3, 6);
         run.collect(uninterrupted, mutex);
       });
-      EXPECT_EQ(read_manifest(folder / "three").optimizer->name, one.name);
-      EXPECT_EQ(read_manifest(folder / "three").optimizer->states, one.states);
+      EXPECT_EQ(stored::read_manifest(folder / "three").optimizer->name, one.name);
+      EXPECT_EQ(stored::read_manifest(folder / "three").optimizer->states, one.states);
       run_ranks({.ranks = ranks}, [&](const World& world) {
         TorchRun run(world, way.options, true, one.make);
         const auto loaded =
@@ -178,7 +179,7 @@ TEST(TorchStates, AParameterWithoutStateHasNoneAfterLoading) {
   const CheckpointsFolder folder;
   TorchRun fresh(World::single(), plain_way(1).options, false, one.make);
   save_checkpoint(folder / "none", fresh.run.sharded, fresh.pieces, *fresh.optimizer, {});
-  for (const auto& tensor : read_manifest(folder / "none").tensors) {
+  for (const auto& tensor : stored::read_manifest(folder / "none").tensors) {
     EXPECT_FALSE(tensor.counts.has_value()) << tensor.names[0];
   }
   TorchRun trained(World::single(), plain_way(1).options, false, one.make);
@@ -195,10 +196,10 @@ TEST(TorchStates, CountsAreStoredOncePerParameter) {
     run.train(0, 3);
     save_checkpoint(folder / "one", run.run.sharded, run.pieces, *run.optimizer, {});
   });
-  for (const auto& tensor : read_manifest(folder / "one").tensors) {
+  for (const auto& tensor : stored::read_manifest(folder / "one").tensors) {
     const bool is_trained = !tensor.states.empty();
     EXPECT_EQ(tensor.counts.has_value(), is_trained) << tensor.names[0];
-    const StateCounts three = {{"step", 3}};
+    const optim::StateCounts three = {{"step", 3}};
     EXPECT_EQ(tensor.counts.value_or(three), three);
   }
 }
@@ -239,7 +240,7 @@ TEST(TorchStates, ASaveThatWouldLeaveThemOutIsRefused) {
             "progress), or set CheckpointOptions::without_optimizer to leave them out");
   EXPECT_TRUE(entries_of(folder.path()).empty());
   save_checkpoint(folder / "one", run.run.sharded, {}, {.without_optimizer = true});
-  EXPECT_FALSE(read_manifest(folder / "one").optimizer.has_value());
+  EXPECT_FALSE(stored::read_manifest(folder / "one").optimizer.has_value());
 }
 
 struct OwnOptimizer : torch::optim::SGD {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/transposed_read.h"
 
 #include <ATen/ops/arange.h>
@@ -16,7 +17,7 @@ TEST(TransposedRead, ReadsEveryRangeExactlyOnce) {
     for (int64_t end = begin + 1; end <= 15; ++end) {
       const MemorySource source({{"w", matrix.t().contiguous()}});
       auto out = at::empty({end - begin});
-      read_transposed(source, "w", 5, 3, begin, out);
+      stored::read_transposed(source, "w", 5, 3, begin, out);
       EXPECT_TRUE(at::equal(out, matrix.view({-1}).narrow(0, begin, end - begin)));
       int64_t numel = 0;
       const auto ranges = source.ranges();
@@ -31,7 +32,7 @@ TEST(TransposedRead, TakesAWholeMatrixInBlocksOfTheFile) {
   const auto matrix = at::arange(rows * columns).to(at::kFloat).view({rows, columns});
   const MemorySource source({{"w", matrix.t().contiguous()}});
   auto out = at::empty({rows * columns});
-  read_transposed(source, "w", rows, columns, 0, out);
+  stored::read_transposed(source, "w", rows, columns, 0, out);
   EXPECT_TRUE(at::equal(out.view({rows, columns}), matrix));
   const auto ranges = source.ranges();
   EXPECT_EQ(ranges.at("w").size(), 5);
@@ -44,7 +45,7 @@ TEST(TransposedRead, ConvertsWhatItReads) {
   const auto matrix = at::arange(6).to(at::kBFloat16).view({2, 3});
   const MemorySource source({{"w", matrix.t().contiguous()}});
   auto out = at::empty({4}, at::kDouble);
-  read_transposed(source, "w", 2, 3, 1, out);
+  stored::read_transposed(source, "w", 2, 3, 1, out);
   EXPECT_TRUE(at::equal(out, at::arange(1, 5).to(at::kDouble)));
 }
 

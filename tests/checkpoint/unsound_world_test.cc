@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // After a collective between GPUs was given up, memory holds garbage: no step counts and nothing is
 // saved. What a transport says then is said here by the test.
 #include <gtest/gtest.h>
 
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/comm/self_backend.h"
-#include "fullshard/comm/world_impl.h"
+#include "fullshard/comm/world/world_impl.h"
 #include "fullshard/optim/stepper.h"
 #include "tests/checkpoint/fake_device.h"
 #include "tests/checkpoint/saved_state.h"
@@ -13,12 +14,12 @@
 namespace fullshard::testing {
 namespace {
 
-class LosableTransport : public Transport {
+class LosableTransport : public comm::Transport {
  public:
   std::string_view name() const override { return "self"; }
-  std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>&,
-                                        const std::string&) override {
-    return std::make_shared<SelfBackend>();
+  std::shared_ptr<comm::Backend> make_backend(const std::vector<std::vector<int>>&,
+                                              const std::string&) override {
+    return std::make_shared<comm::SelfBackend>();
   }
   void leave(const std::string&) noexcept override {}
   void check_sound() const override { check(!is_lost, "nccl: rank 1 died"); }

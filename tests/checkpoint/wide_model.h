@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One layer of any size: files of several blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/checkpoint_arguments.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/words.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 CheckpointCommandOptions parse(const std::vector<std::string>& words) {
@@ -67,4 +68,4 @@ TEST(ParseFileSize, CountsAsHuggingFaceDoes) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard checkpoint` as a user types it.
 #include <gmock/gmock.h>
 
 #include "tests/cli/checkpoint_runs.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using nlohmann::json;
@@ -28,7 +29,7 @@ TEST_F(CheckpointCommand, InspectsEveryKind) {
     EXPECT_EQ(found["kind"], kind) << name;
     EXPECT_GT(found["parameters"].get<int64_t>(), 90) << name;
   }
-  const Ended table = run("checkpoint inspect " + kFixtures + "zero3");
+  const launch::Ended table = run("checkpoint inspect " + kFixtures + "zero3");
   EXPECT_EQ(table.status, 0);
   EXPECT_THAT(table.output, HasSubstr("zero3/global_step2: DeepSpeed ZeRO-3\n"
                                       "step         2\n"
@@ -41,11 +42,12 @@ TEST_F(CheckpointCommand, VerifiesAndNamesWhatIsDamaged) {
   const json whole = run_json("checkpoint verify " + kFixtures + "zero2");
   EXPECT_TRUE(whole["ok"].get<bool>());
   EXPECT_TRUE(whole["checksums"].get<bool>());
-  ASSERT_EQ(shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
+  ASSERT_EQ(launch::shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
   const std::string file = folder_ / "zero2/global_step2/zero_pp_rank_1_mp_rank_00_optim_states.pt";
-  ASSERT_EQ(shell("printf X | dd of=" + file + " bs=1 seek=9000 conv=notrunc 2> /dev/null").status,
+  ASSERT_EQ(launch::shell("printf X | dd of=" + file + " bs=1 seek=9000 conv=notrunc 2> /dev/null")
+                .status,
             0);
-  const Ended damaged = run("checkpoint verify zero2");
+  const launch::Ended damaged = run("checkpoint verify zero2");
   EXPECT_EQ(damaged.status, 4) << damaged.output;
   EXPECT_THAT(damaged.output, StartsWith("error: "));
   EXPECT_THAT(damaged.output, HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"));
@@ -73,12 +75,12 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
     ASSERT_NE(place, std::string::npos) << field;
     changed[place + field.size() - 1] = '1';
     folder_.write(manifest, changed);
-    const Ended verified = run("checkpoint verify " + folder);
+    const launch::Ended verified = run("checkpoint verify " + folder);
     EXPECT_EQ(verified.status, 4) << field;
     EXPECT_EQ(verified.output, "error: " + manifest + refusal) << field;
     EXPECT_EQ(run("checkpoint to-fp32 " + folder + " out").status, 4) << field;
   }
-  const Ended resumed =
+  const launch::Ended resumed =
       run(train_words("other", 3) + "--ranks 1 --resume " + folder_ / folder + " 2>&1");
   EXPECT_EQ(resumed.status, 4) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("manifest.json" + refusal));
@@ -93,13 +95,14 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   folder_.write(manifest, old);
   EXPECT_THAT(run("checkpoint verify " + folder).output,
               HasSubstr("all checksums right; " + manifest + " carries none\n"));
-  const Ended gone_on = run(train_words("third", 3) + "--ranks 1 --resume " + folder + " 2>&1");
+  const launch::Ended gone_on =
+      run(train_words("third", 3) + "--ranks 1 --resume " + folder + " 2>&1");
   EXPECT_EQ(gone_on.status, 0) << gone_on.output;
   EXPECT_THAT(gone_on.output, HasSubstr("written by an older Fullshard and carries no checksum"));
 }
 
 TEST_F(CheckpointCommand, DamagedWeightsAreNotConverted) {
-  ASSERT_EQ(shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
+  ASSERT_EQ(launch::shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
   const std::string name = "zero2/global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt";
   const std::string whole = folder_.read(name);
   int refused = 0, harmless = 0;
@@ -108,7 +111,7 @@ TEST_F(CheckpointCommand, DamagedWeightsAreNotConverted) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     folder_.write(name, damaged);
-    const Ended ended = run("checkpoint to-fp32 zero2 out.bin");
+    const launch::Ended ended = run("checkpoint to-fp32 zero2 out.bin");
     if (ended.status == 0) {
       EXPECT_EQ(folder_.read("out.bin"), folder_.read("right.bin")) << at;
       ++harmless;
@@ -135,11 +138,11 @@ TEST_F(CheckpointCommand, PrintsNamesEscaped) {
   make("one.safetensors", '\x3f');
   make("two.safetensors", '\x40');
   const std::string name = "a\\x1b[31m\\n\\xc2\\x9b\\x00b";
-  const Ended table = run("checkpoint inspect one.safetensors");
+  const launch::Ended table = run("checkpoint inspect one.safetensors");
   EXPECT_EQ(table.status, 0) << table.output;
   EXPECT_THAT(table.output, HasSubstr(name + "  F32 "));
   EXPECT_EQ(table.output.find('\x1b'), std::string::npos);
-  const Ended diff = run("checkpoint diff one.safetensors two.safetensors");
+  const launch::Ended diff = run("checkpoint diff one.safetensors two.safetensors");
   EXPECT_EQ(diff.status, 1);
   EXPECT_THAT(diff.output, HasSubstr("weights " + name + " "));
   EXPECT_EQ(diff.output.find('\x1b'), std::string::npos);
@@ -168,18 +171,18 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
   EXPECT_EQ(run("checkpoint convert " + zero3 + "ds --to deepspeed").status, 0);
   EXPECT_EQ(run("checkpoint convert " + zero3 + "dcp --to dcp").output, "dcp/model.safetensors\n");
   for (const std::string made : {"fp32", "one.safetensors", "hf", "ds"}) {
-    const Ended ended = run("checkpoint diff " + zero3 + made);
+    const launch::Ended ended = run("checkpoint diff " + zero3 + made);
     EXPECT_EQ(ended.status, 0) << made << ended.output;
   }
 }
 
 TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   const std::string words = "there are inspect, verify, to-fp32, export, convert, diff, save\n";
-  const Ended nothing = run("checkpoint");
+  const launch::Ended nothing = run("checkpoint");
   EXPECT_EQ(nothing.status, 2);
   EXPECT_EQ(nothing.output,
             "error: fullshard checkpoint: what is to be done is not said; " + words);
-  const Ended unknown = run("checkpoint explode x");
+  const launch::Ended unknown = run("checkpoint explode x");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_EQ(unknown.output, "error: fullshard checkpoint: no command 'explode'; " + words);
   EXPECT_EQ(run("checkpoint verfy x").output,
@@ -187,7 +190,7 @@ TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   EXPECT_EQ(run("checkpoint --help").status, 0);
   EXPECT_EQ(run("checkpoint convert a b --to rar").status, 2);
   EXPECT_EQ(run("checkpoint to-fp32 a b --max-shard-size lots").status, 2);
-  const Ended tag = run("checkpoint inspect " + kFixtures + "zero2 -t global_step9");
+  const launch::Ended tag = run("checkpoint inspect " + kFixtures + "zero2 -t global_step9");
   EXPECT_EQ(tag.status, 4);
   EXPECT_THAT(tag.output, HasSubstr("global_step9: is not there"));
 }
@@ -219,9 +222,9 @@ TEST_F(CheckpointCommand, Stage3WritesAModelIn16BitOrSaysHowToGetOne) {
                       "zero_optimization": {"stage": 3,
                       "stage3_gather_16bit_weights_on_model_save": )" +
                       gathers + "}}");
-    const Ended ended = run("train --model " + kResumable + "model --data " + kResumable +
-                            "tokens.bin --sequence-length 8 --ranks 2 --steps 1 --config " +
-                            gathers + ".json --output " + gathers);
+    const launch::Ended ended = run("train --model " + kResumable + "model --data " + kResumable +
+                                    "tokens.bin --sequence-length 8 --ranks 2 --steps 1 --config " +
+                                    gathers + ".json --output " + gathers);
     ASSERT_EQ(ended.status, 0) << ended.output;
     EXPECT_EQ(std::filesystem::exists(folder_ / gathers + "/model"), gathers == "true");
     if (gathers == "true") continue;
@@ -235,9 +238,9 @@ TEST_F(CheckpointCommand, Stage3WritesAModelIn16BitOrSaysHowToGetOne) {
 
 // Room for a checkpoint or two.
 TEST_F(CheckpointCommand, AFullDiskLeavesTheCheckpointBefore) {
-  const Ended probe = shell("unshare -rm mount -t tmpfs -o size=200k none /mnt");
+  const launch::Ended probe = launch::shell("unshare -rm mount -t tmpfs -o size=200k none /mnt");
   if (probe.status != 0) GTEST_SKIP() << "no small disk can be made here: " << probe.output;
-  const Ended ended = shell(
+  const launch::Ended ended = launch::shell(
       "cd " + folder_.path() + "; export HOME=$PWD OMP_NUM_THREADS=1; mkdir -p run/checkpoints; " +
       "unshare -rm bash -c 'mount -t tmpfs -o size=200k none run/checkpoints; fullshard " +
       train_words("run", 9) +
@@ -251,4 +254,4 @@ TEST_F(CheckpointCommand, AFullDiskLeavesTheCheckpointBefore) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

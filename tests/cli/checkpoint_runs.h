@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard` as a user types it, in an empty folder, on the checkpoints of tests/fixtures.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 inline const std::string kFixtures = FULLSHARD_SOURCE_DIR "/tests/fixtures/checkpoints/";
 inline const std::string kResumable = kFixtures + "resumable/";
@@ -19,12 +20,13 @@ inline const std::string kConstant = "--no-save-model --lr 1e-2 --schedule const
 
 class CheckpointRuns : public ::testing::Test {
  protected:
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" +
-                 folder_.path() + " OMP_NUM_THREADS=1; fullshard " + words);
+  launch::Ended run(const std::string& words) {
+    return launch::shell("cd " + folder_.path() +
+                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; fullshard " + words);
   }
   nlohmann::json run_json(const std::string& words, int status = 0) {
-    const Ended ended = run(words + " --json 2> /dev/null");
+    const launch::Ended ended = run(words + " --json 2> /dev/null");
     EXPECT_EQ(ended.status, status) << words << ended.output;
     return nlohmann::json::parse(ended.output, nullptr, false);
   }
@@ -46,7 +48,7 @@ class CheckpointRuns : public ::testing::Test {
     return losses;
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words that are typed wrong, and what the command tells about itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,7 +16,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string refusal(const std::string& words) {
-  const Ended ended = shell("fullshard " + words);
+  const launch::Ended ended = launch::shell("fullshard " + words);
   EXPECT_EQ(ended.status, 2) << words;
   return ended.output;
 }
@@ -81,27 +82,28 @@ TEST(Words, OfValuesSayWhatIsExpected) {
 }
 
 TEST(Version, IsShown) {
-  const Ended ended = shell("fullshard --version");
+  const launch::Ended ended = launch::shell("fullshard --version");
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.output, "fullshard " FULLSHARD_VERSION "\n");
 }
 
 TEST(Version, IsTheNewestOfTheChangelog) {
-  EXPECT_EQ(shell("grep -m 1 '^## ' " FULLSHARD_SOURCE_DIR "/CHANGELOG.md").output,
+  EXPECT_EQ(launch::shell("grep -m 1 '^## ' " FULLSHARD_SOURCE_DIR "/CHANGELOG.md").output,
             "## " FULLSHARD_VERSION "\n");
 }
 
 TEST(Help, OfACommandMayBeAskedForFirst) {
-  EXPECT_EQ(shell("fullshard help").output, shell("fullshard --help").output);
-  EXPECT_EQ(shell("fullshard help train").output, shell("fullshard train --help").output);
-  EXPECT_EQ(shell("fullshard help config explain").output,
-            shell("fullshard config explain --help").output);
+  EXPECT_EQ(launch::shell("fullshard help").output, launch::shell("fullshard --help").output);
+  EXPECT_EQ(launch::shell("fullshard help train").output,
+            launch::shell("fullshard train --help").output);
+  EXPECT_EQ(launch::shell("fullshard help config explain").output,
+            launch::shell("fullshard config explain --help").output);
   EXPECT_THAT(refusal("help trian"), StartsWith("error: fullshard: no command 'trian', did you "
                                                 "mean 'train'?"));
 }
 
 TEST(Help, ShowsDefaults) {
-  const std::string text = shell("fullshard train --help").output;
+  const std::string text = launch::shell("fullshard train --help").output;
   for (const std::string shown :
        {"learning rate; default: 5e-05", "default: AdamW", "default: FULL_SHARD",
         "largest global norm of the gradients; 0: none; default: 1",
@@ -110,12 +112,13 @@ TEST(Help, ShowsDefaults) {
     EXPECT_THAT(text, HasSubstr(shown));
   }
   for (const std::string command : {"train", "checkpoint inspect", "checkpoint to-fp32"}) {
-    EXPECT_THAT(shell("fullshard help " + command).output, Not(HasSubstr("{false}"))) << command;
+    EXPECT_THAT(launch::shell("fullshard help " + command).output, Not(HasSubstr("{false}")))
+        << command;
   }
 }
 
 TEST(Doctor, AnswersInJson) {
-  const Ended ended = shell("fullshard doctor --json 2> /dev/null");
+  const launch::Ended ended = launch::shell("fullshard doctor --json 2> /dev/null");
   EXPECT_EQ(ended.status, 0);
   const auto found = nlohmann::json::parse(ended.output);
   EXPECT_TRUE(found["ok"].get<bool>());
@@ -134,7 +137,7 @@ TEST(Doctor, AnswersInJson) {
 }
 
 TEST(Report, AnswersInJson) {
-  const TemporaryFolder folder;
+  const launch::TemporaryFolder folder;
   folder.write("run.json", R"({"status": "failed", "problem": "rank 1 died", "num_steps": 9,
     "model": {"name": "m", "parameters": 12}, "mesh": {"world": 2, "shards": 2}})");
   folder.write("metrics.jsonl",
@@ -146,7 +149,8 @@ TEST(Report, AnswersInJson) {
                R"("step_s":0.5,"tokens_per_s":128.0,"mfu":null,"device_peak_bytes":0,)"
                R"("host_peak_bytes":9,"comm_s":0.0,"exposed_comm_s":0.0,"skipped":false})"
                "\n");
-  const Ended ended = shell("fullshard report --json " + folder.path() + " 2> /dev/null");
+  const launch::Ended ended =
+      launch::shell("fullshard report --json " + folder.path() + " 2> /dev/null");
   EXPECT_EQ(ended.status, 0);
   const auto found = nlohmann::json::parse(ended.output);
   EXPECT_EQ(found["folder"], folder.path());
@@ -168,4 +172,4 @@ TEST(Report, AnswersInJson) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run makes of a configuration file and of flags beside it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 #include "fullshard/cli/run_arguments.h"
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -24,13 +25,14 @@ class ConfiguredRuns : public ::testing::Test {
     folder_.write("t.bin", bytes);
   }
 
-  Ended train(const std::string& words) {
-    return shell("cd " + folder_.path() +
-                 "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
-                 " OMP_NUM_THREADS=1; fullshard train --no-save-model --sequence-length 16 --data "
-                 "t.bin --output run --overwrite --model " FULLSHARD_SOURCE_DIR
-                 "/tests/fixtures/models/llama " +
-                 words);
+  launch::Ended train(const std::string& words) {
+    return launch::shell(
+        "cd " + folder_.path() +
+        "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+        " OMP_NUM_THREADS=1; fullshard train --no-save-model --sequence-length 16 --data "
+        "t.bin --output run --overwrite --model " FULLSHARD_SOURCE_DIR
+        "/tests/fixtures/models/llama " +
+        words);
   }
 
   std::vector<double> recorded(const std::string& key) {
@@ -42,7 +44,7 @@ class ConfiguredRuns : public ::testing::Test {
     return values;
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(ConfiguredRuns, TrainWithTheFlagsLearningRate) {
@@ -52,7 +54,7 @@ TEST_F(ConfiguredRuns, TrainWithTheFlagsLearningRate) {
     "scheduler": {"type": "WarmupLR",
                   "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
     "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}})");
-  const Ended ended = train("--deepspeed ds.json --lr 0.25 --micro-batch 2 --steps 4");
+  const launch::Ended ended = train("--deepspeed ds.json --lr 0.25 --micro-batch 2 --steps 4");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(recorded("lr"), ElementsAre(0, 0, 0.25, 0.25));
 }
@@ -61,13 +63,13 @@ TEST_F(ConfiguredRuns, DeriveTheBatchAfterFlags) {
   folder_.write("acc.yaml",
                 "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
                 "  zero_stage: 2\n  gradient_accumulation_steps: 3\n");
-  const Ended ended = train("--config acc.yaml --micro-batch 2 --steps 1");
+  const launch::Ended ended = train("--config acc.yaml --micro-batch 2 --steps 1");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(recorded("tokens"), ElementsAre(2 * 2 * 3 * 16));
 }
 
 TEST_F(ConfiguredRuns, WithoutAFileBeginWithTheWholeRate) {
-  const Ended ended = train("--micro-batch 2 --steps 2 --lr 0.5");
+  const launch::Ended ended = train("--micro-batch 2 --steps 2 --lr 0.5");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(recorded("lr"), ElementsAre(0.5, 0.25));
 }
@@ -76,7 +78,7 @@ TEST_F(ConfiguredRuns, ShowMemoryByPurposeWhereItIsAskedFor) {
   const auto output = [&](const std::string& value) {
     folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "memory_breakdown": )" +
                                  value + R"(, "zero_optimization": {"stage": 1}})");
-    const Ended ended = train("--deepspeed ds.json --ranks 2 --steps 1");
+    const launch::Ended ended = train("--deepspeed ds.json --ranks 2 --steps 1");
     EXPECT_EQ(ended.status, 0) << ended.output;
     return ended.output;
   };
@@ -95,4 +97,4 @@ TEST(DeviceOfRun, IsTheFlagsThenTheConfigurationsThenWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

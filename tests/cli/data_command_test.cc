@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/data_command.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include "fullshard/cli/byte_progress.h"
 #include "tests/data/data_files.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using nlohmann::json;
@@ -114,4 +115,4 @@ TEST(ByteProgress, ShowsPartRateAndTimeLeft) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

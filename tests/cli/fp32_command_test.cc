@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard checkpoint to-fp32` by what it costs: it loads no libtorch and holds no tensor.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,13 +12,13 @@
 #include <vector>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/formats/safetensors_file.h"
-#include "fullshard/formats/safetensors_writer.h"
-#include "fullshard/formats/torch_source.h"
+#include "fullshard/formats/safetensors/safetensors_file.h"
+#include "fullshard/formats/safetensors/safetensors_writer.h"
+#include "fullshard/formats/torch/torch_source.h"
 #include "fullshard/stored/manifest.h"
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 constexpr int64_t kNumel = 16 << 20;  // 64 MiB in fp32
@@ -63,26 +64,26 @@ void expect_values(const TensorSource& source, const std::string& name) {
 
 // Half of the tensor in each of two files, as two ranks save it.
 void write_own_checkpoint(const std::string& folder) {
-  Manifest manifest;
+  stored::Manifest manifest;
   manifest.num_ranks = manifest.num_shards = 2;
   manifest.strategy = "FULL_SHARD";
   manifest.rng = {"00", "00"};
-  ManifestTensor tensor{.names = {"large"}, .shape = {kNumel}};
+  stored::ManifestTensor tensor{.names = {"large"}, .shape = {kNumel}};
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<float> values;
     for (int64_t i = 0; i < kNumel / 2; ++i) values.push_back(value_of(rank * kNumel / 2 + i));
     const std::string name = "weights-" + std::to_string(rank);
     const int64_t bytes = kNumel * 2;
-    const auto sums = write_block_files({{folder + "/" + name, {{values.data(), bytes}}}});
+    const auto sums = stored::write_block_files({{folder + "/" + name, {{values.data(), bytes}}}});
     manifest.files.push_back({.name = name, .rank = rank, .bytes = bytes, .checksums = sums[0]});
     tensor.weights.intervals.push_back({rank, rank * kNumel / 2, (rank + 1) * kNumel / 2, 0});
   }
   manifest.tensors.push_back(tensor);
-  std::ofstream(folder + "/" + kManifestName) << manifest_text(manifest);
+  std::ofstream(folder + "/" + stored::kManifestName) << stored::manifest_text(manifest);
 }
 
 TEST(Fp32Command, HoldsNoTensorOfACheckpoint) {
-  const TemporaryFolder folder;
+  const launch::TemporaryFolder folder;
   const pid_t maker = ::fork();  // whose memory does not count
   if (maker == 0) {
     write_own_checkpoint(folder.path());
@@ -95,13 +96,13 @@ TEST(Fp32Command, HoldsNoTensorOfACheckpoint) {
     const std::string out = folder / name;
     EXPECT_LE(peak_of({kProgram, "checkpoint", "to-fp32", folder.path(), out}), 64 * kMiB) << name;
   }
-  expect_values(TorchSource(folder / "a.bin"), "large");
-  TorchFile(folder / "a.bin").check_sums("file");
-  expect_values(SafetensorsFile(folder / "a.safetensors"), "large");
+  expect_values(formats::TorchSource(folder / "a.bin"), "large");
+  formats::TorchFile(folder / "a.bin").check_sums("file");
+  expect_values(formats::SafetensorsFile(folder / "a.safetensors"), "large");
 }
 
 TEST(Fp32Command, HoldsNoTensorOfAFileThatItConverts) {
-  const TemporaryFolder folder;
+  const launch::TemporaryFolder folder;
   SafetensorsWriter writer(folder / "half.safetensors", {{"large", {kNumel}, at::kDouble}});
   for (int64_t begin = 0; begin < kNumel; begin += kBlock) {
     auto values = values_from(begin);
@@ -111,15 +112,15 @@ TEST(Fp32Command, HoldsNoTensorOfAFileThatItConverts) {
   EXPECT_LE(peak_of({kProgram, "checkpoint", "to-fp32", folder / "half.safetensors",
                      folder / "a.safetensors"}),
             64 * kMiB);
-  expect_values(SafetensorsFile(folder / "a.safetensors"), "large");
+  expect_values(formats::SafetensorsFile(folder / "a.safetensors"), "large");
 }
 
 TEST(Fp32Command, NeedsNoLibtorch) {
-  const Ended needed = shell("ldd " + kProgram);
+  const launch::Ended needed = launch::shell("ldd " + kProgram);
   EXPECT_EQ(needed.status, 0);
   EXPECT_THAT(needed.output, ::testing::Not(::testing::HasSubstr("torch")));
   EXPECT_THAT(needed.output, ::testing::Not(::testing::HasSubstr("libc10")));
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

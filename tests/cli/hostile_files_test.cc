@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that somebody else wrote, as a user meets them: an exit status and a message, never a
 // crash.
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -18,9 +19,9 @@ const std::string kHostileModels = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/
 
 class HostileFiles : public ::testing::Test {
  protected:
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; export HOME=" + folder_.path() +
-                 " OMP_NUM_THREADS=1; fullshard " + words);
+  launch::Ended run(const std::string& words) {
+    return launch::shell("cd " + folder_.path() + "; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; fullshard " + words);
   }
   void write_model(const std::string& name, const std::string& config, bool with_weights) {
     std::filesystem::create_directories(folder_ / name);
@@ -31,14 +32,14 @@ class HostileFiles : public ::testing::Test {
   }
   void expect_refusal(const std::string& model, const std::string& message) {
     folder_.write("t.bin", std::string(4000, '\1'));
-    const Ended ended =
+    const launch::Ended ended =
         run("train --quiet --ranks 1 --data t.bin --sequence-length 16 --model " + model);
     EXPECT_EQ(ended.status, 4) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("error: " + model + "/config.json: " + message));
     EXPECT_THAT(ended.output, Not(HasSubstr("libtorch")));
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(HostileFiles, AConfigOfAHundredThousandBrackets) {
@@ -68,7 +69,7 @@ TEST_F(HostileFiles, AReportOfALineOfAHundredThousandBrackets) {
   folder_.write("out/metrics.jsonl",
                 "{\"step\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}\n");
   folder_.write("out/run.json", std::string(100'000, '['));
-  const Ended ended = run("report out");
+  const launch::Ended ended = run("report out");
   EXPECT_EQ(ended.status, 0) << ended.output;
   const std::string page = folder_.read("out/report.html");
   EXPECT_THAT(page, HasSubstr("metrics.jsonl:1: is nested more than 100 deep at column 109"));
@@ -76,4 +77,4 @@ TEST_F(HostileFiles, AReportOfALineOfAHundredThousandBrackets) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

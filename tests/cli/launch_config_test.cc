@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `launch` takes from a configuration, and what its flags win over.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -21,18 +22,19 @@ constexpr const char* kFile =
 class LaunchConfig : public ::testing::Test {
  protected:
   // An empty home: no default file but the test's own.
-  Ended launch(const std::string& words, const std::string& script) {
-    return shell("cd " + folder_.path() +
-                 "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; HOME=" + folder_.path() +
-                 " CUDA_VISIBLE_DEVICES= fullshard launch " + words + " -- sh -c '" + script + "'");
+  launch::Ended launch(const std::string& words, const std::string& script) {
+    return launch::shell("cd " + folder_.path() +
+                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; HOME=" + folder_.path() +
+                         " CUDA_VISIBLE_DEVICES= fullshard launch " + words + " -- sh -c '" +
+                         script + "'");
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(LaunchConfig, GivesTheNumberOfRanks) {
   folder_.write("fsdp.yaml", kFile);
-  const Ended ended = launch("--config fsdp.yaml", "echo $RANK of $WORLD_SIZE");
+  const launch::Ended ended = launch("--config fsdp.yaml", "echo $RANK of $WORLD_SIZE");
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("[1] 1 of 2\n"));
 }
@@ -77,24 +79,26 @@ TEST_F(LaunchConfig, IsWhatOurOwnCommandsRunWith) {
     return record.is_object() ? record["configuration"][key]["value"].dump() : "no record";
   };
   folder_.write("fsdp.yaml", kFile);
-  const Ended set = shell("cd " + folder_.path() +
-                          "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
-                          "launch --ranks 1 --config fsdp.yaml --set "
-                          "fsdp_config.fsdp_sharding_strategy=SHARD_GRAD_OP -- sh -c '" +
-                          train + "' set");
+  const launch::Ended set =
+      launch::shell("cd " + folder_.path() +
+                    "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
+                    "launch --ranks 1 --config fsdp.yaml --set "
+                    "fsdp_config.fsdp_sharding_strategy=SHARD_GRAD_OP -- sh -c '" +
+                    train + "' set");
   EXPECT_EQ(set.status, 0) << set.output;
   EXPECT_EQ(in_effect("set", "fsdp_config.fsdp_sharding_strategy"), "\"SHARD_GRAD_OP\"");
-  const Ended words = shell("cd " + folder_.path() +
-                            "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
-                            "launch --ranks 1 --fsdp \"shard_grad_op auto_wrap\" -- sh -c '" +
-                            train + "' words");
+  const launch::Ended words =
+      launch::shell("cd " + folder_.path() +
+                    "; export HOME=$PWD OMP_NUM_THREADS=1; fullshard "
+                    "launch --ranks 1 --fsdp \"shard_grad_op auto_wrap\" -- sh -c '" +
+                    train + "' words");
   EXPECT_EQ(words.status, 0) << words.output;
   EXPECT_THAT(folder_.read("words/run.json"), HasSubstr("shard_grad_op"));
 }
 
 TEST_F(LaunchConfig, LeavesWhatFollowsTheProgramAlone) {
   const auto echo = [&](const std::string& words) {
-    return shell("cd " + folder_.path() + "; fullshard launch " + words).output;
+    return launch::shell("cd " + folder_.path() + "; fullshard launch " + words).output;
   };
   EXPECT_EQ(echo("--ranks 1 echo --ranks 7 --fsdp full_shard --set a=b -- --config x"),
             "--ranks 7 --fsdp full_shard --set a=b -- --config x\n");
@@ -104,7 +108,7 @@ TEST_F(LaunchConfig, LeavesWhatFollowsTheProgramAlone) {
 
 TEST_F(LaunchConfig, IsCheckedBeforeAnythingStarts) {
   folder_.write("fsdp.yaml", std::string(kFile) + "  fsdp_offload_parms: true\n");
-  const Ended ended = launch("--config fsdp.yaml", "touch started");
+  const launch::Ended ended = launch("--config fsdp.yaml", "touch started");
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(ended.output, HasSubstr("error: fsdp.yaml:6: fsdp_config.fsdp_offload_parms:"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "started"));
@@ -112,10 +116,11 @@ TEST_F(LaunchConfig, IsCheckedBeforeAnythingStarts) {
 
 TEST_F(LaunchConfig, OfTheQuestionnaireIsTheDefaultAndSaysSo) {
   std::filesystem::create_directories(folder_ / ".config/fullshard");
-  const Ended made = shell("unset XDG_CONFIG_HOME; cd " + folder_.path() +
-                           "; HOME=" + folder_.path() + " fullshard config < /dev/null");
+  const launch::Ended made =
+      launch::shell("unset XDG_CONFIG_HOME; cd " + folder_.path() + "; HOME=" + folder_.path() +
+                    " fullshard config < /dev/null");
   ASSERT_EQ(made.status, 0) << made.output;
-  const Ended ended = launch("", "echo $RANK of $WORLD_SIZE");
+  const launch::Ended ended = launch("", "echo $RANK of $WORLD_SIZE");
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("note: using " + folder_.path()));
   EXPECT_THAT(ended.output, HasSubstr("which `fullshard config` wrote\n"));
@@ -126,11 +131,11 @@ TEST_F(LaunchConfig, NamesHostsAndThePlaceToMeet) {
   folder_.write("fsdp.yaml",
                 "distributed_type: FSDP\nnum_machines: 2\nmachine_rank: 1\nnum_processes: 4\n"
                 "main_process_ip: n0\nmain_process_port: 1234\nfsdp_config: {}\n");
-  const Ended ended =
+  const launch::Ended ended =
       launch("--config fsdp.yaml", "echo $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT");
   EXPECT_THAT(ended.output, HasSubstr("[2] 2 of 4 at n0:1234\n"));
   EXPECT_THAT(ended.output, HasSubstr("[3] 3 of 4 at n0:1234\n"));
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

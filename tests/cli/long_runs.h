@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that last until somebody ends them, and what is done to them meanwhile.
 #pragma once
 
@@ -9,7 +10,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 
 class LongRuns : public ::testing::Test {
  protected:
@@ -30,13 +31,15 @@ class LongRuns : public ::testing::Test {
     return words(output, "3") + "--ranks 1 ";
   }
 
-  Ended run(const std::string& command) const { return shell(prelude() + "fullshard " + command); }
+  launch::Ended run(const std::string& command) const {
+    return launch::shell(prelude() + "fullshard " + command);
+  }
 
   // Starts the command, does `meanwhile`, and gives the command's end and what it said. There
   // $launcher is its process, $(ranks) are those of its ranks, in their order, and gone waits for
   // the ends of some.
-  Ended run_and(const std::string& command, const std::string& meanwhile) const {
-    const Ended ended = shell(
+  launch::Ended run_and(const std::string& command, const std::string& meanwhile) const {
+    const launch::Ended ended = launch::shell(
         prelude() + "fullshard " + command +
         " > said 2>&1 & launcher=$!; "
         "ranks() { for child in $(cat /proc/$launcher/task/*/children); do case \"$(tr '\\0' ' ' < "
@@ -45,7 +48,7 @@ class LongRuns : public ::testing::Test {
         "gone() { for rank in \"$@\"; do until ! [ -e /proc/$rank ] || grep -q ') Z' "
         "/proc/$rank/stat; do sleep 0.02; done; done; }; " +
         meanwhile + "; wait $launcher; echo \"status $?\" > status; cat said");
-    Ended result{.status = -1, .output = ended.output};
+    launch::Ended result{.status = -1, .output = ended.output};
     std::istringstream(folder_.read("status").substr(sizeof "status")) >> result.status;
     return result;
   }
@@ -78,7 +81,7 @@ class LongRuns : public ::testing::Test {
     return "step-" + std::string(6 - std::min<size_t>(6, digits.size()), '0') + digits;
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 
  private:
   std::string prelude() const {
@@ -88,4 +91,4 @@ class LongRuns : public ::testing::Test {
   }
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::cli

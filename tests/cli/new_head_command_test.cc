@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pretrained encoder without the head of its task, as a user trains it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,11 +26,12 @@ class NewHeads : public ::testing::Test {
     for (int i = 0; i < 200; ++i) text += "a b c d e ";
     folder_.write("text.txt", text);
   }
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" +
-                 folder_.path() + " OMP_NUM_THREADS=1; fullshard " + words);
+  launch::Ended run(const std::string& words) {
+    return launch::shell("cd " + folder_.path() +
+                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; fullshard " + words);
   }
-  Ended train(const std::string& flags) {
+  launch::Ended train(const std::string& flags) {
     return run(
         "train --ranks 2 --data text.txt --tokenizer words --sequence-length 16 "
         "--micro-batch 2 --steps 2 --overwrite --output out --model " +
@@ -37,11 +39,11 @@ class NewHeads : public ::testing::Test {
   }
   nlohmann::json record() { return nlohmann::json::parse(folder_.read("out/run.json")); }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(NewHeads, AreSaidBeforeTheFirstStep) {
-  const Ended ended = train("bert_bare");
+  const launch::Ended ended = train("bert_bare");
   ASSERT_EQ(ended.status, 0) << ended.output;
   const size_t warned = ended.output.find(kNoHead), stepped = ended.output.find("step 2/2");
   ASSERT_NE(warned, std::string::npos) << ended.output;
@@ -51,23 +53,24 @@ TEST_F(NewHeads, AreSaidBeforeTheFirstStep) {
   EXPECT_EQ(record()["model"]["architecture"], "BertForMaskedLM");
   const auto config = nlohmann::json::parse(folder_.read("out/model/config.json"));
   EXPECT_EQ(config["architectures"][0], "BertForMaskedLM");
-  const Ended again = run("eval --ranks 1 --model out/model --data text.txt --sequence-length 16");
+  const launch::Ended again =
+      run("eval --ranks 1 --model out/model --data text.txt --sequence-length 16");
   EXPECT_EQ(again.status, 0) << again.output;
 }
 
 TEST_F(NewHeads, AreNotWarnedOfWhenTheyWereAskedFor) {
-  const Ended ended = train("bert_bare --new-head");
+  const launch::Ended ended = train("bert_bare --new-head");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, Not(HasSubstr("has no weights for the head")));
   EXPECT_THAT(record()["warnings"].dump(), Not(HasSubstr("head")));
 }
 
 TEST_F(NewHeads, AreRefusedWhereThereIsNone) {
-  const Ended ended = run("train --ranks 1 --data text.txt --model " + kHeadModels +
-                          "gpt2 --new-head --sequence-length 16");
+  const launch::Ended ended = run("train --ranks 1 --data text.txt --model " + kHeadModels +
+                                  "gpt2 --new-head --sequence-length 16");
   EXPECT_EQ(ended.status, 2) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("--new-head: the head of GPT2LMHeadModel is its embedding"));
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

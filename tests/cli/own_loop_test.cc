@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The example of a loop of one's own, as a user would start it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using nlohmann::json;
@@ -17,11 +18,11 @@ using ::testing::HasSubstr;
 
 class OwnLoop : public ::testing::Test {
  protected:
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; export HOME=" + folder_.path() +
-                 " OMP_NUM_THREADS=1; fullshard launch --ranks 2 -- " FULLSHARD_BINARIES
-                 "/own_loop " +
-                 words);
+  launch::Ended run(const std::string& words) {
+    return launch::shell("cd " + folder_.path() + "; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; fullshard launch --ranks 2 -- " FULLSHARD_BINARIES
+                         "/own_loop " +
+                         words);
   }
   std::vector<json> metrics(const std::string& output) {
     std::istringstream lines(folder_.read(output + "/metrics.jsonl"));
@@ -31,20 +32,20 @@ class OwnLoop : public ::testing::Test {
   }
   json record(const std::string& output) { return json::parse(folder_.read(output + "/run.json")); }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(OwnLoop, GoesOnToTheBitAfterItWasInterrupted) {
-  const Ended whole = run("whole 12");
+  const launch::Ended whole = run("whole 12");
   ASSERT_EQ(whole.status, 0) << whole.output;
   EXPECT_THAT(whole.output, HasSubstr("step 10/12  loss "));
 
-  const Ended cut = run("cut 12 8");
+  const launch::Ended cut = run("cut 12 8");
   EXPECT_EQ(cut.status, 1) << cut.output;
   EXPECT_THAT(cut.output, HasSubstr("stopped after step 8, as asked"));
   EXPECT_EQ(record("cut")["status"], "failed");
   EXPECT_EQ(metrics("cut").size(), 8u);
-  const Ended resumed = run("cut 12");
+  const launch::Ended resumed = run("cut 12");
   ASSERT_EQ(resumed.status, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("going on after step 5"));
 
@@ -64,7 +65,7 @@ TEST_F(OwnLoop, GoesOnToTheBitAfterItWasInterrupted) {
 }
 
 TEST_F(OwnLoop, LeavesWhatTheCommandLeaves) {
-  const Ended ended = run("out 5");
+  const launch::Ended ended = run("out 5");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("out/report.html"));
   const json run_json = record("out");
@@ -77,8 +78,8 @@ TEST_F(OwnLoop, LeavesWhatTheCommandLeaves) {
   EXPECT_EQ(run_json["memory_plan"]["ranks"].size(), 2u);
   EXPECT_FALSE(run_json["ended"].is_null());
   EXPECT_THAT(folder_.read("out/report.html"), HasSubstr("own_loop"));
-  EXPECT_EQ(shell("fullshard report " + (folder_ / "out")).status, 0);
+  EXPECT_EQ(launch::shell("fullshard report " + (folder_ / "out")).status, 0);
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

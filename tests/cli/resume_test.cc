@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fullshard train --resume`: from one's own checkpoints and from those of other programs.
 #include <gmock/gmock.h>
 
@@ -7,7 +8,7 @@
 
 #include "tests/cli/checkpoint_runs.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using nlohmann::json;
@@ -32,7 +33,7 @@ TEST_F(Resume, TrainingGoesOnAsTheOtherProgramDid) {
       {"named", "named", "--ranks 1 --accumulate 2"}};
   for (const auto& [folder, losses, how] : ways) {
     const std::string rates = folder == "trainer" ? kWarmup : kConstant;
-    const Ended ended =
+    const launch::Ended ended =
         run(train_words(folder, 4, rates) + how + " --resume " + kResumable + folder);
     ASSERT_EQ(ended.status, 0) << folder << ended.output;
     EXPECT_THAT(ended.output, Not(HasSubstr("anew"))) << folder;
@@ -54,7 +55,7 @@ TEST_F(Resume, LossScaleAndScheduleGoOnAsDeepSpeedsDid) {
     "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-2,
       "warmup_num_steps": 3, "warmup_type": "linear", "total_num_steps": 20}}})");
   for (const std::string folder : {"zero2_fp16", "zero3_fp16"}) {
-    const Ended ended =
+    const launch::Ended ended =
         run("train --quiet --no-save-model --model " + kResumable + "model --data " + kResumable +
             "tokens.bin --order sequential --sequence-length 8 --config fp16.json --ranks 2 "
             "--steps 9 --output " +
@@ -76,26 +77,26 @@ TEST_F(Resume, LossScaleAndScheduleGoOnAsDeepSpeedsDid) {
 }
 
 TEST_F(Resume, ALossScaleThatHasNoPlaceIsSaid) {
-  const Ended left = run(train_words("left", 6) + "--ranks 1 --accumulate 2 --resume " +
-                         kResumable + "zero2_fp16");
+  const launch::Ended left = run(train_words("left", 6) + "--ranks 1 --accumulate 2 --resume " +
+                                 kResumable + "zero2_fp16");
   ASSERT_EQ(left.status, 0) << left.output;
   EXPECT_THAT(left.output, HasSubstr("its loss scale 131072 is left: that of this run is fixed at "
                                      "1\n"));
-  const Ended anew = run(train_words("anew", 3) +
-                         "--ranks 1 --accumulate 2 --precision fp16 "
-                         "--resume " +
-                         kResumable + "zero2");
+  const launch::Ended anew = run(train_words("anew", 3) +
+                                 "--ranks 1 --accumulate 2 --precision fp16 "
+                                 "--resume " +
+                                 kResumable + "zero2");
   ASSERT_EQ(anew.status, 0) << anew.output;
   EXPECT_THAT(anew.output, HasSubstr("the loss scale starts anew at 65536: it has none that "
                                      "changes\n"));
 }
 
 TEST_F(Resume, NumbersThatDoNotFitStartAnewAndThatIsSaid) {
-  ASSERT_EQ(shell("cp -r " + kResumable + "trainer " + folder_.path() + "; cp " + kResumable +
-                  "three_groups/optimizer.pt " + folder_ / "trainer/")
+  ASSERT_EQ(launch::shell("cp -r " + kResumable + "trainer " + folder_.path() + "; cp " +
+                          kResumable + "three_groups/optimizer.pt " + folder_ / "trainer/")
                 .status,
             0);
-  const Ended ended = run(train_words("run", 3) + "--ranks 2 --resume trainer");
+  const launch::Ended ended = run(train_words("run", 3) + "--ranks 2 --resume trainer");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("the optimizer starts anew: it numbers its parameters in "
                                       "groups of 4 and 4 and 3, and which is which is known only "
@@ -109,24 +110,28 @@ TEST_F(Resume, TheBestCheckpointOutlivesOthersAndResuming) {
   folder_.write("other.bin", other);
   const std::string words =
       "--ranks 2 --save-every 2 --eval-every 2 --keep 1 --eval-data other.bin ";
-  const auto checkpoints = [&] { return shell("ls " + folder_ / "run/checkpoints").output; };
+  const auto checkpoints = [&] {
+    return launch::shell("ls " + folder_ / "run/checkpoints").output;
+  };
   // So fast that it forgets the other words within a few steps.
   const std::string fast = "--lr 5e-2 --schedule constant ";
-  const Ended first = run(train_words("run", 8, fast) + words + "--keep-best");
+  const launch::Ended first = run(train_words("run", 8, fast) + words + "--keep-best");
   ASSERT_EQ(first.status, 0) << first.output;
   EXPECT_EQ(checkpoints(), "latest\nstep-000002\nstep-000008\n");
   EXPECT_EQ(run("checkpoint diff run/checkpoints/step-000002 run/best").status, 0);
   EXPECT_EQ(run("checkpoint diff run/checkpoints/step-000008 run/best").status, 1);
 
-  const Ended second = run(train_words("run", 12, fast) + words + "--restore-best --resume auto");
+  const launch::Ended second =
+      run(train_words("run", 12, fast) + words + "--restore-best --resume auto");
   ASSERT_EQ(second.status, 0) << second.output;
   EXPECT_EQ(checkpoints(), "latest\nstep-000002\nstep-000012\n");
   EXPECT_EQ(folder_.read("run/checkpoints/latest"), "step-000012\n");
   EXPECT_EQ(run("checkpoint diff run/checkpoints/step-000002 run/best").status, 0);
   EXPECT_EQ(run("checkpoint diff run/model run/best").status, 0);
   // The best one is whole: another run goes on from it.
-  const Ended third = run(train_words("third", 4, fast) + "--ranks 1 --accumulate 2 --resume " +
-                          "run/checkpoints/step-000002");
+  const launch::Ended third =
+      run(train_words("third", 4, fast) + "--ranks 1 --accumulate 2 --resume " +
+          "run/checkpoints/step-000002");
   ASSERT_EQ(third.status, 0) << third.output;
   const auto again = losses_of("third"), before = losses_of("run");
   ASSERT_EQ(again.size(), 2u);
@@ -138,11 +143,11 @@ TEST_F(Resume, ResumeAutoSaysWhichItSkippedAndWhy) {
   const std::string words = "--ranks 1 --accumulate 2 --save-every 1 ";
   ASSERT_EQ(run(train_words("run", 2) + words).status, 0);
   const std::string file = "run/checkpoints/step-000002/weights-00000.bin";
-  ASSERT_EQ(shell("truncate -s 10 " + folder_ / file + "; mkdir " +
-                  folder_ / "run/checkpoints/step-000003.part")
+  ASSERT_EQ(launch::shell("truncate -s 10 " + folder_ / file + "; mkdir " +
+                          folder_ / "run/checkpoints/step-000003.part")
                 .status,
             0);
-  const Ended ended = run(train_words("run", 3) + words + "--resume auto");
+  const launch::Ended ended = run(train_words("run", 3) + words + "--resume auto");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("warning: checkpoint skipped: step-000003.part: was never "
                                       "finished\n"));
@@ -152,4 +157,4 @@ TEST_F(Resume, ResumeAutoSaysWhichItSkippedAndWhy) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `train`, `eval` and `compare` as a user types them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 
 #include "tests/launch/shell.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -55,9 +56,10 @@ constexpr const char* kBert = R"({"architectures": ["BertForMaskedLM"], "model_t
 class Runs : public ::testing::Test {
  protected:
   // No default file, few threads.
-  Ended run(const std::string& words) {
-    return shell("cd " + folder_.path() + "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" +
-                 folder_.path() + " OMP_NUM_THREADS=1; fullshard " + words);
+  launch::Ended run(const std::string& words) {
+    return launch::shell("cd " + folder_.path() +
+                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; fullshard " + words);
   }
 
   // Tokens that repeat with a period of 7, as nanoGPT keeps them.
@@ -79,7 +81,7 @@ class Runs : public ::testing::Test {
     return records;
   }
 
-  TemporaryFolder folder_;
+  launch::TemporaryFolder folder_;
 };
 
 TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
@@ -91,7 +93,7 @@ TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the lamp of the lighthouse stays bright in the storm. ";
   folder_.write("text.txt", text);
-  const Ended ended = run("train --config fsdp.yaml --model bert --data text.txt");
+  const launch::Ended ended = run("train --config fsdp.yaml --model bert --data text.txt");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("fsdp_backward_prefetch_policy"));
   EXPECT_THAT(ended.output, HasSubstr("BertForMaskedLM"));
@@ -115,7 +117,7 @@ TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
                             "--lr 1e-2 --ranks 2 --no-save-model ";
   std::vector<std::vector<nlohmann::json>> curves;
   for (const std::string how : {"--strategy FULL_SHARD", "--strategy NO_SHARD", "--zero-stage 2"}) {
-    const Ended ended = run(flags + how + " --output run --overwrite");
+    const launch::Ended ended = run(flags + how + " --output run --overwrite");
     ASSERT_EQ(ended.status, 0) << how << ended.output;
     curves.push_back(metrics("run"));
     ASSERT_EQ(curves.back().size(), 6u);
@@ -131,7 +133,7 @@ TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
 
 TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   write_tokens("t.bin", 4000);
-  const Ended trained =
+  const launch::Ended trained =
       run("train --json --quiet --model " + kModels +
           "gpt2 --data t.bin --eval-data t.bin --sequence-length 16 --micro-batch 4 --steps 5 "
           "--ranks 2 --output run --keep-best --eval-every 5");
@@ -139,7 +141,7 @@ TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   const auto summary = nlohmann::json::parse(trained.output);
   for (const std::string how : {"--ranks 1 --strategy NO_SHARD", "--ranks 3"}) {
     for (const std::string model : {"run/model", "run/best"}) {
-      const Ended ended =
+      const launch::Ended ended =
           run("eval --json --data t.bin --sequence-length 16 --model " + model + " " + how);
       ASSERT_EQ(ended.status, 0) << ended.output;
       const auto found = nlohmann::json::parse(ended.output);
@@ -158,7 +160,7 @@ TEST_F(Runs, ResumeToTheBit) {
   ASSERT_EQ(run(words + "--steps 5 --output cut --save-every 2 --keep 2 --async-save").status, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cut/checkpoints/step-000002"));
   EXPECT_EQ(folder_.read("cut/checkpoints/latest"), "step-000005\n");
-  const Ended resumed = run(words + "--steps 8 --output cut --resume auto");
+  const launch::Ended resumed = run(words + "--steps 8 --output cut --resume auto");
   ASSERT_EQ(resumed.status, 0) << resumed.output;
   const auto whole = metrics("whole"), cut = metrics("cut");
   ASSERT_EQ(cut.size(), 8u);
@@ -181,7 +183,7 @@ TEST_F(Runs, TranslateWithT5) {
              "\n";
   }
   folder_.write("pairs.jsonl", lines);
-  const Ended ended =
+  const launch::Ended ended =
       run("train --model t5 --data pairs.jsonl --source-lang en --target-lang ro --source-prefix "
           "'translate English to Romanian: ' --sequence-length 32 --micro-batch 2 --ranks 2 "
           "--epochs 2 --lr 1e-2 --label-smoothing 0.1 --max-samples 16");
@@ -215,7 +217,7 @@ TEST_F(Runs, EndWithAClearMessageOnBadInput) {
        "bytes: has 259 tokens, but the model's vocabulary is 50"},
   };
   for (const Bad& bad : cases) {
-    const Ended ended = run("train --quiet --ranks 2 " + bad.words);
+    const launch::Ended ended = run("train --quiet --ranks 2 " + bad.words);
     EXPECT_EQ(ended.status, 4) << bad.words << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("error: ")) << bad.words;
     EXPECT_THAT(ended.output, HasSubstr(bad.message)) << bad.words;
@@ -227,7 +229,7 @@ TEST_F(Runs, EndWithAClearMessageOnBadInput) {
 
 TEST_F(Runs, LeaveNoHalfAModelWhenThereIsNoRoom) {
   write_tokens("t.bin", 4000);
-  const Ended ended = shell(
+  const launch::Ended ended = launch::shell(
       "cd " + folder_.path() +
       "; export HOME=$PWD OMP_NUM_THREADS=1; ulimit -f 80; fullshard train "
       "--quiet --ranks 1 --data t.bin --sequence-length 16 --micro-batch 2 --steps 2 --model " +
@@ -246,7 +248,8 @@ TEST_F(Runs, OfDataAndReportLeaveNothingWhenThereIsNoRoom) {
   for (const std::string words :
        {"data tokenize --tokenizer bytes big.txt --output out",
         "data make --kind sums --samples 3000 --output out", "report run --output out"}) {
-    const Ended ended = shell("cd " + folder_.path() + "; ulimit -f 8; fullshard " + words);
+    const launch::Ended ended =
+        launch::shell("cd " + folder_.path() + "; ulimit -f 8; fullshard " + words);
     EXPECT_EQ(ended.status, 4) << words << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("error: out: cannot be written")) << words;
     EXPECT_THAT(ended.output, HasSubstr("make room, or name another place")) << words;
@@ -267,7 +270,7 @@ TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
   EXPECT_EQ(run("train --ranks 2 --device cuda" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 2 --task translation" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 2 --lr fast" + llama).status, 2);
-  const Ended typo = run("train --ranks 2 --learning-rate 1" + llama);
+  const launch::Ended typo = run("train --ranks 2 --learning-rate 1" + llama);
   EXPECT_EQ(typo.status, 2);
   EXPECT_EQ(typo.output,
             "error: train: no option '--learning-rate', did you mean '--lr'?; see fullshard train "
@@ -278,7 +281,7 @@ TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {
   folder_.write("ds.json",
                 "{\"train_micro_batch_size_per_gpu\": 2,\n"
                 "\"gradient_clipping\": 0.5,\n\"zero_optimization\": {\"stage\": 3}}");
-  const Ended ended =
+  const launch::Ended ended =
       run("train --ranks 2 --deepspeed ds.json --strategy NO_SHARD --micro-batch 4 --clip 1 --data "
           "t.bin --model " +
           kModels + "llama");
@@ -303,7 +306,7 @@ TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
       "--steps 3 --lr 1e-2 --ranks 4 --output run --model " +
       kModels + "llama ";
   const auto losses = [&](const std::string& how, int shards) {
-    const Ended ended = run(words + how);
+    const launch::Ended ended = run(words + how);
     EXPECT_EQ(ended.status, 0) << how << ended.output;
     EXPECT_EQ(nlohmann::json::parse(folder_.read("run/run.json"))["mesh"]["shards"], shards) << how;
     std::string text;
@@ -318,7 +321,7 @@ TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
   EXPECT_EQ(losses("--sharding-factor 2", 2), full);
   EXPECT_EQ(losses("--sharding-factor 4", 4), full);
   EXPECT_EQ(losses("--config fsdp1.yaml --sharding-factor 2", 2), full);
-  const Ended odd = run(words + "--sharding-factor 3");
+  const launch::Ended odd = run(words + "--sharding-factor 3");
   EXPECT_EQ(odd.status, 2);
   EXPECT_EQ(odd.output, "error: --sharding-factor: is 3, expected a divisor of 4 ranks: 1, 2, 4\n");
 }
@@ -335,14 +338,14 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
   const std::string headline =
       "FULL_SHARD, bf16, AdamW with lr 5e-05 by WarmupDecayLR, 2 examples × 1 rank = 2 per step, "
       "gradients clipped at 1\n";
-  const Ended brief = run(words);
+  const launch::Ended brief = run(words);
   ASSERT_EQ(brief.status, 0) << brief.output;
   EXPECT_THAT(brief.output, HasSubstr("fsdp_config.fsdp_auto_wrap_policy"));
   EXPECT_THAT(brief.output,
               HasSubstr("(every value in effect: --verbose, or fullshard-run/run.json)"));
   EXPECT_THAT(brief.output, HasSubstr(headline));
   EXPECT_THAT(brief.output, Not(HasSubstr("fsdp_forward_prefetch")));
-  const Ended whole = run(words + "--verbose");
+  const launch::Ended whole = run(words + "--verbose");
   EXPECT_THAT(whole.output, HasSubstr("fsdp_config.fsdp_forward_prefetch"));
   EXPECT_THAT(whole.output, HasSubstr(headline));
   EXPECT_THAT(folder_.read("fullshard-run/run.json"),
@@ -351,7 +354,7 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
 
 TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
   folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
-  const Ended ended =
+  const launch::Ended ended =
       run("train --config fsdp.yaml --device cpu --data nowhere.bin --model " + kModels + "llama");
   EXPECT_EQ(ended.status, 4);
   EXPECT_THAT(ended.output, ::testing::StartsWith(
@@ -370,11 +373,11 @@ TEST_F(Runs, RememberTheTokenizerOfBytesInTheModelsFolder) {
   const std::string words = "--quiet --data t.txt --sequence-length 16 --micro-batch 4 ";
   ASSERT_EQ(run("train " + words + "--model tiny --tokenizer bytes --steps 2").status, 0);
   const std::string model = "fullshard-run/model";
-  const Ended remembered = run("eval " + words + "--model " + model);
+  const launch::Ended remembered = run("eval " + words + "--model " + model);
   EXPECT_EQ(remembered.status, 0) << remembered.output;
   EXPECT_EQ(remembered.output, run("eval " + words + "--tokenizer bytes --model " + model).output);
   // And handed on by a run that begins with that folder.
-  const Ended again = run("train " + words + "--steps 1 --output next --model " + model);
+  const launch::Ended again = run("train " + words + "--steps 1 --output next --model " + model);
   ASSERT_EQ(again.status, 0) << again.output;
   EXPECT_EQ(folder_.read("next/model/tokenizer_config.json"),
             folder_.read(model + "/tokenizer_config.json"));
@@ -387,7 +390,7 @@ TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
       "--no-save-model --model " +
       kModels + "llama";
   ASSERT_EQ(run(words).status, 0);
-  const Ended again = run(words);
+  const launch::Ended again = run(words);
   EXPECT_EQ(again.status, 2);
   EXPECT_THAT(again.output, HasSubstr("fullshard-run: holds a run already"));
   EXPECT_EQ(run(words + " --overwrite").status, 0);
@@ -395,16 +398,16 @@ TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
 
 TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
   write_tokens("t.bin", 4000);
-  const Ended ended =
-      shell("cd " + folder_.path() +
-            "; export HOME=$PWD OMP_NUM_THREADS=1; "
-            "fullshard train --model " +
-            kModels +
-            "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
-            "--no-save-model > out 2>&1 & launcher=$!; "
-            "until [ -s fullshard-run/metrics.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; "
-            "kill -INT $launcher; "
-            "wait $launcher; echo status $?");
+  const launch::Ended ended = launch::shell(
+      "cd " + folder_.path() +
+      "; export HOME=$PWD OMP_NUM_THREADS=1; "
+      "fullshard train --model " +
+      kModels +
+      "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
+      "--no-save-model > out 2>&1 & launcher=$!; "
+      "until [ -s fullshard-run/metrics.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; "
+      "kill -INT $launcher; "
+      "wait $launcher; echo status $?");
   EXPECT_THAT(ended.output, HasSubstr("status 130"));
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
   EXPECT_EQ(record["status"], "interrupted");
@@ -416,12 +419,12 @@ TEST_P(Comparisons, EqualTransformersOnTwoRanks) {
   const std::string model = kModels + GetParam();
   const std::string words = "OMP_NUM_THREADS=1 fullshard compare --ranks 2 --json --model " +
                             model + " --reference " + model + "/reference.safetensors 2> /dev/null";
-  const Ended ended = shell(words + " --tolerance 1e-5");
+  const launch::Ended ended = launch::shell(words + " --tolerance 1e-5");
   EXPECT_EQ(ended.status, 0) << ended.output;
   const auto found = nlohmann::json::parse(ended.output);
   EXPECT_TRUE(found["ok"].get<bool>());
   EXPECT_GT(found["results"].size(), GetParam() == "bert_bare" ? 0u : 10u);
-  EXPECT_EQ(shell(words + " --tolerance 0").status, 1);
+  EXPECT_EQ(launch::shell(words + " --tolerance 0").status, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Comparisons,
@@ -430,4 +433,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Comparisons,
                          [](const auto& which) { return which.param; });
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

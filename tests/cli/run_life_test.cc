@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How `train` ends, whatever ends it, and what the next command makes of that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 #include "tests/cli/long_runs.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -19,8 +20,9 @@ class RunLife : public LongRuns {};
 TEST_F(RunLife, ASignalEndsTheStepAndSavesIt) {
   for (const std::string name : {"INT", "TERM", "HUP"}) {
     const std::string output = "run-" + name;
-    const Ended ended = run_and(endless(output) + "--save-every 1000000 --ranks 2 --grace 0",
-                                until_steps(output) + "kill -" + name + " $launcher");
+    const launch::Ended ended =
+        run_and(endless(output) + "--save-every 1000000 --ranks 2 --grace 0",
+                until_steps(output) + "kill -" + name + " $launcher");
     EXPECT_EQ(ended.status, 130) << ended.output;
     const auto record = record_of(output);
     EXPECT_EQ(record["status"], "interrupted");
@@ -39,7 +41,7 @@ TEST_F(RunLife, ASignalEndsTheStepAndSavesIt) {
 }
 
 TEST_F(RunLife, ASignalWithoutCheckpointsSaysThatNoneIsSaved) {
-  const Ended ended =
+  const launch::Ended ended =
       run_and(endless("run") + "--ranks 1", until_steps("run") + "kill -INT $launcher");
   EXPECT_EQ(ended.status, 130);
   EXPECT_THAT(ended.output, HasSubstr("note: SIGINT: the step is being finished, and no checkpoint "
@@ -50,10 +52,10 @@ TEST_F(RunLife, ASignalWithoutCheckpointsSaysThatNoneIsSaved) {
 
 // Ranks that are stopped cannot come to the end of their step.
 TEST_F(RunLife, ASecondSignalEndsAtOnceAndIsToldOf) {
-  const Ended ended = run_and(endless("run") + "--save-every 1 --ranks 2",
-                              until_checkpoint("run") +
-                                  "kill -STOP $(ranks); while kill -TERM "
-                                  "$launcher 2> errors; do sleep 0.2; done");
+  const launch::Ended ended = run_and(endless("run") + "--save-every 1 --ranks 2",
+                                      until_checkpoint("run") +
+                                          "kill -STOP $(ranks); while kill -TERM "
+                                          "$launcher 2> errors; do sleep 0.2; done");
   EXPECT_EQ(ended.status, 130);
   const auto record = record_of("run");
   EXPECT_EQ(record["status"], "interrupted");
@@ -64,7 +66,7 @@ TEST_F(RunLife, ASecondSignalEndsAtOnceAndIsToldOf) {
 }
 
 TEST_F(RunLife, ARankThatIsKilledIsNamedInTheRecord) {
-  const Ended ended =
+  const launch::Ended ended =
       run_and(endless("run") + "--ranks 1", until_steps("run") + "kill -9 $(ranks)");
   EXPECT_EQ(ended.status, 137);
   EXPECT_EQ(record_of("run")["status"], "failed");
@@ -76,7 +78,7 @@ TEST_F(RunLife, ARunThatWasKilledIsToldByTheNextCommand) {
     std::filesystem::remove_all(folder_ / "run");
     run_and(endless("run") + "--ranks 1", until_steps("run") + kill_all());
     EXPECT_EQ(record_of("run")["status"], "running");
-    const Ended next = run(command == "train" ? short_run("run") : command);
+    const launch::Ended next = run(command == "train" ? short_run("run") : command);
     EXPECT_EQ(next.status, command == "train" ? 2 : 0) << next.output;
     EXPECT_EQ(record_of("run")["status"], "failed") << command;
     EXPECT_THAT(record_of("run")["problem"].get<std::string>(),
@@ -86,7 +88,7 @@ TEST_F(RunLife, ARunThatWasKilledIsToldByTheNextCommand) {
 
 TEST_F(RunLife, ResumeAutoBeginsAnewWhereTheDeathCameBeforeACheckpoint) {
   run_and(endless("run") + "--ranks 1 --save-every 1000000", until_steps("run") + kill_all());
-  const Ended again = run(short_run("run") + "--save-every 2 --resume auto");
+  const launch::Ended again = run(short_run("run") + "--save-every 2 --resume auto");
   ASSERT_EQ(again.status, 0) << again.output;
   EXPECT_THAT(again.output, HasSubstr("note: no checkpoint to resume; starting anew\n"));
   EXPECT_EQ(record_of("run")["status"], "done");
@@ -98,7 +100,7 @@ TEST_F(RunLife, ResumeAutoBeginsAnewWhereTheDeathCameBeforeACheckpoint) {
 TEST_F(RunLife, RestartsBeginAnewWhereTheDeathCameBeforeACheckpoint) {
   for (const std::string saves : {"", "--save-every 1000000 "}) {
     const std::string output = saves.empty() ? "plain" : "saving";
-    const Ended ended =
+    const launch::Ended ended =
         run_and(endless(output) + saves + "--ranks 2 --max-restarts 1 --notice 0",
                 until_steps(output) +
                     "first=$(ranks); kill -9 ${first##* }; until [ \"$(ranks)\" ] && "
@@ -117,7 +119,7 @@ TEST_F(RunLife, ARefusedStartLeavesTheLogsOfTheFinishedRun) {
   const std::string log = folder_.read("run/logs/rank-0.log");
   EXPECT_THAT(log, HasSubstr("llama"));
   for (const std::string how : {"", "--resume auto", "--max-restarts 3"}) {
-    const Ended refused = run(short_run("run") + how);
+    const launch::Ended refused = run(short_run("run") + how);
     EXPECT_EQ(refused.status, 2) << refused.output;
     EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
     EXPECT_THAT(refused.output, Not(HasSubstr("restart")));
@@ -137,12 +139,13 @@ TEST_F(RunLife, OverwritingLeavesNoCheckpointsOfTheRunBefore) {
 
 // Both are stopped before they can have met; then one of them goes.
 TEST_F(RunLife, ARankThatIsKilledBeforeTheRanksHaveMetEndsTheOthersAtOnce) {
-  const Ended ended = run_and(endless("run") + "--ranks 2 --notice 100000 --init-timeout 100000",
-                              "until [ $(ranks | wc -w) = 2 ]; do :; done; kill -STOP $(ranks); "
-                              "all=$(ranks); kill -9 ${all##* }; kill -CONT ${all%% *}");
+  const launch::Ended ended =
+      run_and(endless("run") + "--ranks 2 --notice 100000 --init-timeout 100000",
+              "until [ $(ranks | wc -w) = 2 ]; do :; done; kill -STOP $(ranks); "
+              "all=$(ranks); kill -9 ${all##* }; kill -CONT ${all%% *}");
   EXPECT_EQ(ended.status, 137);
   EXPECT_THAT(ended.output, HasSubstr("error: rank 1: killed by signal 9 (Killed)\n"));
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

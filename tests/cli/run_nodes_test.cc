@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `train` on several nodes that are started by hand: here all of them are this host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 
 #include "tests/cli/long_runs.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 class RunNodes : public LongRuns {
  protected:
   // Node 1 of two, which says what it says into a file, beside node 0.
-  Ended run_both(const std::string& flags) const {
+  launch::Ended run_both(const std::string& flags) const {
     return run(node(1, flags) + "> said.1 2>&1 & fullshard " + node(0, flags) +
                "; status=$?; wait; exit $status");
   }
@@ -31,7 +32,7 @@ TEST_F(RunNodes, ARefusedStartLeavesTheLogsOfTheFinishedRunOnEveryNode) {
   ASSERT_EQ(run(short_run("run")).status, 0);
   folder_.write("run/logs/rank-1.log", "the finished run\n");
   const std::string first = folder_.read("run/logs/rank-0.log");
-  const Ended refused = run_both("--init-timeout 1");
+  const launch::Ended refused = run_both("--init-timeout 1");
   EXPECT_EQ(refused.status, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
   EXPECT_EQ(folder_.read("run/logs/rank-0.log"), first);
@@ -43,7 +44,7 @@ TEST_F(RunNodes, ARefusedStartLeavesTheLogsOfTheFinishedRunOnEveryNode) {
 TEST_F(RunNodes, AStartThatIsAcceptedReplacesTheLogsOnEveryNode) {
   ASSERT_EQ(run(short_run("run")).status, 0);
   folder_.write("run/logs/rank-1.log", "the finished run\n");
-  const Ended ended = run_both("--overwrite");
+  const launch::Ended ended = run_both("--overwrite");
   EXPECT_EQ(ended.status, 0) << ended.output << folder_.read("said.1");
   EXPECT_EQ(folder_.read("run/logs/rank-1.log.old"), "the finished run\n");
   EXPECT_EQ(folder_.read("run/logs/rank-1.log").find("the finished run"), std::string::npos);
@@ -52,4 +53,4 @@ TEST_F(RunNodes, AStartThatIsAcceptedReplacesTheLogsOnEveryNode) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

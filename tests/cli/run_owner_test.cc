@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An output folder has one owner; standard streams that go away or are full; who is a rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 
 #include "tests/cli/long_runs.h"
 
-namespace fullshard {
+namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +26,7 @@ TEST_F(RunOwner, NoSecondRunStartsBesideALiveOne) {
   const std::string second = "fullshard " + short_run("run");
   const std::string as_rank =
       "RANK=0 WORLD_SIZE=1 fullshard " + words("run", "3") + "--resume auto";
-  const Ended ended = run_and(
+  const launch::Ended ended = run_and(
       endless("run") + "--ranks 2 --save-every 1",
       until_checkpoint("run") +
           "echo $launcher > owner; for how in '' --overwrite '--resume auto'; "
@@ -50,20 +51,20 @@ TEST_F(RunOwner, NoSecondRunStartsBesideALiveOne) {
 // Ranks of a launcher that was killed may write for a moment still: the next one waits for them.
 TEST_F(RunOwner, TheFolderIsFreeWhenTheLastRankIsGone) {
   run_and(endless("run") + "--ranks 2", until_steps("run") + "kill -9 $launcher");
-  const Ended next = run(short_run("run") + "--overwrite");
+  const launch::Ended next = run(short_run("run") + "--overwrite");
   EXPECT_EQ(next.status, 0) << next.output;
 }
 
 TEST_F(RunOwner, ARankOfAnotherLauncherOwnsItsFolderItself) {
-  const Ended ended =
-      shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " +
-            "FULLSHARD_RANK=0 FULLSHARD_WORLD_SIZE=1 fullshard " + words("run", "3"));
+  const launch::Ended ended =
+      launch::shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " +
+                    "FULLSHARD_RANK=0 FULLSHARD_WORLD_SIZE=1 fullshard " + words("run", "3"));
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(record_of("run")["status"], "done");
   // It was the rank, and launched none.
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs"));
-  const Ended half =
-      shell("cd " + folder_.path() + "; FULLSHARD_RANK=0 fullshard " + words("half", "3"));
+  const launch::Ended half =
+      launch::shell("cd " + folder_.path() + "; FULLSHARD_RANK=0 fullshard " + words("half", "3"));
   EXPECT_EQ(half.status, 2);
   EXPECT_THAT(half.output, HasSubstr("FULLSHARD_RANK is set but "));
 }
@@ -73,11 +74,11 @@ TEST_F(RunOwner, TheLocalRankOfOtherLaunchersIsUnderstood) {
   const std::string as_rank = "cd " + folder_.path() +
                               "; export OMP_NUM_THREADS=1 HOME=$PWD RANK=0 WORLD_SIZE=1 "
                               "LOCAL_RANK=0; fullshard ";
-  const Ended before = shell(as_rank + "--local_rank=0 " + words("before", "3"));
+  const launch::Ended before = launch::shell(as_rank + "--local_rank=0 " + words("before", "3"));
   EXPECT_EQ(before.status, 0) << before.output;
-  const Ended after = shell(as_rank + words("after", "3") + "--local-rank 0");
+  const launch::Ended after = launch::shell(as_rank + words("after", "3") + "--local-rank 0");
   EXPECT_EQ(after.status, 0) << after.output;
-  const Ended launching = run(words("third", "3") + "--ranks 2 --local_rank=1");
+  const launch::Ended launching = run(words("third", "3") + "--ranks 2 --local_rank=1");
   EXPECT_EQ(launching.status, 2);
   EXPECT_EQ(launching.output,
             "error: --local-rank: is what a launcher tells one rank, but here 2 are started; leave "
@@ -87,9 +88,9 @@ TEST_F(RunOwner, TheLocalRankOfOtherLaunchersIsUnderstood) {
 TEST_F(RunOwner, ASummaryWithoutRoomIsAnExitStatus) {
   for (const std::string how : {"", "RANK=0 WORLD_SIZE=1 "}) {
     const std::string output = how.empty() ? "launched" : "rank";
-    const Ended ended = shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " +
-                              how + "fullshard " + words(output, "3") +
-                              (how.empty() ? "--ranks 1" : "") + " > /dev/full");
+    const launch::Ended ended = launch::shell(
+        "cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " + how + "fullshard " +
+        words(output, "3") + (how.empty() ? "--ranks 1" : "") + " > /dev/full");
     EXPECT_EQ(ended.status, 1) << ended.output;
     EXPECT_THAT(ended.output,
                 HasSubstr("error: standard output: cannot be written: No space left on "
@@ -99,19 +100,19 @@ TEST_F(RunOwner, ASummaryWithoutRoomIsAnExitStatus) {
 }
 
 TEST_F(RunOwner, OutputThatNobodyReadsEndsNoRun) {
-  const Ended ended =
-      shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; (" + "fullshard " +
-            words("run", "40") + "--ranks 2 2>&1; echo $? > status) | head -1; cat status");
+  const launch::Ended ended = launch::shell(
+      "cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; (" + "fullshard " +
+      words("run", "40") + "--ranks 2 2>&1; echo $? > status) | head -1; cat status");
   EXPECT_THAT(ended.output, MatchesRegex("[^\n]*\n0\n"));
   EXPECT_EQ(record_of("run")["status"], "done");
   EXPECT_EQ(last_step_of("run"), 40);
   EXPECT_THAT(folder_.read("run/logs/rank-0.log"), HasSubstr("report"));
-  const Ended closed =
-      shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " + "fullshard " +
-            words("closed", "3") + "--ranks 2 <&- >&- 2>&-; echo $?");
+  const launch::Ended closed =
+      launch::shell("cd " + folder_.path() + "; export OMP_NUM_THREADS=1 HOME=$PWD; " +
+                    "fullshard " + words("closed", "3") + "--ranks 2 <&- >&- 2>&-; echo $?");
   EXPECT_EQ(closed.output, "0\n");
   EXPECT_EQ(record_of("closed")["status"], "done");
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::cli

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/broken_pipe.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include <cerrno>
 #include <thread>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 // Writes to a pipe that nobody reads; without the scope this ends the process.
@@ -44,4 +45,4 @@ TEST(NoBrokenPipe, LeavesTheSignalToTheProgramOutside) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/communicator.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 at::Tensor floats(int64_t numel) { return at::zeros({numel}); }
@@ -123,4 +124,4 @@ TEST(Communicator, SaysWhichBackendsShareNoMemory) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

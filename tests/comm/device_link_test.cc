@@ -1,10 +1,11 @@
-#include "fullshard/comm/device_link.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/gpu/device_link.h"
 
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 std::vector<RankDevice> ranks_on(const std::vector<std::pair<int, std::string>>& gpus) {
@@ -66,4 +67,4 @@ TEST(DeviceLink, RefusesAMixtureOfCpusAndGpus) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

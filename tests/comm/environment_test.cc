@@ -1,21 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/environment.h"
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "expect_error.h"
+#include "tests/launcher_settings.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
-using Settings = std::map<std::string, std::string>;
+using testing::Settings;
+using testing::told_by;
 
 Environment read(const Settings& settings, const WorldOptions& options = {}) {
-  return read_environment(options, [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = settings.find(name);
-    return found == settings.end() ? std::nullopt : std::optional(found->second);
-  });
+  return read_environment(options, told_by(settings));
 }
 
 std::string error_of_reading(const Settings& settings, const WorldOptions& options = {}) {
@@ -216,4 +214,4 @@ TEST(Environment, TreatsAnEmptyVariableAsUnset) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exchange that NCCL carries, carried between threads here: its bits are those of gloo, which
 // adds by ordered_sum.
-#include "fullshard/comm/exchanged_sum.h"
+#include "fullshard/comm/gpu/exchanged_sum.h"
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
@@ -14,9 +15,9 @@
 #include <thread>
 
 #include "fullshard/comm/ordered_sum.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 // Messages on their way, by sender and receiver, in the order in which they were sent.
@@ -263,4 +264,4 @@ TEST(ExchangedSum, HoldsNoMoreThanItsWindow) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

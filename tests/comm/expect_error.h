@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of the Error that an act ends with.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 template <class Act>
 std::string error_of(const Act& act) {
@@ -20,4 +21,4 @@ std::string error_of(const Act& act) {
   return {};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,12 +1,13 @@
-#include "fullshard/comm/fake_backend.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/world/fake_backend.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "fullshard/comm/mesh.h"
+#include "fullshard/comm/world/mesh.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 TEST(Fake, PretendsManyRanksOnManyHosts) {
@@ -53,4 +54,4 @@ TEST(Fake, ChecksItsShape) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,4 +1,5 @@
-#include "fullshard/comm/gloo_backend.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/gloo/gloo_backend.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,9 +10,10 @@
 #include <thread>
 
 #include "expect_error.h"
-#include "fullshard/comm/gloo_transport.h"
+#include "fullshard/comm/gloo/gloo_transport.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -380,4 +382,4 @@ TEST(Gloo, GivesUpCallsInFlightWhenAnExceptionEndsTheRank) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,14 +1,16 @@
-#include "fullshard/comm/gloo_watch.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/gloo/gloo_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using ::testing::StartsWith;
@@ -37,6 +39,83 @@ TEST(GlooWatch, FindsARankBySilenceAtTheSecondLook) {
   EXPECT_EQ(own.missing()->rank, 1) << "all ranks are told";
 }
 
+// A store of rank 0 whose host can be cut off.
+class CutOffStore : public Store {
+ public:
+  CutOffStore(std::shared_ptr<Store> beneath, std::shared_ptr<std::atomic<bool>> is_cut)
+      : beneath_(std::move(beneath)), is_cut_(std::move(is_cut)) {}
+
+  void set(const std::string& key, const std::string& value) override { reached().set(key, value); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout,
+                  const std::string& who) override {
+    return reached().get(key, timeout, who);
+  }
+  std::optional<std::string> find(const std::string& key) override { return reached().find(key); }
+  std::string set_first(const std::string& key, const std::string& value) override {
+    return reached().set_first(key, value);
+  }
+  int64_t add(const std::string& key, int64_t amount) override {
+    return reached().add(key, amount);
+  }
+  void set_when_lost(const std::string& key, const std::string& value) override {
+    reached().set("when lost/" + key, value);
+  }
+  bool wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
+    return reached().wait(keys, timeout);
+  }
+  std::shared_ptr<Store> another() const override {
+    return std::make_shared<CutOffStore>(beneath_, is_cut_);
+  }
+  std::shared_ptr<Store> under(const std::string& prefix) const override {
+    return std::make_shared<CutOffStore>(beneath_->under(prefix), is_cut_);
+  }
+  int holder() const override { return 0; }
+  c10d::Store& handle() const override { return beneath_->handle(); }
+
+ private:
+  Store& reached() const {
+    if (*is_cut_) throw StoreUnreachable("cut");
+    return *beneath_;
+  }
+  std::shared_ptr<Store> beneath_;
+  std::shared_ptr<std::atomic<bool>> is_cut_;
+};
+
+const Call kWatchedCall{
+    .sequence = 7, .operation = Operation::barrier, .group = "world", .unit = "head"};
+
+// No call has to end for that.
+TEST(GlooWatch, BlamesTheHolderOfAStoreThatCannotBeReached) {
+  const auto is_cut = std::make_shared<std::atomic<bool>>(false);
+  const auto store = std::make_shared<CutOffStore>(make_thread_store(), is_cut);
+  GlooWatch own(store, 3, 4, std::make_shared<Recorder>(3));
+  EXPECT_FALSE(own.missing());
+  *is_cut = true;
+  while (!own.missing()) std::this_thread::yield();
+  EXPECT_EQ(own.missing()->message(3, kWatchedCall),
+            "rank 3: barrier of head (group world, sequence 7) waits for rank 0, which cannot be "
+            "reached; it has made no call yet; the network to its host is cut or too slow");
+  const int ranks[] = {2, 3};
+  EXPECT_EQ(own.find_gone(ranks, {})->rank, 0);
+  EXPECT_EQ(own.find_late(ranks, "world", 7, std::chrono::seconds(1), TimeLimit::step, {})->rank,
+            0);
+}
+
+// What the store does for a connection that it loses, this test does.
+TEST(GlooWatch, OfTheHolderTellsTheOthersOfARankThatTheStoreHasLost) {
+  const auto store = std::make_shared<CutOffStore>(make_thread_store(),
+                                                   std::make_shared<std::atomic<bool>>(false));
+  GlooWatch holder(store, 0, 3, std::make_shared<Recorder>(0));
+  GlooWatch neighbour(store, 1, 3, std::make_shared<Recorder>(1));
+  { const GlooWatch beyond(store, 2, 3, std::make_shared<Recorder>(2)); }
+  while (!store->find("when lost/lost")) std::this_thread::yield();
+  store->set("lost", "2");
+  while (!neighbour.missing()) std::this_thread::yield();
+  EXPECT_EQ(neighbour.missing()->message(1, kWatchedCall),
+            "rank 1: barrier of head (group world, sequence 7) waits for rank 2, which cannot be "
+            "reached; its last act: none yet; the network to its host is cut or too slow");
+}
+
 // As a rank does that waits for a call: it asks the watch under the lock that the alarm wants.
 TEST(GlooWatch, AnswersWhileAnAlarmWaitsForTheOneWhoAsks) {
   GlooWatch own(make_thread_store(), 0, 1, std::make_shared<Recorder>(0));
@@ -58,4 +137,4 @@ TEST(GlooWatch, AnswersWhileAnAlarmWaitsForTheOneWhoAsks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several hosts with several ranks each: threads that share memory host by host, gloo between them.
-#include "fullshard/comm/hosts_collectives.h"
+#include "fullshard/comm/gloo/hosts_collectives.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,11 +11,11 @@
 #include <latch>
 
 #include "expect_error.h"
-#include "fullshard/comm/gloo_group.h"
+#include "fullshard/comm/gloo/gloo_group.h"
 #include "fullshard/comm/ordered_sum.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -159,13 +160,18 @@ TEST_P(SeveralHosts, WaitForAllAtABarrierAndForEmptyTensors) {
 INSTANTIATE_TEST_SUITE_P(Layouts, SeveralHosts,
                          ::testing::Values(Hosts{0, 0, 1, 1}, Hosts{0, 1, 0, 1}, Hosts{0, 1, 1, 0},
                                            Hosts{0, 0, 0, 1, 1, 1}, Hosts{0, 0, 1, 1, 2, 2},
-                                           Hosts{0, 0, 0, 1}, Hosts{0, 1, 2}));
+                                           Hosts{0, 1, 2}));
 
-// Two hosts of two ranks. Each rank has one partner over gloo, so a call over gloo is a message.
-int64_t messages_of(const std::function<void(const World&)>& act) {
+INSTANTIATE_TEST_SUITE_P(Uneven, SeveralHosts,
+                         ::testing::Values(Hosts{0, 0, 1}, Hosts{0, 1, 1}, Hosts{0, 0, 0, 1},
+                                           Hosts{0, 1, 0, 0}, Hosts{0, 0, 0, 1, 1},
+                                           Hosts{0, 1, 1, 2, 2, 2}, Hosts{0, 0, 0, 0, 0, 1, 1, 1}));
+
+// Two hosts. A rank has at most one partner over gloo, so a call over gloo is a message.
+int64_t messages_on(const Hosts& hosts, const std::function<void(const World&)>& act) {
   int64_t before = 0, after = 0;
-  run_ranks(on({0, 0, 1, 1}), [&](const World& world) {
-    static std::barrier<> together(4);
+  std::barrier<> together(static_cast<std::ptrdiff_t>(hosts.size()));
+  run_ranks(on(hosts), [&](const World& world) {
     together.arrive_and_wait();
     if (world.rank() == 0) before = GlooGroup::num_calls();
     together.arrive_and_wait();
@@ -175,6 +181,47 @@ int64_t messages_of(const std::function<void(const World&)>& act) {
     together.arrive_and_wait();
   });
   return after - before;
+}
+
+int64_t messages_of(const std::function<void(const World&)>& act) {
+  return messages_on({0, 0, 1, 1}, act);
+}
+
+// Rank 2 of three on a host has no lane; nobody but those of a lane is connected.
+TEST(HostsMessages, AreThoseOfTheLanesWhereHostsAreUneven) {
+  const Hosts hosts = {0, 0, 0, 1, 1};
+  EXPECT_EQ(
+      messages_on(hosts,
+                  [](const World& world) {
+                    world.communicator().all_reduce(at::zeros({400})).wait();
+                    world.communicator().all_gather(at::zeros({500}), at::zeros({100})).wait();
+                    world.communicator().barrier();
+                  }),
+      3 * 4);
+  EXPECT_EQ(messages_on(hosts,
+                        [](const World& world) {
+                          world.communicator().broadcast(at::zeros({100}), 2).wait();
+                        }),
+            2)
+      << "the lane that carries the root";
+  EXPECT_EQ(
+      messages_on(hosts,
+                  [](const World& world) {
+                    world.communicator().all_gather(at::zeros({50000}), at::zeros({10000})).wait();
+                  }),
+      2 * 4);
+  EXPECT_EQ(
+      messages_on(
+          hosts,
+          [](const World& world) {
+            world.communicator().reduce_scatter(at::zeros({10000}), at::zeros({50000})).wait();
+          }),
+      2 * 4);
+  EXPECT_EQ(messages_on(hosts,
+                        [](const World& world) {
+                          world.communicator().all_reduce(at::zeros({40000})).wait();
+                        }),
+            3 * 4);
 }
 
 TEST(HostsMessages, AreOnePerRankForASmallCall) {
@@ -320,6 +367,47 @@ TEST(HostsFaults, ARankThatDoesNotComeIsNamedOnAllHosts) {
   }
 }
 
+// Rank 1 has no lane: it waits for rank 0, which waits for the other host, and does not blame it.
+TEST(HostsFaults, ARankThatDoesNotComeIsNamedByARankWithoutALane) {
+  ThreadRanks options = on({0, 0, 1});
+  options.timeouts.step = 1s;
+  std::latch running(2), gave_up(2);
+  const auto errors = hosts_errors_of(options, AfterError::leaves_well, [&](const World& world) {
+    if (world.rank() == 2) return gave_up.wait();
+    running.arrive_and_wait();
+    try {
+      world.communicator().barrier("block 1");
+    } catch (...) {
+      gave_up.count_down();
+      throw;
+    }
+  });
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(
+        errors[static_cast<size_t>(rank)],
+        StartsWith(fmt::format("rank {}: barrier of block 1 (group world, sequence 1) waits "
+                               "for rank 2, which has not come for ",
+                               rank)));
+  }
+}
+
+TEST(HostsFaults, UnevenHostsThatDisagreeAreTold) {
+  const auto errors =
+      hosts_errors_of(on({0, 0, 1}), AfterError::leaves_well, [](const World& world) {
+        if (world.rank() < 2) {
+          world.communicator().all_gather(at::zeros({30000}), at::zeros({10000}), "a").wait();
+        } else {
+          world.communicator().reduce_scatter(at::zeros({9}), at::zeros({27}), {}, "b").wait();
+        }
+      });
+  for (const size_t rank : {0, 2}) {
+    EXPECT_EQ(errors[rank],
+              "ranks disagree at sequence 1 of group world: rank 0 calls all_gather of a (120000 "
+              "bytes), rank 2 calls reduce_scatter of b (108 bytes); all ranks must make the same "
+              "calls in the same order");
+  }
+}
+
 // Ranks 0 and 1 wait for each other in a group of their own, and are told of the other host's rank.
 TEST(HostsFaults, AreToldInGroupsInsideAHostToo) {
   const auto errors = hosts_errors_of(on({0, 0, 1, 1}), AfterError::fails, [](const World& world) {
@@ -333,4 +421,4 @@ TEST(HostsFaults, AreToldInGroupsInsideAHostToo) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two hosts: network namespaces that see each other through a pair of virtual interfaces, each with
 // a launcher of its own, and gloo between them.
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "tests/files.h"
 #include "tests/network_namespaces.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using ::testing::AnyOf;
@@ -97,4 +98,4 @@ TEST_F(TwoHosts, NameTheRankThatDied) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

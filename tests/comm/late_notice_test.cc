@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/late_notice.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include <memory>
 #include <sstream>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using std::chrono::seconds;
@@ -52,8 +53,8 @@ TEST(LateNotice, SaysWhereARankMayTakeItsTime) {
                    kNoLimit);
   EXPECT_EQ(logged.text(),
             "rank 1: barrier of gather_full has waited 5 s for rank 0; its last act: none "
-            "yet; it may take its time\n");
+            "yet; no timeout applies\n");
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that others start: torchrun, deepspeed and mpirun, where they are installed.
 // FULLSHARD_PEERS may name the bin folder of a Python that has the first two.
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include <cstdlib>
 #include <sstream>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,4 +74,4 @@ TEST(Launcher, SrunStartsRanks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host's backends know of ranks that talk over a link beside them.
 #include "fullshard/comm/link_peers.h"
 
@@ -8,11 +9,11 @@
 #include <latch>
 
 #include "expect_error.h"
-#include "fullshard/comm/gloo_transport.h"
-#include "fullshard/comm/shm_domain.h"
+#include "fullshard/comm/gloo/gloo_transport.h"
+#include "fullshard/comm/shm/shm_domain.h"
 #include "shm_ranks.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -139,4 +140,4 @@ TEST(LinkPeers, OfShmDoNotMissARankThatCameAndEndedWell) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,11 +1,12 @@
-#include "fullshard/comm/mesh.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/world/mesh.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 TEST(Mesh, PutsNeighboursOnTheShardsAxis) {
@@ -111,4 +112,4 @@ TEST_P(MeshOverThreads, GathersAlongEachAxis) {
 INSTANTIATE_TEST_SUITE_P(Backends, MeshOverThreads, ::testing::Values("shm", "gloo"));
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/ordered_sum.h"
 
 #include <ATen/ops/empty.h>
@@ -14,7 +15,7 @@
 
 #include "expect_error.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 at::Tensor reduce(const std::vector<at::Tensor>& rows, const OrderedSum& options,
@@ -168,4 +169,4 @@ TEST(OrderedSum, RefusesWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/recorder.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 TEST(Recorder, AddsUpCallsOfEachOperation) {
@@ -69,4 +70,4 @@ TEST(Recorder, ResetForgetsTotalsButNotWhatIsInFlight) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

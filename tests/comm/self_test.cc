@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/self_backend.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 TEST(Self, GathersItsOwnShard) {
@@ -54,4 +55,4 @@ TEST(Self, HasOneRankOnOneHost) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

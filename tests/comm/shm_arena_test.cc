@@ -1,4 +1,5 @@
-#include "fullshard/comm/shm_arena.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/shm/shm_arena.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,9 +10,9 @@
 
 #include "expect_error.h"
 #include "fullshard/base/bytes.h"
-#include "fullshard/comm/shm_mapping.h"
+#include "fullshard/comm/shm/shm_mapping.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 std::shared_ptr<ShmArena> make_arena(int64_t bytes) {
@@ -115,4 +116,4 @@ TEST(ShmMapping, IsSeenThroughItsDescriptorAndSealedAgainstShrinking) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

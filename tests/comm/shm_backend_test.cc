@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every collective of the shm backend, on ranks that are threads.
-#include "fullshard/comm/shm_backend.h"
+#include "fullshard/comm/shm/shm_backend.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -14,7 +15,7 @@
 
 #include "shm_ranks.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 // Elements of 4 bytes: inline, staged and odd, with a tail behind every vector width. 2, 3 and 4
@@ -444,4 +445,4 @@ TEST(Shm, GroupsMustHoldEveryRankOnce) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the others are told when a rank of the shm backend is not where it should be. Ranks are
 // threads here; shm_process_test.cc kills processes.
 #include <ATen/ops/ones.h>
@@ -5,13 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <latch>
 
 #include "shm_ranks.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using ::testing::EndsWith;
@@ -39,6 +41,26 @@ TEST(ShmFailure, BothSidesOfADisagreementAreTold) {
               "ranks disagree at sequence 2 of group world: rank 0 calls reduce_scatter of a "
               "(1024 bytes), rank 1 calls all_gather of b (512 bytes); all ranks must make "
               "the same calls in the same order");
+  }
+}
+
+// Rank 0 knows of one that is missing on another host, and fails for that reason.
+TEST(ShmFailure, ARankThatFailsBecauseOfAnotherHostIsNotBlamedByItsNeighbours) {
+  const auto errors = errors_of_ranks(3, [](const ShmTestRank& self) {
+    if (self.rank == 0) {
+      self.domain.ask_outside([] {
+        return std::optional(Missing{7, "cannot be reached", "its last act: none yet", "see it"});
+      });
+      fail("a call over the network failed");
+    }
+    self.world.barrier("block 1");
+  });
+  EXPECT_EQ(errors[0], "a call over the network failed");
+  for (const int rank : {1, 2}) {
+    EXPECT_EQ(errors[static_cast<size_t>(rank)],
+              fmt::format("rank {}: barrier of block 1 (group world, sequence 1) waits for rank 7, "
+                          "which cannot be reached; its last act: none yet; see it",
+                          rank));
   }
 }
 
@@ -216,9 +238,9 @@ TEST(ShmCounters, DoTheirPartOfCallsWhileTheyWait) {
       counters->wait_for_all(0, 1, "share", "");
       work.wait();
     }
-    EXPECT_TRUE((tensor == 2).all().item<bool>());
+    EXPECT_TRUE(tensor.eq(2).all().item<bool>());
   });
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shm backend between processes: how they meet, and what is left when one is killed.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,12 +13,12 @@
 #include <thread>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/shm_socket.h"
+#include "fullshard/comm/shm/shm_socket.h"
 #include "tests/files.h"
 
 extern char** environ;
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using fullshard::testing::entries_of;
@@ -162,4 +163,4 @@ TEST_F(ShmProcesses, StrangersAtTheSocketNeitherJoinNorHoldUpTheRanks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

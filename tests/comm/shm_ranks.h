@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads straight over ShmDomain.
 #pragma once
 
@@ -11,9 +12,9 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/communicator.h"
-#include "fullshard/comm/shm_domain.h"
+#include "fullshard/comm/shm/shm_domain.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 
 struct ShmTestRank {
   ShmDomain& domain;
@@ -57,4 +58,4 @@ inline void run_shm_ranks(int size, const std::function<void(const ShmTestRank&)
   for (const auto& error : errors_of_ranks(size, body)) EXPECT_EQ(error, "");
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::comm

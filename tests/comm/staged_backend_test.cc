@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host tensors stand in for device ones: the staging copies are the same.
-#include "fullshard/comm/staged_backend.h"
+#include "fullshard/comm/gpu/staged_backend.h"
 
 #include <ATen/ATen.h>
 
 #include "expect_error.h"
-#include "fullshard/comm/device_transport.h"
+#include "fullshard/comm/gpu/device_transport.h"
+#include "fullshard/comm/world/world.h"
 #include "shm_ranks.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 Communicator staged(const ShmTestRank& rank) {
@@ -61,4 +63,4 @@ TEST(Device, NcclNeedsGpus) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store where ranks meet, with and without strangers.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -16,13 +17,13 @@
 #include <thread>
 
 #include "expect_error.h"
-#include "fullshard/comm/rendezvous.h"
-#include "fullshard/comm/store_client.h"
-#include "fullshard/comm/store_protocol.h"
-#include "fullshard/comm/store_server.h"
-#include "fullshard/comm/tcp_connect.h"
+#include "fullshard/comm/store/rendezvous.h"
+#include "fullshard/comm/store/store_client.h"
+#include "fullshard/comm/store/store_protocol.h"
+#include "fullshard/comm/store/store_server.h"
+#include "fullshard/comm/store/tcp_connect.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -139,7 +140,7 @@ TEST_F(StoreOfRanks, TellsAStrangerNothing) {
                               .text("forged")
                               .message();
   // Requests at once, after a proof without the token, and what a client of c10d would say first.
-  const std::string nobody(sizeof(StoreNonce) + sizeof(Digest), 'x');
+  const std::string nobody(sizeof(StoreNonce) + sizeof(base::Digest), 'x');
   for (const std::string& words :
        {get + get + get + get, set + set, nobody + set + get,
         std::string("\x03\x3c\x85\xf7\x3c", 5) + std::string(64, '\0')}) {
@@ -155,7 +156,7 @@ std::string introduction_after(const std::string& greeting) {
   StoreNonce nonce;
   std::memcpy(nonce.data(), greeting.data() + 8, nonce.size());
   const StoreNonce own = make_store_nonce();
-  const Digest proof = client_proof(kToken, nonce, own);
+  const base::Digest proof = client_proof(kToken, nonce, own);
   return std::string(own.begin(), own.end()) + std::string(proof.begin(), proof.end());
 }
 
@@ -163,7 +164,7 @@ TEST_F(StoreOfRanks, DoesNotAcceptAProofTwice) {
   const Stranger first(server_->port());
   const std::string introduction = introduction_after(first.hear(kGreeting));
   first.say(introduction);
-  EXPECT_EQ(first.hear(sizeof(Digest)).size(), sizeof(Digest));
+  EXPECT_EQ(first.hear(sizeof(base::Digest)).size(), sizeof(base::Digest));
   const Stranger second(server_->port());
   second.say(introduction);
   EXPECT_EQ(second.hear_all().substr(kGreeting), kStoreRefusal);
@@ -192,8 +193,8 @@ TEST(Store, LetsAllRanksInThatComeAtOnce) {
   int let_in = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank]->say(introductions[rank]);
-    const std::string answer = ranks[rank]->hear(sizeof(Digest));
-    let_in += answer.size() == sizeof(Digest) && answer != kStoreRefusal;
+    const std::string answer = ranks[rank]->hear(sizeof(base::Digest));
+    let_in += answer.size() == sizeof(base::Digest) && answer != kStoreRefusal;
   }
   EXPECT_EQ(let_in, kRanks);
 }
@@ -272,7 +273,7 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
       ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
       char buffer[48];
       if (greeting.starts_with("full")) ::recv(guest, buffer, sizeof buffer, MSG_WAITALL);
-      const std::string proof(sizeof(Digest), 'y');
+      const std::string proof(sizeof(base::Digest), 'y');
       ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
       ::close(guest);
     });
@@ -295,11 +296,11 @@ TEST(Store, IsAskedAgainByARankThatWasDropped) {
       const std::string greeting =
           std::string(kStoreMagic) + std::string(nonce.begin(), nonce.end());
       if (come > 0) ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
-      std::array<uint8_t, sizeof(StoreNonce) + sizeof(Digest)> introduction{};
+      std::array<uint8_t, sizeof(StoreNonce) + sizeof(base::Digest)> introduction{};
       if (come > 1) ::recv(guest, introduction.data(), introduction.size(), MSG_WAITALL);
       StoreNonce theirs;
       std::copy_n(introduction.begin(), theirs.size(), theirs.begin());
-      const Digest proof = server_proof(kToken, nonce, theirs);
+      const base::Digest proof = server_proof(kToken, nonce, theirs);
       if (come > 2) ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
       ::close(guest);
     }
@@ -359,4 +360,4 @@ TEST(Store, SharesKeysUnderAPrefix) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

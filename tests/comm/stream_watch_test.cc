@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The watch over calls on streams, whose ends are said here by the test and not by a GPU.
-#include "fullshard/comm/stream_watch.h"
+#include "fullshard/comm/gpu/stream_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include "expect_error.h"
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -201,4 +202,4 @@ TEST(StreamWatch, IsGivenUpOnceOnly) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::comm

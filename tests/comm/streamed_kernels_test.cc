@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/streamed_kernels.h"
 
 #include <gtest/gtest.h>

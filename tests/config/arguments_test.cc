@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 #include "fullshard/config/plan.h"
 #include "tests/config/fixtures.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -83,4 +84,4 @@ TEST(Arguments, WithoutAnyTheEnvironmentOfAccelerateCounts) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/auto_values.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -180,4 +181,4 @@ TEST(AutoValues, ThatNothingResolvesAreOneError) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,4 +1,5 @@
-#include "fullshard/config/batch_sizes.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/config/schema/batch_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using nlohmann::json;
@@ -76,4 +77,4 @@ TEST(BatchSizes, NamesTheKeyThatIsMissingOrOutOfRange) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

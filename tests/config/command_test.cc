@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,7 +10,7 @@
 
 #include "tests/config/fixtures.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using nlohmann::json;
@@ -83,4 +84,4 @@ TEST(ConfigCommand, AsksAndNeverOverwritesUnasked) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/config/fixtures.h"
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 
-namespace fullshard {
+namespace fullshard::config {
 
 FixtureFolder::FixtureFolder(const std::string& name) : before_(std::filesystem::current_path()) {
   std::filesystem::current_path(std::filesystem::path(FULLSHARD_SOURCE_DIR) /
@@ -27,4 +28,4 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration files of tests/fixtures/config, read from their own folder so that messages
 // hold plain names.
 #pragma once
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::config {
 
 // Makes a folder of the fixtures the current one while it lives.
 class FixtureFolder {
@@ -25,4 +26,4 @@ class FixtureFolder {
 
 std::string read_text(const std::string& path);
 
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/config/fixtures.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/config/plan.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 TEST(ConfigFiles, GoodOnesHaveNoProblem) {
@@ -66,4 +67,4 @@ TEST(ConfigFiles, ShowsHowLongAFullFileTakes) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags beside what a file says: those of optimizer and schedule override it and that is shown, any
 // other that contradicts an explicit value is an error, and all of them are listed.
 #include <gmock/gmock.h>
@@ -9,7 +10,7 @@
 #include "tests/errors.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using ::testing::Contains;
@@ -344,4 +345,4 @@ TEST(FsdpWords, MayBeWrittenWithSpaces) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -5,11 +6,11 @@
 #include <cstdlib>
 #include <random>
 
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/plan.h"
-#include "fullshard/config/reader.h"
 #include "tests/config/fixtures.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 // Good files with bytes changed, cut, repeated and put in.
@@ -91,4 +92,4 @@ TEST(Fuzz, ReadersAnswerWithATreeOrAProblem) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are written to do harm: they end in a message, after little work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +9,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "fullshard/config/document/reader.h"
 #include "fullshard/config/explain.h"
 #include "fullshard/config/plan.h"
-#include "fullshard/config/reader.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using ::testing::HasSubstr;
@@ -178,4 +179,4 @@ TEST(HostileConfig, BatchSizesBeyondAllReasonAreOneErrorEach) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +9,7 @@
 #include "fullshard/config/plan.h"
 #include "tests/config/fixtures.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 struct KeySpan {
@@ -62,4 +63,4 @@ TEST(Mutation, OfAKeyIsNeverSilentlyAccepted) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of optimizers that cannot train are found before a run begins, wherever they come from.
 #include <gtest/gtest.h>
 
 #include "fullshard/config/plan.h"
 #include "tests/errors.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using testing::message_of;
@@ -64,4 +65,4 @@ TEST(OptimizerChecks, LambsCoefficientsAreOrdered) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/plan.h"
 
 #include <gmock/gmock.h>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -297,4 +298,4 @@ TEST(Plan, OverridesReplaceTheFilesValues) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,8 +1,9 @@
-#include "fullshard/config/reader.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/config/document/reader.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 ConfigNode node_of(std::string_view text) {
@@ -142,4 +143,4 @@ TEST(Reader, SaysWhyAFileCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,11 +10,11 @@
 #include "fullshard/config/explain.h"
 #include "fullshard/config/headline.h"
 #include "fullshard/config/questionnaire.h"
-#include "fullshard/config/support_page.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/support_page.h"
+#include "fullshard/config/schema/value_check.h"
 #include "tests/config/fixtures.h"
 
-namespace fullshard {
+namespace fullshard::config {
 namespace {
 
 using nlohmann::json;
@@ -259,4 +260,4 @@ TEST(Schema, AcceptsItsOwnDefaults) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::config

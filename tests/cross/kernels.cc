@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the loops that choose an instruction set when a program starts, on fixed inputs, and prints
 // a checksum of each result. scripts/cross_kernels.sh compares the lines of two architectures: they
 // must be equal, since results do not depend on the instruction set. Without libtorch and gtest, so
@@ -9,10 +10,10 @@
 
 #include "fullshard/comm/ordered_sum_kernels.h"
 #include "fullshard/comm/streamed_kernels.h"
-#include "fullshard/ops/activation_kernels.h"
-#include "fullshard/ops/norm_kernels.h"
-#include "fullshard/ops/rotary_kernels.h"
-#include "fullshard/stored/crc32c.h"
+#include "fullshard/ops/kernels/activation_kernels.h"
+#include "fullshard/ops/kernels/norm_kernels.h"
+#include "fullshard/ops/kernels/rotary_kernels.h"
+#include "fullshard/stored/blocks/crc32c.h"
 
 namespace fullshard {
 namespace {
@@ -31,35 +32,36 @@ std::vector<float> values(uint32_t seed) {
 
 void show(const char* name, const std::vector<float>& result) {
   const auto bytes = static_cast<int64_t>(result.size() * sizeof(float));
-  std::printf("%s %08x\n", name, crc32c_by_tables(result.data(), bytes));
+  std::printf("%s %08x\n", name, stored::crc32c_by_tables(result.data(), bytes));
 }
 
 void run_checksums(const std::vector<float>& input) {
   const auto bytes = static_cast<int64_t>(input.size() * sizeof(float)) - 1;
-  std::printf("crc32c %08x %08x\n", crc32c(input.data(), bytes),
-              crc32c_by_tables(input.data(), bytes));
+  std::printf("crc32c %08x %08x\n", stored::crc32c(input.data(), bytes),
+              stored::crc32c_by_tables(input.data(), bytes));
 }
 
 void run_sums(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> output(kNumel);
-  kernels::sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
+  comm::kernels::sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
   show("sum_of_two", output);
-  kernels::streamed_sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
+  comm::kernels::streamed_sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
   show("streamed_sum_of_two", output);
-  kernels::streamed_copy(reinterpret_cast<std::byte*>(output.data()),
-                         reinterpret_cast<const std::byte*>(a.data()), kNumel * sizeof(float));
+  comm::kernels::streamed_copy(reinterpret_cast<std::byte*>(output.data()),
+                               reinterpret_cast<const std::byte*>(a.data()),
+                               kNumel * sizeof(float));
   show("streamed_copy", output);
 }
 
 void run_operators(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> output(kNumel), inverse(1000);
-  activate(KernelActivation::silu, output.data(), a.data(), kNumel);
+  ops::activate(ops::KernelActivation::silu, output.data(), a.data(), kNumel);
   show("silu", output);
-  activate_gated(KernelActivation::tanh_gelu, output.data(), a.data(), b.data(), kNumel);
+  ops::activate_gated(ops::KernelActivation::tanh_gelu, output.data(), a.data(), b.data(), kNumel);
   show("gated gelu", output);
-  rms_norm_rows(output.data(), inverse.data(), a.data(), b.data(), 1000, 999, 1e-5f);
+  ops::rms_norm_rows(output.data(), inverse.data(), a.data(), b.data(), 1000, 999, 1e-5f);
   show("rms_norm", output);
-  rotate_heads(output.data(), a.data(), 130, a.data(), b.data(), 100, 65, 1.0f);
+  ops::rotate_heads(output.data(), a.data(), 130, a.data(), b.data(), 100, 65, 1.0f);
   show("rotate_heads", output);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -7,7 +8,7 @@
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -154,4 +155,4 @@ TEST(CausalData, SaysWhatCannotBeOpened) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that tests write, and the errors that they cause.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/inspect.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include "fullshard/data/token_writer.h"
 #include "tests/data/data_files.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -57,4 +58,4 @@ TEST(Inspect, DoubtsTheHeader) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/loader.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -205,4 +206,4 @@ TEST(Loader, SaysWhatCannotBeSplit) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

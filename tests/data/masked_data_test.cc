@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <map>
@@ -6,7 +7,7 @@
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -145,4 +146,4 @@ TEST(MaskedData, SaysWhatItLacks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "fullshard/data/dataset.h"
 #include "fullshard/data/permutation.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -129,4 +130,4 @@ TEST(ExampleOrder, SaysWhenAStepDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/small_tasks.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -102,4 +103,4 @@ TEST(SmallTasks, ALineDependsOnSeedAndNumberOnly) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/token_file.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include "fullshard/data/token_writer.h"
 #include "tests/data/data_files.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -220,4 +221,4 @@ TEST(TokenFile, TenGigabytesCostNoMemory) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/tokenise.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -225,4 +226,4 @@ TEST(InOrder, StopsWhenTheConsumerSaysOrThrows) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

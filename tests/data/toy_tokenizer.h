@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer that is easy to follow by hand: byte b is token 10 + b.
 #pragma once
 
 #include <string>
 
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::testing {
 

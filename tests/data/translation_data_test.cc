@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/translation_data.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
-namespace fullshard {
+namespace fullshard::data {
 namespace {
 
 using testing::DataFolder;
@@ -129,4 +130,4 @@ TEST(TranslationData, ErrorsNameFileAndLine) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folders of tests/fixtures/checkpoints, and copies of them to damage.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include "fullshard/formats/crc32.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
-#include "fullshard/formats/safetensors_file.h"
+#include "fullshard/formats/safetensors/safetensors_file.h"
 #include "fullshard/formats/zip_archive.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
@@ -21,10 +22,10 @@ inline std::string checkpoint_fixture(const std::string& name) {
 // tests of what readers say about contents.
 inline void correct_sums(const std::string& path) {
   std::string bytes = read_file(path);
-  const FileHandle file = FileHandle::open(path);
-  const ZipArchive archive(file, 0, file.size());
+  const formats::FileHandle file = formats::FileHandle::open(path);
+  const formats::ZipArchive archive(file, 0, file.size());
   for (const auto& [name, entry] : archive.entries()) {
-    const uint32_t sum = crc32(0, bytes.data() + entry.offset, entry.bytes);
+    const uint32_t sum = formats::crc32(0, bytes.data() + entry.offset, entry.bytes);
     for (size_t at = bytes.find("PK\x01\x02"); at != std::string::npos;
          at = bytes.find("PK\x01\x02", at + 4)) {
       if (bytes.compare(at + 46, name.size(), name) == 0) std::memcpy(&bytes[at + 16], &sum, 4);
@@ -37,7 +38,7 @@ inline void correct_sums(const std::string& path) {
 class FolderCopy {
  public:
   explicit FolderCopy(const std::string& original) {
-    for (const auto& name : names_in(original)) {
+    for (const auto& name : formats::names_in(original)) {
       write_file(folder_.file(name), read_file(original + "/" + name));
     }
   }
@@ -81,9 +82,9 @@ inline void expect_same_tensors(const TensorSource& found, const TensorSource& e
   for (const auto& tensor : expected.tensors()) {
     SCOPED_TRACE(tensor.name);
     ASSERT_NE(found.find(tensor.name), nullptr);
-    at::Tensor values = read_tensor(found, tensor.name);
+    at::Tensor values = tensor_io::read_tensor(found, tensor.name);
     if (at::isFloatingType(values.scalar_type())) values = values.to(at::kFloat);
-    at::Tensor wanted = read_tensor(expected, tensor.name);
+    at::Tensor wanted = tensor_io::read_tensor(expected, tensor.name);
     if (at::isFloatingType(wanted.scalar_type())) wanted = wanted.to(at::kFloat);
     expect_equal(values, wanted);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/convert_kernels.h"
 
 #include <ATen/ATen.h>
@@ -6,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
@@ -51,4 +52,4 @@ TEST(ConvertElements, KeepsWhatIsHardForFloats) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::formats

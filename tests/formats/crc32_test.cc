@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/crc32.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace fullshard {
+namespace fullshard::formats {
 namespace {
 
 std::string pattern(size_t bytes) {
@@ -43,4 +44,4 @@ TEST(Crc32, OfTwoStretchesFollowsFromTheirs) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::formats

@@ -1,9 +1,10 @@
-#include "fullshard/formats/dcp_folder.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/foreign/dcp_folder.h"
 
 #include <gmock/gmock.h>
 
 #include "fullshard/formats/box_runs.h"
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
@@ -15,19 +16,19 @@ using ::testing::HasSubstr;
 
 std::string dcp_error_of(const FolderCopy& copy) {
   return input_error(copy.path(), [&] {
-    const auto weights = DcpFolder(copy.path()).weights();
-    for (const auto& tensor : weights->tensors()) read_tensor(*weights, tensor.name);
+    const auto weights = formats::DcpFolder(copy.path()).weights();
+    for (const auto& tensor : weights->tensors()) tensor_io::read_tensor(*weights, tensor.name);
   });
 }
 
 void expect_trained(const TensorSource& weights) {
-  const SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
+  const formats::SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
   for (const auto* name : {"emb.weight", "wide.weight", "frozen.weight", "bias.weight",
                            "last.weight", "scale", "count"}) {
     SCOPED_TRACE(name);
     ASSERT_NE(weights.find(name), nullptr);
-    const at::Tensor found = read_tensor(weights, name);
-    const at::Tensor expected = read_tensor(plain, std::string("weights.") + name);
+    const at::Tensor found = tensor_io::read_tensor(weights, name);
+    const at::Tensor expected = tensor_io::read_tensor(plain, std::string("weights.") + name);
     EXPECT_EQ(found.sizes(), expected.sizes());
     EXPECT_EQ(found.scalar_type(), expected.scalar_type());
     EXPECT_TRUE(found.allclose(expected, 1e-6, 1e-7));
@@ -35,14 +36,14 @@ void expect_trained(const TensorSource& weights) {
 }
 
 TEST(DcpFolder, ReadsTheWeightsUnderTheirOwnNames) {
-  const auto weights = DcpFolder(checkpoint_fixture("dcp")).weights();
+  const auto weights = formats::DcpFolder(checkpoint_fixture("dcp")).weights();
   EXPECT_EQ(weights->tensors().size(), 8);
   expect_trained(*weights);
   expect_trained(*open_weights(checkpoint_fixture("dcp")));
 }
 
 TEST(DcpFolder, ReadsAnyRangeOfATensorCutInItsLastDimension) {
-  const auto weights = DcpFolder(checkpoint_fixture("dcp")).weights();
+  const auto weights = formats::DcpFolder(checkpoint_fixture("dcp")).weights();
   const at::Tensor whole = at::arange(30, at::kFloat);
   EXPECT_EQ(weights->find("columns")->shape, (std::vector<int64_t>{2, 3, 5}));
   for (int64_t begin = 0; begin <= 30; ++begin) {
@@ -58,17 +59,17 @@ TEST(DcpFolder, ReadsAnyRangeOfATensorCutInItsLastDimension) {
 }
 
 TEST(DcpFolder, GivesTheStatesOfTheOptimizer) {
-  const SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
+  const formats::SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
   for (const auto* name : {"dcp", "accelerate/optimizer_0"}) {
-    const DcpFolder folder(checkpoint_fixture(name));
+    const formats::DcpFolder folder(checkpoint_fixture(name));
     ASSERT_THAT(folder.states(), ElementsAre("exp_avg", "exp_avg_sq"));
     for (const auto& state : folder.states()) {
       const auto source = folder.state(state);
       EXPECT_EQ(source->tensors().size(), 4);
       for (const auto& tensor : source->tensors()) {
         SCOPED_TRACE(tensor.name);
-        const at::Tensor expected = read_tensor(plain, state + "." + tensor.name);
-        EXPECT_TRUE(read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
+        const at::Tensor expected = tensor_io::read_tensor(plain, state + "." + tensor.name);
+        EXPECT_TRUE(tensor_io::read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
       }
     }
   }
@@ -76,7 +77,7 @@ TEST(DcpFolder, GivesTheStatesOfTheOptimizer) {
 
 TEST(DcpFolder, OpensWhatAccelerateSaved) {
   expect_trained(*open_weights(checkpoint_fixture("accelerate")));
-  EXPECT_FALSE(DcpFolder(checkpoint_fixture("accelerate/optimizer_0")).has_weights());
+  EXPECT_FALSE(formats::DcpFolder(checkpoint_fixture("accelerate/optimizer_0")).has_weights());
   EXPECT_EQ(input_error("-", [] { open_weights(checkpoint_fixture("accelerate/optimizer_0")); }),
             checkpoint_fixture("accelerate/optimizer_0") +
                 ": holds the state of an optimizer and no weights");
@@ -117,8 +118,8 @@ TEST(DcpFolder, ReadsNothingButMetadata) {
   EXPECT_FALSE(file_exists("ran"));
 }
 
-std::string cover_error(const std::vector<DcpChunk>& chunks) {
-  return input_error("-", [&] { check_cover({4, 6}, chunks, "f"); });
+std::string cover_error(const std::vector<formats::DcpChunk>& chunks) {
+  return input_error("-", [&] { formats::check_cover({4, 6}, chunks, "f"); });
 }
 
 TEST(CheckCover, AsksForEveryElementOnce) {
@@ -134,11 +135,11 @@ TEST(CheckCover, AsksForEveryElementOnce) {
 }
 
 TEST(BoxRuns, JoinsWhatIsWhole) {
-  const BoxRuns rows({4, 3, 5}, {1, 0, 0}, {2, 3, 5});
+  const formats::BoxRuns rows({4, 3, 5}, {1, 0, 0}, {2, 3, 5});
   EXPECT_EQ(rows.count(), 1);
   EXPECT_EQ(rows.length(), 30);
   EXPECT_EQ(rows.begin_of(0), 15);
-  const BoxRuns columns({2, 3, 5}, {0, 1, 2}, {2, 2, 3});
+  const formats::BoxRuns columns({2, 3, 5}, {0, 1, 2}, {2, 2, 3});
   EXPECT_EQ(columns.count(), 4);
   EXPECT_EQ(columns.length(), 3);
   EXPECT_EQ(columns.begin_of(0), 7);
@@ -147,7 +148,7 @@ TEST(BoxRuns, JoinsWhatIsWhole) {
   EXPECT_EQ(columns.first_after(9), 0);
   EXPECT_EQ(columns.first_after(10), 1);
   EXPECT_EQ(columns.first_after(30), 4);
-  const BoxRuns scalar({}, {}, {});
+  const formats::BoxRuns scalar({}, {}, {});
   EXPECT_EQ(scalar.count() * scalar.length(), 1);
 }
 

@@ -1,8 +1,9 @@
-#include "fullshard/formats/deepspeed_folder.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/foreign/deepspeed_folder.h"
 
 #include <gmock/gmock.h>
 
-#include "fullshard/formats/open_weights.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/checkpoint_fixture.h"
 
@@ -20,7 +21,7 @@ const std::string kModel = "mp_rank_00_model_states.pt";
 
 std::string deepspeed_error_of(const FolderCopy& copy) {
   return input_error(copy.path(), [&] {
-    const DeepSpeedFolder folder(copy.path());
+    const formats::DeepSpeedFolder folder(copy.path());
     folder.weights();
     for (const auto& name : folder.states()) folder.state(name);
   });
@@ -36,49 +37,49 @@ class EveryStage : public ::testing::TestWithParam<Fixture> {};
 
 // The expectation is what DeepSpeed's own zero_to_fp32 made. Of stage 1 it loses frozen parameters.
 TEST_P(EveryStage, GivesTheWeightsThatZeroToFp32Gives) {
-  const DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
+  const formats::DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
   EXPECT_EQ(folder.stage(), GetParam().stage);
   EXPECT_EQ(folder.num_ranks(), GetParam().num_ranks);
   EXPECT_EQ(folder.num_steps(), 2);
   EXPECT_EQ(folder.tag(), "global_step2");
   EXPECT_EQ(folder.version(), "0.19.8");
-  const SafetensorsFile expected(checkpoint_fixture(GetParam().name + ".safetensors"));
+  const formats::SafetensorsFile expected(checkpoint_fixture(GetParam().name + ".safetensors"));
   expect_same_tensors(*folder.weights(folder.stage() != 1), expected);
   expect_same_tensors(*open_weights(checkpoint_fixture(GetParam().name)), *folder.weights());
 }
 
 TEST_P(EveryStage, HasFrozenParametersAndBuffers) {
-  const DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
-  const SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
+  const formats::DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
+  const formats::SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
   const auto weights = folder.weights();
   for (const auto* name : {"frozen.weight", "scale", "count"}) {
     SCOPED_TRACE(name);
-    const at::Tensor expected = read_tensor(plain, std::string("weights.") + name);
-    EXPECT_TRUE(read_tensor(*weights, name).to(expected.scalar_type()).equal(expected));
+    const at::Tensor expected = tensor_io::read_tensor(plain, std::string("weights.") + name);
+    EXPECT_TRUE(tensor_io::read_tensor(*weights, name).to(expected.scalar_type()).equal(expected));
   }
   EXPECT_EQ(folder.weights(false)->find("frozen.weight"), nullptr);
 }
 
 TEST_P(EveryStage, GivesTheStatesOfTheOptimizer) {
-  const DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
-  const SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
+  const formats::DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
+  const formats::SafetensorsFile plain(checkpoint_fixture("trained.safetensors"));
   ASSERT_THAT(folder.states(), ElementsAre("exp_avg", "exp_avg_sq"));
   for (const auto& state : folder.states()) {
     const auto source = folder.state(state);
     EXPECT_EQ(source->tensors().size(), 4);
     for (const auto& tensor : source->tensors()) {
       SCOPED_TRACE(tensor.name);
-      const at::Tensor expected = read_tensor(plain, state + "." + tensor.name);
-      EXPECT_TRUE(read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
+      const at::Tensor expected = tensor_io::read_tensor(plain, state + "." + tensor.name);
+      EXPECT_TRUE(tensor_io::read_tensor(*source, tensor.name).allclose(expected, 1e-6, 1e-9));
     }
   }
 }
 
 TEST_P(EveryStage, ReadsAnyRangeOfATiedParameter) {
-  const DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
+  const formats::DeepSpeedFolder folder(checkpoint_fixture(GetParam().name));
   const auto weights = folder.weights();
   EXPECT_THAT(folder.tied(), ElementsAre(std::pair("head.weight", "emb.weight")));
-  const at::Tensor whole = read_tensor(*weights, "emb.weight").view(-1);
+  const at::Tensor whole = tensor_io::read_tensor(*weights, "emb.weight").view(-1);
   for (int64_t begin = 0; begin <= whole.numel(); ++begin) {
     for (int64_t end = begin; end <= whole.numel(); ++end) {
       const at::Tensor part = at::empty({end - begin});
@@ -94,22 +95,23 @@ INSTANTIATE_TEST_SUITE_P(DeepSpeed, EveryStage,
                          [](const auto& which) { return which.param.name; });
 
 TEST(DeepSpeedFolder, TakesTheTagThatIsAskedFor) {
-  EXPECT_EQ(DeepSpeedFolder(checkpoint_fixture("zero2"), "global_step2").num_steps(), 2);
-  EXPECT_EQ(input_error(checkpoint_fixture("zero2"),
-                        [] { DeepSpeedFolder(checkpoint_fixture("zero2"), "global_step3"); }),
-            "global_step3: is not there");
+  EXPECT_EQ(formats::DeepSpeedFolder(checkpoint_fixture("zero2"), "global_step2").num_steps(), 2);
+  EXPECT_EQ(
+      input_error(checkpoint_fixture("zero2"),
+                  [] { formats::DeepSpeedFolder(checkpoint_fixture("zero2"), "global_step3"); }),
+      "global_step3: is not there");
   EXPECT_EQ(input_error(checkpoint_fixture("x"),
-                        [] { DeepSpeedFolder(checkpoint_fixture("zero2"), "../zero1"); }),
+                        [] { formats::DeepSpeedFolder(checkpoint_fixture("zero2"), "../zero1"); }),
             checkpoint_fixture("zero2") + ": '../zero1' is no tag");
 }
 
 TEST(DeepSpeedFolder, FollowsLatestOnlyInsideTheFolder) {
   const TemporaryFolder folder;
   write_file(folder.file("latest"), "../../etc");
-  EXPECT_EQ(input_error(folder.path(), [&] { DeepSpeedFolder{folder.path()}; }),
+  EXPECT_EQ(input_error(folder.path(), [&] { formats::DeepSpeedFolder{folder.path()}; }),
             "latest: holds '../../etc', expected the name of a folder beside it");
   write_file(folder.file("latest"), "global_step7\n");
-  EXPECT_EQ(input_error(folder.path(), [&] { DeepSpeedFolder{folder.path()}; }),
+  EXPECT_EQ(input_error(folder.path(), [&] { formats::DeepSpeedFolder{folder.path()}; }),
             "global_step7: is not there; latest names it");
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of file formats share: the files of tests/fixtures/formats, and their contents.
 #pragma once
 

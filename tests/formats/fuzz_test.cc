@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged files of every kind, made from good ones by a seeded generator: each is read whole or
 // ends in an Error. FULLSHARD_FUZZ_SECONDS makes each test go on for that long.
 #include <algorithm>
@@ -5,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/formats/pickle_reader.h"
+#include "fullshard/formats/pickle/pickle_reader.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
@@ -122,7 +123,7 @@ TEST(Fuzz, PicklesAreReadOrRefused) {
     originals.push_back(read_file(fixture(name)));
   }
   expect_errors_only(Mutator(std::move(originals)),
-                     [&](const std::string& bytes) { read_pickle(bytes, "f"); });
+                     [&](const std::string& bytes) { formats::read_pickle(bytes, "f"); });
 }
 
 TEST(Fuzz, IndexesAreReadOrRefused) {

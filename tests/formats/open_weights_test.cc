@@ -1,4 +1,5 @@
-#include "fullshard/formats/open_weights.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/weights/open_weights.h"
 
 #include <gmock/gmock.h>
 
@@ -22,8 +23,8 @@ void expect_parts(const TensorSource& source) {
   EXPECT_THAT(names_of(source),
               ElementsAre("head", "layer.0.bias", "layer.0.weight", "layer.1.bias",
                           "layer.1.weight", "layer.2.bias", "layer.2.weight"));
-  expect_equal(read_tensor(source, "head"), ramp({40}));
-  expect_equal(read_tensor(source, "layer.2.weight"), ramp({4, 5}));
+  expect_equal(tensor_io::read_tensor(source, "head"), ramp({40}));
+  expect_equal(tensor_io::read_tensor(source, "layer.2.weight"), ramp({4, 5}));
   const at::Tensor out = at::empty({3}, at::kDouble);
   source.read("layer.1.weight", 15, out);
   expect_equal(out, ramp({20}, at::kDouble).narrow(0, 15, 3));

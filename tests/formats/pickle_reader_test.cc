@@ -1,4 +1,5 @@
-#include "fullshard/formats/pickle_reader.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/pickle/pickle_reader.h"
 
 #include <string>
 
@@ -11,31 +12,31 @@ using namespace std::string_literals;
 
 namespace {
 
-std::string pickle_error_of(const std::string& bytes, const PickleLimits& limits = {}) {
-  return input_error("-", [&] { read_pickle(bytes, "f", limits); });
+std::string pickle_error_of(const std::string& bytes, const formats::PickleLimits& limits = {}) {
+  return input_error("-", [&] { formats::read_pickle(bytes, "f", limits); });
 }
 
 class EveryProtocol : public ::testing::TestWithParam<int> {
  protected:
   std::string bytes_ = read_file(fixture("protocol" + std::to_string(GetParam()) + ".pkl"));
-  Pickle pickle_ = read_pickle(bytes_, "f");
-  const PickleValue& at(std::string_view key) { return *pickle_.root().find(key); }
+  formats::Pickle pickle_ = formats::read_pickle(bytes_, "f");
+  const formats::PickleValue& at(std::string_view key) { return *pickle_.root().find(key); }
 };
 
 TEST_P(EveryProtocol, ReadsScalarsAndText) {
-  EXPECT_EQ(at("none").kind, PickleKind::none);
-  EXPECT_EQ(at("yes").kind, PickleKind::boolean);
+  EXPECT_EQ(at("none").kind, formats::PickleKind::none);
+  EXPECT_EQ(at("yes").kind, formats::PickleKind::boolean);
   EXPECT_EQ(at("yes").integer, 1);
   EXPECT_EQ(at("no").integer, 0);
   std::vector<int64_t> integers;
   for (const auto* item : at("ints").items) integers.push_back(item->integer);
   EXPECT_EQ(integers, (std::vector<int64_t>{0, 255, 65535, -1, int64_t{1} << 31,
                                             -(int64_t{1} << 62), INT64_MAX, INT64_MIN}));
-  EXPECT_EQ(at("big").kind, PickleKind::big_integer);
+  EXPECT_EQ(at("big").kind, formats::PickleKind::big_integer);
   EXPECT_EQ(at("big").text, std::string(12, '\0') + "\x10");
   EXPECT_EQ(at("float").real, -1.5);
   EXPECT_EQ(at("text").text, "h\u00e9llo");
-  EXPECT_EQ(at("bytes").kind, PickleKind::bytes);
+  EXPECT_EQ(at("bytes").kind, formats::PickleKind::bytes);
   EXPECT_EQ(at("bytes").text, std::string("\x00\xff\x80\x61", 4));
 }
 
@@ -100,13 +101,14 @@ TEST(Pickle, NamesWhatIsWrongAndWhere) {
 }
 
 TEST(Pickle, CallsNothing) {
-  const Pickle pickle = read_pickle("cposix\nsystem\nX\x04\x00\x00\x00true\x85R."s, "f");
+  const formats::Pickle pickle =
+      formats::read_pickle("cposix\nsystem\nX\x04\x00\x00\x00true\x85R."s, "f");
   EXPECT_EQ(pickle.root().describe(), "an object of posix.system");
   EXPECT_EQ(pickle.root().arguments->items[0]->text, "true");
 }
 
 TEST(Pickle, BoundsWhatAShortPickleMayAskFor) {
-  const PickleLimits limits{.max_bytes = 1000, .max_values = 100, .max_stack = 50};
+  const formats::PickleLimits limits{.max_bytes = 1000, .max_values = 100, .max_stack = 50};
   EXPECT_EQ(pickle_error_of(std::string(1001, 'N'), limits), "f: pickle byte 0: it is too long");
   EXPECT_EQ(pickle_error_of(std::string(200, 'N'), limits),
             "f: pickle byte 50: its stack grows too high");
@@ -131,15 +133,15 @@ TEST(Pickle, AllocatesForWhatIsThereOnly) {
   EXPECT_EQ(pickle_error_of("\x8b\xff\xff\xff\x7f"), "f: pickle byte 0: it ends too early");
   EXPECT_EQ(pickle_error_of("X\xff\xff\xff\xff"), "f: pickle byte 0: it ends too early");
   EXPECT_EQ(pickle_error_of("Nr\xff\xff\xff\xff."), "no error");  // the largest index of the memo
-  const Pickle number =
-      read_pickle("\x8b" + little(1 << 20, 4) + std::string(1 << 20, '\x7f') + ".", "f");
-  EXPECT_EQ(number.root().kind, PickleKind::big_integer);
+  const formats::Pickle number =
+      formats::read_pickle("\x8b" + little(1 << 20, 4) + std::string(1 << 20, '\x7f') + ".", "f");
+  EXPECT_EQ(number.root().kind, formats::PickleKind::big_integer);
 }
 
 TEST(Pickle, NestsWithoutRecursion) {
   std::string deep = "N";
   deep += std::string(1'000'000, '\x85');
-  const Pickle pickle = read_pickle(deep + ".", "f");
+  const formats::Pickle pickle = formats::read_pickle(deep + ".", "f");
   EXPECT_EQ(pickle.root().describe(), "a tuple of 1");
 }
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <random>
 
-#include "fullshard/formats/safetensors_file.h"
+#include "fullshard/formats/safetensors/safetensors_file.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
 
@@ -13,7 +14,7 @@ class SafetensorsDamage : public ::testing::Test {
  protected:
   std::string error_of(std::string_view bytes) {
     write_file(folder_.file("f"), bytes);
-    return input_error(folder_.path(), [&] { SafetensorsFile(folder_.file("f")); });
+    return input_error(folder_.path(), [&] { formats::SafetensorsFile(folder_.file("f")); });
   }
 
   static std::string file_of(std::string_view json, size_t data_bytes) {
@@ -153,22 +154,22 @@ TEST_F(SafetensorsDamage, SurvivesFlippedBitsInItsHeader) {
 TEST_F(SafetensorsDamage, NamesFileAndTensorWhenTheFileShrinksLater) {
   const std::string whole = read_file(fixture("written.safetensors"));
   write_file(folder_.file("f"), whole);
-  const SafetensorsFile file(folder_.file("f"));
+  const formats::SafetensorsFile file(folder_.file("f"));
   ASSERT_EQ(::truncate(folder_.file("f").c_str(), static_cast<off_t>(whole.size() - 3)), 0);
-  EXPECT_EQ(input_error(folder_.path(), [&] { read_tensor(file, "bool"); }),
+  EXPECT_EQ(input_error(folder_.path(), [&] { tensor_io::read_tensor(file, "bool"); }),
             fmt::format("f: tensor 'bool': the file ends at byte {}, its bytes {} to {} were "
                         "expected; the file is truncated: copy it again",
                         whole.size() - 3, whole.size() - 5, whole.size()));
 }
 
 TEST_F(SafetensorsDamage, OpensRegularFilesOnly) {
-  EXPECT_EQ(
-      input_error(folder_.path(), [&] { SafetensorsFile(folder_.path() + "/"); }).substr(0, 25),
-      ": is not a regular file");
-  EXPECT_EQ(input_error(folder_.path(), [&] { SafetensorsFile(folder_.file("absent")); }),
+  EXPECT_EQ(input_error(folder_.path(), [&] { formats::SafetensorsFile(folder_.path() + "/"); })
+                .substr(0, 25),
+            ": is not a regular file");
+  EXPECT_EQ(input_error(folder_.path(), [&] { formats::SafetensorsFile(folder_.file("absent")); }),
             "absent: cannot be opened: No such file or directory");
   ASSERT_EQ(::mkfifo(folder_.file("pipe").c_str(), 0600), 0);
-  EXPECT_EQ(input_error(folder_.path(), [&] { SafetensorsFile(folder_.file("pipe")); }),
+  EXPECT_EQ(input_error(folder_.path(), [&] { formats::SafetensorsFile(folder_.file("pipe")); }),
             "pipe: is not a regular file");
 }
 

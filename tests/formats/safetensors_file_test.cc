@@ -1,4 +1,5 @@
-#include "fullshard/formats/safetensors_file.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/safetensors/safetensors_file.h"
 
 #include <algorithm>
 
@@ -9,12 +10,12 @@ namespace fullshard::testing {
 namespace {
 
 TEST(SafetensorsFile, ReadsEveryDtypeAsThePackageWroteIt) {
-  const SafetensorsFile file(fixture("all_dtypes.safetensors"));
+  const formats::SafetensorsFile file(fixture("all_dtypes.safetensors"));
   for (const auto& [name, values] : expected_tensors()) {
     SCOPED_TRACE(name);
     ASSERT_NE(file.find(name), nullptr);
     EXPECT_EQ(file.find(name)->file, fixture("all_dtypes.safetensors"));
-    expect_equal(read_tensor(file, name), values);
+    expect_equal(tensor_io::read_tensor(file, name), values);
   }
   EXPECT_EQ(file.tensors().size(), 16);
   EXPECT_TRUE(std::ranges::is_sorted(file.tensors(), {}, &StoredTensor::name));
@@ -24,13 +25,13 @@ TEST(SafetensorsFile, ReadsEveryDtypeAsThePackageWroteIt) {
 }
 
 TEST(SafetensorsFile, ListsDtypesThatItDoesNotRead) {
-  const SafetensorsFile file(fixture("all_dtypes.safetensors"));
+  const formats::SafetensorsFile file(fixture("all_dtypes.safetensors"));
   ASSERT_NE(file.find("u16"), nullptr);
   EXPECT_EQ(file.find("u16")->dtype, at::ScalarType::UInt16);
   EXPECT_EQ(file.find("u16")->numel(), 4);
   EXPECT_EQ(file.find("f8")->dtype, at::ScalarType::Float8_e4m3fn);
   const auto folder = fixture("x").substr(0, fixture("x").size() - 2);
-  EXPECT_EQ(input_error(folder, [&] { read_tensor(file, "c64"); }),
+  EXPECT_EQ(input_error(folder, [&] { tensor_io::read_tensor(file, "c64"); }),
             "all_dtypes.safetensors: tensor 'c64': its dtype ComplexFloat is not one that is read "
             "here; convert the file");
   EXPECT_EQ(input_error(folder, [&] { file.read("f8", 0, at::empty({1})); }),
@@ -40,7 +41,7 @@ TEST(SafetensorsFile, ListsDtypesThatItDoesNotRead) {
 
 // Every pair of dtypes, every range.
 TEST(SafetensorsFile, ConvertsAnyRangeToAnyDtype) {
-  const SafetensorsFile file(fixture("all_dtypes.safetensors"));
+  const formats::SafetensorsFile file(fixture("all_dtypes.safetensors"));
   for (const auto& [name, values] : expected_tensors()) {
     for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
                              at::kShort, at::kChar, at::kBool}) {
@@ -69,14 +70,14 @@ TEST(SafetensorsFile, ConvertsBeyondOneBlock) {
   bytes += header;
   bytes.append(static_cast<const char*>(values.const_data_ptr()), kNumel * 2);
   write_file(path, bytes);
-  const SafetensorsFile file(path);
+  const formats::SafetensorsFile file(path);
   const at::Tensor out = at::empty({kNumel - 5});
   file.read("a", 5, out);
   EXPECT_TRUE(out.equal(values.to(at::kFloat).narrow(0, 5, kNumel - 5)));
 }
 
 TEST(SafetensorsFile, RefusesRangesAndTargetsThatDoNotFit) {
-  const SafetensorsFile file(fixture("written.safetensors"));
+  const formats::SafetensorsFile file(fixture("written.safetensors"));
   const auto folder = fixture("x").substr(0, fixture("x").size() - 2);
   EXPECT_EQ(input_error(folder, [&] { file.read("f16", 5, at::empty({3})); }),
             "written.safetensors: tensor 'f16': 3 elements from 5 on were asked for; it has 7");
@@ -92,7 +93,7 @@ TEST(SafetensorsFile, RefusesRangesAndTargetsThatDoNotFit) {
 }
 
 TEST(SafetensorsFile, ReadsIntoParametersWithoutAGraph) {
-  const SafetensorsFile file(fixture("written.safetensors"));
+  const formats::SafetensorsFile file(fixture("written.safetensors"));
   const at::Tensor parameter = at::zeros({15}, at::TensorOptions().requires_grad(true));
   file.read("f32", 0, parameter);
   EXPECT_TRUE(parameter.detach().equal(ramp({15})));
@@ -107,9 +108,9 @@ TEST(SafetensorsFile, MakesBooleansOfAnyByte) {
   std::string bytes = read_file(fixture("written.safetensors"));
   bytes.replace(bytes.size() - 5, 5, std::string("\x00\x02\x00\xff\x01", 5));  // BOOL lies last
   write_file(path, bytes);
-  const SafetensorsFile file(path);
+  const formats::SafetensorsFile file(path);
   const at::Tensor expected = at::tensor({0.0, 1.0, 0.0, 1.0, 1.0}, at::kFloat);
-  EXPECT_TRUE(read_tensor(file, "bool").equal(expected.to(at::kBool)));
+  EXPECT_TRUE(tensor_io::read_tensor(file, "bool").equal(expected.to(at::kBool)));
   const at::Tensor out = at::empty({5});
   file.read("bool", 0, out);
   EXPECT_TRUE(out.equal(expected));

@@ -1,4 +1,5 @@
-#include "fullshard/formats/safetensors_writer.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/safetensors/safetensors_writer.h"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -6,8 +7,8 @@
 
 #include <csignal>
 
-#include "fullshard/formats/safetensors_file.h"
-#include "fullshard/formats/split_files.h"
+#include "fullshard/formats/safetensors/safetensors_file.h"
+#include "fullshard/formats/weights/split_files.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "fullshard/tensor_io/write_tensor.h"
 #include "tests/formats/fixture.h"
@@ -27,7 +28,7 @@ TEST(SafetensorsWriter, WritesTheBytesOfThePackage) {
   const TemporaryFolder folder;
   const auto tensors = expected_tensors();
   SafetensorsWriter writer(folder.file("f"), plan_of(tensors));
-  for (const auto& [name, values] : tensors) write_tensor(writer, name, values);
+  for (const auto& [name, values] : tensors) tensor_io::write_tensor(writer, name, values);
   EXPECT_EQ(entries_of(folder.path()), std::vector<std::string>{"f.part"});
   writer.finish();
   EXPECT_EQ(entries_of(folder.path()), std::vector<std::string>{"f"});
@@ -43,17 +44,19 @@ TEST(SafetensorsWriter, CastsTransposesAndTakesRangesInAnyOrder) {
                                               {"ranges", {10}, at::kHalf},
                                               {"parameter", {2}, at::kFloat}});
   writer.write_range("ranges", 7, ramp({3}));
-  write_tensor(writer, "wide", wide.t());
-  write_tensor(writer, "deep", deep.transpose(0, 1));
+  tensor_io::write_tensor(writer, "wide", wide.t());
+  tensor_io::write_tensor(writer, "deep", deep.transpose(0, 1));
   writer.write_range("ranges", 0, ramp({7}));
   writer.write_range("ranges", 5, ramp({0}));
-  write_tensor(writer, "parameter", at::ones({2}, at::TensorOptions().requires_grad(true)));
+  tensor_io::write_tensor(writer, "parameter",
+                          at::ones({2}, at::TensorOptions().requires_grad(true)));
   writer.finish();
-  const SafetensorsFile file(folder.file("f"));
-  EXPECT_TRUE(read_tensor(file, "wide").equal(wide.t().to(at::kBFloat16)));
-  EXPECT_TRUE(read_tensor(file, "deep").equal(deep.transpose(0, 1).to(at::kInt)));
-  EXPECT_TRUE(read_tensor(file, "ranges").equal(at::cat({ramp({7}), ramp({3})}).to(at::kHalf)));
-  EXPECT_TRUE(read_tensor(file, "parameter").equal(at::ones({2})));
+  const formats::SafetensorsFile file(folder.file("f"));
+  EXPECT_TRUE(tensor_io::read_tensor(file, "wide").equal(wide.t().to(at::kBFloat16)));
+  EXPECT_TRUE(tensor_io::read_tensor(file, "deep").equal(deep.transpose(0, 1).to(at::kInt)));
+  EXPECT_TRUE(
+      tensor_io::read_tensor(file, "ranges").equal(at::cat({ramp({7}), ramp({3})}).to(at::kHalf)));
+  EXPECT_TRUE(tensor_io::read_tensor(file, "parameter").equal(at::ones({2})));
 }
 
 TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
@@ -62,9 +65,10 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   const auto error = [&](const std::function<void()>& action) {
     return input_error(folder.path(), action);
   };
-  EXPECT_EQ(error([&] { write_tensor(writer, "c", ramp({1})); }), "f: tensor 'c' was not planned");
+  EXPECT_EQ(error([&] { tensor_io::write_tensor(writer, "c", ramp({1})); }),
+            "f: tensor 'c' was not planned");
   EXPECT_EQ(error([&] {
-              write_tensor(writer, "a", ramp({3, 2}));
+              tensor_io::write_tensor(writer, "a", ramp({3, 2}));
             }),
             "f: tensor 'a' has shape [3, 2], planned was [2, 3]");
   EXPECT_EQ(error([&] { writer.write_range("a", 5, ramp({2})); }),
@@ -75,12 +79,12 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   EXPECT_EQ(error([&] { writer.write_range("a", 0, ramp({2})); }),
             "f: tensor 'a': elements 0 to 2 were written before");
   EXPECT_EQ(error([&] { writer.finish(); }), "f: 2 tensors were not written whole: 'a', 'b'");
-  write_tensor(writer, "b", ramp({4}));
+  tensor_io::write_tensor(writer, "b", ramp({4}));
   writer.write_range("a", 0, ramp({1}));
   writer.write_range("a", 5, ramp({1}));
   writer.finish();
   EXPECT_EQ(error([&] { writer.finish(); }), "f: is finished already");
-  EXPECT_EQ(error([&] { write_tensor(writer, "b", ramp({4})); }),
+  EXPECT_EQ(error([&] { tensor_io::write_tensor(writer, "b", ramp({4})); }),
             "f: tensor 'b' comes after finish()");
 }
 
@@ -136,7 +140,7 @@ TEST(SafetensorsWriter, LeavesNothingOnAFullDisk) {
     std::string text = "no error";
     try {
       SafetensorsWriter writer(folder.file("f"), {{"a", {3000}, at::kFloat}});
-      write_tensor(writer, "a", ramp({3000}));
+      tensor_io::write_tensor(writer, "a", ramp({3000}));
     } catch (const Error& error) {
       text = std::string(error.what()).substr(folder.path().size() + 1);
     }
@@ -164,11 +168,12 @@ std::vector<TensorPlan> parts_plan() {
 
 TEST(SplitFiles, SplitsAsHuggingfaceHubDoes) {
   const TemporaryFolder folder;
-  const SplitFiles split = split_into_files(parts_plan(), 120);
+  const formats::SplitFiles split = formats::split_into_files(parts_plan(), 120);
   ASSERT_EQ(split.files.size(), 4);
   for (const auto& file : split.files) {
     SafetensorsWriter writer(folder.file(file.name), file.tensors);
-    for (const auto& tensor : file.tensors) write_tensor(writer, tensor.name, ramp(tensor.shape));
+    for (const auto& tensor : file.tensors)
+      tensor_io::write_tensor(writer, tensor.name, ramp(tensor.shape));
     writer.finish();
     EXPECT_EQ(read_file(folder.file(file.name)), read_file(fixture("split/" + file.name)));
   }
@@ -191,13 +196,13 @@ TEST(SplitFiles, SplitsAsHuggingfaceHubDoes) {
 }
 
 TEST(SplitFiles, NeedsNoIndexForOneFile) {
-  const SplitFiles split = split_into_files(parts_plan(), 448);
+  const formats::SplitFiles split = formats::split_into_files(parts_plan(), 448);
   ASSERT_EQ(split.files.size(), 1);
   EXPECT_EQ(split.files[0].name, "model.safetensors");
   EXPECT_EQ(split.files[0].tensors.size(), 7);
   EXPECT_FALSE(split.needs_index());
-  EXPECT_EQ(split_into_files(parts_plan(), 447).files.size(), 2);
-  EXPECT_EQ(split_into_files({}, 1).files.size(), 1);
+  EXPECT_EQ(formats::split_into_files(parts_plan(), 447).files.size(), 2);
+  EXPECT_EQ(formats::split_into_files({}, 1).files.size(), 1);
 }
 
 }  // namespace

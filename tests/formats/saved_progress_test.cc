@@ -1,9 +1,10 @@
-#include "fullshard/formats/saved_progress.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/torch/saved_progress.h"
 
 #include <gtest/gtest.h>
 
-#include "fullshard/formats/deepspeed_folder.h"
-#include "fullshard/formats/torch_file.h"
+#include "fullshard/formats/foreign/deepspeed_folder.h"
+#include "fullshard/formats/torch/torch_file.h"
 #include "tests/formats/checkpoint_fixture.h"
 
 namespace fullshard::testing {
@@ -13,7 +14,7 @@ namespace {
 TEST(SavedProgress, ReadsDeepSpeedsLossScaleAndSchedule) {
   for (const auto* name : {"resumable/zero2_fp16", "resumable/zero3_fp16"}) {
     SCOPED_TRACE(name);
-    const DeepSpeedFolder folder(checkpoint_fixture(name));
+    const formats::DeepSpeedFolder folder(checkpoint_fixture(name));
     const auto scale = folder.loss_scale();
     ASSERT_TRUE(scale.has_value());
     EXPECT_TRUE(scale->is_dynamic);
@@ -28,7 +29,7 @@ TEST(SavedProgress, ReadsDeepSpeedsLossScaleAndSchedule) {
 }
 
 TEST(SavedProgress, WithoutFp16TheScaleIsAFixedOne) {
-  const DeepSpeedFolder folder(checkpoint_fixture("zero2"));
+  const formats::DeepSpeedFolder folder(checkpoint_fixture("zero2"));
   ASSERT_TRUE(folder.loss_scale().has_value());
   EXPECT_FALSE(folder.loss_scale()->is_dynamic);
   EXPECT_EQ(folder.loss_scale()->scale, 1);
@@ -37,8 +38,8 @@ TEST(SavedProgress, WithoutFp16TheScaleIsAFixedOne) {
 
 // Two good steps of five: torch doubles after three more, and so do we, who count as DeepSpeed.
 TEST(SavedProgress, ReadsTorchsGradScaler) {
-  const TorchFile file(checkpoint_fixture("resumable/accelerate_state/scaler.pt"));
-  const auto scale = grad_scaler_loss_scale(file.root(), "scaler.pt");
+  const formats::TorchFile file(checkpoint_fixture("resumable/accelerate_state/scaler.pt"));
+  const auto scale = formats::grad_scaler_loss_scale(file.root(), "scaler.pt");
   ASSERT_TRUE(scale.has_value());
   EXPECT_EQ(scale->scale, 1024);
   EXPECT_EQ(scale->iteration - scale->last_overflow, 4);
@@ -47,41 +48,42 @@ TEST(SavedProgress, ReadsTorchsGradScaler) {
 
 TEST(SavedProgress, ReadsTorchsSchedules) {
   for (const auto* name : {"trainer/scheduler.pt", "accelerate_state/scheduler.bin"}) {
-    const TorchFile file(checkpoint_fixture(std::string("resumable/") + name));
-    EXPECT_EQ(schedule_steps(file.root(), name), 2) << name;
+    const formats::TorchFile file(checkpoint_fixture(std::string("resumable/") + name));
+    EXPECT_EQ(formats::schedule_steps(file.root(), name), 2) << name;
   }
 }
 
-PickleValue text(const char* letters) {
-  PickleValue value;
-  value.kind = PickleKind::text;
+formats::PickleValue text(const char* letters) {
+  formats::PickleValue value;
+  value.kind = formats::PickleKind::text;
   value.text = letters;
   return value;
 }
 
-PickleValue integer(int64_t number) {
-  PickleValue value;
-  value.kind = PickleKind::integer;
+formats::PickleValue integer(int64_t number) {
+  formats::PickleValue value;
+  value.kind = formats::PickleKind::integer;
   value.integer = number;
   return value;
 }
 
-PickleValue dict_of(const PickleValue& key, const PickleValue& value) {
-  PickleValue dict;
-  dict.kind = PickleKind::dict;
+formats::PickleValue dict_of(const formats::PickleValue& key, const formats::PickleValue& value) {
+  formats::PickleValue dict;
+  dict.kind = formats::PickleKind::dict;
   dict.pairs = {{&key, &value}};
   return dict;
 }
 
 TEST(SavedProgress, NumbersThatCannotBeAreErrors) {
-  const PickleValue last = text("last_batch_iteration"), scale = text("scale"), none;
-  const PickleValue negative = integer(-2), zero = integer(0);
-  EXPECT_EQ(input_error("-", [&] { schedule_steps(dict_of(last, negative), "a.pt"); }),
+  const formats::PickleValue last = text("last_batch_iteration"), scale = text("scale"), none;
+  const formats::PickleValue negative = integer(-2), zero = integer(0);
+  EXPECT_EQ(input_error("-", [&] { formats::schedule_steps(dict_of(last, negative), "a.pt"); }),
             "a.pt: its last_batch_iteration is -2, expected a count");
-  EXPECT_EQ(input_error("-", [&] { schedule_steps(dict_of(last, none), "a.pt"); }),
+  EXPECT_EQ(input_error("-", [&] { formats::schedule_steps(dict_of(last, none), "a.pt"); }),
             "a.pt: its last_batch_iteration is None, expected a number");
-  EXPECT_EQ(input_error("-", [&] { grad_scaler_loss_scale(dict_of(scale, zero), "scaler.pt"); }),
-            "scaler.pt: its scale is 0, expected a positive number");
+  EXPECT_EQ(
+      input_error("-", [&] { formats::grad_scaler_loss_scale(dict_of(scale, zero), "scaler.pt"); }),
+      "scaler.pt: its scale is 0, expected a positive number");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values read from zip archives are compared with the checksums in them.
-#include "fullshard/formats/source_sums.h"
+#include "fullshard/formats/weights/source_sums.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +8,13 @@
 #include <optional>
 
 #include "fullshard/formats/crc32.h"
-#include "fullshard/formats/dcp_folder.h"
-#include "fullshard/formats/deepspeed_folder.h"
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/entry_sum.h"
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/formats/torch_source.h"
-#include "fullshard/formats/torch_writer.h"
+#include "fullshard/formats/foreign/dcp_folder.h"
+#include "fullshard/formats/foreign/deepspeed_folder.h"
+#include "fullshard/formats/torch/torch_source.h"
+#include "fullshard/formats/torch/torch_writer.h"
+#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/errors.h"
 #include "tests/formats/checkpoint_fixture.h"
@@ -27,9 +28,10 @@ using Contents = std::map<std::string, at::Tensor>;
 std::optional<Contents> contents_of(const TensorSource& source) {
   Contents contents;
   for (const auto& tensor : source.tensors()) {
-    if (is_readable(tensor.dtype)) contents[tensor.name] = read_tensor(source, tensor.name);
+    if (is_readable(tensor.dtype))
+      contents[tensor.name] = tensor_io::read_tensor(source, tensor.name);
   }
-  check_sums_of(source);
+  formats::check_sums_of(source);
   return contents;
 }
 
@@ -83,7 +85,7 @@ TEST(SourceSums, EveryFlipInATorchFileIsNoticedOrHarmless) {
 TEST(SourceSums, EveryFlipInADeepSpeedFolderIsNoticedOrHarmless) {
   for (const auto* name : {"zero2/global_step2", "zero3/global_step2"}) {
     const FolderCopy copy(checkpoint_fixture(name));
-    for (const auto& file : names_in(copy.path())) {
+    for (const auto& file : formats::names_in(copy.path())) {
       if (!file.ends_with("_states.pt")) continue;
       SCOPED_TRACE(file);
       EXPECT_GT(flip_everywhere(copy.path(), copy.file(file), 101), 5);
@@ -93,7 +95,7 @@ TEST(SourceSums, EveryFlipInADeepSpeedFolderIsNoticedOrHarmless) {
 
 TEST(SourceSums, EveryFlipInTheFilesOfADcpFolderIsNoticedOrHarmless) {
   const FolderCopy copy(checkpoint_fixture("dcp"));
-  for (const auto& file : names_in(copy.path())) {
+  for (const auto& file : formats::names_in(copy.path())) {
     if (!file.ends_with(".distcp")) continue;
     SCOPED_TRACE(file);
     EXPECT_GT(flip_everywhere(copy.path(), copy.file(file), 1009), 5);
@@ -104,7 +106,7 @@ TEST(SourceSums, EveryFlipInTheFilesOfADcpFolderIsNoticedOrHarmless) {
 class TwoViews : public ::testing::Test {
  protected:
   TwoViews() {
-    TorchWriter writer(path_);
+    formats::TorchWriter writer(path_);
     writer.pickle().begin_dict();
     const size_t storage = writer.add_storage(at::kFloat, 8);
     writer.pickle().put("first");
@@ -115,8 +117,8 @@ class TwoViews : public ::testing::Test {
     writer.begin();
     writer.write_next(storage, ramp({8}));
     writer.finish();
-    const FileHandle file = FileHandle::open(path_);
-    entry_ = ZipArchive(file, 0, file.size()).entries().at("archive/data/0");
+    const formats::FileHandle file = formats::FileHandle::open(path_);
+    entry_ = formats::ZipArchive(file, 0, file.size()).entries().at("archive/data/0");
   }
 
   void flip(int64_t element) {
@@ -130,21 +132,23 @@ class TwoViews : public ::testing::Test {
     return fmt::format(
         "{}: tensor '{}': entry 'archive/data/0' has the checksum {:08x}, written was {:08x}; the "
         "file is damaged: copy it again",
-        path_, what, crc32(0, bytes.data() + entry_.offset, entry_.bytes), entry_.checksum);
+        path_, what, formats::crc32(0, bytes.data() + entry_.offset, entry_.bytes),
+        entry_.checksum);
   }
 
   TemporaryFolder folder_;
   std::string path_ = folder_.file("two.bin");
-  ZipEntry entry_;
+  formats::ZipEntry entry_;
 };
 
 TEST_F(TwoViews, WhatWasReadIsComparedEvenWhereTheRestWasNot) {
   for (const int64_t element : {0, 2, 4, 6, 7}) {
     flip(element);
-    const TorchSource source(path_);
-    EXPECT_NO_THROW(read_tensor(source, "last"));
-    EXPECT_EQ(message_of([&] { check_sums_of(source, {"last"}); }), wrong_sum("last"));
-    EXPECT_EQ(message_of([&] { check_sums_of(source, {"last"}); }), wrong_sum("last")) << "again";
+    const formats::TorchSource source(path_);
+    EXPECT_NO_THROW(tensor_io::read_tensor(source, "last"));
+    EXPECT_EQ(message_of([&] { formats::check_sums_of(source, {"last"}); }), wrong_sum("last"));
+    EXPECT_EQ(message_of([&] { formats::check_sums_of(source, {"last"}); }), wrong_sum("last"))
+        << "again";
     flip(element);
   }
 }
@@ -153,8 +157,10 @@ TEST_F(TwoViews, OfSeveralRanksOneComparesEachStorage) {
   flip(4);
   int refused = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    const TorchSource source(path_);
-    if (message_of([&] { check_sums_of(source, {"first", "last"}, rank, 3); }) != "no error") {
+    const formats::TorchSource source(path_);
+    if (message_of([&] {
+          formats::check_sums_of(source, {"first", "last"}, rank, 3);
+        }) != "no error") {
       ++refused;
     }
   }
@@ -169,17 +175,17 @@ TEST_F(TwoViews, AFileWithoutChecksumsIsReadAsItIs) {
     bytes.replace(at + 16, 4, std::string(4, '\0'));
   }
   write_file(path_, bytes);
-  const TorchSource source(path_);
-  EXPECT_FALSE(TorchFile(path_).has_checksums());
-  expect_equal(read_tensor(source, "first"), ramp({3}));
-  EXPECT_NO_THROW(check_sums_of(source));
+  const formats::TorchSource source(path_);
+  EXPECT_FALSE(formats::TorchFile(path_).has_checksums());
+  expect_equal(tensor_io::read_tensor(source, "first"), ramp({3}));
+  EXPECT_NO_THROW(formats::check_sums_of(source));
 }
 
 class Sums : public TwoViews {
  protected:
   std::string bytes_ = read_file(path_).substr(static_cast<size_t>(entry_.offset), 32);
 
-  void add(EntrySum& sum, int64_t begin, int64_t end) {
+  void add(formats::EntrySum& sum, int64_t begin, int64_t end) {
     sum.add(entry_.offset + begin, bytes_.data() + begin, end - begin, "tensor 'x'");
   }
 };
@@ -193,11 +199,11 @@ TEST_F(Sums, PiecesInAnyOrderMakeTheWhole) {
       {{0, 1}, {2, 3}, {1, 2}, {31, 32}, {3, 31}},
       {{5, 6}, {5, 6}, {0, 32}}};
   for (const auto& order : orders) {
-    EntrySum right("f", "data/0", entry_);
+    formats::EntrySum right("f", "data/0", entry_);
     for (const auto& [begin, end] : order) EXPECT_NO_THROW(add(right, begin, end));
-    ZipEntry other = entry_;
+    formats::ZipEntry other = entry_;
     other.checksum ^= 1;
-    EntrySum wrong("f", "data/0", other);
+    formats::EntrySum wrong("f", "data/0", other);
     std::string found = "no error";
     for (const auto& [begin, end] : order) {
       EXPECT_EQ(found, "no error");
@@ -211,12 +217,12 @@ TEST_F(Sums, PiecesInAnyOrderMakeTheWhole) {
 }
 
 TEST_F(Sums, NothingIsReadTwice) {
-  EntrySum sum("f", "data/0", entry_);
+  formats::EntrySum sum("f", "data/0", entry_);
   add(sum, 0, 32);
   // Not looked at any more: the file may as well be another.
   const std::string other = folder_.file("other");
   write_file(other, "short");
-  EXPECT_NO_THROW(sum.complete(FileHandle::open(other), "x"));
+  EXPECT_NO_THROW(sum.complete(formats::FileHandle::open(other), "x"));
 }
 
 }  // namespace

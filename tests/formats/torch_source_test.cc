@@ -1,4 +1,5 @@
-#include "fullshard/formats/torch_source.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/torch/torch_source.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ namespace {
 const std::string kFolder = fixture("x").substr(0, fixture("x").size() - 2);
 
 std::string error_of(const std::string& name) {
-  return input_error(kFolder, [&] { TorchSource{fixture(name)}; });
+  return input_error(kFolder, [&] { formats::TorchSource{fixture(name)}; });
 }
 
 std::vector<Expected> expected_views() {
@@ -32,23 +33,23 @@ std::vector<Expected> expected_views() {
 
 TEST(TorchSource, ReadsAStateDictAsTorchSavedIt) {
   for (const auto* name : {"state_dict.bin", "protocol5.bin"}) {
-    const TorchSource source(fixture(name));
+    const formats::TorchSource source(fixture(name));
     for (const auto& [tensor, values] : expected_views()) {
       SCOPED_TRACE(tensor);
       ASSERT_NE(source.find(tensor), nullptr);
-      expect_equal(read_tensor(source, tensor), values);
+      expect_equal(tensor_io::read_tensor(source, tensor), values);
     }
     EXPECT_EQ(source.tensors().size(), 23);
     EXPECT_EQ(source.find("note"), nullptr);
     EXPECT_EQ(source.find("u16")->dtype, at::ScalarType::UInt16);
     EXPECT_EQ(source.find("f8")->dtype, at::ScalarType::Float8_e4m3fn);
   }
-  const TorchFile file(fixture("state_dict.bin"));
+  const formats::TorchFile file(fixture("state_dict.bin"));
   EXPECT_EQ(file.root().state->find("_metadata")->find("")->find("version")->integer, 1);
 }
 
 TEST(TorchSource, ConvertsAnyRangeOfAnyView) {
-  const TorchSource source(fixture("state_dict.bin"));
+  const formats::TorchSource source(fixture("state_dict.bin"));
   for (const auto& [name, values] : expected_views()) {
     for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kLong}) {
       const at::Tensor flat = values.flatten().to(dtype);
@@ -64,18 +65,18 @@ TEST(TorchSource, ConvertsAnyRangeOfAnyView) {
 }
 
 TEST(TorchSource, FindsTheStateDictOfACheckpoint) {
-  const TorchSource source(fixture("checkpoint.pt"));
+  const formats::TorchSource source(fixture("checkpoint.pt"));
   ASSERT_EQ(source.tensors().size(), 1);
-  expect_equal(read_tensor(source, "a"), ramp({3}));
-  const TorchSource plain(fixture("plain_zip.bin"));
-  expect_equal(read_tensor(plain, "a"), ramp({3}));
+  expect_equal(tensor_io::read_tensor(source, "a"), ramp({3}));
+  const formats::TorchSource plain(fixture("plain_zip.bin"));
+  expect_equal(tensor_io::read_tensor(plain, "a"), ramp({3}));
 }
 
 TEST(TorchSource, RunsNothing) {
-  const TorchSource source(fixture("attack.bin"));
+  const formats::TorchSource source(fixture("attack.bin"));
   ASSERT_EQ(source.tensors().size(), 1);
-  expect_equal(read_tensor(source, "w"), ramp({2}));
-  const TorchFile file(fixture("attack.bin"));
+  expect_equal(tensor_io::read_tensor(source, "w"), ramp({2}));
+  const formats::TorchFile file(fixture("attack.bin"));
   EXPECT_EQ(file.root().find("attack")->describe(), "an object of posix.system");
   EXPECT_FALSE(file_exists("fullshard-pickle-was-run"));
 }
@@ -133,7 +134,8 @@ struct Crafted {
 std::string error_of(const Crafted& crafted) {
   const TemporaryFolder folder;
   write_file(folder.file("f"), crafted.bytes());
-  return input_error(folder.path(), [&] { read_tensor(TorchSource(folder.file("f")), "a"); });
+  return input_error(folder.path(),
+                     [&] { tensor_io::read_tensor(formats::TorchSource(folder.file("f")), "a"); });
 }
 
 TEST(TorchSource, ChecksTensorsAgainstTheirStorage) {
@@ -180,7 +182,8 @@ TEST(TorchSource, ReadsOverlappingStridesRight) {
   const size_t at = bytes.find(std::string(24, '\0'));
   bytes.replace(at, 24, static_cast<const char*>(storage.const_data_ptr()), 24);
   write_file(folder.file("f"), bytes);
-  expect_equal(read_tensor(TorchSource(folder.file("f")), "a"), storage.as_strided({3, 3}, {1, 1}));
+  expect_equal(tensor_io::read_tensor(formats::TorchSource(folder.file("f")), "a"),
+               storage.as_strided({3, 3}, {1, 1}));
 }
 
 // Windows of the storage are 131072 elements: this one takes several, transposed and converted.
@@ -198,22 +201,23 @@ TEST(TorchSource, ReadsLargeTransposedTensorsInWindows) {
              make_zip({{"f/data.pkl", pickle},
                        {"f/data/0", std::string(static_cast<const char*>(base.const_data_ptr()),
                                                 base.nbytes())}}));
-  const TorchSource source(folder.file("f"));
+  const formats::TorchSource source(folder.file("f"));
   const at::Tensor expected = base.reshape({kRows, kColumns}).t();
-  expect_equal(read_tensor(source, "a"), expected);
+  expect_equal(tensor_io::read_tensor(source, "a"), expected);
   const at::Tensor part = at::empty({100'000}, at::kDouble);
   source.read("a", 200'000, part);
   EXPECT_TRUE(part.equal(expected.flatten().narrow(0, 200'000, 100'000).to(at::kDouble)));
 }
 
 TEST(TorchSource, MayBeReadByThreads) {
-  const TorchSource source(fixture("state_dict.bin"));
+  const formats::TorchSource source(fixture("state_dict.bin"));
   const auto expected = expected_views();
   std::vector<std::thread> threads;
   std::atomic<int> right = 0;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      for (const auto& [name, values] : expected) right += read_tensor(source, name).equal(values);
+      for (const auto& [name, values] : expected)
+        right += tensor_io::read_tensor(source, name).equal(values);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -224,15 +228,17 @@ TEST(TorchFile, OpensAPartOfAFile) {
   const TemporaryFolder folder;
   const std::string bytes = read_file(fixture("checkpoint.pt"));
   write_file(folder.file("f"), "before" + bytes + "after");
-  const TorchFile file(FileHandle::open(folder.file("f")), 6, static_cast<int64_t>(bytes.size()));
-  const PickleValue& value = *file.root().find("state_dict")->find("a");
+  const formats::TorchFile file(formats::FileHandle::open(folder.file("f")), 6,
+                                static_cast<int64_t>(bytes.size()));
+  const formats::PickleValue& value = *file.root().find("state_dict")->find("a");
   const at::Tensor out = at::empty({3});
   file.read(*file.tensor(value, "a"), 0, out, "a");
   expect_equal(out, ramp({3}));
   EXPECT_FALSE(file.tensor(*file.root().find("epoch"), "epoch").has_value());
   EXPECT_EQ(
-      input_error(folder.path(),
-                  [&] { TorchFile(FileHandle::open(folder.file("f")), 6, 1 << 20); }),
+      input_error(
+          folder.path(),
+          [&] { formats::TorchFile(formats::FileHandle::open(folder.file("f")), 6, 1 << 20); }),
       fmt::format("f: has {} bytes, its bytes 6 to 1048582 were asked for", bytes.size() + 11));
 }
 

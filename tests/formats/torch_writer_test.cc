@@ -1,8 +1,9 @@
-#include "fullshard/formats/torch_writer.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/torch/torch_writer.h"
 
 #include "fullshard/formats/crc32.h"
-#include "fullshard/formats/torch_file.h"
-#include "fullshard/formats/torch_source.h"
+#include "fullshard/formats/torch/torch_file.h"
+#include "fullshard/formats/torch/torch_source.h"
 #include "fullshard/formats/zip_layout.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "tests/formats/fixture.h"
@@ -12,17 +13,17 @@ namespace {
 
 TEST(Crc32, IsThatOfZip) {
   const std::string digits = "123456789";
-  EXPECT_EQ(crc32(0, digits.data(), 9), 0xCBF43926U);
-  EXPECT_EQ(crc32(crc32(0, digits.data(), 4), digits.data() + 4, 5), 0xCBF43926U);
+  EXPECT_EQ(formats::crc32(0, digits.data(), 9), 0xCBF43926U);
+  EXPECT_EQ(formats::crc32(formats::crc32(0, digits.data(), 4), digits.data() + 4, 5), 0xCBF43926U);
   const std::string longer(1000, 'x');
-  EXPECT_EQ(crc32(crc32(0, longer.data(), 13), longer.data() + 13, 987),
-            crc32(0, longer.data(), 1000));
+  EXPECT_EQ(formats::crc32(formats::crc32(0, longer.data(), 13), longer.data() + 13, 987),
+            formats::crc32(0, longer.data(), 1000));
 }
 
 TEST(TorchWriter, WritesWhatTorchSourceReads) {
   const TemporaryFolder folder;
   const std::string path = folder.file("a.bin");
-  TorchWriter writer(path);
+  formats::TorchWriter writer(path);
   writer.pickle().begin_dict();
   const auto expected = expected_tensors();
   for (const auto& [name, values] : expected) {
@@ -42,19 +43,19 @@ TEST(TorchWriter, WritesWhatTorchSourceReads) {
   EXPECT_FALSE(file_exists(path));
   writer.finish();
   EXPECT_FALSE(file_exists(path + ".part"));
-  const TorchSource source(path);
+  const formats::TorchSource source(path);
   EXPECT_EQ(source.tensors().size(), expected.size() + 1);
   for (const auto& [name, values] : expected) {
     SCOPED_TRACE(name);
-    expect_equal(read_tensor(source, name), values);
+    expect_equal(tensor_io::read_tensor(source, name), values);
   }
-  expect_equal(read_tensor(source, "second row"), expected[1].values[1]);
-  TorchFile(path).check_sums("file");
+  expect_equal(tensor_io::read_tensor(source, "second row"), expected[1].values[1]);
+  formats::TorchFile(path).check_sums("file");
 }
 
 TEST(TorchWriter, CastsAndKeepsScalarsOfEveryKind) {
   const TemporaryFolder folder;
-  TorchWriter writer(folder.file("a.bin"));
+  formats::TorchWriter writer(folder.file("a.bin"));
   auto& pickle = writer.pickle();
   pickle.begin_dict();
   pickle.put("none");
@@ -76,8 +77,8 @@ TEST(TorchWriter, CastsAndKeepsScalarsOfEveryKind) {
   writer.begin();
   writer.write_next(0, ramp({3}));
   writer.finish();
-  const TorchFile file(folder.file("a.bin"));
-  EXPECT_EQ(file.root().find("none")->kind, PickleKind::none);
+  const formats::TorchFile file(folder.file("a.bin"));
+  EXPECT_EQ(file.root().find("none")->kind, formats::PickleKind::none);
   EXPECT_EQ(file.root().find("large")->integer, int64_t{1} << 40);
   EXPECT_EQ(file.root().find("small")->integer, -7);
   EXPECT_EQ(file.root().find("real")->real, -0.75);
@@ -95,7 +96,7 @@ TEST(TorchWriter, CastsAndKeepsScalarsOfEveryKind) {
 TEST(TorchWriter, LeavesNothingWhenItIsNotFinished) {
   const TemporaryFolder folder;
   {
-    TorchWriter writer(folder.file("a.bin"));
+    formats::TorchWriter writer(folder.file("a.bin"));
     writer.put_tensor(writer.add_storage(at::kFloat, 4), {4});
     writer.begin();
     writer.write_next(0, ramp({3}));
@@ -112,7 +113,7 @@ TEST(TorchFile, NoticesAFlippedBit) {
   std::string bytes = read_file(fixture("checkpoint.pt"));
   const size_t at = bytes.rfind("data/0", bytes.rfind("PK\x01\x02"));
   ASSERT_NE(at, std::string::npos);
-  const TorchFile good(fixture("checkpoint.pt"));
+  const formats::TorchFile good(fixture("checkpoint.pt"));
   good.check_sums("file");
   int64_t found = 0;
   for (size_t bit = 0; bit < bytes.size(); bit += 7) {
@@ -120,7 +121,7 @@ TEST(TorchFile, NoticesAFlippedBit) {
     damaged[bit] = static_cast<char>(damaged[bit] ^ 4);
     write_file(folder.file("a.pt"), damaged);
     try {
-      TorchFile(folder.file("a.pt")).check_sums("file");
+      formats::TorchFile(folder.file("a.pt")).check_sums("file");
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::input);
       ++found;
@@ -131,7 +132,7 @@ TEST(TorchFile, NoticesAFlippedBit) {
 
 // Sizes that no test can write: the fields alone.
 TEST(ZipLayout, PutsLargeNumbersIntoWideFields) {
-  ZipLayout zip;
+  formats::ZipLayout zip;
   zip.add("a", int64_t{5} << 32);
   zip.add("b", 3);
   EXPECT_EQ(zip.slot(0).offset % 64, 0);

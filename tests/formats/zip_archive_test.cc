@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/formats/zip_archive.h"
 
 #include "tests/formats/fixture.h"
@@ -10,9 +11,9 @@ class Zip : public ::testing::Test {
  protected:
   std::string contents(std::string_view bytes, const std::string& name, int64_t begin = 0) {
     write_file(folder_.file("f"), bytes);
-    const FileHandle file = FileHandle::open(folder_.file("f"));
-    const ZipArchive archive(file, begin, file.size() - begin);
-    const ZipEntry* entry = archive.find(name);
+    const formats::FileHandle file = formats::FileHandle::open(folder_.file("f"));
+    const formats::ZipArchive archive(file, begin, file.size() - begin);
+    const formats::ZipEntry* entry = archive.find(name);
     return entry == nullptr ? "not there" : file.read_text(entry->offset, entry->bytes, name);
   }
   std::string error_of(std::string_view bytes) {

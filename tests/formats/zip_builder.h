@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zip archives made byte by byte, so that each field can be wrong.
 #pragma once
 

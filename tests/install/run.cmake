@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build into a fresh folder, builds a project outside the tree against it, and runs
 # the program; then the installed commands, up to training on two ranks. Called as: cmake -D BUILD=… -D SOURCE=… -D WORK=… -D COMPILER=… -D LAUNCHER=… -P run.cmake
 function(run)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The smallest program that includes and links the installed library.
 #include <fullshard/fullshard.h>
 

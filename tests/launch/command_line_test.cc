@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -122,4 +123,4 @@ TEST(Doctor, RefusesAFolderThatIsNoRun) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/cores.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +7,7 @@
 #include "fullshard/base/error.h"
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 TEST(Cores, AreDividedWithoutOverlap) {
@@ -49,4 +50,4 @@ TEST(Cores, GiveEveryRankItsShareOfThreads) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

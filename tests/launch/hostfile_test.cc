@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/hostfile.h"
 
 #include <fmt/ranges.h>
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 constexpr const char* kFour = "a slots=4\nb slots=4\nc slots=2\n";
@@ -89,4 +90,4 @@ TEST(HostFilter, RefusesWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/launch_hosts.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 #include "fullshard/launch/remote_command.h"
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -184,4 +185,4 @@ TEST(OneHost, NeedsNoConnection) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/launch.h"
 
 #include <arpa/inet.h>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -343,4 +344,4 @@ TEST(Nodes, TakeTheTokenFromAFileThatOthersCannotRead) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

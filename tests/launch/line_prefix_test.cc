@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/line_prefix.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 TEST(LinePrefix, MarksEachCompleteLine) {
@@ -20,4 +21,4 @@ TEST(LinePrefix, EndsAnUnfinishedLine) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/node_line.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,7 @@
 #include "fullshard/launch/remote_command.h"
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -129,4 +130,4 @@ TEST(NodesByHand, EndAtOnceWhenARankOfNodeZeroIsKilledBeforeAllHaveMet) { expect
 TEST(NodesByHand, EndAtOnceWhenARankOfAnotherNodeIsKilledBeforeAllHaveMet) { expect_both_end(1); }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

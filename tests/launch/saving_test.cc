@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that save themselves after a signal: there is no deadline but their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include "fullshard/launch/launch.h"
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -79,4 +80,4 @@ TEST_F(Saving, IsNoMatterBeforeARankHeedsSignals) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command line as a user types it, with `fullshard` in PATH; both streams.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::launch {
 
 struct Ended {
   int status = 0;
@@ -61,4 +62,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,24 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/slurm_node.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "fullshard/base/error.h"
 #include "fullshard/base/slurm.h"
 #include "shell.h"
+#include "tests/launcher_settings.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
-using Settings = std::map<std::string, std::string>;
+using testing::Settings;
+using testing::told_by;
 
 std::optional<SlurmNode> find(const Settings& settings) {
-  return find_slurm_node([&](const std::string& name) -> std::optional<std::string> {
-    const auto found = settings.find(name);
-    return found == settings.end() ? std::nullopt : std::optional(found->second);
-  });
+  return find_slurm_node(told_by(settings).slurm);
 }
 
 const Settings kSecondOfThree = {{"SLURM_PROCID", "1"},
@@ -34,7 +32,7 @@ TEST(SlurmNode, IsFoundWhereEachNodeHasOneTask) {
   EXPECT_EQ(node->nodes, 3);
   EXPECT_EQ(node->node_rank, 1);
   EXPECT_EQ(node->master_address, "n07");
-  EXPECT_EQ(node->master_port, port_of_job("4711"));
+  EXPECT_EQ(node->master_port, base::port_of_job("4711"));
 }
 
 TEST(SlurmNode, IsNotFoundInABatchScriptOrAnAllocation) {
@@ -68,4 +66,4 @@ TEST(SlurmNode, StartsItsRanks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Standard streams that are closed, full, or not read any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shell.h"
 
-namespace fullshard {
+namespace fullshard::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +71,4 @@ TEST(Streams, OfTheProgramHaveTheUsualSignal) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::launch

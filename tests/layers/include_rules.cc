@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/layers/include_rules.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ std::vector<Include> includes_of(std::string_view text) {
   return result;
 }
 
-// "fullshard/comm/mesh.h" -> "comm"; nothing for other roots and for fullshard/fullshard.h.
+// "fullshard/comm/world/mesh.h" -> "comm"; nothing for other roots and for fullshard/fullshard.h.
 std::optional<std::string> folder_of(std::string_view path) {
   constexpr std::string_view kRoot = "fullshard/";
   if (!path.starts_with(kRoot)) return std::nullopt;
@@ -52,13 +53,37 @@ std::optional<std::string> folder_of(std::string_view path) {
   return std::string(path.substr(0, slash));
 }
 
+// "fullshard/comm/shm/arena.h" -> "shm", "fullshard/comm/world/mesh.h" -> ".".
+std::string room_of(std::string_view path) {
+  const auto last = path.rfind('/');
+  const auto before = path.rfind('/', last - 1);
+  const bool is_top = std::ranges::count(path, '/') < 3;
+  return is_top ? "." : std::string(path.substr(before + 1, last - before - 1));
+}
+
+std::string wrong_room(const Layer& layer, std::string_view path, const Include& include) {
+  if (layer.rooms.empty() || folder_of(include.target) != folder_of(path)) return "";
+  const auto place = [&](const std::string& room) { return std::ranges::find(layer.rooms, room); };
+  const auto from = room_of(path), to = room_of(include.target);
+  for (const auto& room : {from, to}) {
+    if (place(room) == layer.rooms.end()) {
+      return fmt::format("{}/ is not among the rooms of its folder: {}", room,
+                         fmt::join(layer.rooms, ", "));
+    }
+  }
+  if (place(to) <= place(from)) return "";
+  return fmt::format("{}/ may not include {}/, which comes later: {}", from, to,
+                     fmt::join(layer.rooms, ", "));
+}
+
 bool is_torch(std::string_view target) {
   return target.starts_with("torch/") || target.starts_with("ATen/") || target.starts_with("c10/");
 }
 
 std::string wrong_layer(const Layers& layers, const std::string& folder, const Include& include) {
-  if (include.target == "fullshard/fullshard.h") {
-    return "includes fullshard.h, which is for users; include the single headers";
+  if (include.target.starts_with("fullshard/") && std::ranges::count(include.target, '/') == 1) {
+    return fmt::format("includes {}, which is for users; include the single headers",
+                       include.target);
   }
   const auto target = folder_of(include.target);
   if (!target || *target == folder) return "";
@@ -118,7 +143,7 @@ Layers parse_layers(std::string_view text) {
       layer.torch_free |= word == "torch_free";
       layer.dtypes_only |= word == "dtypes";
     }
-    while (tail >> word) {
+    while (tail >> word && word != "|") {
       const auto known = layers.find(word);
       if (known == layers.end()) {
         throw std::runtime_error(folder + " may include " + word + ", which comes later or never");
@@ -126,6 +151,7 @@ Layers parse_layers(std::string_view text) {
       layer.may_include.insert(word);
       layer.may_include.insert(known->second.may_include.begin(), known->second.may_include.end());
     }
+    while (tail >> word) layer.rooms.push_back(word);
     layers.emplace(folder, layer);
   }
   return layers;
@@ -146,7 +172,10 @@ std::vector<std::string> violations(const Layers& layers, std::string_view path,
     if (include.target == "torch/torch.h") {
       report(include, "includes torch/torch.h, 28 s per file; include single headers");
     } else if (folder) {
-      if (include.quoted) report(include, wrong_layer(layers, *folder, include));
+      if (include.quoted) {
+        report(include, wrong_layer(layers, *folder, include));
+        report(include, wrong_room(layer->second, path, include));
+      }
       report(include, wrong_torch(layer->second, path.ends_with(".h"), text, include));
     }
   }

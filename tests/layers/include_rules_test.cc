@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/layers/include_rules.h"
 
 #include <gmock/gmock.h>
@@ -51,17 +52,34 @@ TEST(Layers, RefuseAFolderThatComesLater) {
 }
 
 TEST(IncludeRules, AcceptOwnAndAllowedFolders) {
-  EXPECT_THAT(violations(example(), "fullshard/comm/mesh.cc",
-                         "#include \"fullshard/comm/mesh.h\"\n\n#include <vector>\n"
+  EXPECT_THAT(violations(example(), "fullshard/comm/world/mesh.cc",
+                         "#include \"fullshard/comm/world/mesh.h\"\n\n#include <vector>\n"
                          "#include <ATen/ops/empty.h>\n#include \"fullshard/base/error.h\"\n"),
               IsEmpty());
 }
 
 TEST(IncludeRules, NameTheLineOfAForbiddenFolder) {
   EXPECT_THAT(violations(example(), "fullshard/tensor/storage.cc",
-                         "\n  #include \"fullshard/comm/mesh.h\"\n"),
+                         "\n  #include \"fullshard/comm/world/mesh.h\"\n"),
               ElementsAre("fullshard/tensor/storage.cc:2: tensor/ may not include comm/; it may "
                           "include: base"));
+}
+
+TEST(IncludeRules, FollowTheOrderOfRooms) {
+  const Layers layers = parse_layers("base:\ncomm: base | . store shm\n");
+  EXPECT_THAT(layers.at("comm").rooms, ElementsAre(".", "store", "shm"));
+  const auto of = [&](const char* path, const char* included) {
+    return violations(layers, path, std::string("#include \"") + included + "\"\n");
+  };
+  EXPECT_THAT(of("fullshard/comm/shm/arena.cc", "fullshard/comm/store/keys.h"), IsEmpty());
+  EXPECT_THAT(of("fullshard/comm/shm/arena.cc", "fullshard/comm/backend.h"), IsEmpty());
+  EXPECT_THAT(of("fullshard/comm/shm/arena.cc", "fullshard/base/error.h"), IsEmpty());
+  EXPECT_THAT(of("fullshard/comm/backend.h", "fullshard/comm/shm/arena.h"),
+              ElementsAre("fullshard/comm/backend.h:1: ./ may not include shm/, which comes later: "
+                          "., store, shm"));
+  EXPECT_THAT(of("fullshard/comm/attic/old.cc", "fullshard/comm/backend.h"),
+              ElementsAre("fullshard/comm/attic/old.cc:1: attic/ is not among the rooms of its "
+                          "folder: ., store, shm"));
 }
 
 TEST(IncludeRules, RefuseAFolderThatCMakeDoesNotKnow) {
@@ -70,9 +88,13 @@ TEST(IncludeRules, RefuseAFolderThatCMakeDoesNotKnow) {
       ElementsAre("fullshard/other/file.cc: no fullshard_library(other) in CMakeLists.txt"));
 }
 
-TEST(IncludeRules, KeepTheUmbrellaHeaderForUsers) {
+TEST(IncludeRules, KeepUmbrellaHeadersForUsers) {
   const std::string text = "#include \"fullshard/fullshard.h\"\n";
   EXPECT_EQ(violations(example(), "fullshard/nn/unit.cc", text).size(), 1U);
+  EXPECT_THAT(
+      violations(example(), "fullshard/nn/unit.cc", "#include \"fullshard/models.h\"\n"),
+      ElementsAre("fullshard/nn/unit.cc:1: includes fullshard/models.h, which is for users; "
+                  "include the single headers"));
   EXPECT_THAT(violations(example(), "examples/demo.cc", text), IsEmpty());
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two types of one name in two headers of one namespace are one type to the linker: their inline
 // functions are merged, and memory is corrupted without a word.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sources that are compiled together share one unnamed namespace. Two functions of one name there
 // are overloads of each other: a call could take the wrong one without a word.
 #include <gmock/gmock.h>
@@ -107,7 +108,7 @@ TEST(UnnamedNames, OnlyAliasesOfOneTypeMayBeRepeated) {
               ElementsAre("a.cc", "b.cc"));
 }
 
-// "fullshard_shard" -> "fullshard/shard", "shard_test" -> "tests/shard"
+// "fullshard_shard" -> "fullshard/shard", "engine_test" -> "tests/shard"
 std::filesystem::path folder_of(const std::string& target) {
   const std::filesystem::path root = FULLSHARD_SOURCE_ROOT;
   const std::string library = "fullshard_", test = "_test";

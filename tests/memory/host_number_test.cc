@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/host_number.h"
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::memory {
 namespace {
 
 TEST(HostNumber, OfTheCpuIsThere) {
@@ -13,4 +14,4 @@ TEST(HostNumber, OfTheCpuIsThere) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::memory

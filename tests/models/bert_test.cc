@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_model.h"
 
 #include <ATen/Functions.h>
@@ -27,20 +28,20 @@ json bert_with(const std::string& key, const json& value) {
 }
 
 std::string bert_refusal(const json& config) {
-  return error_of([&] { make_bert(config, "model/config.json"); });
+  return nn::error_of([&] { models::make_bert(config, "model/config.json"); });
 }
 
 TEST(Bert, GivesTheLogitsLossAndGradientsOfTransformers) {
   for (const std::string folder : {"bert", "bert_untied"}) {
     SCOPED_TRACE(folder);
-    const auto model = load_fixture(make_bert, folder);
+    const auto model = load_fixture(models::make_bert, folder);
     expect_reference(*model, bert_reference(folder));
   }
 }
 
 TEST(Bert, BareEncoderGivesTheHiddenStatesAndGradientsOfTransformers) {
   const auto reference = bert_reference("bert_bare");
-  const auto model = load_fixture(make_bert, "bert_bare");
+  const auto model = load_fixture(models::make_bert, "bert_bare");
   const auto outputs = model->forward(inputs_of(reference));
   EXPECT_FALSE(outputs.loss.defined());
   EXPECT_FALSE(outputs.logits.defined());
@@ -53,8 +54,9 @@ TEST(Bert, ConfigOfTransformers4MakesTheSameModel) {
   for (const std::string folder : {"bert", "bert_untied"}) {
     SCOPED_TRACE(folder);
     const auto inputs = inputs_of(bert_reference(folder));
-    const auto expected = load_fixture(make_bert, folder)->forward(inputs);
-    const auto found = load_fixture(make_bert, folder, "config_legacy.json")->forward(inputs);
+    const auto expected = load_fixture(models::make_bert, folder)->forward(inputs);
+    const auto found =
+        load_fixture(models::make_bert, folder, "config_legacy.json")->forward(inputs);
     EXPECT_TRUE(found.logits.equal(expected.logits));
     EXPECT_TRUE(found.loss.equal(expected.loss));
   }
@@ -64,14 +66,15 @@ TEST(Bert, WritesTheConfigThatItRead) {
   for (const std::string folder : {"bert", "bert_untied", "bert_bare"}) {
     for (const std::string file : {"/config.json", "/config_legacy.json"}) {
       const auto config = fixture_json(folder + file);
-      EXPECT_EQ(json::parse(make_bert(config, file)->config_json()), config) << folder << file;
+      EXPECT_EQ(json::parse(models::make_bert(config, file)->config_json()), config)
+          << folder << file;
     }
   }
 }
 
 TEST(Bert, ModelWithTwoHeadsBecomesTheMaskedOne) {
   const auto config = fixture_json("bert_pretraining/config.json");
-  const auto model = make_bert(config, "config.json");
+  const auto model = models::make_bert(config, "config.json");
   EXPECT_EQ(model->architecture(), "BertForMaskedLM");
   auto expected = config;
   expected["architectures"] = json::array({"BertForMaskedLM"});
@@ -80,7 +83,7 @@ TEST(Bert, ModelWithTwoHeadsBecomesTheMaskedOne) {
 
 TEST(Bert, FindsEveryParameterAmongTheNamesOfFilesNewAndOld) {
   const auto names = fixture_json("bert_pretraining/names.json");
-  const auto model = make_bert(fixture_json("bert_pretraining/config.json"), "config.json");
+  const auto model = models::make_bert(fixture_json("bert_pretraining/config.json"), "config.json");
   for (const char* generation : {"names", "old_names"}) {
     auto left = names[generation].get<std::vector<std::string>>();
     for (const auto& parameter : parameter_names(*model)) {
@@ -99,8 +102,8 @@ TEST(Bert, FindsEveryParameterAmongTheNamesOfFilesNewAndOld) {
 }
 
 TEST(Bert, ModelsWithAndWithoutHeadReadEachOthersFiles) {
-  const auto masked = make_bert(fixture_json("bert/config.json"), "config.json");
-  const auto bare = make_bert(fixture_json("bert_bare/config.json"), "config.json");
+  const auto masked = models::make_bert(fixture_json("bert/config.json"), "config.json");
+  const auto bare = models::make_bert(fixture_json("bert_bare/config.json"), "config.json");
   const std::string name = "encoder.layer.1.attention.output.LayerNorm.weight";
   const std::string old = "encoder.layer.1.attention.output.LayerNorm.gamma";
   EXPECT_EQ(masked->file_name("bert." + name).others,
@@ -113,19 +116,19 @@ TEST(Bert, ModelsWithAndWithoutHeadReadEachOthersFiles) {
 }
 
 TEST(Bert, BlocksAreUnitsOfTheirName) {
-  const auto model = make_bert(fixture_json("bert/config.json"), "config.json");
+  const auto model = models::make_bert(fixture_json("bert/config.json"), "config.json");
   std::vector<std::string> paths;
-  for_each_node(walk_modules(*model), [&](const ModuleNode& node) {
+  nn::for_each_node(nn::walk_modules(*model), [&](const nn::ModuleNode& node) {
     if (node.class_name == model->block_class()) paths.push_back(node.path);
   });
   EXPECT_EQ(paths, (std::vector<std::string>{"bert.encoder.layer.0", "bert.encoder.layer.1"}));
-  EXPECT_EQ(walk_modules(*model).class_name, "BertForMaskedLM");
+  EXPECT_EQ(nn::walk_modules(*model).class_name, "BertForMaskedLM");
   EXPECT_TRUE(model->is_masked());
 }
 
 TEST(Bert, TokensUnderTheMaskChangeNothing) {
   const auto reference = bert_reference("bert");
-  const auto model = load_fixture(make_bert, "bert");
+  const auto model = load_fixture(models::make_bert, "bert");
   auto inputs = inputs_of(reference);
   const auto expected = model->forward(inputs);
   inputs.input_ids = inputs.input_ids.clone();
@@ -137,7 +140,7 @@ TEST(Bert, TokensUnderTheMaskChangeNothing) {
 }
 
 TEST(Bert, TokenTypesAreZeroUnlessGiven) {
-  const auto model = load_fixture(make_bert, "bert");
+  const auto model = load_fixture(models::make_bert, "bert");
   auto inputs = inputs_of(bert_reference("bert"));
   const auto given = model->forward(inputs).logits;
   inputs.token_type_ids.zero_();
@@ -149,9 +152,9 @@ TEST(Bert, TokenTypesAreZeroUnlessGiven) {
 
 TEST(Bert, DropoutWorksInTrainingOnly) {
   auto config = fixture_json("bert/config.json");
-  const auto plain = make_bert(config, "config.json");
+  const auto plain = models::make_bert(config, "config.json");
   for (const std::string key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) {
-    const auto dropping = make_bert(bert_with(key, 0.5), "config.json");
+    const auto dropping = models::make_bert(bert_with(key, 0.5), "config.json");
     for (const auto& name : parameter_names(*plain)) {
       parameter_of(*dropping, name).set_data(parameter_of(*plain, name));
     }
@@ -168,7 +171,7 @@ TEST(Bert, InitialValuesAreTheOriginals) {
   auto config = bert_with("initializer_range", 0.05);
   config["vocab_size"] = 400;
   config["pad_token_id"] = 7;
-  const auto model = make_bert(config, "config.json");
+  const auto model = models::make_bert(config, "config.json");
   const auto words = initial_values(*model, "bert.embeddings.word_embeddings.weight");
   EXPECT_NEAR(words.mean().item<double>(), 0, 0.002);
   EXPECT_NEAR(words.std().item<double>(), 0.05, 0.001);
@@ -188,7 +191,7 @@ TEST(Bert, CountsProductsAndScores) {
   const auto config = fixture_json("bert/config.json");
   // Two blocks of width 32 and 56 inside, the head's 32 * 32 and 96 * 32; 12 per key and channel.
   const double products = 2 * (4 * 32 * 32 + 2 * 32 * 56) + 32 * 32 + 96 * 32;
-  EXPECT_EQ(make_bert(config, "")->flops_per_token(10), 6 * products + 12.0 * 2 * 32 * 10);
+  EXPECT_EQ(models::make_bert(config, "")->flops_per_token(10), 6 * products + 12.0 * 2 * 32 * 10);
 }
 
 TEST(Bert, RefusesWhatItIsNotInOneError) {
@@ -217,20 +220,20 @@ TEST(Bert, RefusesWhatItIsNotInOneError) {
 }
 
 TEST(Bert, RefusesInputsThatDoNotFit) {
-  const auto model = make_bert(fixture_json("bert/config.json"), "config.json");
-  EXPECT_EQ(error_of([&] {
+  const auto model = models::make_bert(fixture_json("bert/config.json"), "config.json");
+  EXPECT_EQ(nn::error_of([&] {
               model->forward({at::zeros({1, 25}, at::kLong)});
             }),
             "input_ids: the sequence has 25 tokens, but the model has 24 positions; cut the "
             "sequences");
   ModelInputs inputs{at::zeros({1, 4}, at::kLong)};
   inputs.token_type_ids = at::full({1, 4}, 3, at::kLong);
-  EXPECT_EQ(error_of([&] { model->forward(inputs); }),
+  EXPECT_EQ(nn::error_of([&] { model->forward(inputs); }),
             "token_type_ids: expected a number from 0 to 2 for each of the input_ids "
             "(type_vocab_size is 3)");
-  const auto bare = make_bert(fixture_json("bert_bare/config.json"), "config.json");
+  const auto bare = models::make_bert(fixture_json("bert_bare/config.json"), "config.json");
   inputs.labels = at::zeros({1, 4}, at::kLong);
-  EXPECT_EQ(error_of([&] { bare->forward(inputs); }),
+  EXPECT_EQ(nn::error_of([&] { bare->forward(inputs); }),
             "BertModel: labels were given, but a bare encoder has no head to compare with them; "
             "use BertForMaskedLM");
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/config_reader.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 using nlohmann::json;
@@ -136,4 +137,4 @@ TEST(ConfigReader, WritesAsTransformersDoes) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/models/decoder_cases.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,7 +17,7 @@ std::vector<std::string> decoder_folders() {
 std::shared_ptr<LanguageModel> load_decoder(const std::string& folder, const std::string& config) {
   const auto make = [](const nlohmann::json& settings, const std::string& where,
                        const MakeOptions& options) {
-    return make_model(settings.dump(), where, options);
+    return fullshard::make_model(settings.dump(), where, options);
   };
   return load_fixture(make, folder, config);
 }
@@ -46,7 +47,7 @@ nlohmann::json tiny_llama() {
 }
 
 std::shared_ptr<LanguageModel> make_tiny(const nlohmann::json& config) {
-  auto model = make_model(config.dump(), "config.json");
+  auto model = fullshard::make_model(config.dump(), "config.json");
   auto generator = at::make_generator<at::CPUGeneratorImpl>(1);
   for (auto& item : model->named_parameters()) {
     model->initialise(item.key(), item.value(), generator);
@@ -56,7 +57,7 @@ std::shared_ptr<LanguageModel> make_tiny(const nlohmann::json& config) {
 
 std::string refusal_of(const nlohmann::json& config) {
   try {
-    make_model(config.dump(), "config.json");
+    fullshard::make_model(config.dump(), "config.json");
   } catch (const std::exception& error) {
     return error.what();
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small decoders for tests, from the fixtures of make_decoders.py and from settings.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What configurations of decoders are refused for, and what absent keys mean.
 #include <gtest/gtest.h>
 
@@ -85,20 +86,21 @@ TEST(DecoderConfig, EachFamilyKnowsItsOwnOptions) {
 
 TEST(DecoderConfig, AbsentKeysMeanWhatTheyMeanInTransformers) {
   const json nothing = json::object();
-  const auto gpt2 = read_gpt2_config(nothing, "config.json");
+  const auto gpt2 = models::read_gpt2_config(nothing, "config.json");
   EXPECT_EQ(gpt2.vocabulary, 50257);
   EXPECT_EQ(gpt2.inner_width, 3072);
   EXPECT_EQ(gpt2.attention_dropout, 0.1);
   EXPECT_TRUE(gpt2.tied);
-  const auto llama = read_llama_config(LlamaFamily::llama, nothing, "config.json");
+  const auto llama = models::read_llama_config(models::LlamaFamily::llama, nothing, "config.json");
   EXPECT_EQ(llama.num_kv_heads, 32);
   EXPECT_EQ(llama.positions, 2048);
   EXPECT_EQ(llama.padding_token, -1);
   EXPECT_FALSE(llama.tied);
-  const auto mistral = read_llama_config(LlamaFamily::mistral, nothing, "config.json");
+  const auto mistral =
+      models::read_llama_config(models::LlamaFamily::mistral, nothing, "config.json");
   EXPECT_EQ(mistral.num_kv_heads, 8);
   EXPECT_EQ(mistral.windows, std::vector<int64_t>(32, 4096));
-  const auto qwen2 = read_llama_config(LlamaFamily::qwen2, nothing, "config.json");
+  const auto qwen2 = models::read_llama_config(models::LlamaFamily::qwen2, nothing, "config.json");
   EXPECT_EQ(qwen2.vocabulary, 151936);
   EXPECT_EQ(qwen2.windows, std::vector<int64_t>(32, 0));
   EXPECT_TRUE(qwen2.query_bias);
@@ -106,17 +108,17 @@ TEST(DecoderConfig, AbsentKeysMeanWhatTheyMeanInTransformers) {
 }
 
 TEST(DecoderConfig, AWindowMayBeNull) {
-  const auto mistral =
-      read_llama_config(LlamaFamily::mistral, {{"sliding_window", nullptr}}, "config.json");
+  const auto mistral = models::read_llama_config(models::LlamaFamily::mistral,
+                                                 {{"sliding_window", nullptr}}, "config.json");
   EXPECT_EQ(mistral.windows, std::vector<int64_t>(32, 0));
 }
 
 TEST(DecoderConfig, TheOldNamesOfGpt2AndTheCommonOnesAgree) {
-  const auto config = read_gpt2_config({{"hidden_size", 64},
-                                        {"num_hidden_layers", 3},
-                                        {"num_attention_heads", 4},
-                                        {"max_position_embeddings", 128}},
-                                       "config.json");
+  const auto config = models::read_gpt2_config({{"hidden_size", 64},
+                                                {"num_hidden_layers", 3},
+                                                {"num_attention_heads", 4},
+                                                {"max_position_embeddings", 128}},
+                                               "config.json");
   EXPECT_EQ(config.width, 64);
   EXPECT_EQ(config.num_layers, 3);
   EXPECT_EQ(config.num_heads, 4);
@@ -125,7 +127,9 @@ TEST(DecoderConfig, TheOldNamesOfGpt2AndTheCommonOnesAgree) {
 
 TEST(DecoderConfig, APaddingTokenBelowZeroCountsFromTheEnd) {
   const json config = {{"vocab_size", 100}, {"pad_token_id", -1}};
-  EXPECT_EQ(read_llama_config(LlamaFamily::llama, config, "config.json").padding_token, 99);
+  EXPECT_EQ(
+      models::read_llama_config(models::LlamaFamily::llama, config, "config.json").padding_token,
+      99);
 }
 
 }  // namespace

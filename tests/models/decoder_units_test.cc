@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoders as the sharding engine meets them: units, their names and calls.
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -14,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-struct CountingHooks : ForwardHooks {
+struct CountingHooks : nn::ForwardHooks {
   int before = 0;
   int after = 0;
   void before_forward(const std::vector<at::Tensor>&) override { ++before; }
@@ -22,14 +23,16 @@ struct CountingHooks : ForwardHooks {
     ++after;
   }
   void forward_failed() noexcept override {}
-  void enter_recompute(RecomputePass, uint64_t) override {}
+  void enter_recompute(nn::RecomputePass, uint64_t) override {}
   void leave_recompute() noexcept override {}
 };
 
-std::vector<UnitState*> units_of(LanguageModel& model) {
-  std::vector<UnitState*> units;
-  for_each_node(walk_modules(model), [&](const ModuleNode& node) {
-    if (auto* unit = dynamic_cast<UnitState*>(node.module)) units.push_back(unit);
+// Without embedding and head, which are units of large vocabularies only.
+std::vector<nn::UnitState*> units_of(LanguageModel& model) {
+  std::vector<nn::UnitState*> units;
+  nn::for_each_node(nn::walk_modules(model), [&](const nn::ModuleNode& node) {
+    auto* unit = dynamic_cast<nn::UnitState*>(node.module);
+    if (unit && unit->vocabulary_part() == nn::VocabularyPart::none) units.push_back(unit);
   });
   return units;
 }
@@ -62,6 +65,26 @@ TEST(DecoderUnits, CarryTransformersClassNames) {
               ElementsAre("Qwen2ForCausalLM", "Qwen2DecoderLayer", "Qwen2DecoderLayer"));
 }
 
+std::vector<std::string> vocabulary_parts(LanguageModel& model) {
+  std::vector<std::string> parts;
+  nn::for_each_node(nn::walk_modules(model), [&](const nn::ModuleNode& node) {
+    const auto* unit = dynamic_cast<nn::UnitState*>(node.module);
+    if (!unit || unit->vocabulary_part() == nn::VocabularyPart::none) return;
+    const bool is_head = unit->vocabulary_part() == nn::VocabularyPart::head;
+    parts.push_back((is_head ? "head " : "embedding ") + node.path + " " + node.class_name);
+  });
+  return parts;
+}
+
+TEST(DecoderUnits, MarkEmbeddingAndHeadWhereTheyAreTwo) {
+  EXPECT_THAT(vocabulary_parts(*load_decoder("llama")),
+              ElementsAre("embedding model.embed_tokens Embedding", "head lm_head LanguageHead"));
+  EXPECT_THAT(vocabulary_parts(*load_decoder("gpt2_options")),
+              ElementsAre("embedding transformer.wte Embedding", "head lm_head LanguageHead"));
+  EXPECT_THAT(vocabulary_parts(*load_decoder("llama_tied")), ElementsAre());
+  EXPECT_THAT(vocabulary_parts(*load_decoder("gpt2")), ElementsAre());
+}
+
 TEST(DecoderUnits, NameTheirArchitectureAndBlocks) {
   for (const auto& folder : decoder_folders()) {
     const auto model = load_decoder(folder);
@@ -71,6 +94,18 @@ TEST(DecoderUnits, NameTheirArchitectureAndBlocks) {
     EXPECT_FALSE(model->is_encoder_decoder());
     EXPECT_FALSE(model->is_masked());
   }
+}
+
+TEST(DecoderUnits, ACallRunsTheHooksOfEmbeddingAndHead) {
+  const auto model = load_decoder("llama");
+  CountingHooks hooks;
+  nn::for_each_node(nn::walk_modules(*model), [&](const nn::ModuleNode& node) {
+    auto* unit = dynamic_cast<nn::UnitState*>(node.module);
+    if (unit && unit->vocabulary_part() != nn::VocabularyPart::none) unit->set_hooks(&hooks);
+  });
+  model->forward(some_inputs());
+  EXPECT_EQ(hooks.before, 2);
+  EXPECT_EQ(hooks.after, 2);
 }
 
 TEST(DecoderUnits, RecomputationKeepsTheBitsOfGradients) {

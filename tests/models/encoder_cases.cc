@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/models/encoder_cases.h"
 
 #include <ATen/CPUGeneratorImpl.h>

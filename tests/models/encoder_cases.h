@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixtures of tests/fixtures/models/make_encoders.py as models and expectations.
 #pragma once
 

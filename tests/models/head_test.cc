@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/head.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
@@ -19,9 +20,9 @@ at::Tensor torch_loss(const at::Tensor& logits, const at::Tensor& labels, double
 TEST(Head, TheLastTokenHasNoNext) {
   const auto labels = at::tensor({1, 2, 3, 4, -100, 6}, at::kLong).view({2, 3});
   const auto expected = at::tensor({2, 3, -100, -100, 6, -100}, at::kLong).view({2, 3});
-  EXPECT_TRUE(at::equal(next_token_labels(labels), expected));
+  EXPECT_TRUE(at::equal(models::next_token_labels(labels), expected));
   const auto single = at::tensor({5}, at::kLong).view({1, 1});
-  EXPECT_EQ(next_token_labels(single).item<int64_t>(), -100);
+  EXPECT_EQ(models::next_token_labels(single).item<int64_t>(), -100);
 }
 
 TEST(Head, LossIsTorchsWithSmoothingAndMaskedLabels) {
@@ -33,7 +34,8 @@ TEST(Head, LossIsTorchsWithSmoothingAndMaskedLabels) {
   for (const double smoothing : {0.0, 0.1}) {
     inputs.label_smoothing = smoothing;
     const auto outputs = model->forward(inputs);
-    const auto expected = torch_loss(outputs.logits, next_token_labels(inputs.labels), smoothing);
+    const auto expected =
+        torch_loss(outputs.logits, models::next_token_labels(inputs.labels), smoothing);
     expect_close("loss", outputs.loss, expected);
   }
 }
@@ -42,7 +44,7 @@ TEST(Head, LabelsThatAreNextTokensAreNotMoved) {
   const auto model = make_tiny(tiny_llama());
   auto inputs = some_inputs();
   const auto moved = model->forward(inputs).loss;
-  inputs.labels = next_token_labels(inputs.labels);
+  inputs.labels = models::next_token_labels(inputs.labels);
   inputs.labels_are_next = true;
   EXPECT_TRUE(at::equal(model->forward(inputs).loss, moved));
 }
@@ -63,9 +65,9 @@ TEST(Head, LogitsComeWithoutLabelsOrWhenWanted) {
 }
 
 TEST(Head, KeysThatATokenSees) {
-  EXPECT_EQ(mean_causal_keys(100, 0), 50);
-  EXPECT_EQ(mean_causal_keys(100, 100), 50);
-  EXPECT_EQ(mean_causal_keys(100, 20), 18);
+  EXPECT_EQ(models::mean_causal_keys(100, 0), 50);
+  EXPECT_EQ(models::mean_causal_keys(100, 100), 50);
+  EXPECT_EQ(models::mean_causal_keys(100, 20), 18);
 }
 
 }  // namespace

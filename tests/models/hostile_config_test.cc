@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.json as somebody else may have written it: nothing is built of sizes that no model has, or
 // that are not those of the weights beside it.
 #include <gmock/gmock.h>

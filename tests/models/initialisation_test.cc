@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/initialisation.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -28,20 +29,20 @@ void expect_constant(const std::string& name, const at::Tensor& values, double v
 
 TEST(Initialisation, NormalValuesAreRoundedNotDrawnAnewForOtherDtypes) {
   auto plain = at::empty({33, 7}, at::kFloat);
-  initialise_normal(plain, 0.5, generator_of(3));
+  models::initialise_normal(plain, 0.5, generator_of(3));
   expect_normal("plain", plain, 0.5);
   auto half = at::empty({33, 7}, at::kBFloat16);
-  initialise_normal(half, 0.5, generator_of(3));
+  models::initialise_normal(half, 0.5, generator_of(3));
   EXPECT_TRUE(at::equal(half, plain.to(at::kBFloat16)));
   auto strided = at::empty({7, 33}, at::kFloat).t();
-  initialise_normal(strided, 0.5, generator_of(3));
+  models::initialise_normal(strided, 0.5, generator_of(3));
   EXPECT_TRUE(at::equal(strided, plain));
 }
 
 TEST(Initialisation, WorksOnParameters) {
   auto parameter = at::empty({4, 4}, at::kFloat).requires_grad_();
-  initialise_constant(parameter, 2);
-  zero_row(parameter, 1);
+  models::initialise_constant(parameter, 2);
+  models::zero_row(parameter, 1);
   EXPECT_EQ(parameter.sum().item<double>(), 24);
   EXPECT_EQ(parameter.detach()[1].sum().item<double>(), 0);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/inputs.h"
 
 #include <ATen/ops/full.h>
@@ -66,9 +67,9 @@ TEST(Inputs, AreInt64OfTwoDimensions) {
 }
 
 TEST(Inputs, AMaskThatHidesNothingIsNone) {
-  EXPECT_FALSE(padding_mask({}).defined());
-  EXPECT_FALSE(padding_mask(at::ones({2, 3}, at::kLong)).defined());
-  EXPECT_TRUE(padding_mask(at::zeros({2, 3}, at::kLong)).defined());
+  EXPECT_FALSE(models::padding_mask({}).defined());
+  EXPECT_FALSE(models::padding_mask(at::ones({2, 3}, at::kLong)).defined());
+  EXPECT_TRUE(models::padding_mask(at::zeros({2, 3}, at::kLong)).defined());
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/stored_weights.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 StoredWeights some_weights(bool equal = true) {
@@ -41,4 +42,4 @@ TEST(StoredWeights, AreEqualOnlyInOneShape) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_model.h"
 
 #include <ATen/Functions.h>
@@ -33,13 +34,13 @@ json t5_with(const std::string& key, const json& value) {
 }
 
 std::string t5_refusal(const json& config) {
-  return error_of([&] { make_t5(config, "model/config.json"); });
+  return nn::error_of([&] { models::make_t5(config, "model/config.json"); });
 }
 
 TEST(T5, GivesTheLogitsLossAndGradientsOfTransformers) {
   for (const auto& folder : kFolders) {
     SCOPED_TRACE(folder);
-    const auto model = load_fixture(make_t5, folder);
+    const auto model = load_fixture(models::make_t5, folder);
     expect_reference(*model, t5_reference(folder));
   }
 }
@@ -47,9 +48,9 @@ TEST(T5, GivesTheLogitsLossAndGradientsOfTransformers) {
 TEST(T5, RecomputedBlocksGiveTheSameGradients) {
   for (const auto& folder : kFolders) {
     SCOPED_TRACE(folder);
-    const auto model = load_fixture(make_t5, folder);
-    for_each_node(walk_modules(*model), [](const ModuleNode& node) {
-      if (auto* block = dynamic_cast<UnitState*>(node.module); node.class_name == "T5Block") {
+    const auto model = load_fixture(models::make_t5, folder);
+    nn::for_each_node(nn::walk_modules(*model), [](const nn::ModuleNode& node) {
+      if (auto* block = dynamic_cast<nn::UnitState*>(node.module); node.class_name == "T5Block") {
         block->set_recompute(true);
       }
     });
@@ -59,19 +60,19 @@ TEST(T5, RecomputedBlocksGiveTheSameGradients) {
 
 TEST(T5, MakesTheDecodersInputsOfTheLabels) {
   const auto reference = t5_reference("t5");
-  const auto made = t5_decoder_inputs(reference.at("labels"), 0, 0);
+  const auto made = models::t5_decoder_inputs(reference.at("labels"), 0, 0);
   EXPECT_TRUE(made.equal(reference.at("decoder_input_ids")));
   const auto labels = at::tensor({5, 6, -100, 7, 8, -100}, at::kLong).view({2, 3});
-  EXPECT_TRUE(t5_decoder_inputs(labels, 3, 1)
+  EXPECT_TRUE(models::t5_decoder_inputs(labels, 3, 1)
                   .equal(at::tensor({3, 5, 6, 3, 7, 8}, at::kLong).view({2, 3})));
-  EXPECT_TRUE(t5_decoder_inputs(labels.flip(1), 3, 1)
+  EXPECT_TRUE(models::t5_decoder_inputs(labels.flip(1), 3, 1)
                   .equal(at::tensor({3, 1, 6, 3, 1, 8}, at::kLong).view({2, 3})));
   EXPECT_EQ(labels[0][2].item<int64_t>(), -100);
 }
 
 TEST(T5, GivenDecoderInputsCountBeforeLabels) {
   const auto reference = t5_reference("t5");
-  const auto model = load_fixture(make_t5, "t5");
+  const auto model = load_fixture(models::make_t5, "t5");
   auto inputs = inputs_of(reference);
   const auto expected = model->forward(inputs);
   inputs.decoder_input_ids = reference.at("decoder_input_ids");
@@ -86,8 +87,8 @@ TEST(T5, ConfigOfTransformers4MakesTheSameModel) {
   for (const auto& folder : kFolders) {
     SCOPED_TRACE(folder);
     const auto inputs = inputs_of(t5_reference(folder));
-    const auto expected = load_fixture(make_t5, folder)->forward(inputs);
-    const auto found = load_fixture(make_t5, folder, "config_legacy.json")->forward(inputs);
+    const auto expected = load_fixture(models::make_t5, folder)->forward(inputs);
+    const auto found = load_fixture(models::make_t5, folder, "config_legacy.json")->forward(inputs);
     EXPECT_TRUE(found.logits.equal(expected.logits));
     EXPECT_TRUE(found.loss.equal(expected.loss));
   }
@@ -97,7 +98,8 @@ TEST(T5, WritesTheConfigThatItRead) {
   for (const auto& folder : kFolders) {
     for (const std::string file : {"/config.json", "/config_legacy.json"}) {
       const auto config = fixture_json(folder + file);
-      EXPECT_EQ(json::parse(make_t5(config, file)->config_json()), config) << folder << file;
+      EXPECT_EQ(json::parse(models::make_t5(config, file)->config_json()), config)
+          << folder << file;
     }
   }
 }
@@ -110,7 +112,7 @@ TEST(T5, WithoutAFileKeysOfBothGenerationsDecideOnTheHead) {
         Case{true, false, false, false}, Case{false, true, true, true}}) {
     auto config = t5_with("tie_word_embeddings", tied);
     config["scale_decoder_outputs"] = scales;
-    const auto t5 = read_t5_config(config, "config.json");
+    const auto t5 = models::read_t5_config(config, "config.json");
     EXPECT_EQ(t5.own_head, own_head) << tied << scales;
     EXPECT_EQ(t5.scales_head, expected) << tied << scales;
   }
@@ -121,7 +123,7 @@ TEST(T5, AFileTellsWhetherTheHeadIsTheEmbedding) {
   const auto config = fixture_json("t5_v1_1/config.json");
   ASSERT_EQ(fixture_json("t5_v1_1_tied/config.json"), config);
   const auto own_head = [&](const TensorFile& file) {
-    const auto t5 = read_t5_config(config, "config.json", made_for(file));
+    const auto t5 = models::read_t5_config(config, "config.json", made_for(file));
     EXPECT_FALSE(t5.scales_head);
     return t5.own_head;
   };
@@ -138,7 +140,7 @@ TEST(T5, AFileTellsWhetherTheHeadIsTheEmbedding) {
 }
 
 TEST(T5, ATiedHeadIsTheEmbeddingsOwnTensor) {
-  const auto model = load_fixture(make_t5, "t5_v1_1_tied");
+  const auto model = load_fixture(models::make_t5, "t5_v1_1_tied");
   EXPECT_FALSE(model->named_parameters().contains("lm_head.weight"));
   const auto reference = t5_reference("t5_v1_1_tied");
   model->forward(inputs_of(reference)).loss.backward();
@@ -147,8 +149,8 @@ TEST(T5, ATiedHeadIsTheEmbeddingsOwnTensor) {
 }
 
 TEST(T5, FilesNameTiedTensorsOnceOrOften) {
-  const auto tied = make_t5(fixture_json("t5/config.json"), "config.json");
-  const auto own = load_fixture(make_t5, "t5_v1_1");
+  const auto tied = models::make_t5(fixture_json("t5/config.json"), "config.json");
+  const auto own = load_fixture(models::make_t5, "t5_v1_1");
   const std::vector<std::string> embeddings = {"encoder.embed_tokens.weight",
                                                "decoder.embed_tokens.weight"};
   EXPECT_EQ(tied->file_name("shared.weight").others, embeddings);
@@ -169,7 +171,8 @@ TEST(T5, BucketsAreThoseOfTransformers) {
         tables[is_bidirectional ? "encoder" : "decoder"].get<std::vector<int64_t>>();
     const auto count = static_cast<int64_t>(expected.size());
     const auto distances = at::arange(first, first + count, at::kLong);
-    const auto found = relative_position_buckets(distances, {.is_bidirectional = is_bidirectional});
+    const auto found =
+        models::relative_position_buckets(distances, {.is_bidirectional = is_bidirectional});
     EXPECT_EQ(std::vector<int64_t>(found.data_ptr<int64_t>(), found.data_ptr<int64_t>() + count),
               expected);
   }
@@ -178,13 +181,15 @@ TEST(T5, BucketsAreThoseOfTransformers) {
 TEST(T5, BiasStandsAtKeyMinusQuery) {
   // A bucket's number stands in its row, and the number plus 100 for the second head.
   const auto table = at::stack({at::arange(8.0), at::arange(8.0) + 100}, 1);
-  const RelativePositions positions{.is_bidirectional = true, .num_buckets = 8, .max_distance = 20};
-  const auto bias = relative_position_bias(table, 5, positions);
+  const models::RelativePositions positions{
+      .is_bidirectional = true, .num_buckets = 8, .max_distance = 20};
+  const auto bias = models::relative_position_bias(table, 5, positions);
   ASSERT_EQ(bias.sizes(), at::IntArrayRef({1, 2, 5, 5}));
   for (int64_t query = 0; query < 5; ++query) {
     for (int64_t key = 0; key < 5; ++key) {
       const auto bucket =
-          relative_position_buckets(at::tensor({key - query}, at::kLong), positions).item<float>();
+          models::relative_position_buckets(at::tensor({key - query}, at::kLong), positions)
+              .item<float>();
       EXPECT_EQ(bias[0][0][query][key].item<float>(), bucket);
       EXPECT_EQ(bias[0][1][query][key].item<float>(), bucket + 100);
     }
@@ -192,9 +197,9 @@ TEST(T5, BiasStandsAtKeyMinusQuery) {
 }
 
 TEST(T5, BlocksAreUnitsAndTheFirstOfAStackHoldsItsTable) {
-  const auto model = make_t5(fixture_json("t5/config.json"), "config.json");
+  const auto model = models::make_t5(fixture_json("t5/config.json"), "config.json");
   std::vector<std::string> paths;
-  for_each_node(walk_modules(*model), [&](const ModuleNode& node) {
+  nn::for_each_node(nn::walk_modules(*model), [&](const nn::ModuleNode& node) {
     if (node.class_name == model->block_class()) paths.push_back(node.path);
   });
   EXPECT_EQ(paths,
@@ -212,7 +217,7 @@ TEST(T5, BlocksAreUnitsAndTheFirstOfAStackHoldsItsTable) {
 }
 
 TEST(T5, TokensUnderTheMaskChangeNothing) {
-  const auto model = load_fixture(make_t5, "t5");
+  const auto model = load_fixture(models::make_t5, "t5");
   auto inputs = inputs_of(t5_reference("t5"));
   const auto expected = model->forward(inputs);
   inputs.input_ids = inputs.input_ids.clone();
@@ -223,7 +228,7 @@ TEST(T5, TokensUnderTheMaskChangeNothing) {
 }
 
 TEST(T5, DecoderSeesNoLaterToken) {
-  const auto model = load_fixture(make_t5, "t5");
+  const auto model = load_fixture(models::make_t5, "t5");
   auto inputs = inputs_of(t5_reference("t5"));
   const auto expected = model->forward(inputs).logits;
   inputs.decoder_input_ids = t5_reference("t5").at("decoder_input_ids").clone();
@@ -234,8 +239,8 @@ TEST(T5, DecoderSeesNoLaterToken) {
 }
 
 TEST(T5, DropoutWorksInTrainingOnly) {
-  const auto plain = make_t5(fixture_json("t5/config.json"), "config.json");
-  const auto dropping = make_t5(t5_with("dropout_rate", 0.5), "config.json");
+  const auto plain = models::make_t5(fixture_json("t5/config.json"), "config.json");
+  const auto dropping = models::make_t5(t5_with("dropout_rate", 0.5), "config.json");
   for (const auto& name : parameter_names(*plain)) {
     parameter_of(*dropping, name).set_data(parameter_of(*plain, name));
   }
@@ -247,8 +252,8 @@ TEST(T5, DropoutWorksInTrainingOnly) {
 }
 
 TEST(T5, HalfPrecisionStaysWithinItsRange) {
-  const auto config = read_t5_config(fixture_json("t5/config.json"), "config.json");
-  T5Block block(config, T5Part::encoder, /*is_first=*/true);
+  const auto config = models::read_t5_config(fixture_json("t5/config.json"), "config.json");
+  models::T5Block block(config, models::T5Part::encoder, /*is_first=*/true);
   {
     const at::NoGradGuard no_grad;
     for (auto& parameter : block->parameters()) parameter.fill_(1);
@@ -267,7 +272,7 @@ TEST(T5, InitialValuesAreTheOriginals) {
   config["initializer_factor"] = 2;
   config["vocab_size"] = 400;
   config["d_ff"] = 300;
-  const auto model = make_t5(config, "config.json");
+  const auto model = models::make_t5(config, "config.json");
   const auto expect_deviation = [&](const std::string& name, double deviation) {
     const auto values = initial_values(*model, name);
     EXPECT_NEAR(values.std().item<double>(), deviation, 0.06 * deviation) << name;
@@ -290,7 +295,7 @@ TEST(T5, InitialValuesAreTheOriginals) {
 }
 
 TEST(T5, CountsProductsAndScores) {
-  const auto model = make_t5(fixture_json("t5/config.json"), "config.json");
+  const auto model = models::make_t5(fixture_json("t5/config.json"), "config.json");
   // Width 24, 36 inside the attention, 40 inside the feed-forward part; 2 and 3 blocks.
   const double products =
       2 * (4 * 24 * 36 + 2 * 24 * 40) + 3 * (8 * 24 * 36 + 2 * 24 * 40) + 80 * 24;
@@ -300,7 +305,7 @@ TEST(T5, CountsProductsAndScores) {
 
 TEST(T5, ReadsTheFeedForwardPartFromItsName) {
   const auto read = [](const std::string& name) {
-    const auto t5 = read_t5_config(t5_with("feed_forward_proj", name), "config.json");
+    const auto t5 = models::read_t5_config(t5_with("feed_forward_proj", name), "config.json");
     return std::pair(t5.is_gated, t5.activation);
   };
   EXPECT_EQ(read("relu"), std::pair(false, Activation::relu));
@@ -335,14 +340,14 @@ TEST(T5, RefusesWhatItIsNotInOneError) {
 }
 
 TEST(T5, RefusesInputsThatDoNotFit) {
-  const auto model = make_t5(fixture_json("t5/config.json"), "config.json");
-  EXPECT_EQ(error_of([&] {
+  const auto model = models::make_t5(fixture_json("t5/config.json"), "config.json");
+  EXPECT_EQ(nn::error_of([&] {
               model->forward({at::zeros({1, 4}, at::kLong)});
             }),
             "T5: neither decoder_input_ids nor labels were given; give one");
   ModelInputs inputs{at::full({1, 4}, 80, at::kLong)};
   inputs.labels = at::zeros({1, 4}, at::kLong);
-  EXPECT_EQ(error_of([&] { model->forward(inputs); }),
+  EXPECT_EQ(nn::error_of([&] { model->forward(inputs); }),
             "input_ids: tokens from 80 to 80, but the model's vocabulary has 80; use its own "
             "tokenizer");
 }

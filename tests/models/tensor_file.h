@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a small safetensors file: 8 bytes of length, a JSON header, the data.
 #pragma once
 

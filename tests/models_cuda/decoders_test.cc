@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 and the Llama family on the GPU.
 #include <ATen/Context.h>
 #include <ATen/ops/ones_like.h>

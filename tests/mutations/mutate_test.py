@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/mutate.py on a small tree, whose test programs are scripts that look at the one source there is."""
 import json
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/activation_offload.h"
 
 #include <ATen/Context.h>
@@ -11,7 +12,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/tensor/storage.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using at::Tensor;
@@ -259,20 +260,20 @@ TEST(ActivationOffload, ATensorWrittenBetweenTwoSavesIsStoredTwice) {
 // A parameter whose memory is away, as that of a sharded unit: any touch would throw.
 TEST(ActivationOffload, NeverReadsAReleasedParameter) {
   Reuse reuse;
-  const Tensor flat = empty_storage_tensor(64, at::kFloat, "released");
+  const Tensor flat = tensor::empty_storage_tensor(64, at::kFloat, "released");
   auto memory = at::rand({64});
   reuse->weight.set_data(flat.view({8, 8}));
   ActivationOffload offload(*reuse, std::make_shared<HostStore>(nullptr, Copies::always),
                             {.min_bytes = 0});
-  const Tensor frozen = empty_storage_tensor(64, at::kFloat, "released").view({8, 8});
+  const Tensor frozen = tensor::empty_storage_tensor(64, at::kFloat, "released").view({8, 8});
   for (const Tensor& tensor : {reuse->weight.detach(), reuse->weight.t(), frozen}) {
     auto packed = offload.pack(tensor);
     EXPECT_THROW(packed->unpack().sum(), c10::Error);
   }
   auto packed = offload.pack(reuse->weight.t());
-  refill(flat, memory.data_ptr());
+  tensor::refill(flat, memory.data_ptr());
   EXPECT_TRUE(at::equal(packed->unpack(), memory.view({8, 8}).t()));
-  release(flat, "released");
+  tensor::release(flat, "released");
 }
 
 TEST(ActivationOffload, RefusesANegativeThreshold) {
@@ -284,4 +285,4 @@ TEST(ActivationOffload, RefusesANegativeThreshold) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/cast_tensors.h"
 
 #include <ATen/TensorOperators.h>
@@ -21,7 +22,7 @@
 #include "fullshard/nn/unit.h"
 #include "recording_hooks.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using torch::Tensor;
@@ -242,4 +243,4 @@ TEST(UnitCasts, ACopyOfAModuleHasNone) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of the error that a call ends with.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 
 template <class Call>
 std::string error_of(const Call& call) {
@@ -17,4 +18,4 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/gradient_hook.h"
 
 #include <ATen/TensorOperators.h>
@@ -9,7 +10,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -112,4 +113,4 @@ TEST(GradientSink, MayTakeAWholeGradient) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

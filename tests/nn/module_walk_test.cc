@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/module_walk.h"
 
 #include <ATen/TensorOperators.h>
@@ -9,7 +10,7 @@
 #include "fullshard/nn/class_name.h"
 #include "fullshard/nn/unit.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 struct LayerImpl : Unit {
@@ -72,4 +73,4 @@ TEST(ClassName, DropsNamespacesAndImpl) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/recompute_policy.h"
 
 #include <ATen/Functions.h>
@@ -7,7 +8,7 @@
 #include "expect_error.h"
 #include "fullshard/nn/unit.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 struct LeafImpl : Unit {
@@ -65,6 +66,16 @@ TEST(RecomputePolicy, AllMeansTheOutermostUnitsBelowTheRoot) {
   EXPECT_EQ(recomputed(net), (Paths{"a", "b", "head"}));
 }
 
+TEST(RecomputePolicy, AllLeavesOutEmbeddingAndHead) {
+  TwoBlocks net;
+  net->a->set_vocabulary_part(VocabularyPart::embedding);
+  net->head->set_vocabulary_part(VocabularyPart::head);
+  // What lies below them is asked as before.
+  EXPECT_EQ(recompute_units(*net, RecomputePolicy::all()), 3);
+  EXPECT_EQ(recomputed(net), (Paths{"a.first", "a.second", "b"}));
+  EXPECT_EQ(recompute_units(*net, RecomputePolicy::classes({"TwoLeaves"})), 2);
+}
+
 TEST(RecomputePolicy, ClassesAreFoundHoweverDeepAndWrappedOnesToo) {
   TwoBlocks net;
   EXPECT_EQ(recompute_units(*net, RecomputePolicy::classes({"Leaf"})), 3);
@@ -101,4 +112,4 @@ TEST(RecomputePolicy, AClassThatIsNoUnitIsAnErrorThatSaysHowToMakeItOne) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/recompute.h"
 
 #include <ATen/Context.h>
@@ -13,7 +14,7 @@
 #include "fullshard/nn/unit.h"
 #include "recording_hooks.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using at::Tensor;
@@ -406,4 +407,4 @@ TEST(Recompute, LeavesThePassWhenTheBodyThrows) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks that write down what happens to a unit.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "fullshard/nn/forward_hooks.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 
 class RecordingHooks : public ForwardHooks {
  public:
@@ -41,4 +42,4 @@ class RecordingHooks : public ForwardHooks {
 
 using Events = std::vector<std::string>;
 
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/replay_state.h"
 
 #include <ATen/Functions.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/nn/unit.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 namespace autocast = at::autocast;
@@ -126,4 +127,4 @@ TEST(ReplayState, RandomStateComesBackAfterItsScope) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/saved_tensor_hooks.h"
 
 #include <ATen/Functions.h>
@@ -8,7 +9,7 @@
 
 #include <thread>
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using at::Tensor;
@@ -157,4 +158,4 @@ TEST(VersionStamp, KnowsViewsAndDetachedTensorsButNotOtherCounters) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/unit_hint.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 
 #include "fullshard/nn/unit.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 // What the hint tells the user to write compiles, and is a unit that runs its hooks.
@@ -55,4 +56,4 @@ TEST(UnitHint, NamesTheMacroForAClassOfTheUsers) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/unit.h"
 
 #include <ATen/TensorOperators.h>
@@ -14,7 +15,7 @@
 
 #include "recording_hooks.h"
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 using torch::Tensor;
@@ -180,12 +181,14 @@ TEST(Unit, CloneHasNoHooksAndIsAUnitAgain) {
   Copied original;
   original->set_hooks(&hooks);
   original->set_recompute(true);
+  original->set_vocabulary_part(VocabularyPart::head);
   original->inner->set_hooks(&hooks);
   const auto clone = original->clone();
   auto* unit = dynamic_cast<UnitState*>(clone.get());
   ASSERT_NE(unit, nullptr);
   EXPECT_EQ(unit->hooks(), nullptr);
   EXPECT_TRUE(unit->recompute());
+  EXPECT_EQ(unit->vocabulary_part(), VocabularyPart::head);
   EXPECT_EQ(unit->class_name(), "Copied");
   auto* inner = dynamic_cast<UnitState*>(clone->children()[0].get());
   ASSERT_NE(inner, nullptr);
@@ -261,4 +264,4 @@ TEST(Unit, RefusesForwardsThatItCannotSurround) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/nn/visit_tensors.h"
 
 #include <ATen/ops/full.h>
@@ -6,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::nn {
 namespace {
 
 at::Tensor number(double value) { return at::full({1}, value); }
@@ -133,4 +134,4 @@ TEST(VisitTensors, CollectsDefinedOnes) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::nn

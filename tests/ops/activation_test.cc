@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/activation.h"
 
 #include <ATen/Parallel.h>
@@ -11,10 +12,10 @@
 #include <limits>
 
 #include "fullshard/base/error.h"
-#include "fullshard/ops/vector_exp.h"
+#include "fullshard/ops/kernels/vector_exp.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 TEST(VectorExp, IsWithinTwoUnitsInTheLastPlace) {
@@ -124,4 +125,4 @@ TEST(Activations, RefuseSecondDerivativesAndOtherShapes) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

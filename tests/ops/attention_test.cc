@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/attention.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,7 +15,7 @@
 #include "fullshard/base/error.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // The definition, written out.
@@ -213,4 +214,4 @@ TEST(Attention, NamesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/cross_entropy.h"
 
 #include <ATen/Parallel.h>
@@ -22,7 +23,7 @@
 #include "fullshard/ops/embedding.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int64_t kRows = 10, kHiddenWidth = 6, kVocabulary = 37;
@@ -179,7 +180,7 @@ TEST(LinearCrossEntropy, GivesTheSameLossWithoutGradients) {
 TEST(LinearCrossEntropy, TakesOnlyTheGradientsThatAreAsked) {
   const Head head;
   auto hidden = head.hidden.clone().requires_grad_();
-  set_gradient_sink(hidden, {});
+  nn::set_gradient_sink(hidden, {});
   const auto loss = linear_cross_entropy(hidden, head.weight, {}, head.labels);
   const auto wide = leaves({hidden, head.weight}, at::kFloat);
   const auto wanted = torch::autograd::grad({torchs_loss(wide, head.labels, {})}, wide);
@@ -203,8 +204,8 @@ TEST(LinearCrossEntropy, OverwritesTheSinkThenAddsToIt) {
       const auto expected = std::exchange(weight.mutable_grad(), at::Tensor());
       auto slot = at::full(weight.sizes(), 7.0, dtype);
       int opened = 0, fired = 0;
-      set_gradient_hook(weight, [&](const at::Tensor&) { ++fired; });
-      set_gradient_sink(weight, [&] { return GradientSink{slot, opened++ > 0}; });
+      nn::set_gradient_hook(weight, [&](const at::Tensor&) { ++fired; });
+      nn::set_gradient_sink(weight, [&] { return nn::GradientSink{slot, opened++ > 0}; });
       loss().backward();
       EXPECT_EQ(fired, 1);
       EXPECT_FALSE(weight.grad().defined());
@@ -226,7 +227,7 @@ TEST(LinearCrossEntropy, SharesItsWeightWithTheEmbedding) {
       torch::autograd::grad({torchs_loss({looked_up, wide[0]}, labels, {})}, wide)[0];
   auto slot = at::full(weight.sizes(), 7.0);
   int opened = 0;
-  set_gradient_sink(weight, [&] { return GradientSink{slot, opened++ > 0}; });
+  nn::set_gradient_sink(weight, [&] { return nn::GradientSink{slot, opened++ > 0}; });
   linear_cross_entropy(fullshard::embedding(tokens, weight), weight, {}, labels).backward();
   EXPECT_EQ(opened, 2);
   EXPECT_LE(largest_difference(slot, expected), 1e-6);
@@ -276,7 +277,7 @@ TEST(LinearCrossEntropy, HoldsOneChunkOfLogits) {
   auto hidden = at::randn({kMany, kNarrow}).requires_grad_();
   auto weight = at::randn({kLarge, kNarrow}).requires_grad_();
   auto slot = at::zeros(weight.sizes());
-  set_gradient_sink(weight, [&] { return GradientSink{slot, false}; });
+  nn::set_gradient_sink(weight, [&] { return nn::GradientSink{slot, false}; });
   for (const auto& [options, held, peak] : cases) {
     const auto meter = std::make_shared<Meter>();
     {
@@ -351,4 +352,4 @@ TEST(LinearCrossEntropy, NamesALabelOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/embedding.h"
 
 #include <ATen/ops/embedding.h>
@@ -10,7 +11,7 @@
 
 #include "fullshard/nn/gradient_hook.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 struct Table {
@@ -41,7 +42,7 @@ TEST(Embedding, OverwritesTheSinkThenAddsToIt) {
   const auto expected = table.torchs_gradient();
   auto slot = at::full({6, 4}, 7.0);
   int opened = 0;
-  set_gradient_sink(table.weight, [&] { return GradientSink{slot, opened++ > 0}; });
+  nn::set_gradient_sink(table.weight, [&] { return nn::GradientSink{slot, opened++ > 0}; });
   table.backward();
   EXPECT_FALSE(table.weight.grad().defined());
   EXPECT_TRUE(at::equal(slot, expected));
@@ -54,7 +55,7 @@ TEST(Embedding, GivesThePaddingRowNoGradient) {
   const auto expected = table.torchs_gradient(5);
   EXPECT_TRUE(at::equal(expected[5], at::zeros({4})));
   auto slot = at::full({6, 4}, 7.0);
-  set_gradient_sink(table.weight, [&] { return GradientSink{slot, false}; });
+  nn::set_gradient_sink(table.weight, [&] { return nn::GradientSink{slot, false}; });
   table.backward(5);
   EXPECT_TRUE(at::equal(slot, expected));
 }
@@ -63,7 +64,7 @@ TEST(Embedding, FillsASinkOfAnotherDtype) {
   Table table;
   const auto expected = table.torchs_gradient();
   auto slot = at::full({6, 4}, 7.0, at::kDouble);
-  set_gradient_sink(table.weight, [&] { return GradientSink{slot, false}; });
+  nn::set_gradient_sink(table.weight, [&] { return nn::GradientSink{slot, false}; });
   table.backward();
   EXPECT_TRUE(at::allclose(slot.to(at::kFloat), expected));
 }
@@ -77,4 +78,4 @@ TEST(Embedding, TheModuleCountsANegativePaddingIndexFromTheEnd) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How operators are compared: values and gradients of a function under fixed random weights.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 using Inputs = std::vector<at::Tensor>;
 using Operator = std::function<at::Tensor(const Inputs&)>;
@@ -79,4 +80,4 @@ inline void expect_slopes(const Operator& function, const Inputs& given,
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

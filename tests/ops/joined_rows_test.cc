@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/joined_rows.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // Rows [begin, end) of a flat buffer of width 4.
@@ -42,4 +43,4 @@ TEST(JoinedRows, AreUndefinedForAnythingElse) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/linear.h"
 
 #include <ATen/ops/linear.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/nn/gradient_hook.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 struct Tensors {
@@ -35,11 +36,11 @@ TEST(Linear, WritesItsWeightGradientIntoTheSink) {
   const auto expected = std::exchange(t.weight.mutable_grad(), at::Tensor());
   auto slot = at::full({5, 4}, 7.0);
   int fired = 0, opened = 0;
-  set_gradient_hook(t.weight, [&](const at::Tensor& weight) {
+  nn::set_gradient_hook(t.weight, [&](const at::Tensor& weight) {
     ++fired;
     EXPECT_FALSE(weight.grad().defined());
   });
-  set_gradient_sink(t.weight, [&] { return GradientSink{slot, opened++ > 0}; });
+  nn::set_gradient_sink(t.weight, [&] { return nn::GradientSink{slot, opened++ > 0}; });
   fullshard::linear(t.input, t.weight).sum().backward();
   EXPECT_EQ(fired, 1);
   EXPECT_TRUE(at::equal(slot, expected));
@@ -49,7 +50,7 @@ TEST(Linear, WritesItsWeightGradientIntoTheSink) {
 
 TEST(Linear, LeavesTheSinkAloneWhenNobodyWantsTheWeightsGradient) {
   Tensors t;
-  set_gradient_sink(t.weight, []() -> GradientSink {
+  nn::set_gradient_sink(t.weight, []() -> nn::GradientSink {
     ADD_FAILURE();
     return {};
   });
@@ -62,7 +63,7 @@ TEST(Linear, WidensIntoASinkOfAnotherDtype) {
   auto input = at::randn({3, 4}, at::kBFloat16);
   auto weight = at::randn({5, 4}, at::kBFloat16).requires_grad_();
   auto slot = at::zeros({5, 4});
-  set_gradient_sink(weight, [&] { return GradientSink{slot, false}; });
+  nn::set_gradient_sink(weight, [&] { return nn::GradientSink{slot, false}; });
   fullshard::linear(input, weight).sum().backward();
   const auto expected = at::ones({5, 3}, at::kBFloat16).mm(input).to(at::kFloat);
   EXPECT_TRUE(at::equal(slot, expected));
@@ -76,4 +77,4 @@ TEST(Linear, IsTorchsModuleByNameAndShape) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

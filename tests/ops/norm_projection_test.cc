@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/norm_projection.h"
 
 #include <ATen/ops/equal.h>
@@ -9,7 +10,7 @@
 #include "fullshard/ops/linear.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr double kNormEpsilon = 1e-5;
@@ -128,4 +129,4 @@ TEST(ActivatedProjection, NamesAWidthThatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/norm.h"
 
 #include <ATen/Parallel.h>
@@ -10,7 +11,7 @@
 #include "fullshard/base/error.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -122,4 +123,4 @@ TEST(Norms, StartAtOnesAndZerosUnderTorchsNames) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

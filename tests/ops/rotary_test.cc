@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/rotary.h"
 
 #include <ATen/ops/arange.h>
@@ -11,7 +12,7 @@
 #include "fullshard/base/error.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 RotaryTable table_of(int64_t half, int64_t num_positions) {
@@ -111,4 +112,4 @@ TEST(Rotary, NamesPositionsBeyondTheTable) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/self_attention.h"
 
 #include <ATen/ops/arange.h>
@@ -9,7 +10,7 @@
 #include "fullshard/base/error.h"
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int64_t kBatch = 2, kLength = 6, kHead = 8;
@@ -89,4 +90,4 @@ TEST(SelfAttention, NamesRowsThatDoNotFitTheHeads) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

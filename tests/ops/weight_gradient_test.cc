@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/weight_gradient.h"
 
 #include <ATen/ops/allclose.h>
@@ -11,7 +12,7 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/wide_gradient.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int64_t kWidth = 4;
@@ -34,7 +35,7 @@ void give_sinks(const GradientCase& c, const at::Tensor& slots, const std::vecto
                 bool accumulate) {
   for (size_t i = 0; i < begins.size(); ++i) {
     const auto slot = slots.narrow(0, begins[i], c.parameters[i].size(0));
-    set_gradient_sink(c.parameters[i], [=] { return GradientSink{slot, accumulate}; });
+    nn::set_gradient_sink(c.parameters[i], [=] { return nn::GradientSink{slot, accumulate}; });
   }
 }
 
@@ -68,7 +69,7 @@ TEST(WeightGradients, LeaveUnwantedSinksClosed) {
   const GradientCase c;
   const auto slots = at::zeros({6, kWidth});
   give_sinks(c, slots, {0, 2, 5}, false);
-  set_gradient_sink(c.parameters[1], []() -> GradientSink {
+  nn::set_gradient_sink(c.parameters[1], []() -> nn::GradientSink {
     ADD_FAILURE();
     return {};
   });
@@ -81,7 +82,7 @@ TEST(WeightGradients, LeaveUnwantedSinksClosed) {
 TEST(WideGradient, IsTheSinkWhenThatIsWide) {
   const auto parameter = at::randn({3}, at::kBFloat16).requires_grad_();
   auto slot = at::full({3}, 1.0);
-  set_gradient_sink(parameter, [&] { return GradientSink{slot, true}; });
+  nn::set_gradient_sink(parameter, [&] { return nn::GradientSink{slot, true}; });
   const WideGradient gradient(parameter);
   EXPECT_TRUE(gradient.target().values.is_same(slot));
   EXPECT_TRUE(gradient.target().accumulate);
@@ -92,7 +93,7 @@ TEST(WideGradient, IsCopiedOrAddedIntoANarrowSink) {
   for (const bool accumulate : {false, true}) {
     const auto parameter = at::randn({3}, at::kBFloat16).requires_grad_();
     auto slot = at::full({3}, 1.0, at::kBFloat16);
-    set_gradient_sink(parameter, [&] { return GradientSink{slot, accumulate}; });
+    nn::set_gradient_sink(parameter, [&] { return nn::GradientSink{slot, accumulate}; });
     const WideGradient gradient(parameter);
     gradient.target().values.fill_(2);
     EXPECT_FALSE(gradient.finish().defined());
@@ -113,4 +114,4 @@ TEST(WideGradient, IsNothingWhenNobodyWantsIt) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

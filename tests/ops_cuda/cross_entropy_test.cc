@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/cross_entropy.h"
 
 #include <ATen/TensorOperators.h>
@@ -10,7 +11,7 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "tests/ops_cuda/on_device.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 class DeviceCrossEntropy : public OnDevice {};
@@ -84,13 +85,13 @@ TEST_F(DeviceCrossEntropy, SumsTheWeightsGradientIntoItsSink) {
     const auto slot =
         at::zeros({1003, 64}, inputs[1].options().dtype(at::kFloat).requires_grad(false));
     bool accumulates = false;
-    set_gradient_sink(inputs[1], [&] { return GradientSink{slot, accumulates}; });
+    nn::set_gradient_sink(inputs[1], [&] { return nn::GradientSink{slot, accumulates}; });
     for (int pass = 1; pass <= 2; ++pass) {
       (linear_cross_entropy(inputs[0], inputs[1], {}, labels, options) * 3).backward();
       expect_close(slot, wanted * pass, 1e-2, "sink");
       accumulates = true;
     }
-    set_gradient_sink(inputs[1], {});
+    nn::set_gradient_sink(inputs[1], {});
   }
 }
 
@@ -108,4 +109,4 @@ TEST_F(DeviceCrossEntropy, IsZeroWithoutLabelsAndNanForAnUnknownOne) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

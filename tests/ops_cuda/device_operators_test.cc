@@ -1,4 +1,5 @@
-#include "fullshard/ops/cuda/device_operators.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/ops/device_operators.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -9,7 +10,7 @@
 
 #include "tests/ops_cuda/on_device.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 class DeviceProduct : public OnDevice {};
@@ -185,4 +186,4 @@ TEST_F(DeviceRotary, PacksGradientsTurnedBack) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

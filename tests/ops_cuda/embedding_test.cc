@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/embedding.h"
 
 #include <ATen/ops/full.h>
@@ -7,7 +8,7 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "tests/ops_cuda/on_device.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 class DeviceEmbedding : public OnDevice {};
@@ -16,9 +17,9 @@ at::Tensor sink_after(const at::Tensor& weight, const at::Tensor& indices,
                       const at::Tensor& factors, int64_t padding, bool accumulate) {
   const auto slot = at::full(weight.sizes(), accumulate ? 2.0 : 7.0,
                              weight.options().dtype(at::kFloat).requires_grad(false));
-  set_gradient_sink(weight, [&] { return GradientSink{slot, accumulate}; });
+  nn::set_gradient_sink(weight, [&] { return nn::GradientSink{slot, accumulate}; });
   weighted(fullshard::embedding(indices, weight, padding), factors).backward();
-  set_gradient_sink(weight, {});
+  nn::set_gradient_sink(weight, {});
   return slot;
 }
 
@@ -61,4 +62,4 @@ TEST_F(DeviceEmbedding, TakesNoIndices) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

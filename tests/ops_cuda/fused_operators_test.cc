@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that keep less, against the same expressions in fp64.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
@@ -14,7 +15,7 @@
 #include "fullshard/ops/self_attention.h"
 #include "tests/ops_cuda/on_device.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 class DeviceNormProjection : public OnDevice {};
@@ -83,7 +84,7 @@ struct FlatWeights {
     for (const int64_t count : rows) {
       auto weight = buffer.narrow(0, first, count).detach().requires_grad_();
       const auto slot = slots.narrow(0, first, count);
-      set_gradient_sink(weight, [this, slot] { return GradientSink{slot, accumulates}; });
+      nn::set_gradient_sink(weight, [this, slot] { return nn::GradientSink{slot, accumulates}; });
       weights.push_back(weight);
       first += count + gap;
     }
@@ -220,8 +221,8 @@ TEST_F(DeviceLinear, AddsGradientsOfBf16IntoAnFp32Sink) {
                                   leaves(inputs, at::kDouble), factors.to(at::kDouble));
   const auto wide = inputs[1].options().dtype(at::kFloat).requires_grad(false);
   const auto slot = at::zeros({40, 64}, wide), bias_slot = at::zeros({40}, wide);
-  set_gradient_sink(inputs[1], [&] { return GradientSink{slot, true}; });
-  set_gradient_sink(inputs[2], [&] { return GradientSink{bias_slot, true}; });
+  nn::set_gradient_sink(inputs[1], [&] { return nn::GradientSink{slot, true}; });
+  nn::set_gradient_sink(inputs[2], [&] { return nn::GradientSink{bias_slot, true}; });
   for (int pass = 1; pass <= 3; ++pass) {
     weighted(linear(inputs[0], inputs[1], inputs[2]), factors).backward();
     // No rounding to 16 bits anywhere: the operands are exact, the sums are fp32.
@@ -334,4 +335,4 @@ TEST_F(DeviceSelfAttention, HoldsItsInputItsResultAndOneNumberPerRow) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/norm.h"
 
 #include <ATen/ops/zeros.h>
@@ -7,7 +8,7 @@
 #include "fullshard/nn/gradient_hook.h"
 #include "tests/ops_cuda/on_device.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -77,7 +78,9 @@ TEST_F(DeviceNorm, FillsItsSinksInFp32) {
   auto slots = at::zeros({2, 768}, inputs[0].options().dtype(at::kFloat).requires_grad(false));
   int opened = 0;
   for (int64_t i = 0; i < 2; ++i) {
-    set_gradient_sink(inputs[i + 1], [&, i] { return GradientSink{slots[i], opened++ >= 2}; });
+    nn::set_gradient_sink(inputs[i + 1], [&, i] {
+      return nn::GradientSink{slots[i], opened++ >= 2};
+    });
   }
   for (int pass = 1; pass <= 2; ++pass) {
     weighted(layer(inputs), factors).backward();
@@ -97,4 +100,4 @@ TEST_F(DeviceNorm, RefusesSecondDerivatives) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::ops

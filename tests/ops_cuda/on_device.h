@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How results of the GPU are compared: relative to the largest value, with the figures on failure.
 #pragma once
 
@@ -13,7 +14,7 @@
 
 #include "tests/ops/gradients.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // Tests of this fixture need a GPU.
 class OnDevice : public ::testing::Test {
@@ -71,4 +72,4 @@ inline void expect_same_as_wide(const Operator& function, const Inputs& inputs,
 
 inline constexpr at::ScalarType kDeviceDtypes[] = {at::kFloat, at::kBFloat16};
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clipping for loops that do not look at the norm. On the CPU there is nothing to wait for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of a step's pieces; here in the memory of the CPU, which needs no device.
-#include "fullshard/optim/device_table.h"
+#include "fullshard/optim/cuda/device_table.h"
 
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -9,9 +10,9 @@
 namespace fullshard::testing {
 namespace {
 
-DevicePiece piece_of(const at::Tensor& values, StoredAs gradient, int setting) {
-  DevicePiece piece;
-  piece.master = {values.data_ptr(), StoredAs::fp32};
+optim::DevicePiece piece_of(const at::Tensor& values, optim::StoredAs gradient, int setting) {
+  optim::DevicePiece piece;
+  piece.master = {values.data_ptr(), optim::StoredAs::fp32};
   piece.gradient = {values.data_ptr(), gradient};
   piece.numel = values.numel();
   piece.setting = setting;
@@ -19,9 +20,10 @@ DevicePiece piece_of(const at::Tensor& values, StoredAs gradient, int setting) {
 }
 
 TEST(DeviceTable, CutsPiecesIntoChunks) {
-  const auto large = at::zeros({2 * kDeviceChunk + 1}), small = at::zeros({1});
-  DeviceTable table;
-  table.set({piece_of(large, StoredAs::fp32, 0), piece_of(small, StoredAs::fp32, 0)}, at::kCPU);
+  const auto large = at::zeros({2 * optim::kDeviceChunk + 1}), small = at::zeros({1});
+  optim::DeviceTable table;
+  table.set({piece_of(large, optim::StoredAs::fp32, 0), piece_of(small, optim::StoredAs::fp32, 0)},
+            at::kCPU);
   EXPECT_EQ(table.num_blocks(), 4);
   const auto* blocks = table.device_blocks();
   const std::vector<std::pair<int, int>> expected = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
@@ -30,19 +32,21 @@ TEST(DeviceTable, CutsPiecesIntoChunks) {
     EXPECT_EQ(blocks[i].chunk, expected[i].second) << i;
   }
   EXPECT_EQ(table.device_pieces()[1].first_block, 3);
-  EXPECT_EQ(table.segments(), (std::vector<DeviceSegment>{{DeviceStorage::fp32, 0, 4, 0, 1}}));
+  EXPECT_EQ(table.segments(),
+            (std::vector<optim::DeviceSegment>{{optim::DeviceStorage::fp32, 0, 4, 0, 1}}));
 }
 
 TEST(DeviceTable, BringsPiecesOfOneStorageTogether) {
   const auto values = at::zeros({8});
-  DeviceTable table;
-  table.set({piece_of(values, StoredAs::fp16, 0), piece_of(values, StoredAs::fp32, 1),
-             piece_of(values, StoredAs::bf16, 0), piece_of(values, StoredAs::fp32, 0)},
-            at::kCPU);
-  EXPECT_EQ(table.segments(), (std::vector<DeviceSegment>{
-                                  {DeviceStorage::fp32, 0, 2, 0, 2},
-                                  {DeviceStorage::fp32_bf16_gradient, 2, 1, 0, 1},
-                                  {DeviceStorage::any, 3, 1, 0, 1},
+  optim::DeviceTable table;
+  table.set(
+      {piece_of(values, optim::StoredAs::fp16, 0), piece_of(values, optim::StoredAs::fp32, 1),
+       piece_of(values, optim::StoredAs::bf16, 0), piece_of(values, optim::StoredAs::fp32, 0)},
+      at::kCPU);
+  EXPECT_EQ(table.segments(), (std::vector<optim::DeviceSegment>{
+                                  {optim::DeviceStorage::fp32, 0, 2, 0, 2},
+                                  {optim::DeviceStorage::fp32_bf16_gradient, 2, 1, 0, 1},
+                                  {optim::DeviceStorage::any, 3, 1, 0, 1},
                               }));
   EXPECT_EQ(table.pieces()[0].setting, 0);
   EXPECT_EQ(table.pieces()[1].setting, 1);
@@ -50,40 +54,40 @@ TEST(DeviceTable, BringsPiecesOfOneStorageTogether) {
 
 TEST(DeviceTable, NeedsAsManyLaunchesAsItsSettings) {
   const auto values = at::zeros({8});
-  std::vector<DevicePiece> pieces;
+  std::vector<optim::DevicePiece> pieces;
   for (int i = 0; i < 3000; ++i) {
-    pieces.push_back(piece_of(values, StoredAs::fp32, i % (kSettingsPerLaunch + 8)));
+    pieces.push_back(piece_of(values, optim::StoredAs::fp32, i % (optim::kSettingsPerLaunch + 8)));
   }
-  DeviceTable table;
+  optim::DeviceTable table;
   table.set(pieces, at::kCPU);
   ASSERT_EQ(table.segments().size(), 2);
   EXPECT_EQ(table.segments()[0].num_blocks + table.segments()[1].num_blocks, 3000);
-  EXPECT_EQ(table.segments()[1].first_setting, kSettingsPerLaunch);
+  EXPECT_EQ(table.segments()[1].first_setting, optim::kSettingsPerLaunch);
   EXPECT_EQ(table.segments()[1].num_settings, 8);
 }
 
 TEST(DeviceTable, IsUploadedOnlyWhenSomethingChanged) {
   const auto values = at::zeros({8}), other = at::zeros({8}), longer = at::zeros({9});
-  DeviceTable table;
-  table.set({piece_of(values, StoredAs::fp32, 0)}, at::kCPU);
-  table.set({piece_of(values, StoredAs::fp32, 0)}, at::kCPU);
+  optim::DeviceTable table;
+  table.set({piece_of(values, optim::StoredAs::fp32, 0)}, at::kCPU);
+  table.set({piece_of(values, optim::StoredAs::fp32, 0)}, at::kCPU);
   EXPECT_EQ(table.num_piece_uploads(), 1);
-  table.set({piece_of(other, StoredAs::fp32, 0)}, at::kCPU);
+  table.set({piece_of(other, optim::StoredAs::fp32, 0)}, at::kCPU);
   EXPECT_EQ(table.num_piece_uploads(), 2);
   EXPECT_EQ(table.num_block_uploads(), 1);
-  table.set({piece_of(longer, StoredAs::fp32, 0)}, at::kCPU);
+  table.set({piece_of(longer, optim::StoredAs::fp32, 0)}, at::kCPU);
   EXPECT_EQ(table.num_piece_uploads(), 3);
   EXPECT_EQ(table.num_block_uploads(), 2);
 }
 
 TEST(DeviceTable, KnowsWhichPiecesCanBeReadFourElementsAtATime) {
   const auto values = at::zeros({16});
-  DeviceTable table;
-  table.set(
-      {piece_of(values, StoredAs::fp32, 0), piece_of(values.narrow(0, 1, 8), StoredAs::fp32, 0),
-       piece_of(values.narrow(0, 2, 8), StoredAs::fp32, 0),
-       piece_of(values.narrow(0, 4, 8), StoredAs::fp32, 0)},
-      at::kCPU);
+  optim::DeviceTable table;
+  table.set({piece_of(values, optim::StoredAs::fp32, 0),
+             piece_of(values.narrow(0, 1, 8), optim::StoredAs::fp32, 0),
+             piece_of(values.narrow(0, 2, 8), optim::StoredAs::fp32, 0),
+             piece_of(values.narrow(0, 4, 8), optim::StoredAs::fp32, 0)},
+            at::kCPU);
   EXPECT_TRUE(table.pieces()[0].is_aligned);
   EXPECT_FALSE(table.pieces()[1].is_aligned);
   EXPECT_FALSE(table.pieces()[2].is_aligned);

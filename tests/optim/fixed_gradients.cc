@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/optim/fixed_gradients.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model whose gradients are what the test says, whatever its parameters: the loss is Σ w·x, so
 // that x is the gradient of w.
 #pragma once
@@ -10,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/optim/lr_schedule.h"
 #include "fullshard/optim/optimizer.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/optim/schedules/lr_schedule.h"
 
 namespace fullshard::testing {
 

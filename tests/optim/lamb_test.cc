@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAMB's trust ratios are those of whole tensors, wherever ranks cut them.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/loss_scaler.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 LossScaleOptions options_of(const nlohmann::json& entry) {
@@ -86,4 +87,4 @@ TEST(LossScaler, NamesTheKeyOfABadSetting) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

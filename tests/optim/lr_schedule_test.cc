@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules against tables that DeepSpeed and transformers wrote (tests/fixtures/schedules).
-#include "fullshard/optim/lr_schedule.h"
+#include "fullshard/optim/schedules/lr_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
-#include "fullshard/optim/cycle_schedules.h"
-#include "fullshard/optim/trainer_schedules.h"
-#include "fullshard/optim/warmup_schedules.h"
+#include "fullshard/optim/schedules/cycle_schedules.h"
+#include "fullshard/optim/schedules/trainer_schedules.h"
+#include "fullshard/optim/schedules/warmup_schedules.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 using nlohmann::json;
@@ -325,4 +326,4 @@ TEST(LrSchedule, WarnsOfAMomentumThatGrowsWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule joined to an optimizer: which rates each step sees, and what is saved.
 #include "fullshard/optim/lr_scheduler.h"
 
@@ -11,16 +12,16 @@
 #include <torch/optim/sgd.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/cycle_schedules.h"
-#include "fullshard/optim/lr_torch_schedule.h"
+#include "fullshard/optim/schedules/cycle_schedules.h"
+#include "fullshard/optim/schedules/lr_torch_schedule.h"
+#include "fullshard/optim/schedules/trainer_schedules.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/optim/trainer_schedules.h"
-#include "fullshard/shard/sharded_model.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 using testing::ElementsAre;
@@ -186,4 +187,4 @@ TEST(LrScheduler, RefusesAStateThatIsNone) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every optimizer in every compute dtype, strategy and number of ranks against the same mathematics
 // written naively on whole tensors, and with the same bits for all strategies.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/optim/naive_optimizers.h"
 
 #include <ATen/ops/zeros_like.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mathematics of the optimizers on whole fp64 tensors, written naively. `options_of` gives the
 // settings of a step, counted from 1, so that they may change.
 #pragma once

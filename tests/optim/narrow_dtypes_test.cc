@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bf16 masters and states: casts, stochastic rounding.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/equal.h>
@@ -11,8 +12,8 @@
 #include <cmath>
 
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/cast_kernels.h"
-#include "fullshard/optim/element_blocks.h"
+#include "fullshard/optim/kernels/cast_kernels.h"
+#include "fullshard/optim/kernels/element_blocks.h"
 #include "fullshard/optim/sgd.h"
 #include "tests/optim/fixed_gradients.h"
 
@@ -35,13 +36,13 @@ TEST(Casts, AreTorchs) {
   for (const auto dtype : {at::kBFloat16, at::kHalf, at::kDouble}) {
     const auto expected = values.to(dtype);
     auto actual = at::empty_like(expected);
-    store<float>({actual.data_ptr(), dtype}, values.const_data_ptr<float>(), values.numel());
+    optim::store<float>({actual.data_ptr(), dtype}, values.const_data_ptr<float>(), values.numel());
     const auto is_number = at::isnan(values).logical_not();
     EXPECT_TRUE(at::equal(at::isnan(actual), at::isnan(expected))) << dtype;
     EXPECT_TRUE(at::equal(actual.masked_select(is_number), expected.masked_select(is_number)))
         << dtype;
     auto back = at::empty_like(values);
-    load(back.data_ptr<float>(), {expected.data_ptr(), dtype}, expected.numel());
+    optim::load(back.data_ptr<float>(), {expected.data_ptr(), dtype}, expected.numel());
     EXPECT_TRUE(
         at::equal(back.masked_select(is_number), expected.to(at::kFloat).masked_select(is_number)))
         << dtype;
@@ -53,8 +54,8 @@ TEST(StochasticRounding, HasTheValueAsItsMean) {
   for (const float value : {1.0f + 1.0f / 1024, -3.14159f, 1e-20f, 1.0f}) {
     const auto values = at::full({kNumel}, value);
     auto rounded = at::empty({kNumel}, at::kBFloat16);
-    store_stochastically(rounded.data_ptr(), values.const_data_ptr<float>(), kNumel,
-                         RoundingKey::of(3, 7, hash_of("weight")), 0);
+    optim::store_stochastically(rounded.data_ptr(), values.const_data_ptr<float>(), kNumel,
+                                optim::RoundingKey::of(3, 7, optim::hash_of("weight")), 0);
     const auto wide = rounded.to(at::kDouble);
     const double low = wide.min().item<double>(), high = wide.max().item<double>();
     // Two neighbours with a distance d: the mean's standard deviation is at most d / (2 √n).
@@ -66,14 +67,14 @@ TEST(StochasticRounding, HasTheValueAsItsMean) {
 
 TEST(StochasticRounding, LeavesInfinityAndNan) {
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(round_stochastically(infinity, 0xffff), 0x7f80);
-  EXPECT_EQ(round_stochastically(-infinity, 0xffff), 0xff80);
-  EXPECT_EQ(round_stochastically(std::bit_cast<float>(0x7fffffffu), 0xffff), 0x7fc0);
+  EXPECT_EQ(optim::round_stochastically(infinity, 0xffff), 0x7f80);
+  EXPECT_EQ(optim::round_stochastically(-infinity, 0xffff), 0xff80);
+  EXPECT_EQ(optim::round_stochastically(std::bit_cast<float>(0x7fffffffu), 0xffff), 0x7fc0);
 }
 
 TEST(StochasticRounding, DependsOnSeedStepTensorAndElement) {
   const auto bits = [](uint64_t seed, int64_t step, const char* name, uint64_t element) {
-    return random_bits(RoundingKey::of(seed, step, hash_of(name)), element);
+    return optim::random_bits(optim::RoundingKey::of(seed, step, optim::hash_of(name)), element);
   };
   const auto some = bits(1, 2, "weight", 3);
   EXPECT_EQ(bits(1, 2, "weight", 3), some);
@@ -86,14 +87,14 @@ TEST(StochasticRounding, DependsOnSeedStepTensorAndElement) {
 
 // bf16 masters of `numel` elements from `first` on in their tensor, all rounded from one value.
 std::vector<uint16_t> rounded_masters(int64_t first, int64_t numel, float value,
-                                      const RoundingKey& key) {
+                                      const optim::RoundingKey& key) {
   std::vector<uint16_t> masters(static_cast<size_t>(numel));
-  PieceElements piece;
+  optim::PieceElements piece;
   piece.master = {masters.data(), at::kBFloat16};
   piece.numel = numel;
   piece.first = first;
   piece.rounding = key;
-  update_elements(piece, [&](const auto& block) {
+  optim::update_elements(piece, [&](const auto& block) {
     std::fill(block.master, block.master + block.numel, value);
   });
   return masters;
@@ -101,19 +102,20 @@ std::vector<uint16_t> rounded_masters(int64_t first, int64_t numel, float value,
 
 TEST(StochasticRounding, OfAMasterTakesTheBitsOfEachElementBeyondABlock) {
   constexpr float kValue = 1.0f + 1.0f / 256;  // in the middle of two neighbours
-  constexpr int64_t kFirst = 777, kNumel = 5 * kBlockNumel + 19;
-  const auto key = RoundingKey::of(3, 7, hash_of("weight"));
+  constexpr int64_t kFirst = 777, kNumel = 5 * optim::kBlockNumel + 19;
+  const auto key = optim::RoundingKey::of(3, 7, optim::hash_of("weight"));
   const auto masters = rounded_masters(kFirst, kNumel, kValue, key);
   for (int64_t i = 0; i < kNumel; ++i) {
-    const auto random = random_bits(key, static_cast<uint64_t>(kFirst + i));
-    ASSERT_EQ(masters[i], round_stochastically(kValue, random)) << "element " << i;
+    const auto random = optim::random_bits(key, static_cast<uint64_t>(kFirst + i));
+    ASSERT_EQ(masters[i], optim::round_stochastically(kValue, random)) << "element " << i;
   }
 }
 
 TEST(StochasticRounding, DoesNotRepeatItselfAtAnyDistance) {
   constexpr float kValue = 1.0f + 1.0f / 256;
   constexpr int64_t kNumel = 1 << 16;
-  const auto masters = rounded_masters(0, kNumel, kValue, RoundingKey::of(1, 2, hash_of("weight")));
+  const auto masters =
+      rounded_masters(0, kNumel, kValue, optim::RoundingKey::of(1, 2, optim::hash_of("weight")));
   for (int64_t distance = 1; distance <= kNumel / 2; distance *= 2) {
     int64_t equal = 0;
     for (int64_t i = distance; i < kNumel; ++i) equal += masters[i] == masters[i - distance];

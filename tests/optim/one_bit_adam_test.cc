@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Against DeepSpeed's own trajectories (tests/fixtures/one_bit_adam), bytes and bits.
 #include "fullshard/optim/one_bit_adam.h"
 
@@ -214,7 +215,7 @@ TEST(OneBitAdam, EntersItsErrorsInTheLedger) {
     for (int group = 0; group < sharded.num_groups(); ++group) {
       moments += 2 * 4 * sharded.shard_numel(group);
     }
-    EXPECT_EQ(sharded.ledger().held(Purpose::optimizer), moments + 4 * 112 + 4 * 56);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer), moments + 4 * 112 + 4 * 56);
     const auto states = optimizer.rank_states();
     ASSERT_EQ(states.size(), 2);
     EXPECT_EQ(states[0].name, "worker_error");

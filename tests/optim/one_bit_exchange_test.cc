@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/one_bit_exchange.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -11,9 +12,9 @@
 
 #include <cmath>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 constexpr int64_t kNumel = 5000;  // several blocks, and a part of one
@@ -25,9 +26,9 @@ at::Tensor gradient(int round, int rank) {
   return at::randint(-127, 128, {kNumel}, generator, at::kFloat) / 64;
 }
 
-std::shared_ptr<Pool> make_pool() {
-  return std::make_shared<Pool>([](int64_t bytes) { return at::zeros({bytes}, at::kByte); },
-                                std::make_shared<Ledger>(), Tier::device);
+std::shared_ptr<memory::Pool> make_pool() {
+  return std::make_shared<memory::Pool>([](int64_t bytes) { return at::zeros({bytes}, at::kByte); },
+                                        std::make_shared<Ledger>(), tiers::Tier::device);
 }
 
 Elements elements_of(const at::Tensor& tensor) { return {tensor.data_ptr(), at::kFloat}; }
@@ -112,4 +113,4 @@ TEST(OneBitExchange, LeavesTensorsWithoutGradientAlone) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers over pieces against torch's own over whole parameters.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
@@ -10,11 +11,11 @@
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/adamw_kernels.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/optim/torch_optimizer.h"
+#include "fullshard/optim/torch/torch_optimizer.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 struct NetImpl : Unit {
@@ -181,4 +182,4 @@ TEST(Clipping, ScalesAllGradientsToTheGlobalNorm) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter rules, and what schedules and checkpoints set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +9,8 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/foreign_optimizer.h"
 #include "fullshard/optim/sgd.h"
+#include "fullshard/optim/torch/foreign_optimizer.h"
 #include "tests/errors.h"
 #include "tests/optim/fixed_gradients.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rates that change from step to step: against the same mathematics with each step's rates, against
 // torch's optimizers under the same schedule, and bit for bit against optimizers that were made
 // with what others were set to.
@@ -7,9 +8,9 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include "fullshard/optim/cycle_schedules.h"
 #include "fullshard/optim/lr_scheduler.h"
-#include "fullshard/optim/trainer_schedules.h"
+#include "fullshard/optim/schedules/cycle_schedules.h"
+#include "fullshard/optim/schedules/trainer_schedules.h"
 #include "tests/optim/naive_optimizers.h"
 
 namespace fullshard::testing {

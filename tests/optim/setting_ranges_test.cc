@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every range of every optimizer's settings, at its border and beyond; what is refused is named.
 #include <gtest/gtest.h>
 

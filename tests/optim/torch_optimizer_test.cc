@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A user's torch optimizer over the pieces of a model that computes in 16 bits.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
@@ -10,7 +11,7 @@
 #include <mutex>
 
 #include "fullshard/base/error.h"
-#include "fullshard/optim/torch_optimizer.h"
+#include "fullshard/optim/torch/torch_optimizer.h"
 #include "tests/errors.h"
 #include "tests/optim/fixed_gradients.h"
 

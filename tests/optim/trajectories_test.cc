@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Against torch's and DeepSpeed's own trajectories: tests/fixtures/optimizers.
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -11,7 +12,7 @@
 #include "fullshard/optim/defaults.h"
 #include "fullshard/optim/sgd.h"
 
-namespace fullshard {
+namespace fullshard::optim {
 namespace {
 
 using Json = nlohmann::json;
@@ -150,4 +151,4 @@ TEST(Defaults, AreThoseOfTheTrainerAndOfDeepSpeed) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::optim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole steps of a sharded model on the GPU beside the same steps on the CPU.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,6 +13,7 @@
 #include <tuple>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adagrad.h"
 #include "fullshard/optim/adamw.h"
@@ -167,7 +169,7 @@ TEST(CudaEngine, KeepsBf16MastersInHalves) {
     AdamW optimizer(sharded, adamw);
     model(inputs(0, kGpu).to(at::kBFloat16)).backward();
     optimizer.step();
-    return sharded.ledger().held(Purpose::master) / sharded.numel();
+    return sharded.ledger().held(tiers::Purpose::master) / sharded.numel();
   };
   EXPECT_EQ(held({}, {}), 2);
   EXPECT_EQ(held({}, false), 4);
@@ -280,6 +282,121 @@ TEST(CudaEngine, RefusesOneBitAdamByName) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("OneBitAdam: the model is on cuda:0"));
   }
+}
+
+// Chunks of 64 elements of two fp32 states and a lower half.
+StateOffload in_host_memory() {
+  return {.optimizer = tiers::Tier::host, .window_bytes = 64 * 10, .num_windows = 3};
+}
+
+TEST(CudaOffload, StepsAsWithoutIt) {
+  for (const auto compute : {at::kFloat, at::kBFloat16}) {
+    for (const auto states : {at::kFloat, at::kBFloat16}) {
+      for (const auto& [name, make] : makers(states)) {
+        if (name == "LAMB") continue;
+        ShardOptions options{.param_dtype = compute};
+        const auto expected = train(kGpu, make, options);
+        for (const double share : {0.0, 0.02, 1.0}) {
+          options.offload = in_host_memory();
+          options.offload.resident_share = share;
+          expect_same_engine(train(kGpu, make, options), expected,
+                             name + " in " + c10::toString(compute) + ", states in " +
+                                 c10::toString(states) + ", share " + std::to_string(share));
+        }
+      }
+    }
+  }
+}
+
+struct OffloadedOnCuda {
+  explicit OffloadedOnCuda(const StateOffload& offload)
+      : sharded(
+            shard(model, World::single(kGpu), {.param_dtype = at::kBFloat16, .offload = offload})),
+        optimizer(sharded, {.lr = 1e-2}),
+        stepper(sharded, optimizer, {.max_grad_norm = 1.0, .on_breakdown = OnBreakdown::go_on}) {}
+
+  void backward(int step, bool with_nan = false) {
+    auto x = inputs(step, kGpu).to(at::kBFloat16);
+    if (with_nan) x[4 * 5 + 10] = std::numeric_limits<float>::quiet_NaN();
+    stepper.backward(model(x));
+  }
+
+  Model model = make_model();
+  ShardedModel sharded;
+  AdamW optimizer;
+  Stepper stepper;
+};
+
+// The host runs ahead of the device by several steps, and sets other rates meanwhile.
+TEST(CudaOffload, StepsWithoutWaitingForAnything) {
+  OffloadedOnCuda with(in_host_memory()), without({});
+  for (int step = 0; step < 6; ++step) {
+    for (auto* run : {&with, &without}) {
+      run->backward(step, step == 3);
+      (void)run->stepper.step_without_norm();
+      run->optimizer.set_lr(1e-2 / (step + 2));
+    }
+  }
+  const auto expected = masters_of(without.sharded);
+  for (const auto& [name, master] : masters_of(with.sharded)) {
+    EXPECT_TRUE(at::equal(master, expected.at(name))) << name;
+  }
+  for (int group = 0; group < with.sharded.num_groups(); ++group) {
+    for (int k = 0; k < 2; ++k) {
+      EXPECT_TRUE(with.optimizer.state(group, k).is_cpu());
+      EXPECT_TRUE(
+          at::equal(with.optimizer.state(group, k), without.optimizer.state(group, k).cpu()));
+    }
+  }
+}
+
+TEST(CudaOffload, LeavesOutAStepThatOverflowed) {
+  OffloadedOnCuda run(in_host_memory());
+  run.backward(0);
+  (void)run.stepper.step();
+  const auto before = masters_of(run.sharded);
+  const auto state = run.optimizer.state(1, 1).clone();
+  run.backward(1, true);
+  EXPECT_TRUE(run.stepper.step().skipped);
+  EXPECT_EQ(run.optimizer.num_steps(), 1);
+  for (const auto& [name, master] : masters_of(run.sharded)) {
+    EXPECT_TRUE(at::equal(master, before.at(name))) << name;
+  }
+  EXPECT_TRUE(at::equal(run.optimizer.state(1, 1), state));
+}
+
+TEST(CudaOffload, CountsEveryByteAndPinsNothingAfterTheSecondStep) {
+  OffloadedOnCuda run(in_host_memory());
+  int64_t numel = 0;
+  for (int group = 0; group < run.sharded.num_groups(); ++group) {
+    numel += run.sharded.shard_numel(group);
+  }
+  const auto& ledger = run.sharded.ledger();
+  EXPECT_EQ(ledger.held(tiers::Purpose::master), 0);
+  EXPECT_EQ(ledger.held(tiers::Purpose::master, tiers::Tier::host), 2 * numel);
+  EXPECT_EQ(ledger.held(tiers::Purpose::optimizer, tiers::Tier::host), 8 * numel);
+  EXPECT_EQ(ledger.held(tiers::Purpose::optimizer), 3 * 64 * 10);
+  EXPECT_TRUE(run.optimizer.state(0, 0).is_pinned());
+  int64_t pinned = 0;
+  for (int step = 0; step < 5; ++step) {
+    const auto before = run.sharded.counters();
+    run.backward(step);
+    (void)run.stepper.step();
+    EXPECT_EQ(run.sharded.counters().states_copied_in - before.states_copied_in, 10 * numel);
+    EXPECT_EQ(run.sharded.counters().states_copied_out - before.states_copied_out, 10 * numel);
+    const auto allocations = engine::EngineAccess::of(run.sharded).host_pool()->num_allocations();
+    if (step < 2) pinned = allocations;
+    EXPECT_EQ(allocations, pinned);
+  }
+}
+
+TEST(CudaOffload, LetsParametersBeReadInForwardsOrAfterSettling) {
+  OffloadedOnCuda run(in_host_memory());
+  run.backward(0);
+  (void)run.stepper.step();
+  EXPECT_ANY_THROW((void)run.model->modules_in_turn[0]->bias.sum());
+  run.sharded.settle();
+  EXPECT_NO_THROW((void)run.model->modules_in_turn[0]->bias.sum());
 }
 
 }  // namespace

@@ -1,22 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAMB on the GPU: states and steps have the CPU's bits; norms are sums in another order.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "fullshard/optim/lamb_kernels.h"
+#include "fullshard/optim/kernels/lamb_kernels.h"
 #include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
 namespace fullshard::testing {
 namespace {
 
-const LambStep kStep{.clip = 0.5,
-                     .beta1 = 0.9,
-                     .beta2 = 0.95,
-                     .epsilon = 1e-6,
-                     .weight_decay = 0.01,
-                     .step_size = 1e-2};
+const optim::LambStep kStep{.clip = 0.5,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .epsilon = 1e-6,
+                            .weight_decay = 0.01,
+                            .step_size = 1e-2};
 
 std::vector<StepArrays> random_arrays() {
   std::vector<StepArrays> arrays;
@@ -30,13 +31,13 @@ std::vector<StepArrays> random_arrays() {
 TEST(CudaLamb, UpdatesMomentsWithTheBitsOfTheCpu) {
   const auto cpu = random_arrays();
   const auto cuda = copies_on_cuda(cpu);
-  DeviceTable table;
+  optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
-  const DevicePass pass{.table = table, .settings = {{}}};
+  const optim::DevicePass pass{.table = table, .settings = {{}}};
   const auto tensors = static_cast<int64_t>(cpu.size());
-  const auto found = moments_on_device(pass, {kStep}, tensors + 1).cpu();
+  const auto found = optim::moments_on_device(pass, {kStep}, tensors + 1).cpu();
   for (size_t i = 0; i < cpu.size(); ++i) {
-    const auto expected = lamb_moments(kStep, cpu[i].elements(0));
+    const auto expected = optim::lamb_moments(kStep, cpu[i].elements(0));
     const auto* sums = found.const_data_ptr<double>() + 2 * i;
     EXPECT_NEAR(sums[0] / expected.parameter, 1, 1e-12) << cpu[i].master.numel();
     EXPECT_NEAR(sums[1] / expected.direction, 1, 1e-12) << cpu[i].master.numel();
@@ -54,11 +55,11 @@ TEST(CudaLamb, MovesParametersByTheRatioOfTheirTensor) {
     ratios[static_cast<int64_t>(i)] = ratio;
     auto step = kStep;
     step.step_size *= ratio;
-    lamb_step(step, cpu[i].elements(0));
+    optim::lamb_step(step, cpu[i].elements(0));
   }
-  DeviceTable table;
+  optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
-  step_on_device({.table = table, .settings = {{}}}, {kStep}, ratios.to(kGpu));
+  optim::step_on_device({.table = table, .settings = {{}}}, {kStep}, ratios.to(kGpu));
   expect_same_bits(cuda, cpu, "LAMB's step");
 }
 
@@ -68,7 +69,7 @@ TEST(CudaLamb, ClampsRatiosAndLeavesZerosAlone) {
       at::tensor({9.0, 1.0, 0.0, 4.0, 1e6, 1.0, 1.0, 4.0, 16.0, 0.25, 0.0, 0.0, 1e6, 0.0, 0.0, 0.0},
                  at::kDouble)
           .view({2, 4, 2});
-  const auto ratios = trust_ratios_on_device(squares.to(kGpu), 0.01f, 10.0f).cpu();
+  const auto ratios = optim::trust_ratios_on_device(squares.to(kGpu), 0.01f, 10.0f).cpu();
   const float first = static_cast<float>(std::sqrt(25.0)) / static_cast<float>(std::sqrt(1.25));
   EXPECT_EQ(ratios[0].item<float>(), first);
   EXPECT_EQ(ratios[1].item<float>(), 1.0f);
@@ -80,10 +81,10 @@ TEST(CudaLamb, IsTheSameInEveryRun) {
   const auto cpu = random_arrays();
   const auto run = [&] {
     const auto cuda = copies_on_cuda(cpu);
-    DeviceTable table;
+    optim::DeviceTable table;
     table.set(pieces_of(cuda), kGpu);
-    return moments_on_device({.table = table, .settings = {{}}}, {kStep},
-                             static_cast<int64_t>(cpu.size()))
+    return optim::moments_on_device({.table = table, .settings = {{}}}, {kStep},
+                                    static_cast<int64_t>(cpu.size()))
         .cpu();
   };
   const auto first = run();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every update rule on the GPU gives the bits of the CPU.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -6,29 +7,37 @@
 #include <cmath>
 #include <limits>
 
-#include "fullshard/optim/adagrad_kernels.h"
-#include "fullshard/optim/adamw_kernels.h"
-#include "fullshard/optim/lion_kernels.h"
-#include "fullshard/optim/sgd_kernels.h"
-#include "fullshard/shard/master_halves.h"
+#include "fullshard/engine/storage/master_halves.h"
+#include "fullshard/optim/kernels/adagrad_kernels.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
+#include "fullshard/optim/kernels/lion_kernels.h"
+#include "fullshard/optim/kernels/sgd_kernels.h"
 #include "tests/gpu.h"
 #include "tests/optim_cuda/step_arrays.h"
 
 namespace fullshard::testing {
 namespace {
 
-AdamWStep adamw_constants(int step) {
-  AdamWStep constants{.clip = 0.37, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+optim::AdamWStep adamw_constants(int step) {
+  optim::AdamWStep constants{.clip = 0.37, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
   constants.decay = 1 - 3e-3 * 0.1;
   constants.step_size = 3e-3 / (1 - std::pow(0.9, step));
   constants.root_correction = std::sqrt(1 - std::pow(0.95, step));
   return constants;
 }
 
-void step_on_cpu(const AdamWStep& step, const PieceElements& piece) { adamw_step(step, piece); }
-void step_on_cpu(const SgdStep& step, const PieceElements& piece) { sgd_step(step, piece); }
-void step_on_cpu(const AdagradStep& step, const PieceElements& piece) { adagrad_step(step, piece); }
-void step_on_cpu(const LionStep& step, const PieceElements& piece) { lion_step(step, piece); }
+void step_on_cpu(const optim::AdamWStep& step, const optim::PieceElements& piece) {
+  optim::adamw_step(step, piece);
+}
+void step_on_cpu(const optim::SgdStep& step, const optim::PieceElements& piece) {
+  optim::sgd_step(step, piece);
+}
+void step_on_cpu(const optim::AdagradStep& step, const optim::PieceElements& piece) {
+  optim::adagrad_step(step, piece);
+}
+void step_on_cpu(const optim::LionStep& step, const optim::PieceElements& piece) {
+  optim::lion_step(step, piece);
+}
 
 struct Case {
   StepDtypes dtypes = {};
@@ -53,28 +62,29 @@ void expect_cpu_bits(const Case& given, const Settings& settings, const std::str
   if (given.in_halves) {
     for (auto& one : cuda) one.halve();
   }
-  DeviceTable table;
+  optim::DeviceTable table;
   for (int step = 1; step <= 3; ++step) {
-    const auto rounding = RoundingKey::of_step(17, step);
+    const auto rounding = optim::RoundingKey::of_step(17, step);
     const auto steps = settings(step);
     for (const auto& one : cpu) {
       step_on_cpu(steps[static_cast<size_t>(one.setting)], one.elements(rounding));
     }
     table.set(pieces_of(cuda), kGpu);
-    DevicePass pass{.table = table, .settings = std::vector<PieceSetting>(steps.size())};
+    optim::DevicePass pass{.table = table,
+                           .settings = std::vector<optim::PieceSetting>(steps.size())};
     pass.rounding = rounding;
-    step_on_device(pass, steps);
+    optim::step_on_device(pass, steps);
   }
   EXPECT_EQ(table.num_piece_uploads(), 1) << what;
   EXPECT_EQ(table.segments().size(), given.num_launches) << what;
   if (given.in_halves) {
     for (auto& one : cuda) one.join();
-    for (auto& one : cpu) one.shown = nearest_halves(one.master);
+    for (auto& one : cpu) one.shown = engine::nearest_halves(one.master);
   }
   expect_same_bits(cuda, cpu, what);
 }
 
-std::vector<AdamWStep> adamw(int step) { return {adamw_constants(step)}; }
+std::vector<optim::AdamWStep> adamw(int step) { return {adamw_constants(step)}; }
 
 TEST(CudaAdamW, GivesTheBitsOfTheCpu) { expect_cpu_bits({}, adamw, "AdamW"); }
 
@@ -89,7 +99,7 @@ TEST(CudaAdamW, AddsL2AsAdamDoes) {
     auto constants = adamw_constants(step);
     constants.decay = 1;
     constants.l2 = 0.1;
-    return std::vector<AdamWStep>{constants};
+    return std::vector<optim::AdamWStep>{constants};
   };
   expect_cpu_bits({}, adam, "Adam");
 }
@@ -141,10 +151,10 @@ TEST(CudaAdamW, StepsThousandsOfSmallTensorsInTwoLaunches) {
   Case given;
   given.sizes.clear();
   for (int i = 0; i < 3000; ++i) given.sizes.push_back(1 + i % 97);
-  given.num_settings = kSettingsPerLaunch + 8;
+  given.num_settings = optim::kSettingsPerLaunch + 8;
   given.num_launches = 2;
   const auto many = [&](int step) {
-    std::vector<AdamWStep> settings;
+    std::vector<optim::AdamWStep> settings;
     for (int i = 0; i < given.num_settings; ++i) {
       settings.push_back(adamw_constants(step));
       settings.back().step_size *= 1 + 0.1 * i;
@@ -155,8 +165,8 @@ TEST(CudaAdamW, StepsThousandsOfSmallTensorsInTwoLaunches) {
 }
 
 TEST(CudaSgd, GivesTheBitsOfTheCpu) {
-  SgdStep step{.clip = 0.5, .lr = 0.1, .weight_decay = 0.01};
-  const auto settings = [&](int) { return std::vector<SgdStep>{step}; };
+  optim::SgdStep step{.clip = 0.5, .lr = 0.1, .weight_decay = 0.01};
+  const auto settings = [&](int) { return std::vector<optim::SgdStep>{step}; };
   Case plain;
   plain.dtypes.num_states = 0;
   expect_cpu_bits(plain, settings, "SGD");
@@ -178,11 +188,11 @@ TEST(CudaAdagrad, GivesTheBitsOfTheCpu) {
   Case given;
   given.dtypes.num_states = 1;
   given.dtypes.first_is_square = true;
-  const AdagradStep step{.clip = 0.5, .lr = 0.01, .weight_decay = 0.1, .epsilon = 1e-10};
+  const optim::AdagradStep step{.clip = 0.5, .lr = 0.01, .weight_decay = 0.1, .epsilon = 1e-10};
   for (const bool in_halves : {false, true}) {
     given.in_halves = in_halves;
     expect_cpu_bits(
-        given, [&](int) { return std::vector<AdagradStep>{step}; },
+        given, [&](int) { return std::vector<optim::AdagradStep>{step}; },
         in_halves ? "Adagrad in halves" : "Adagrad");
   }
 }
@@ -190,11 +200,11 @@ TEST(CudaAdagrad, GivesTheBitsOfTheCpu) {
 TEST(CudaLion, GivesTheBitsOfTheCpu) {
   Case given;
   given.dtypes.num_states = 1;
-  const LionStep step{.clip = 0.5, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.999, .lr = 1e-4};
+  const optim::LionStep step{.clip = 0.5, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.999, .lr = 1e-4};
   for (const bool in_halves : {false, true}) {
     given.in_halves = in_halves;
     expect_cpu_bits(
-        given, [&](int) { return std::vector<LionStep>{step}; },
+        given, [&](int) { return std::vector<optim::LionStep>{step}; },
         in_halves ? "Lion in halves" : "Lion");
   }
 }
@@ -202,26 +212,26 @@ TEST(CudaLion, GivesTheBitsOfTheCpu) {
 TEST(CudaStep, TakesTheFactorFromTheDevice) {
   const auto cpu = std::vector{StepArrays::random(100'003, {}, 3)};
   const auto cuda = copies_on_cuda(cpu);
-  adamw_step(adamw_constants(1), cpu[0].elements(0));
+  optim::adamw_step(adamw_constants(1), cpu[0].elements(0));
   auto constants = adamw_constants(1);
   constants.clip = 99;  // must not be used
-  DeviceTable table;
+  optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
-  DevicePass pass{.table = table, .settings = {{}}};
+  optim::DevicePass pass{.table = table, .settings = {{}}};
   pass.factor_on_device = at::full({1}, 0.37, at::TensorOptions().dtype(at::kDouble).device(kGpu));
-  step_on_device(pass, std::vector{constants});
+  optim::step_on_device(pass, std::vector{constants});
   expect_same_bits(cuda, cpu, "AdamW, factor on the device");
 }
 
 TEST(CudaStep, ChangesNothingWhenTheFactorIsNotFinite) {
   const auto cpu = std::vector{StepArrays::random(100'003, {}, 3)};
   const auto cuda = copies_on_cuda(cpu);
-  DeviceTable table;
+  optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
-  DevicePass pass{.table = table, .settings = {{}}};
+  optim::DevicePass pass{.table = table, .settings = {{}}};
   pass.factor_on_device = at::full({1}, std::numeric_limits<double>::quiet_NaN(),
                                    at::TensorOptions().dtype(at::kDouble).device(kGpu));
-  step_on_device(pass, std::vector{adamw_constants(1)});
+  optim::step_on_device(pass, std::vector{adamw_constants(1)});
   expect_same_bits(cuda, cpu, "a step that was left out");
 }
 

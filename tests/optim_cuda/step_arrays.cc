@@ -1,19 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/optim_cuda/step_arrays.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/shard/master_halves.h"
+#include "fullshard/engine/storage/master_halves.h"
 
 namespace fullshard::testing {
 namespace {
 
-StoredAs stored_as(at::ScalarType dtype) {
-  return dtype == at::kFloat      ? StoredAs::fp32
-         : dtype == at::kBFloat16 ? StoredAs::bf16
-         : dtype == at::kHalf     ? StoredAs::fp16
-                                  : StoredAs::fp64;
+optim::StoredAs stored_as(at::ScalarType dtype) {
+  return dtype == at::kFloat      ? optim::StoredAs::fp32
+         : dtype == at::kBFloat16 ? optim::StoredAs::bf16
+         : dtype == at::kHalf     ? optim::StoredAs::fp16
+                                  : optim::StoredAs::fp64;
 }
 
 at::Tensor shifted(const at::Tensor& values, at::Device device, int shift) {
@@ -21,12 +22,12 @@ at::Tensor shifted(const at::Tensor& values, at::Device device, int shift) {
   return memory.narrow(0, shift, values.numel()).copy_(values);
 }
 
-DeviceArray array_of(const at::Tensor& tensor) {
+optim::DeviceArray array_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {tensor.data_ptr(), stored_as(tensor.scalar_type())};
 }
 
-Elements elements_of(const at::Tensor& tensor) {
+optim::Elements elements_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {tensor.data_ptr(), tensor.scalar_type()};
 }
@@ -85,7 +86,7 @@ StepArrays StepArrays::on_cuda(int shift) const {
 void StepArrays::halve() {
   const auto bits = master.view(at::kInt);
   const auto shift = static_cast<int>(master.storage_offset());
-  shown = shifted(nearest_halves(master), master.device(), shift);
+  shown = shifted(engine::nearest_halves(master), master.device(), shift);
   lower = shifted(bits.to(at::kShort), master.device(), shift);
 }
 
@@ -93,24 +94,26 @@ void StepArrays::join() {
   master.view(at::kInt).copy_(shown.view(at::kShort).to(at::kInt) * 0x10000 + lower);
 }
 
-uint64_t StepArrays::name_hash() const { return hash_of("tensor " + std::to_string(tensor)); }
+uint64_t StepArrays::name_hash() const {
+  return optim::hash_of("tensor " + std::to_string(tensor));
+}
 
-PieceElements StepArrays::elements(uint64_t rounding) const {
-  PieceElements piece;
+optim::PieceElements StepArrays::elements(uint64_t rounding) const {
+  optim::PieceElements piece;
   piece.master = elements_of(master);
   piece.gradient = elements_of(gradient);
   piece.shown = elements_of(shown);
   for (size_t i = 0; i < states.size(); ++i) piece.states[i] = elements_of(states[i]);
   piece.numel = master.numel();
   piece.first = first;
-  piece.rounding = RoundingKey::of_tensor(rounding, name_hash());
+  piece.rounding = optim::RoundingKey::of_tensor(rounding, name_hash());
   return piece;
 }
 
-DevicePiece StepArrays::piece() const {
-  DevicePiece entry;
-  entry.master =
-      lower.defined() ? DeviceArray{lower.data_ptr(), StoredAs::lower_half} : array_of(master);
+optim::DevicePiece StepArrays::piece() const {
+  optim::DevicePiece entry;
+  entry.master = lower.defined() ? optim::DeviceArray{lower.data_ptr(), optim::StoredAs::lower_half}
+                                 : array_of(master);
   entry.gradient = array_of(gradient);
   entry.shown = array_of(shown);
   for (size_t i = 0; i < states.size(); ++i) entry.states[i] = array_of(states[i]);
@@ -127,8 +130,8 @@ std::vector<int64_t> awkward_sizes() {
           1027, 2048, 4095, 4096, 4097, 8191, 100'003, 1 << 20, 10'000'003};
 }
 
-std::vector<DevicePiece> pieces_of(const std::vector<StepArrays>& arrays) {
-  std::vector<DevicePiece> pieces;
+std::vector<optim::DevicePiece> pieces_of(const std::vector<StepArrays>& arrays) {
+  std::vector<optim::DevicePiece> pieces;
   for (const auto& one : arrays) pieces.push_back(one.piece());
   return pieces;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same arrays on the CPU and on the GPU, stepped by both and compared bit by bit.
 #pragma once
 
@@ -6,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/optim/device_step.h"
-#include "fullshard/optim/piece_elements.h"
+#include "fullshard/optim/cuda/device_step.h"
+#include "fullshard/optim/kernels/piece_elements.h"
 
 namespace fullshard::testing {
 
@@ -35,14 +36,14 @@ struct StepArrays {
   void halve();  // master into shown and lower
   void join();   // and back
   uint64_t name_hash() const;
-  PieceElements elements(uint64_t rounding) const;  // for the CPU
-  DevicePiece piece() const;                        // for the GPU
+  optim::PieceElements elements(uint64_t rounding) const;  // for the CPU
+  optim::DevicePiece piece() const;                        // for the GPU
 };
 
 // Sizes from 1 to 10 million, around the borders of vectors and chunks.
 std::vector<int64_t> awkward_sizes();
 
-std::vector<DevicePiece> pieces_of(const std::vector<StepArrays>& arrays);
+std::vector<optim::DevicePiece> pieces_of(const std::vector<StepArrays>& arrays);
 std::vector<StepArrays> copies_on_cuda(const std::vector<StepArrays>& arrays, int shift = 0);
 
 // All bits, also those of NaN; says how many differ and shows the first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of tests/training/branch_model, for tests that need processes.
 //   branches_rank BACKEND DEVICE NUM_CASES
 // Prints "same" when all gradients are as expected, else the case and what differs.
@@ -5,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "tests/training/branch_model.h"
 
 namespace {

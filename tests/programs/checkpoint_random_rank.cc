@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank that saves a checkpoint and loads it again, with random numbers of its own:
 //   checkpoint_random_rank FOLDER
 // Prints the number that it drew after saving and the one that it drew after loading.
@@ -6,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/checkpoint/wide_model.h"
 
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two ranks, as threads, that save a checkpoint and are killed while they save the next one.
 //   checkpoint_rank DIRECTORY PERCENT [DIRECTORY PERCENT …]
 // Each pair is a process: it saves step 1, then step 2, and is killed by SIGKILL when this much of
@@ -17,8 +18,8 @@
 #include <unistd.h>
 
 #include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/checkpoint/wide_model.h"
 
 namespace {
@@ -34,7 +35,8 @@ void save_step(int step, const std::string& directory, ShardedModel& sharded,
     auto full = sharded.gather_full({.write_back = true});
     for (auto& parameter : sharded.module().parameters()) parameter.fill_(step);
   }
-  save_checkpoint(directory + "/" + checkpoint_name(step), sharded, optimizer, {.step = step});
+  save_checkpoint(directory + "/" + stored::checkpoint_name(step), sharded, optimizer,
+                  {.step = step});
 }
 
 [[noreturn]] void save_and_be_killed(const std::string& directory, double percent) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of the shm backend as a process of its own: comm_shm_peer FOLDER RANK SIZE SCENARIO.
 // Ranks meet through files in FOLDER; what a rank has to say goes to standard output.
 #include <ATen/ops/full.h>
@@ -13,15 +14,15 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/communicator.h"
-#include "fullshard/comm/rendezvous.h"
-#include "fullshard/comm/shm_domain.h"
-#include "fullshard/comm/stream_watch.h"
+#include "fullshard/comm/gpu/stream_watch.h"
+#include "fullshard/comm/shm/shm_domain.h"
+#include "fullshard/comm/store/rendezvous.h"
 #include "tests/files.h"
 
 namespace fullshard {
 namespace {
 
-class FileRendezvous final : public Rendezvous {
+class FileRendezvous final : public comm::Rendezvous {
  public:
   explicit FileRendezvous(std::string folder) : folder_(std::move(folder)) {}
 
@@ -88,13 +89,13 @@ void die_as_rank_one(const Communicator& world) {
 
 // A call on a link beside the host, as NCCL carries it: it never ends once rank 1 is dead, and only
 // the host knows why.
-void lose_rank_one_behind_a_link(const Communicator& world, Backend& host) {
-  const auto watch = std::make_shared<StreamWatch>(StreamWatch::Options{});
+void lose_rank_one_behind_a_link(const Communicator& world, comm::Backend& host) {
+  const auto watch = std::make_shared<comm::StreamWatch>(comm::StreamWatch::Options{});
   std::promise<void> let_go;
-  WatchedLink link(watch, {.name = "link", .peers = host.make_link_peers(), .let_go = [&] {
-                             let_go.set_value();
-                           }});
-  const Call call{
+  comm::WatchedLink link(watch, {.name = "link", .peers = host.make_link_peers(), .let_go = [&] {
+                                   let_go.set_value();
+                                 }});
+  const comm::Call call{
       .sequence = 5, .operation = Operation::all_gather, .group = "world", .unit = "blocks.3"};
   link.end(link.begin(call), [] { return false; });
   world.barrier();
@@ -120,7 +121,7 @@ int run(const std::string& folder, int rank, int size, const std::string& scenar
     timeouts.init = std::chrono::seconds(1);
     meet_rank_zero_or_two(rendezvous, rank);
   }
-  const auto domain = ShmDomain::join(rendezvous, rank, size, timeouts);
+  const auto domain = comm::ShmDomain::join(rendezvous, rank, size, timeouts);
   std::vector<int> all(size);
   std::iota(all.begin(), all.end(), 0);
   const auto host = domain->make_backend({all}, "world");

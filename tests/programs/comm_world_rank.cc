@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank of a world of processes: finds itself in the environment and plays one scene.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/mesh.h"
+#include "fullshard/comm/world/mesh.h"
 
 namespace fullshard {
 namespace {
@@ -268,7 +269,7 @@ void play_idle(const World& world, double met_s) {
 }
 
 int play(const std::string& scene, const std::string& backend, const std::string& device) {
-  WorldOptions options{.backend = backend, .device = device};
+  comm::WorldOptions options{.backend = backend, .device = device};
   if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
   if (scene == "rank 1 does not start") options.timeouts.init = std::chrono::seconds(20);
   if (scene == "rank 1 has no device" && std::string(std::getenv("RANK")) == "1") {

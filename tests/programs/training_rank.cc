@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a training run, for tests that need processes: trains the tiny transformer and, when
 // told to, dies, sleeps, throws or disagrees at a given place.
 //   training_rank [--backend B] [--device D] [--stage N | --strategy S] [--steps N] [--timeout-ms
@@ -13,8 +14,8 @@
 #include <cstdio>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/training/tiny_training.h"
 
 namespace {
@@ -67,7 +68,7 @@ void print_gathers(Recorder& recorder, double since) {
 }
 
 void train(const Arguments& arguments) {
-  WorldOptions world_options;
+  comm::WorldOptions world_options;
   world_options.backend = arguments.backend;
   world_options.device = arguments.device;
   world_options.timeouts.step = std::chrono::milliseconds(arguments.timeout_ms);

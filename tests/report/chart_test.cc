@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 #include "fullshard/report/downsample.h"
 #include "fullshard/report/line_chart.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using ::testing::ElementsAre;
@@ -117,4 +118,4 @@ TEST(LineChart, SaysThatThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/html_report.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +13,7 @@
 #include "fullshard/report/page_assets.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using fullshard::testing::entries_of;
@@ -298,4 +299,4 @@ TEST(RunFolder, ReadsTheLastLinesOfEachRank) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/html_text.h"
 
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 TEST(EscapeHtml, LeavesNothingThatAPageWouldAct) {
@@ -36,4 +37,4 @@ TEST(Shortened, CutsBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/metrics_file.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +12,7 @@
 #include "tests/errors.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using fullshard::testing::message_of;
@@ -153,4 +154,4 @@ TEST(ReadMetrics, FindsNothingWhereNoFileIs) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/number_text.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 TEST(NumberText, ShowsALossWithFourDecimals) {
@@ -42,4 +43,4 @@ TEST(NumberText, ShowsRatesAndShares) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

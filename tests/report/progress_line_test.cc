@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/progress_line.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using ::testing::ElementsAre;
@@ -200,4 +201,4 @@ TEST(ProgressLine, RefusesToPrintEveryNoSteps) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_lock.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include "tests/errors.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using fullshard::testing::message_of;
@@ -107,15 +108,15 @@ TEST(RunLock, IsTakenOverFromTheLauncher) {
   const TemporaryFolder folder, other;
   const RunLock lock(folder.path());
   const int handed = ::dup(lock.descriptor());
-  ::setenv(RunLock::kVariable, std::to_string(handed).c_str(), 1);
+  base::LauncherEnvironment launcher;
+  launcher.run_lock.text = std::to_string(handed);
   {
-    const RunLock same = RunLock::inherited_or_new(folder.path());
+    const RunLock same = RunLock::inherited_or_new(folder.path(), launcher);
     EXPECT_EQ(same.descriptor(), handed);
     EXPECT_EQ(::fcntl(handed, F_GETFD), FD_CLOEXEC);
     // The number alone proves nothing: it must be this folder's lock.
-    EXPECT_NE(RunLock::inherited_or_new(other.path()).descriptor(), handed);
+    EXPECT_NE(RunLock::inherited_or_new(other.path(), launcher).descriptor(), handed);
   }
-  ::unsetenv(RunLock::kVariable);
   EXPECT_EQ(find_owner(folder.path()).state, OwnerState::live);
 }
 
@@ -132,4 +133,4 @@ TEST(RunLock, SaysWhereItCannotBe) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

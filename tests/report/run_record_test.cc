@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_record.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 #include "fullshard/base/error.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using fullshard::testing::entries_of;
@@ -135,4 +136,4 @@ TEST(RunRecord, RefusesWrongTypesWithTheirKey) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_start.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +15,7 @@
 #include "tests/errors.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 using fullshard::testing::entries_of;
@@ -132,4 +133,4 @@ TEST_F(RunStarts, RemoveTheRecordsOfARunThatIsReplaced) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

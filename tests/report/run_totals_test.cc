@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/run_totals.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 StepRecord at_step(int64_t step, double loss) {
@@ -88,4 +89,4 @@ TEST(SummaryTable, SaysWhatARunCameTo) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/step_history.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +13,7 @@
 #include "fullshard/report/run_summary.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 StepRecord ordinary(int64_t step) {
@@ -104,4 +105,4 @@ TEST(RunSummary, OfALongRunCountsAllItsSteps) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/step_record.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +11,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::report {
 namespace {
 
 StepRecord example() {
@@ -127,4 +128,4 @@ TEST(StepRecord, ShowsValuesEscaped) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::report

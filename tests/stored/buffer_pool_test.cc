@@ -1,4 +1,5 @@
-#include "fullshard/stored/buffer_pool.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/stored/blocks/buffer_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -13,15 +14,15 @@ constexpr int64_t kSize = 8192;
 
 TEST(BufferPool, ReservesFromItsSourceInPowersOfTwoAndKeepsThem) {
   std::vector<int64_t> asked;
-  BufferPool pool(kSize, [&](int64_t bytes) {
+  stored::BufferPool pool(kSize, [&](int64_t bytes) {
     asked.push_back(bytes / kSize);
-    void* memory = std::aligned_alloc(kDirectAlign, static_cast<size_t>(bytes));
+    void* memory = std::aligned_alloc(disk::kDirectAlign, static_cast<size_t>(bytes));
     return std::shared_ptr<char>(static_cast<char*>(memory), &std::free);
   });
   pool.reserve(171);
   EXPECT_EQ(asked, (std::vector<int64_t>{64, 64, 32, 8, 2, 1}));
   EXPECT_EQ(pool.bytes(), 171 * kSize);
-  std::vector<DirectBuffer> taken;
+  std::vector<disk::DirectBuffer> taken;
   std::set<char*> places;
   for (int i = 0; i < 171; ++i) {
     taken.push_back(pool.take());
@@ -37,7 +38,7 @@ TEST(BufferPool, ReservesFromItsSourceInPowersOfTwoAndKeepsThem) {
 }
 
 TEST(BufferPool, WithoutASourceTakesMemoryOnlyWhenItIsNeeded) {
-  BufferPool pool(kSize);
+  stored::BufferPool pool(kSize);
   pool.reserve(5);
   EXPECT_EQ(pool.bytes(), 0);
   pool.give_back(pool.take());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/manifest_checksum.h"
 
 #include <fmt/format.h>
@@ -16,20 +17,20 @@ namespace {
 using nlohmann::json;
 
 // With a value for everything that a manifest can say.
-Manifest full_manifest() {
-  Manifest manifest;
+stored::Manifest full_manifest() {
+  stored::Manifest manifest;
   manifest.saved_at = 1700000000000;
   manifest.num_ranks = manifest.num_shards = 2;
   manifest.strategy = "FULL_SHARD";
-  manifest.optimizer = StoredOptimizer{.name = "AdamW",
-                                       .num_steps = 7,
-                                       .states = {"exp_avg"},
-                                       .lrs = {1e-3, 2e-3},
-                                       .momentum = 0.9,
-                                       .beta2 = 0.999};
+  manifest.optimizer = stored::StoredOptimizer{.name = "AdamW",
+                                               .num_steps = 7,
+                                               .states = {"exp_avg"},
+                                               .lrs = {1e-3, 2e-3},
+                                               .momentum = 0.9,
+                                               .beta2 = 0.999};
   manifest.files = {{.name = "weights-00000.bin", .rank = 0, .bytes = 40, .checksums = {1}},
                     {.name = "exp_avg-00001.bin", .rank = 1, .bytes = 40, .checksums = {2}}};
-  ManifestTensor tensor{.names = {"w", "tied"}, .shape = {2, 5}};
+  stored::ManifestTensor tensor{.names = {"w", "tied"}, .shape = {2, 5}};
   tensor.weights.intervals = {{0, 0, 10, 0}};
   tensor.states["exp_avg"].intervals = {{1, 0, 10, 0}};
   tensor.counts = {{"step", 7}};
@@ -45,7 +46,7 @@ Manifest full_manifest() {
 }
 
 std::string refusal(const std::string& text) {
-  return message_of([&] { (void)parse_manifest(text, "manifest.json"); });
+  return message_of([&] { (void)stored::parse_manifest(text, "manifest.json"); });
 }
 
 const std::string kDamaged =
@@ -75,11 +76,11 @@ json changed(const json& value) {
 }
 
 TEST(ManifestChecksum, SeesAChangeOfAnyScalar) {
-  const std::string text = manifest_text(full_manifest());
+  const std::string text = stored::manifest_text(full_manifest());
   EXPECT_EQ(refusal(text), "no error");
   const std::string tail = text.substr(text.rfind(",\"manifest_checksum\""));
   auto original = json::parse(text);
-  original.erase(kManifestChecksum);
+  original.erase(stored::kManifestChecksum);
   std::vector<json::json_pointer> scalars;
   find_scalars(original, json::json_pointer(), scalars);
   EXPECT_GT(scalars.size(), 50U);
@@ -93,7 +94,7 @@ TEST(ManifestChecksum, SeesAChangeOfAnyScalar) {
 }
 
 TEST(ManifestChecksum, SeesAChangeOfAnyByte) {
-  const std::string text = manifest_text(full_manifest());
+  const std::string text = stored::manifest_text(full_manifest());
   for (size_t i = 0; i < text.size(); ++i) {
     for (const int bit : {0, 3, 7}) {
       std::string flipped = text;
@@ -107,30 +108,31 @@ TEST(ManifestChecksum, SeesAChangeOfAnyByte) {
 }
 
 TEST(ManifestChecksum, MayNotBeTakenAway) {
-  auto manifest = json::parse(manifest_text(full_manifest()));
-  manifest.erase(kManifestChecksum);
+  auto manifest = json::parse(stored::manifest_text(full_manifest()));
+  manifest.erase(stored::kManifestChecksum);
   EXPECT_EQ(refusal(manifest.dump() + "\n"), kMissing);
-  manifest[kManifestChecksum] = "00000000";  // not where it belongs
+  manifest[stored::kManifestChecksum] = "00000000";  // not where it belongs
   EXPECT_EQ(refusal(manifest.dump() + "\n"), kMissing);
 }
 
 TEST(ManifestChecksum, OlderVersionsHaveNone) {
-  auto manifest = json::parse(manifest_text(full_manifest()));
-  manifest.erase(kManifestChecksum);
+  auto manifest = json::parse(stored::manifest_text(full_manifest()));
+  manifest.erase(stored::kManifestChecksum);
   manifest["version"] = 1;
-  const Manifest parsed = parse_manifest(manifest.dump() + "\n", "manifest.json");
+  const stored::Manifest parsed = stored::parse_manifest(manifest.dump() + "\n", "manifest.json");
   EXPECT_FALSE(parsed.has_checksum());
   EXPECT_EQ(parsed.progress.step, 9);
-  EXPECT_TRUE(parse_manifest(manifest_text(full_manifest()), "manifest.json").has_checksum());
+  EXPECT_TRUE(stored::parse_manifest(stored::manifest_text(full_manifest()), "manifest.json")
+                  .has_checksum());
   // One that says that it is older and carries a checksum was changed.
-  std::string text = manifest_text(full_manifest());
+  std::string text = stored::manifest_text(full_manifest());
   text.replace(text.find("\"version\":2"), 11, "\"version\":1");
   EXPECT_EQ(refusal(text), kDamaged);
 }
 
 TEST(ManifestChecksum, EverythingComesBack) {
-  const std::string text = manifest_text(full_manifest());
-  EXPECT_EQ(manifest_text(parse_manifest(text, "manifest.json")), text);
+  const std::string text = stored::manifest_text(full_manifest());
+  EXPECT_EQ(stored::manifest_text(stored::parse_manifest(text, "manifest.json")), text);
 }
 
 }  // namespace

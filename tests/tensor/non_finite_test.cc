@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor/non_finite.h"
 
 #include <ATen/ops/arange.h>
@@ -8,7 +9,7 @@
 
 #include <cmath>
 
-namespace fullshard {
+namespace fullshard::tensor {
 namespace {
 
 TEST(NonFinite, IsFoundAtEveryPlaceAndInEveryDtype) {
@@ -46,4 +47,4 @@ TEST(NonFinite, IntegersAndNothingAreFinite) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::tensor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tensor/storage.h"
 
 #include <ATen/ops/empty.h>
@@ -7,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace fullshard {
+namespace fullshard::tensor {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +79,4 @@ TEST(Storage, AnEmptyTensorIsNeverReleased) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::tensor

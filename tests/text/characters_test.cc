@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normal forms and small letters of every character, and of characters in a row, beside the Python
 // package's (tests/fixtures/text/make_characters.py).
 #include <fmt/format.h>
@@ -7,9 +8,9 @@
 #include <utility>
 
 #include "fullshard/base/sha256.h"
-#include "fullshard/text/normal_forms.h"
-#include "fullshard/text/unicode.h"
-#include "fullshard/text/utf8.h"
+#include "fullshard/text/unicode/normal_forms.h"
+#include "fullshard/text/unicode/unicode.h"
+#include "fullshard/text/unicode/utf8.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -19,7 +20,7 @@ std::vector<std::string> every_character() {
   std::vector<std::string> all;
   for (uint32_t character = 0; character < 0x110000; ++character) {
     if (character >= 0xD800 && character < 0xE000) continue;
-    append_utf8(all.emplace_back(), character);
+    text::append_utf8(all.emplace_back(), character);
   }
   return all;
 }
@@ -32,7 +33,7 @@ class Rows {
     for (auto& row : all) {
       for (uint32_t left = 1 + draw(8); left > 0; --left) {
         const auto& [begin, length] = kRanges[draw(std::size(kRanges))];
-        append_utf8(row, begin + draw(length));
+        text::append_utf8(row, begin + draw(length));
       }
     }
     return all;
@@ -57,21 +58,23 @@ std::string digest_of_lines(const std::vector<std::string>& texts, const Change&
   std::string lines;
   for (const auto& text : texts) lines += change(text) + '\n';
   std::string digest;
-  for (const uint8_t byte : sha256(lines)) digest += fmt::format("{:02x}", byte);
+  for (const uint8_t byte : base::sha256(lines)) digest += fmt::format("{:02x}", byte);
   return digest;
 }
 
 void expect_as_recorded(const std::vector<std::string>& texts, const std::string& name) {
   const auto recorded = nlohmann::json::parse(read_file(fixture("characters.json"))).at(name);
-  const std::pair<const char*, NormalForm> forms[] = {{"NFC", NormalForm::nfc},
-                                                      {"NFD", NormalForm::nfd},
-                                                      {"NFKC", NormalForm::nfkc},
-                                                      {"NFKD", NormalForm::nfkd}};
+  const std::pair<const char*, text::NormalForm> forms[] = {{"NFC", text::NormalForm::nfc},
+                                                            {"NFD", text::NormalForm::nfd},
+                                                            {"NFKC", text::NormalForm::nfkc},
+                                                            {"NFKD", text::NormalForm::nfkd}};
   for (const auto& [kind, form] : forms) {
-    const auto change = [form = form](const auto& text) { return to_normal_form(text, form); };
+    const auto change = [form = form](const auto& text) {
+      return text::to_normal_form(text, form);
+    };
     EXPECT_EQ(digest_of_lines(texts, change), recorded.at(kind)) << kind;
   }
-  EXPECT_EQ(digest_of_lines(texts, [](const auto& text) { return lowercase(text); }),
+  EXPECT_EQ(digest_of_lines(texts, [](const auto& text) { return text::lowercase(text); }),
             recorded.at("Lowercase"));
 }
 

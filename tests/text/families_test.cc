@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Equality with the Python packages: 5,000 strings of many scripts per family.
 #include <gtest/gtest.h>
 
@@ -5,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/base64.h"
-#include "fullshard/text/sentencepiece_file.h"
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/files/sentencepiece_file.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -47,8 +48,8 @@ INSTANTIATE_TEST_SUITE_P(Text, Family,
 // A tokenizer.json whose charsmap is that of t5_model, which is too large to be kept twice.
 std::string t5_with_charsmap(const TemporaryFolder& folder) {
   auto tree = nlohmann::json::parse(read_file(fixture("t5/tokenizer.json")));
-  const auto model = parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
-  tree["normalizer"]["precompiled_charsmap"] = encode_base64(model.charsmap);
+  const auto model = text::parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
+  tree["normalizer"]["precompiled_charsmap"] = base::encode_base64(model.charsmap);
   const std::string path = folder.file("tokenizer.json");
   std::ofstream(path) << tree.dump();
   return path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests/fixtures/text/ holds: strings, and per family a tokenizer with the ids that the Python
 // package makes of them.
 #pragma once

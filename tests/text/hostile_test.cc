@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are cut short or changed: an Error of the kind input, or a tokenizer that works.
 #include <gtest/gtest.h>
 
@@ -5,10 +6,10 @@
 #include <random>
 
 #include "fullshard/base/error.h"
-#include "fullshard/text/json_node.h"
-#include "fullshard/text/sentencepiece.h"
-#include "fullshard/text/tokenizer_json.h"
-#include "fullshard/text/utf8.h"
+#include "fullshard/text/files/json_node.h"
+#include "fullshard/text/files/sentencepiece.h"
+#include "fullshard/text/files/tokenizer_json.h"
+#include "fullshard/text/unicode/utf8.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -17,8 +18,8 @@ namespace {
 constexpr std::string_view kText =
     "Hello, world! It's 12 caf\u00e9 \u4e2d\u6587 <s> [CLS] \U0001F600\n\n x";
 
-void use(PipelineParts parts) {
-  const auto tokenizer = make_pipeline(std::move(parts));
+void use(text::PipelineParts parts) {
+  const auto tokenizer = text::make_pipeline(std::move(parts));
   for (const int32_t id : tokenizer->encode(kText, true)) EXPECT_GE(id, 0);
   tokenizer->decode({0, 1, 2, 300, 1 << 30, -1}, false);
 }
@@ -53,7 +54,7 @@ void read_json_bytes(const std::string& bytes) {
   } catch (const nlohmann::json::exception&) {
     fail_as(ErrorKind::input, "not JSON");
   }
-  use(read_tokenizer_json(JsonNode(tree, "")));
+  use(text::read_tokenizer_json(text::JsonNode(tree, "")));
 }
 
 TEST(Hostile, TokenizerJsonCutShortOrChanged) {
@@ -77,7 +78,7 @@ TEST(Hostile, TokenizerJsonWithOtherTypes) {
       auto changed = tree;
       changed[nlohmann::json::json_pointer(path)] = other;
       try {
-        use(read_tokenizer_json(JsonNode(changed, "")));
+        use(text::read_tokenizer_json(text::JsonNode(changed, "")));
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::input) << error.what();
         ++num_errors;
@@ -90,7 +91,7 @@ TEST(Hostile, TokenizerJsonWithOtherTypes) {
 TEST(Hostile, SequencesInSequences) {
   nlohmann::json step = {{"type", "NFC"}};
   for (int i = 0; i < 100; ++i) step = {{"type", "Sequence"}, {"normalizers", {step}}};
-  EXPECT_THROW(read_normalizer(JsonNode(step, "normalizer")), Error);
+  EXPECT_THROW(text::read_normalizer(text::JsonNode(step, "normalizer")), Error);
 }
 
 TEST(Hostile, SentencePieceModelCutShortOrChanged) {
@@ -98,13 +99,13 @@ TEST(Hostile, SentencePieceModelCutShortOrChanged) {
     const auto whole = read_file(fixture(std::string(family) + "/spiece.model"));
     // The pieces come first; changes there are the interesting ones.
     expect_only_errors(whole.substr(0, 6000), 300, [](const std::string& bytes) {
-      use(sentencepiece_parts(parse_sentencepiece(bytes), {}));
+      use(text::sentencepiece_parts(text::parse_sentencepiece(bytes), {}));
     });
   }
 }
 
 TEST(Hostile, CharsmapChanged) {
-  auto file = parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
+  auto file = text::parse_sentencepiece(read_file(fixture("t5_model/spiece.model")));
   const std::string charsmap = file.charsmap;
   std::mt19937 random(5);
   for (int round = 0; round < 20; ++round) {
@@ -112,11 +113,12 @@ TEST(Hostile, CharsmapChanged) {
     for (int i = 0; i < 2000; ++i) {
       file.charsmap[4 + random() % 100000] = static_cast<char>(random() % 256);
     }
-    for (const auto& normalizer : {sentencepiece_normalizer(file).release(),
-                                   precompiled_normalizer(Charsmap(file.charsmap)).release()}) {
+    for (const auto& normalizer :
+         {text::sentencepiece_normalizer(file).release(),
+          text::precompiled_normalizer(text::Charsmap(file.charsmap)).release()}) {
       std::string text(kText);
       normalizer->apply(text);
-      EXPECT_TRUE(is_valid_utf8(text));
+      EXPECT_TRUE(text::is_valid_utf8(text));
       delete normalizer;
     }
   }

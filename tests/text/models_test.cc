@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/text/bpe.h"
-#include "fullshard/text/byte_trie.h"
-#include "fullshard/text/unigram.h"
-#include "fullshard/text/wordpiece.h"
+#include "fullshard/text/models/bpe.h"
+#include "fullshard/text/models/byte_trie.h"
+#include "fullshard/text/models/unigram.h"
+#include "fullshard/text/models/wordpiece.h"
 
-namespace fullshard {
+namespace fullshard::text {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -134,4 +135,4 @@ TEST(Vocabulary, KeepsIdsWithGapsAndTheLastOfATwin) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::text

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each normalizer, pre-tokenizer and decoder alone, beside the Python package's.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
-#include "fullshard/text/package_number.h"
-#include "fullshard/text/tokenizer_json.h"
+#include "fullshard/text/files/package_number.h"
+#include "fullshard/text/files/tokenizer_json.h"
 #include "tests/text/fixtures.h"
 
 namespace fullshard::testing {
@@ -27,14 +28,15 @@ auto read_unless_pcre(const Read& read) -> decltype(read()) {
   }
 }
 
-std::vector<std::string> words_of(const PreTokenizer& pre_tokenizer, const std::string& text) {
-  Pieces pieces;
+std::vector<std::string> words_of(const text::PreTokenizer& pre_tokenizer,
+                                  const std::string& text) {
+  text::Pieces pieces;
   pieces.text = text;
   if (!text.empty())
-    pieces.list.push_back({0, static_cast<uint32_t>(text.size()), TextPiece::kWord, true});
+    pieces.list.push_back({0, static_cast<uint32_t>(text.size()), text::TextPiece::kWord, true});
   pre_tokenizer.apply(pieces);
   std::vector<std::string> words;
-  for (const TextPiece& piece : pieces.list) words.emplace_back(pieces.of(piece));
+  for (const text::TextPiece& piece : pieces.list) words.emplace_back(pieces.of(piece));
   return words;
 }
 
@@ -42,8 +44,8 @@ TEST(Parts, NormalizersDoAsThePythonPackage) {
   const auto inputs = recorded()["inputs"].get<std::vector<std::string>>();
   ASSERT_EQ(recorded()["normalizers"].size(), 19U);
   for (const auto& entry : recorded()["normalizers"]) {
-    const auto normalizer =
-        read_unless_pcre([&] { return read_normalizer(JsonNode(entry["json"], "normalizer")); });
+    const auto normalizer = read_unless_pcre(
+        [&] { return text::read_normalizer(text::JsonNode(entry["json"], "normalizer")); });
     if (normalizer == nullptr) continue;
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::string text = inputs[i];
@@ -59,7 +61,8 @@ TEST(Parts, PreTokenizersDoAsThePythonPackage) {
   ASSERT_EQ(recorded()["pre_tokenizers"].size(), 30U);
   for (const auto& entry : recorded()["pre_tokenizers"]) {
     const auto pre_tokenizer = read_unless_pcre([&] {
-      return read_pre_tokenizer(JsonNode(entry["json"], "pre_tokenizer"), /*as_bytes=*/false);
+      return text::read_pre_tokenizer(text::JsonNode(entry["json"], "pre_tokenizer"),
+                                      /*as_bytes=*/false);
     });
     if (pre_tokenizer == nullptr) continue;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -73,8 +76,8 @@ TEST(Parts, PreTokenizersDoAsThePythonPackage) {
 TEST(Parts, DecodersDoAsThePythonPackage) {
   ASSERT_EQ(recorded()["decoders"].size(), 11U);
   for (const auto& entry : recorded()["decoders"]) {
-    const auto decoder =
-        read_unless_pcre([&] { return read_decoder(JsonNode(entry["json"], "decoder")); });
+    const auto decoder = read_unless_pcre(
+        [&] { return text::read_decoder(text::JsonNode(entry["json"], "decoder")); });
     if (decoder == nullptr) continue;
     for (size_t i = 0; i < recorded()["tokens"].size(); ++i) {
       auto tokens = recorded()["tokens"][i].get<std::vector<std::string>>();
@@ -95,19 +98,19 @@ TEST(Parts, ScoresOfT5AreReadAsInThePackage) {
   for (const auto& entry : tree["model"]["vocab"]) {
     const auto written = entry[1].get<double>();
     const auto found = off.find(std::to_string(id++));
-    EXPECT_EQ(as_package_reads(written), found == off.end() ? written : found->get<double>())
+    EXPECT_EQ(text::as_package_reads(written), found == off.end() ? written : found->get<double>())
         << entry[0];
   }
 }
 
 // What tokenizers 0.23.3 has in memory after reading these digits.
 TEST(Parts, NumbersAreOffAsInThePackage) {
-  EXPECT_EQ(as_package_reads(-7.3794149920769705), -0x1.d84855d1a54adp+2);
-  EXPECT_EQ(as_package_reads(-7.4505113370076135), -0x1.dcd52d80bb321p+2);
-  EXPECT_EQ(as_package_reads(-9.991468117376867), -0x1.3fba1b5865218p+3);
-  EXPECT_EQ(as_package_reads(-7.58175641665984), -7.58175641665984);
-  EXPECT_EQ(as_package_reads(-0.5), -0.5);
-  EXPECT_EQ(as_package_reads(0), 0);
+  EXPECT_EQ(text::as_package_reads(-7.3794149920769705), -0x1.d84855d1a54adp+2);
+  EXPECT_EQ(text::as_package_reads(-7.4505113370076135), -0x1.dcd52d80bb321p+2);
+  EXPECT_EQ(text::as_package_reads(-9.991468117376867), -0x1.3fba1b5865218p+3);
+  EXPECT_EQ(text::as_package_reads(-7.58175641665984), -7.58175641665984);
+  EXPECT_EQ(text::as_package_reads(-0.5), -0.5);
+  EXPECT_EQ(text::as_package_reads(0), 0);
 }
 
 // Rightly read, both sums would round so that "XX" + "X" wins.
@@ -115,14 +118,14 @@ TEST(Parts, TiesOfUnigramAreDecidedAsInThePackage) {
   const auto tree = nlohmann::json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab":
       [["<unk>", 0.0], ["▁lib", -8.929178890992258], ["X", -8.44577456457019],
        ["XX", -9.991468117376867]]}})");
-  const auto tokenizer = make_pipeline(read_tokenizer_json(JsonNode(tree, "")));
+  const auto tokenizer = text::make_pipeline(text::read_tokenizer_json(text::JsonNode(tree, "")));
   EXPECT_EQ(tokenizer->encode("▁libXXX", true), (std::vector<int32_t>{1, 2, 3}));
 }
 
 std::string refusal_of_part(const std::string& json) {
   const auto tree = nlohmann::json::parse(json);
   try {
-    read_tokenizer_json(JsonNode(tree, ""));
+    text::read_tokenizer_json(text::JsonNode(tree, ""));
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::input);
     return error.what();

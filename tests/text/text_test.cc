@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Characters and their normal forms.
 #include <gtest/gtest.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/text/charsmap.h"
-#include "fullshard/text/cluster.h"
-#include "fullshard/text/normal_forms.h"
-#include "fullshard/text/pattern.h"
-#include "fullshard/text/unicode.h"
-#include "fullshard/text/utf8.h"
+#include "fullshard/text/pipeline/pattern.h"
+#include "fullshard/text/unicode/charsmap.h"
+#include "fullshard/text/unicode/cluster.h"
+#include "fullshard/text/unicode/normal_forms.h"
+#include "fullshard/text/unicode/unicode.h"
+#include "fullshard/text/unicode/utf8.h"
 
-namespace fullshard {
+namespace fullshard::text {
 namespace {
 
 TEST(Utf8, EachBrokenBeginningBecomesOneReplacement) {
@@ -81,4 +82,4 @@ TEST(WordPatterns, SplitAsTheirExpressions) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::text

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // What load_tokenizer promises, apart from equality of ids.
-#include "fullshard/text/tokenizer.h"
+#include "fullshard/text/pipeline/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +9,8 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/text/byte_tokenizer.h"
-#include "fullshard/text/shelf.h"
-#include "fullshard/text/word_cache.h"
+#include "fullshard/text/models/shelf.h"
+#include "fullshard/text/models/word_cache.h"
 #include "tests/files.h"
 #include "tests/text/fixtures.h"
 
@@ -49,9 +50,9 @@ TEST(ByteTokenizer, NeedsNoFile) {
 
 TEST(ByteTokenizer, IsRememberedInAFolder) {
   const TemporaryFolder folder;
-  EXPECT_FALSE(names_byte_tokenizer(folder.path()));
-  write(folder.file("tokenizer_config.json"), byte_tokenizer_config());
-  EXPECT_TRUE(names_byte_tokenizer(folder.path()));
+  EXPECT_FALSE(text::names_byte_tokenizer(folder.path()));
+  write(folder.file("tokenizer_config.json"), text::byte_tokenizer_config());
+  EXPECT_TRUE(text::names_byte_tokenizer(folder.path()));
   const auto tokenizer = load_tokenizer(folder.path());
   EXPECT_EQ(tokenizer->encode("a\xFF", true), (Ids{256, 97, 255, 257}));
   EXPECT_EQ(tokenizer->encode("</s>", false), (Ids{60, 47, 115, 62}));
@@ -194,7 +195,7 @@ TEST(Tokenizer, ThreadsShareOne) {
 }
 
 TEST(Shelf, LendsAgainWhatWasGivenBack) {
-  Shelf<int> shelf;
+  text::Shelf<int> shelf;
   int* first = nullptr;
   {
     const auto lease = shelf.borrow();
@@ -207,7 +208,7 @@ TEST(Shelf, LendsAgainWhatWasGivenBack) {
 }
 
 TEST(WordCache, KeepsShortWordsAndGivesUpTheOldest) {
-  WordCache cache;
+  text::WordCache cache;
   const Ids ids = {1, 2, 3};
   cache.keep("word", 5, ids);
   EXPECT_EQ(Ids(cache.find("word", 5).begin(), cache.find("word", 5).end()), ids);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/choose_device.sh with a PATH whose nvidia-smi and nvcc are scripts."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/spdx.py on a small repository."""
 import pathlib
 import subprocess

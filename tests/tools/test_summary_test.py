@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/test_summary.py on results as the test programs write them."""
 import pathlib
 import subprocess

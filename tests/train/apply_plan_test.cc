@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configuration files as they are written for DeepSpeed and Accelerate, applied to a real model.
 #include "fullshard/train/apply_plan.h"
 
@@ -11,12 +12,12 @@
 #include <functional>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/warmup_schedules.h"
+#include "fullshard/optim/schedules/warmup_schedules.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -262,4 +263,4 @@ TEST(ApplyPlan, EveryScheduleTypeIsMade) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

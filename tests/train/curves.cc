@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/train/curves.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/trainer.h"
 #include "tests/train/fixture_models.h"
 
 namespace fullshard::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of the fixtures' models over uneven data, to compare their losses.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/data/dataset.h"
 
 namespace fullshard::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/epoch_vote.h"
 
 #include <gmock/gmock.h>
@@ -6,9 +7,9 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +87,4 @@ TEST(EpochVote, RefusesANegativeNumberOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/evaluate.h"
 
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 // Example k has k % 4 + 1 labels.
@@ -64,4 +65,4 @@ TEST(Evaluate, CountsEveryExampleOnceOnAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

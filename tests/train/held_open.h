@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that cannot be made until the test says so: the program's own open() waits. It makes a
 // background writer as late as one likes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every key that docs/config_support.md calls honoured changes something that a run does; every key
 // that it calls noted says so when it asks for what does not happen.
 #include <fmt/format.h>
@@ -8,8 +9,8 @@
 #include <map>
 
 #include "fullshard/base/error.h"
-#include "fullshard/config/schema.h"
-#include "fullshard/config/value_check.h"
+#include "fullshard/config/schema/schema.h"
+#include "fullshard/config/schema/value_check.h"
 #include "tests/files.h"
 #include "tests/train/plan_consumers.h"
 
@@ -83,18 +84,18 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-Overrides values_for(const SchemaKey& key) {
+Overrides values_for(const config::SchemaKey& key) {
   const auto found = values_of_texts().find(key.path);
   if (found != values_of_texts().end()) return found->second;
   switch (key.type.kind) {
-    case ValueKind::boolean:
+    case config::ValueKind::boolean:
       return {"true", "false"};
-    case ValueKind::integer:
+    case config::ValueKind::integer:
       return {"1", "2", "3", "4", "6", "100"};
-    case ValueKind::number:
+    case config::ValueKind::number:
       return {"0.5", "0.25", "0.85", "2", "0.005"};
-    case ValueKind::choice:
-      return choices_of(key.type);
+    case config::ValueKind::choice:
+      return config::choices_of(key.type);
     default:
       return {"first", "0,1"};
   }
@@ -103,7 +104,7 @@ Overrides values_for(const SchemaKey& key) {
 // One row under one type or version.
 class KeyCase {
  public:
-  KeyCase(Family family, const SchemaKey& key, const std::string& variant)
+  KeyCase(config::Family family, const config::SchemaKey& key, const std::string& variant)
       : family_(family), key_(key), variant_(variant) {}
 
   bool changes_something() const {
@@ -122,8 +123,8 @@ class KeyCase {
   std::string_view path() const { return key_.path; }
 
   std::string base() const {
-    if (family_ == Family::deepspeed) return "{}";
-    if (family_ == Family::trainer) return R"({"fsdp_config": {}})";
+    if (family_ == config::Family::deepspeed) return "{}";
+    if (family_ == config::Family::trainer) return R"({"fsdp_config": {}})";
     return path().starts_with("deepspeed_config.") ? "distributed_type: DEEPSPEED\n"
                                                    : "distributed_type: FSDP\n";
   }
@@ -146,12 +147,12 @@ class KeyCase {
   Overrides of_variant() const {
     if (path().starts_with("optimizer.")) return {"optimizer.type=" + variant_};
     if (path().starts_with("fsdp_config.")) {
-      return {fmt::format("fsdp_config.{}version={}", family_ == Family::trainer ? "" : "fsdp_",
-                          variant_)};
+      return {fmt::format("fsdp_config.{}version={}",
+                          family_ == config::Family::trainer ? "" : "fsdp_", variant_)};
     }
     for (const std::string& type :
-         choices_of(Schema::of(family_).find("scheduler.type")[0]->type)) {
-      if (plain_name(type) == variant_) return of_schedule(type);
+         config::choices_of(config::Schema::of(family_).find("scheduler.type")[0]->type)) {
+      if (config::plain_name(type) == variant_) return of_schedule(type);
     }
     return {};
   }
@@ -182,17 +183,18 @@ class KeyCase {
     }
   }
 
-  Family family_;
-  const SchemaKey& key_;
+  config::Family family_;
+  const config::SchemaKey& key_;
   std::string variant_;
 };
 
 TEST(HonouredKeys, EachChangesWhatARunDoes) {
   std::vector<std::string> silent;
   int walked = 0;
-  for (const Family family : {Family::deepspeed, Family::accelerate, Family::trainer}) {
-    for (const SchemaKey* key : Schema::of(family).keys()) {
-      if (key->standing.support != Support::honoured) continue;
+  for (const config::Family family :
+       {config::Family::deepspeed, config::Family::accelerate, config::Family::trainer}) {
+    for (const config::SchemaKey* key : config::Schema::of(family).keys()) {
+      if (key->standing.support != config::Support::honoured) continue;
       if (key->path == "deepspeed_config.deepspeed_config_file") continue;  // the test below
       for (const std::string& variant : split(key->when, '|')) {
         const KeyCase one(family, *key, variant);
@@ -218,22 +220,25 @@ TEST(HonouredKeys, OfAnotherFileCount) {
 // Some value of each asks for what does not happen here, and is answered with a warning.
 TEST(NotedKeys, EachWarnsWhenItAsksForWhatDoesNotHappen) {
   int walked = 0;
-  for (const Family family : {Family::deepspeed, Family::accelerate, Family::trainer}) {
-    for (const SchemaKey* key : Schema::of(family).keys()) {
-      if (key->standing.support != Support::noted) continue;
+  for (const config::Family family :
+       {config::Family::deepspeed, config::Family::accelerate, config::Family::trainer}) {
+    for (const config::SchemaKey* key : config::Schema::of(family).keys()) {
+      if (key->standing.support != config::Support::noted) continue;
       ++walked;
       int remarks = 0;
       for (const std::string& value : values_for(*key)) {
-        const auto checked = check_value(ConfigNode::of_plain(value, false), key->type, true).value;
-        if (checked && !remark_on(*checked, *key).empty()) ++remarks;
+        const auto checked =
+            config::check_value(config::ConfigNode::of_plain(value, false), key->type, true).value;
+        if (checked && !config::remark_on(*checked, *key).empty()) ++remarks;
       }
       EXPECT_GT(remarks, 0) << key->path;
-      const ConfigNode held = key->standing.held.empty()
-                                  ? fallback_of(*key)
-                                  : ConfigNode::of_plain(key->standing.held, false);
-      const auto checked = check_value(held, key->type, true).value;
+      const config::ConfigNode held = key->standing.held.empty()
+                                          ? config::fallback_of(*key)
+                                          : config::ConfigNode::of_plain(key->standing.held, false);
+      const auto checked = config::check_value(held, key->type, true).value;
       ASSERT_TRUE(checked) << key->path;
-      EXPECT_TRUE(checked->kind == NodeKind::null || remark_on(*checked, *key).empty())
+      EXPECT_TRUE(checked->kind == config::NodeKind::null ||
+                  config::remark_on(*checked, *key).empty())
           << key->path;
     }
   }

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run that is interrupted is saved, and goes on as if nothing had happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/trainer.h"
 #include "tests/files.h"
 #include "tests/train/curves.h"
 #include "tests/train/fixture_models.h"
@@ -70,7 +71,7 @@ TEST(InterruptedRun, IsSavedAndGoesOnAsIfNothingHadHappened) {
     run_ranks({.ranks = ranks}, [&](const World& world) {
       run_some(world, folder.file("whole"), 0, "", whole);
       run_some(world, folder.path(), kInterruptedAt, "", parts);
-      const auto saved = folder.file(checkpoint_name(kInterruptedAt));
+      const auto saved = folder.file(stored::checkpoint_name(kInterruptedAt));
       ASSERT_TRUE(file_exists(saved + "/manifest.json"));
       run_some(world, folder.path(), 0, saved, parts);
     });
@@ -85,9 +86,9 @@ TEST(InterruptedRun, IsSavedAndGoesOnAsIfNothingHadHappened) {
     EXPECT_LT(whole.best.back(), kInterruptedAt);
     EXPECT_GT(whole.evaluations.back(), whole.evaluations[0]);
     for (const auto step : {kInterruptedAt, kWholeRun}) {
-      remove_checkpoint(folder.file(checkpoint_name(step)));
+      stored::remove_checkpoint(folder.file(stored::checkpoint_name(step)));
     }
-    remove_checkpoint(folder.file("whole/" + checkpoint_name(kWholeRun)));
+    stored::remove_checkpoint(folder.file("whole/" + stored::checkpoint_name(kWholeRun)));
     ::unlink(folder.file("whole/latest").c_str());
     ::rmdir(folder.file("whole").c_str());
   }

@@ -1,4 +1,5 @@
-#include "fullshard/train/interruption.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/interruption.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include <ctime>
 #include <functional>
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 // The status of a process that does this.
@@ -84,4 +85,4 @@ TEST(Interruption, AHangupThatIsIgnoredStaysSo) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

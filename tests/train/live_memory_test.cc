@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // A long run keeps its steps on the disk: rank 0 holds no more after a thousand of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
-#include "fullshard/train/run_account.h"
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/run_account.h"
+#include "fullshard/train/run/trainer.h"
 #include "tests/files.h"
 #include "tests/live_heap.h"
 #include "tests/train/curves.h"
@@ -37,7 +38,7 @@ TEST(LiveMemory, OfATrainersRunDoesNotGrowWithSteps) {
     run.output = output.path();
     run.model = "gpt2";
     run.quiet = true;
-    RunAccount account(run, {"test"}, plan, *model, sharded, kMeasuredSteps);
+    train::RunAccount account(run, {"test"}, {}, plan, *model, sharded, kMeasuredSteps);
     Trainer trainer(*model, sharded, plan, data, nullptr,
                     {.steps = kMeasuredSteps, .global_batch = 2});
     std::optional<int64_t> warm;
@@ -57,7 +58,7 @@ TEST(LiveMemory, OfATrainersRunDoesNotGrowWithSteps) {
 
 // What a summary is made of, past the point from which it is a sample.
 TEST(LiveMemory, OfTotalsDoesNotGrowWithSteps) {
-  RunTotals totals;
+  report::RunTotals totals;
   StepRecord record;
   const auto add = [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) {

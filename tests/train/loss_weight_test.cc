@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/loss_weight.h"
 
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 #include <numeric>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 double sum_of(const std::vector<double>& values) {
@@ -78,4 +79,4 @@ TEST(LossWeight, RefusesABatchWithoutLabels) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hugging Face folders in and out: what transformers wrote comes back byte for byte.
 #include "fullshard/train/model_weights.h"
 
@@ -8,13 +9,13 @@
 #include <set>
 
 #include "fullshard/checkpoint/numbered_parameters.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "tests/files.h"
 #include "tests/train/fixture_models.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 using testing::kModels;
@@ -66,7 +67,7 @@ TEST(LoadOptions, OrderParametersAsTransformersDoes) {
       const at::Tensor& values = parameters[own];
       if (!seen.insert(values.unsafeGetTensorImpl()).second) continue;
       const std::string in_file = model->file_name(own).name;
-      found.push_back({in_file, decays_in_trainer({in_file, values.sizes().vec()})});
+      found.push_back({in_file, checkpoint::decays_in_trainer({in_file, values.sizes().vec()})});
     }
     EXPECT_EQ(found, expected);
   }
@@ -105,4 +106,4 @@ TEST(SaveModelFolder, NamesTheDtypeItWrote) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

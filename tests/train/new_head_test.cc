@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of bare models, as transformers' BertModel, GPT2Model and LlamaModel write them, for models
 // with a head.
 #include "fullshard/train/new_head.h"
@@ -12,13 +13,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/train/model_weights.h"
 #include "tests/files.h"
 #include "tests/train/fixture_models.h"
 #include "tests/train/folder_tensors.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -64,7 +65,7 @@ Tensors trained_from(const std::string& folder, int ranks, bool asked = false) {
                        {.names = new_head(source, *model, asked), .seed = 7});
     save_weights(saved.path(), sharded, {.names = [&](const std::string& name) {
                    const auto file = model->file_name(name);
-                   return NameInFile{file.name, file.transposed, file.others};
+                   return stored::NameInFile{file.name, file.transposed, file.others};
                  }});
   });
   return tensors_in(saved.path());
@@ -215,4 +216,4 @@ TEST(ModelSource, SizesOfTheConfigurationAreThoseOfTheWeights) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

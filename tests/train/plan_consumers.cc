@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/train/plan_consumers.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,7 +7,7 @@
 #include <spdlog/spdlog.h>
 #include <torch/nn/modules/linear.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/train/apply_plan.h"
@@ -116,9 +117,9 @@ std::string training_text(const Plan& plan, ShardOptions options) {
 }
 
 std::string run_text(const Plan& plan) {
-  const RunSettings run = run_settings_of(plan);
+  const train::RunSettings run = train::run_settings_of(plan);
   const auto level = spdlog::get_level();
-  set_log_level(plan);
+  train::set_log_level(plan);
   const auto chosen = spdlog::get_level();
   spdlog::set_level(level);
   const BatchSizes batch = plan.batch_sizes(kRanks);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything that a run makes of a Plan, as one text: two Plans that read differently but give the
 // same text differ in nothing that a user could notice.
 #pragma once

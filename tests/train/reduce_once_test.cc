@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that add the micro-batches of a step on each rank first.
 #include <gtest/gtest.h>
 
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/trainer.h"
 #include "tests/errors.h"
 #include "tests/train/curves.h"
 #include "tests/train/fixture_models.h"

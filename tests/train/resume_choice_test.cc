@@ -1,4 +1,5 @@
-#include "fullshard/train/resume_choice.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/resume_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ class ResumeChoices : public ::testing::Test {
     options.sync_module_states = false;
     ShardedModel sharded(model, World::single(), options);
     make_new_weights(*model, sharded, 1);
-    save_checkpoint(disk(rank) + "/" + checkpoint_name(step), sharded, {.step = step});
+    save_checkpoint(disk(rank) + "/" + stored::checkpoint_name(step), sharded, {.step = step});
   }
 
   // What each of two ranks goes on from, or the error, which is the same.
@@ -53,8 +54,9 @@ class ResumeChoices : public ::testing::Test {
     run_ranks({.ranks = 2}, [&](const World& world) {
       std::string found;
       try {
-        found = choose_checkpoint(world, wanted, disk(world.rank()), std::chrono::milliseconds(0))
-                    .folder;
+        const train::ResumeChoice choice = train::choose_checkpoint(
+            world, wanted, disk(world.rank()), std::chrono::milliseconds(0));
+        if (choice.checkpoint) found = choice.checkpoint->path();
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::input);
         found = error.what();

@@ -1,4 +1,5 @@
-#include "fullshard/train/run_log.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/run_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +9,13 @@
 #include <functional>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/report/metrics_file.h"
 #include "fullshard/report/run_file.h"
 #include "tests/files.h"
 
-namespace fullshard {
+namespace fullshard::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,7 +58,7 @@ TEST(RunLog, RecordsTheMeanOfAllRanksAndTheSumOfTheirTokens) {
     log.warn("it rains");
     log.finish();
   });
-  const auto steps = read_metrics(folder.file("metrics.jsonl")).steps;
+  const auto steps = report::read_metrics(folder.file("metrics.jsonl")).steps;
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(steps[0].loss, 2.5);
   EXPECT_EQ(steps[0].lr, 0.1);
@@ -96,7 +97,7 @@ TEST(RunLog, KeepsTheLinesOfTheRunThatItGoesOnFrom) {
     log.finish();
   });
   std::vector<double> losses;
-  for (const auto& step : read_metrics(folder.file("metrics.jsonl")).steps) {
+  for (const auto& step : report::read_metrics(folder.file("metrics.jsonl")).steps) {
     losses.push_back(step.loss);
   }
   EXPECT_EQ(losses, (std::vector<double>{1, 2, 3, 40}));
@@ -122,7 +123,7 @@ TEST(RunLog, RefusesAFolderThatHoldsARunOnAllRanks) {
   auto options = quiet_in(folder);
   options.overwrite = true;
   with_log(1, options, [](RunLog& log, int) { finish_two_steps(log, 7); });
-  EXPECT_EQ(read_metrics(folder.file("metrics.jsonl")).steps.front().step, 7);
+  EXPECT_EQ(report::read_metrics(folder.file("metrics.jsonl")).steps.front().step, 7);
 }
 
 TEST(RunLog, ARunThatIsLeftWithoutItsEndHasFailed) {
@@ -176,4 +177,4 @@ TEST(RunLog, SecondsOfAStepLieBetweenItsBeginningAndItsEnd) {
 }
 
 }  // namespace
-}  // namespace fullshard
+}  // namespace fullshard::train

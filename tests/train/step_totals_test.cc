@@ -1,8 +1,9 @@
-#include "fullshard/train/step_totals.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/step_totals.h"
 
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 
 namespace fullshard::testing {
 namespace {
@@ -10,7 +11,8 @@ namespace {
 TEST(StepTotals, AreSumsAndLargestValuesInOneMessage) {
   run_ranks({.ranks = 3}, [](const World& world) {
     const double own = world.rank() == 1 ? -2.5 : 1e17;
-    const StepTotals totals(world.communicator(), {own, static_cast<double>(world.rank())}, "test");
+    const train::StepTotals totals(world.communicator(), {own, static_cast<double>(world.rank())},
+                                   "test");
     EXPECT_EQ(totals.sum(0), (1e17 - 2.5) + 1e17);
     EXPECT_EQ(totals.largest(0), 1e17);
     EXPECT_EQ(totals.sum(1), 3);

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole runs of ready models: the loss does not depend on how a model is sharded.
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/trainer.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +11,7 @@
 #include <mutex>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
@@ -97,31 +98,72 @@ TEST(Trainer, StopsAtTheEndOfAStepWhenAnyRankIsTold) {
   EXPECT_EQ(done, (std::map<int, int64_t>{{0, 3}, {1, 3}}));
 }
 
-// Over a network every message counts: the weight of the loss (ranks hold different numbers of
-// labels here), who is late, the norm, and one for all that is recorded of a step.
-TEST(Trainer, MakesFourSmallCallsPerLoggedStep) {
-  constexpr int kSteps = 3;
+struct SmallCalls {
+  std::map<std::string, int> by_label;  // without those of units
+  std::vector<StepRecord> records;      // of rank 0
+};
+
+SmallCalls small_calls_of(const std::string& strategy, int64_t steps, int64_t log_every) {
+  SmallCalls calls;
   run_ranks({.ranks = 2, .backend = "gloo"}, [&](const World& world) {
-    const Plan plan = Plan::parse(fsdp_configuration("FULL_SHARD"), "test", {.ranks = 2});
+    const Plan plan = Plan::parse(fsdp_configuration(strategy), "test", {.ranks = 2});
     const auto model = make_deferred_model(find_model(kModels + "llama"));
     ShardedModel sharded(model, world, shard_options_of(plan));
     make_new_weights(*model, sharded, 1);
     const UnevenData data(model->vocabulary(), false);
     Trainer trainer(*model, sharded, plan, data, nullptr,
-                    {.steps = kSteps, .global_batch = 4, .micro_batch = 2, .log_every = 1});
+                    {.steps = steps, .global_batch = 4, .micro_batch = 2, .log_every = log_every});
     const auto before = world.recorder().records().size();
-    trainer.run({}, {}, {});
-    std::map<std::string, int> calls;
+    trainer.run([&](const StepRecord& record) { calls.records.push_back(record); }, {}, {});
     const auto records = world.recorder().records();
-    for (size_t i = before; i < records.size(); ++i) {
+    for (size_t i = before; i < records.size() && world.rank() == 0; ++i) {
       const std::string& name = records[i].unit;
-      if (!name.starts_with("unit ") && name != "the root unit") ++calls[name];
+      if (!name.starts_with("unit ") && name != "the root unit") ++calls.by_label[name];
     }
-    EXPECT_EQ(calls, (std::map<std::string, int>{{"loss weight", kSteps},
-                                                 {"late gradients", kSteps},
-                                                 {"the gradient norm", kSteps},
-                                                 {"step totals", kSteps}}));
   });
+  return calls;
+}
+
+// Over a network every message counts: the weight of the loss (ranks hold different numbers of
+// labels here), who is late, and the norm, which takes along all that is recorded of a step.
+TEST(Trainer, MakesThreeSmallCallsPerStepLoggedOrNot) {
+  const std::map<std::string, int> expected = {
+      {"loss weight", 4}, {"late gradients", 4}, {"the gradient norm", 4}, {"peak memory", 1}};
+  EXPECT_EQ(small_calls_of("FULL_SHARD", 4, /*log_every=*/1).by_label, expected);
+  EXPECT_EQ(small_calls_of("FULL_SHARD", 4, /*log_every=*/2).by_label, expected);
+  EXPECT_EQ(small_calls_of("SHARD_GRAD_OP", 4, /*log_every=*/1).by_label, expected);
+}
+
+// Each rank has all gradients: the norm needs nobody, its call is this rank's with itself.
+TEST(Trainer, MakesACallForTheTotalsWhereTheNormNeedsNone) {
+  EXPECT_EQ(small_calls_of("NO_SHARD", 4, /*log_every=*/1).by_label,
+            (std::map<std::string, int>{{"loss weight", 4},
+                                        {"late gradients", 4},
+                                        {"the gradient norm", 4},
+                                        {"step totals", 4}}));
+}
+
+// The totals are the same numbers whichever message they come with.
+TEST(Trainer, RecordsTheSameOfAStepWithAndWithoutACallForIt) {
+  const auto riding = small_calls_of("FULL_SHARD", 3, 1).records;
+  const auto alone = small_calls_of("NO_SHARD", 3, 1).records;
+  ASSERT_EQ(riding.size(), 3u);
+  ASSERT_EQ(alone.size(), 3u);
+  for (size_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(riding[step].loss, alone[step].loss) << "step " << step;
+    EXPECT_EQ(riding[step].tokens, alone[step].tokens);
+    EXPECT_EQ(riding[step].grad_norm, alone[step].grad_norm);
+    EXPECT_GT(riding[step].host_peak_bytes, 0);
+  }
+}
+
+// What the last update took would be in no later step's record.
+TEST(Trainer, RecordsThePeakOfTheLastStepThoughItIsNotDue) {
+  const auto records = small_calls_of("FULL_SHARD", 3, /*log_every=*/2).records;
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].step, 3);
+  EXPECT_GE(records[1].host_peak_bytes, records[0].host_peak_bytes);
+  EXPECT_GT(records[0].host_peak_bytes, 0);
 }
 
 // An evaluation may take longer than whoever sent the signal waits.
@@ -144,15 +186,15 @@ TEST(Trainer, SavesAnInterruptedStepWithoutEvaluating) {
   EXPECT_TRUE(trainer.was_interrupted());
   EXPECT_EQ(trainer.last_evaluation(), std::nullopt);
   EXPECT_EQ(trainer.last_saved(), folder.path() + "/step-000002");
-  EXPECT_EQ(last_checkpoint(folder.path()).step, 2);
-  remove_old_checkpoints(folder.path(), 0, {});
+  EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 2);
+  stored::remove_old_checkpoints(folder.path(), 0, {});
 
   // A signal during the last step interrupts nothing.
   Trainer last(*model, sharded, plan, data, &data, options);
   last.run({}, {}, [&] { return ++asked == 6; });
   EXPECT_FALSE(last.was_interrupted());
   EXPECT_NE(last.last_evaluation(), std::nullopt);
-  remove_old_checkpoints(folder.path(), 0, {});
+  stored::remove_old_checkpoints(folder.path(), 0, {});
 }
 
 // No moment of a run is left out of its steps, so that tokens per second are those of the clock.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trainer saves, and when.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
@@ -10,12 +11,12 @@
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
-#include "fullshard/train/trainer.h"
+#include "fullshard/train/run/trainer.h"
 #include "tests/files.h"
 #include "tests/train/curves.h"
 #include "tests/train/fixture_models.h"
@@ -89,7 +90,7 @@ TEST(TrainingCheckpoints, AnAsynchronousSaveIsSettledBeforeTheNextStep) {
                    .micro_batch = 4,
                    .checkpoint_folder = folder.path(),
                    .save_every = 2,
-                   .saves_aside = true});
+                   .async_save = true});
   std::map<std::string, at::Tensor> after_two, after_three;
   trainer.run(
       [&](const StepRecord& record) {
@@ -125,8 +126,8 @@ TEST(TrainingCheckpoints, AFullStateDictHasTheWeightsForOtherProgramsBesideIt) {
     EXPECT_THAT(names, Contains("manifest.json"));
     if (is_full) {
       EXPECT_THAT(names, Contains("config.json"));
-      const auto diff =
-          diff_checkpoints(open_any(saved), open_any(saved + "/model.safetensors"), 0);
+      const auto diff = checkpoint::diff_checkpoints(
+          stored::open_any(saved), stored::open_any(saved + "/model.safetensors"), 0);
       EXPECT_TRUE(diff.differences.empty());
       EXPECT_GT(diff.num_compared, 5);
     } else {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/unused_head.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ const std::vector<TiedFixture> kTied = {
 
 std::vector<std::string> warnings_of(const std::string& folder) {
   const ModelSource source = find_model(folder);
-  return unused_head_warnings(source, *make_deferred_model(source));
+  return train::unused_head_warnings(source, *make_deferred_model(source));
 }
 
 // The fixture's folder, with a head beside the embedding.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of several backwards are added in fp32, whatever dtype they come in.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -5,9 +6,9 @@
 
 #include <optional>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 namespace {
@@ -86,7 +87,7 @@ TEST(Accumulation, DroppedGradientsGiveTheWideBufferBack) {
       backward(model, kFirst);
     }
     sharded.zero_grad();
-    EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 0);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 0);
     backward(model, kSmall);
     EXPECT_EQ(sharded.pieces().at(0).gradient[0].item<double>(), kSmall);
   });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model whose graph differs between ranks and steps: a layer that is left out, a unit that hands
 // its input on, an output that nobody uses.
 #pragma once
@@ -10,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard::testing {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs that differ between ranks and steps. Whatever a rank leaves out, the others do not wait
 // for it in vain, and the gradients are those of the same model without the engine. A failure
 // prints the seed that repeats it.
@@ -8,7 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/training/branch_model.h"
 
 namespace fullshard::testing {
@@ -45,11 +46,12 @@ struct OneOptionalLayer {
 // Whole gradients of the root and of two units at most, and the shards of all of them.
 void expect_bounded_gradients(const ShardedModel& sharded) {
   const auto bytes = [&](int unit) {
-    return sharded.engine().units()[unit]->groups()[0]->layout().numel() * int64_t{sizeof(float)};
+    return engine::EngineAccess::of(sharded).units()[unit]->groups()[0]->layout().numel() *
+           int64_t{sizeof(float)};
   };
   const auto& ledger = sharded.ledger();
-  EXPECT_LE(ledger.peak(Purpose::gradients),
-            ledger.held(Purpose::gradients) + bytes(0) + 2 * bytes(1));
+  EXPECT_LE(ledger.peak(tiers::Purpose::gradients),
+            ledger.held(tiers::Purpose::gradients) + bytes(0) + 2 * bytes(1));
 }
 
 TEST(Branches, ALayerUsedOnOneRankOnlyDelaysNoReduction) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers that forwards change are the same on all ranks after every step.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
@@ -9,11 +10,11 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/engine/storage/value_hash.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/agreement.h"
-#include "fullshard/shard/sharded_model.h"
-#include "fullshard/shard/value_hash.h"
 #include "tests/errors.h"
 
 namespace fullshard::testing {
@@ -48,9 +49,9 @@ at::Tensor batch_of(int step, int rank) {
 // Whether every rank's buffers have the same bits.
 bool buffers_agree(const World& world, torch::nn::Module& module) {
   std::vector<uint64_t> hashes;
-  for (const auto& buffer : module.buffers()) hashes.push_back(hash_values(buffer));
-  const auto own = std::to_string(hash_numbers(hashes));
-  for (const auto& other : gather_texts(world.communicator(), own, "hashes")) {
+  for (const auto& buffer : module.buffers()) hashes.push_back(engine::hash_values(buffer));
+  const auto own = std::to_string(engine::hash_numbers(hashes));
+  for (const auto& other : engine::gather_texts(world.communicator(), own, "hashes")) {
     if (other != own) return false;
   }
   return true;
@@ -106,8 +107,8 @@ TEST(BufferBroadcast, EvaluationsOfAllRanksAgreeAfterAStep) {
     model->eval();
     at::NoGradGuard no_grad;
     const auto output = model(batch_of(99, 0));
-    const auto own = std::to_string(hash_values(output));
-    for (const auto& other : gather_texts(world.communicator(), own, "outputs")) {
+    const auto own = std::to_string(engine::hash_values(output));
+    for (const auto& other : engine::gather_texts(world.communicator(), own, "outputs")) {
       EXPECT_EQ(other, own);
     }
   });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The global norm of parameters that are sharded, replicated, frozen or of different dtypes.
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
@@ -6,10 +7,10 @@
 #include <cmath>
 #include <map>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 namespace {

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that were given different models are told which parameter differs, whichever rank it is.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/errors.h"
 
 namespace fullshard::testing {

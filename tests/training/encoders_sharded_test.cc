@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT and T5 in shards: a bias that one block makes and others use, tied heads, recomputed blocks.
 #include <gtest/gtest.h>
 
@@ -6,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/plan/options.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/bert/bert_model.h"
 #include "fullshard/models/t5/t5_model.h"
 #include "fullshard/nn/module_walk.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/options.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/models/encoder_cases.h"
 
 namespace fullshard::testing {
@@ -24,7 +25,7 @@ struct Run {
 };
 
 std::shared_ptr<LanguageModel> load(const std::string& folder) {
-  return load_fixture(folder.starts_with("bert") ? make_bert : make_t5, folder);
+  return load_fixture(folder.starts_with("bert") ? models::make_bert : models::make_t5, folder);
 }
 
 // Every rank reads the reference's batch, so that the mean gradient is the reference's.
@@ -35,9 +36,9 @@ Run train_encoder(const std::string& folder, int ranks, Strategy strategy, bool 
   const auto reference = read_tensor_file(fixture_path(folder + "/reference.safetensors"));
   run_ranks({.ranks = ranks}, [&](const World& world) {
     const auto model = load(folder);
-    for_each_node(walk_modules(*model), [&](const ModuleNode& node) {
+    nn::for_each_node(nn::walk_modules(*model), [&](const nn::ModuleNode& node) {
       if (node.class_name != model->block_class()) return;
-      dynamic_cast<UnitState&>(*node.module).set_recompute(recompute);
+      dynamic_cast<nn::UnitState&>(*node.module).set_recompute(recompute);
     });
     auto sharded = shard(model, world, options);
     AdamW optimizer(sharded, AdamWOptions{.lr = 1e-2});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every strategy trains as the unsharded model does, and all of them to the same bits.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/training/expectations.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How outcomes of training are compared.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backward that throws drops what it had made, and says so where it took earlier gradients along.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
@@ -7,9 +8,9 @@
 
 #include <stdexcept>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/errors.h"
 
 namespace fullshard::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A gather_full scope that ends with an error leaves the model as it was before it.
 #include <ATen/ops/ones_like.h>
 #include <gmock/gmock.h>
@@ -5,9 +6,9 @@
 
 #include <stdexcept>
 
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/errors.h"
 #include "tests/training/expectations.h"
 #include "tests/training/tiny_training.h"
@@ -135,7 +136,7 @@ TEST(FailedScope, ThatCouldNotBeOpenedLeavesNothingGathered) {
                       HasSubstr("parameter 'block1.down.bias' of unit 'block1' was written in "
                                 "place outside gather_full"));
           EXPECT_EQ(AtRest(sharded), before);
-          EXPECT_EQ(sharded.engine().open_scopes, 0);
+          EXPECT_EQ(engine::EngineAccess::of(sharded).open_scopes, 0);
         });
     expect_same_bits(actual, undisturbed, setting.text());
   }

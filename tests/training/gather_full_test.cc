@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -7,9 +8,9 @@
 #include <thread>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/engine.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/errors.h"
 #include "tests/training/tiny_training.h"
 

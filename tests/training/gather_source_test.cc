@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers send what rests: no copy of the shard is made first where it has the dtype already.
 #include <gtest/gtest.h>
 
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/training/expectations.h"
 
 namespace fullshard::testing {
@@ -21,7 +22,8 @@ GatherRun gather_run(const std::string& backend, const ShardOptions& options) {
     model(make_batch(training, 0, 0, world.rank())).backward();
     if (world.rank() != 0) return;
     run.counters = sharded.counters();
-    for (const auto& unit : sharded.engine().units()) run.shard_numel += unit->numel() / 2;
+    for (const auto& unit : engine::EngineAccess::of(sharded).units())
+      run.shard_numel += unit->numel() / 2;
   });
   return run;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A unit of a few parameters, and what its gradients should be: the same module without the engine.
 #pragma once
 
@@ -10,8 +11,8 @@
 #include <map>
 #include <string>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard::testing {
 

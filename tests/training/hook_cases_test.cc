@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ways in which real models call their units.
 #include "tests/training/hook_cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks of units between passes, after a failed one, beside another model, after the engine's end.
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hybrid mesh whose shards are hosts: a unit is summed inside hosts, one shard of it between
 // them, with the bits of every other sharding.
 #include <gmock/gmock.h>
@@ -6,7 +7,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "fullshard/shard/engine.h"
+#include "fullshard/engine/engine_access.h"
 #include "tests/training/expectations.h"
 
 namespace fullshard::testing {
@@ -160,7 +161,7 @@ TEST(HybridMesh, HoldsNoTemporaryOfAWholeUnit) {
     const TrainingOptions training;
     auto model = make_model(training);
     auto sharded = shard(model, world, hybrid_options(Strategy::hybrid_shard));
-    const auto& units = sharded.engine().units();
+    const auto& units = engine::EngineAccess::of(sharded).units();
     int64_t shards = 0;
     for (const auto& unit : units) shards += unit->numel() / 2;
     const int64_t root = units[0]->numel(), block = units[1]->numel();
@@ -168,13 +169,13 @@ TEST(HybridMesh, HoldsNoTemporaryOfAWholeUnit) {
       model(make_batch(training, 0, micro, world.rank())).backward();
     };
     backward(0);
-    EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * shards);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 4 * shards);
     sharded.ledger().reset_peaks();
     backward(1);  // adds to what is there
     // Two blocks collect or are summed inside hosts, one block's sums go between them.
     const int64_t buffers = root + 2 * block, sums = 2 * block / 2;
-    EXPECT_LE(sharded.ledger().peak(Purpose::gradients), 4 * (shards + buffers + sums));
-    EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * shards);
+    EXPECT_LE(sharded.ledger().peak(tiers::Purpose::gradients), 4 * (shards + buffers + sums));
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 4 * shards);
   });
 }
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's knobs with DeepSpeed's meaning: each has a counter that proves it, and none changes a
 // bit of the result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/engine.h"
 #include "tests/training/expectations.h"
 
 namespace fullshard::testing {
@@ -45,8 +46,8 @@ Counted run_with(const ShardOptions& options) {
     counted.all_reduce = world.recorder().totals(Operation::all_reduce);
     counted.broadcast = world.recorder().totals(Operation::broadcast);
     for (const auto& piece : sharded.pieces()) counted.piece_names.push_back(piece.name);
-    counted.unit_numel = sharded.engine().units()[1]->numel();
-    counted.held_parameters = sharded.ledger().held(Purpose::parameters);
+    counted.unit_numel = engine::EngineAccess::of(sharded).units()[1]->numel();
+    counted.held_parameters = sharded.ledger().held(tiers::Purpose::parameters);
   });
   return counted;
 }

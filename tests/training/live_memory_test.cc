@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step leaves nothing behind: what is allocated after a thousand of them was before.
 #include <gtest/gtest.h>
 
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/live_heap.h"
 #include "tests/training/tiny_training.h"
 

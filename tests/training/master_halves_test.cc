@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masters in halves behave as whole ones do: on the CPU, where they are asked for, as on a GPU.
 #include <ATen/ops/full_like.h>
 #include <fmt/format.h>
@@ -8,10 +9,10 @@
 #include <vector>
 
 #include "fullshard/base/float_halves.h"
+#include "fullshard/engine/storage/master_halves.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/lamb.h"
-#include "fullshard/optim/torch_optimizer.h"
-#include "fullshard/shard/master_halves.h"
+#include "fullshard/optim/torch/torch_optimizer.h"
 #include "tests/master_halves.h"
 #include "tests/training/tiny_training.h"
 
@@ -69,9 +70,10 @@ TEST(Halves, SaveTwoBytesOfEveryMasterBesideParametersThatStay) {
     auto other = model_with_ties();
     const auto whole = shard(other, world, halves_options(stage, false));
     const auto& expected = whole.ledger();
-    const int64_t master = expected.held(Purpose::master);
-    EXPECT_EQ(sharded.ledger().held(Purpose::master), stage < 3 ? master / 2 : master);
-    EXPECT_EQ(sharded.ledger().held(Purpose::parameters), expected.held(Purpose::parameters));
+    const int64_t master = expected.held(tiers::Purpose::master);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::master), stage < 3 ? master / 2 : master);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::parameters),
+              expected.held(tiers::Purpose::parameters));
   });
 }
 
@@ -83,7 +85,7 @@ TEST(Halves, AreSeenAlikeByAllRanks) {
     EXPECT_TRUE(at::equal(tied, at::full_like(tied, 1 + kStep)));
     const auto expected = model_with_ties()->named_parameters();
     for (const auto& item : model->named_parameters()) {
-      EXPECT_TRUE(at::equal(item.value(), nearest_halves(expected[item.key()].detach())))
+      EXPECT_TRUE(at::equal(item.value(), engine::nearest_halves(expected[item.key()].detach())))
           << item.key();
     }
   });
@@ -128,8 +130,8 @@ void descend(const std::vector<PieceView>& pieces, double) {
       for (int64_t i = 0; i < piece.numel(); ++i) {
         auto& nearest = piece.shown.data_ptr<at::BFloat16>()[i];
         auto& lower = piece.lower.data_ptr<int16_t>()[i];
-        const float master = joined({nearest.x, static_cast<uint16_t>(lower)});
-        const auto halves = halves_of(master - piece.gradient.data_ptr<float>()[i] / 4);
+        const float master = base::joined({nearest.x, static_cast<uint16_t>(lower)});
+        const auto halves = base::halves_of(master - piece.gradient.data_ptr<float>()[i] / 4);
         nearest.x = halves.nearest;
         lower = static_cast<int16_t>(halves.lower);
       }

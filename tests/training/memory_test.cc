@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes held, bytes on the wire and calls made, by counters: docs/memory_layout.md has the table.
 #include <gtest/gtest.h>
 
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/engine.h"
 #include "tests/training/tiny_training.h"
 
 namespace fullshard::testing {
@@ -16,7 +17,7 @@ struct Sizes {
 
 Sizes sizes_of(const ShardedModel& sharded) {
   Sizes sizes;
-  for (const auto& unit : sharded.engine().units()) {
+  for (const auto& unit : engine::EngineAccess::of(sharded).units()) {
     int64_t numel = 0;
     for (const auto& group : unit->groups()) numel += group->layout().numel();
     sizes.all += numel;
@@ -85,12 +86,12 @@ TEST(Memory, IsTheFormulaBetweenBackwardAndStepAndWithoutGradientsAfterZeroGrad)
                        model(make_batch({}, 0, 0, world.rank())).backward();
                        EXPECT_EQ(sharded.ledger().held_total(), expected_bytes(setting, sizes.all));
                        const int64_t gradients = stage < 2 ? 4 * sizes.all : 4 * sizes.all / ranks;
-                       EXPECT_EQ(sharded.ledger().held(Purpose::gradients), gradients);
-                       EXPECT_EQ(sharded.ledger().held(Purpose::optimizer),
+                       EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), gradients);
+                       EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer),
                                  8 * sizes.all / (stage == 0 ? 1 : ranks));
                        optimizer.step();
                        optimizer.zero_grad();
-                       EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 0);
+                       EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 0);
                        EXPECT_EQ(sharded.ledger().held_total(),
                                  expected_bytes(setting, sizes.all) - gradients);
                      });
@@ -109,11 +110,11 @@ TEST(Memory, Bf16ComputationKeepsAMasterAndGathersInBf16) {
                    const auto sizes = sizes_of(sharded);
                    EXPECT_EQ(model->parameters()[0].scalar_type(), at::kBFloat16);
                    model(make_batch({}, 0, 0, world.rank())).backward();
-                   EXPECT_EQ(sharded.ledger().held(Purpose::master), 4 * sizes.all / 2);
-                   EXPECT_EQ(sharded.ledger().held(Purpose::parameters),
+                   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::master), 4 * sizes.all / 2);
+                   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::parameters),
                              share ? 2 * sizes.all / 2 : 0);
-                   EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * sizes.all / 2);
-                   EXPECT_EQ(sharded.ledger().held(Purpose::optimizer), 8 * sizes.all / 2);
+                   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 4 * sizes.all / 2);
+                   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer), 8 * sizes.all / 2);
                    const auto gathers = sharded.recorder().totals(Operation::all_gather);
                    EXPECT_EQ(gathers.calls, share ? 3 : 10);  // shard() compares with three
                  });
@@ -136,7 +137,7 @@ TEST(Memory, PeaksOneUnitAboveTheRestAndTwoWithPrefetch) {
           train_step(model, optimizer, world);
           // The root encloses the blocks: it is live while each of them is.
           const int64_t units = prefetch ? 2 : 1;
-          EXPECT_EQ(sharded.ledger().peak(Purpose::parameters),
+          EXPECT_EQ(sharded.ledger().peak(tiers::Purpose::parameters),
                     4 * (sizes.root + units * sizes.block));
           EXPECT_EQ(sharded.counters().peak_live_numel, sizes.root + units * sizes.block);
         });
@@ -162,9 +163,9 @@ TEST(Memory, PeakOfGradientsDoesNotGrowWithTheNumberOfUnits) {
             sharded.ledger().reset_peaks();
             model(make_batch(training, 0, 0, world.rank())).backward();
             constexpr int64_t kBlocksAtOnce = 4;
-            EXPECT_LE(sharded.ledger().peak(Purpose::gradients),
+            EXPECT_LE(sharded.ledger().peak(tiers::Purpose::gradients),
                       4 * (sizes.root + kBlocksAtOnce * sizes.block + sizes.all / ranks));
-            EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 4 * sizes.all / ranks);
+            EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 4 * sizes.all / ranks);
             sharded.zero_grad();
           }
         });
@@ -181,8 +182,8 @@ TEST(Memory, ASharedCopyTakesNoMoreThanTheShards) {
         ASSERT_TRUE(sharded.shares_host_copy());
         for (int i = 0; i < 3; ++i) train_step(model, optimizer, world);
         const auto sizes = sizes_of(sharded);
-        EXPECT_EQ(sharded.ledger().peak(Purpose::parameters), 0);
-        EXPECT_EQ(sharded.ledger().held(Purpose::master), 4 * sizes.all / 2);
+        EXPECT_EQ(sharded.ledger().peak(tiers::Purpose::parameters), 0);
+        EXPECT_EQ(sharded.ledger().held(tiers::Purpose::master), 4 * sizes.all / 2);
         EXPECT_EQ(sharded.recorder().totals(Operation::all_gather).calls, 3);  // shard() compares
         EXPECT_EQ(sharded.recorder().totals(Operation::share).moved, 0);
         EXPECT_GT(sharded.recorder().totals(Operation::share).calls, 0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mistakes that would crash or corrupt in silence are errors that say what to write instead.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
@@ -10,8 +11,8 @@
 #include <sstream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/optim/sgd.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/training/tiny_training.h"
 
 namespace fullshard::testing {

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of units is that of forwards that a backward follows.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard::testing {
 namespace {
@@ -38,7 +39,7 @@ TEST(ObservedOrder, IsNotThatOfAnEvaluation) {
   run_ranks({.ranks = 2}, [](const World& world) {
     Ordered model;
     auto sharded = shard(model, world);
-    const auto& schedule = sharded.engine().schedule();
+    const auto& schedule = engine::EngineAccess::of(sharded).schedule();
     {
       at::NoGradGuard no_grad;
       model(at::ones({6}), true);

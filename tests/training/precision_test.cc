@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16-bit computation: the same bits for every strategy, the mathematics of a naive loop, and who
 // sees which dtype.
 #include <ATen/ops/equal.h>
@@ -8,11 +9,11 @@
 #include <cmath>
 #include <mutex>
 
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/adamw_kernels.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
 #include "fullshard/optim/precision.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/train/evaluation.h"
+#include "fullshard/train/evaluation_scope.h"
 #include "tests/training/expectations.h"
 #include "tests/training/tiny_training.h"
 
@@ -71,8 +72,8 @@ double norm_of(const std::vector<at::Tensor>& gradients) {
   return std::sqrt(squares);
 }
 
-AdamWStep constants_of(int step, double clip) {
-  AdamWStep constants;
+optim::AdamWStep constants_of(int step, double clip) {
+  optim::AdamWStep constants;
   constants.clip = clip;
   constants.beta1 = 0.9;
   constants.beta2 = 0.999;
@@ -106,9 +107,9 @@ class NaiveTraining {
       at::NoGradGuard no_grad;
       auto masters = masters_->parameters();
       for (size_t i = 0; i < masters.size(); ++i) {
-        adamw_step(constants_of(step + 1, clip), masters[i].data_ptr<float>(),
-                   gradients[i].const_data_ptr<float>(), moments_[i].data_ptr<float>(),
-                   variances_[i].data_ptr<float>(), masters[i].numel());
+        optim::adamw_step(constants_of(step + 1, clip), masters[i].data_ptr<float>(),
+                          gradients[i].const_data_ptr<float>(), moments_[i].data_ptr<float>(),
+                          variances_[i].data_ptr<float>(), masters[i].numel());
       }
     }
     for (const auto& item : masters_->named_parameters()) {
@@ -216,7 +217,7 @@ TEST(Bf16Masters, OfAnFp32ModelAreSeenAlikeByEveryStrategy) {
 
 int64_t numel_of(const ShardedModel& sharded) {
   int64_t numel = 0;
-  for (const auto& unit : sharded.engine().units()) {
+  for (const auto& unit : engine::EngineAccess::of(sharded).units()) {
     for (const auto& group : unit->groups()) numel += group->layout().numel();
   }
   return numel;
@@ -245,15 +246,16 @@ TEST(NarrowBytes, AreTheTables) {
         const int64_t whole = numel_of(sharded);
         const int64_t part = stage == 0 ? whole : whole / kRanks;
         const auto& ledger = sharded.ledger();
-        EXPECT_EQ(ledger.held(Purpose::optimizer), 2 * row.state * part);
+        EXPECT_EQ(ledger.held(tiers::Purpose::optimizer), 2 * row.state * part);
         // Where the full parameters stay and are of one dtype with the master, it lies in them.
         const bool full_stays = stage < 3;
         const bool inside = full_stays && row.compute == row.master;
-        EXPECT_EQ(ledger.held(Purpose::parameters), full_stays ? row.compute * whole : 0);
-        EXPECT_EQ(ledger.held(Purpose::master), inside ? 0 : row.master * part);
+        EXPECT_EQ(ledger.held(tiers::Purpose::parameters), full_stays ? row.compute * whole : 0);
+        EXPECT_EQ(ledger.held(tiers::Purpose::master), inside ? 0 : row.master * part);
         // Whole gradients stay where the reduction gives them in the dtype of the optimizer.
         const bool whole_stays = stage < 2 && row.gradient == row.compute;
-        EXPECT_EQ(ledger.held(Purpose::gradients), row.gradient * (whole_stays ? whole : part));
+        EXPECT_EQ(ledger.held(tiers::Purpose::gradients),
+                  row.gradient * (whole_stays ? whole : part));
       });
     }
   }
@@ -420,8 +422,8 @@ TEST(FrozenParameters, HaveTheComputeDtypeOnly) {
     auto model = make_model(kFourSteps);
     for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
     auto sharded = shard(model, world, options);
-    EXPECT_EQ(sharded.ledger().held(Purpose::master), 0);
-    EXPECT_EQ(sharded.ledger().held(Purpose::parameters), 2 * numel_of(sharded) / 2);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::master), 0);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::parameters), 2 * numel_of(sharded) / 2);
   });
 }
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as processes: the same bits as threads, and faults that end with a name instead of a hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "tests/files.h"
 #include "tests/training/rank_processes.h"
 #include "tests/training/tiny_training.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random trees of modules, shapes, dtypes, frozen flags, ties, wrap policies and worlds: gradients
 // equal those of the same model without the engine. A failure prints the seed that repeats it.
 #include <ATen/CPUGeneratorImpl.h>
@@ -7,9 +8,9 @@
 
 #include <random>
 
+#include "fullshard/engine/engine.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/engine.h"
-#include "fullshard/shard/sharded_model.h"
 
 namespace fullshard {
 namespace {
@@ -249,7 +250,7 @@ void check_seed(uint64_t seed) {
       check_pieces(sharded, expected);
       EXPECT_EQ(sharded.counters().live_numel, 0);
       sharded.zero_grad();
-      EXPECT_EQ(sharded.ledger().held(Purpose::gradients), 0);
+      EXPECT_EQ(sharded.ledger().held(tiers::Purpose::gradients), 0);
     }
   });
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/training/rank_processes.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a program of tests/programs as several processes, as a launcher would.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recomputation and offload of activations change what is held, never what comes out.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/dropout.h>
@@ -7,8 +8,8 @@
 
 #include <cstring>
 
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/engine.h"
 #include "tests/training/tiny_training.h"
 
 namespace fullshard::testing {
@@ -61,14 +62,14 @@ Result train(const Setting& setting, const RecomputePolicy& policy, const Make& 
       auto loss = loss_of(model, step, world.rank());
       own.losses.push_back(loss.template item<double>());
       loss.backward();
-      EXPECT_EQ(sharded.ledger().held(Purpose::activations, Tier::host), 0);
+      EXPECT_EQ(sharded.ledger().held(tiers::Purpose::activations, tiers::Tier::host), 0);
       EXPECT_EQ(sharded.counters().live_numel, 0);
       optimizer.step();
       optimizer.zero_grad();
     }
     own.unshards = sharded.counters().unshards;
     own.gathers = sharded.recorder().totals(Operation::all_gather).calls;
-    own.activations = sharded.ledger().peak(Purpose::activations, Tier::host);
+    own.activations = sharded.ledger().peak(tiers::Purpose::activations, tiers::Tier::host);
     auto full = sharded.gather_full();
     for (const auto& item : model->named_parameters()) {
       own.parameters[item.key()] = item.value().detach().clone();
@@ -263,7 +264,7 @@ TEST(RecomputeTraining, AGoodStepFollowsAnExceptionInTheReplay) {
       losses.push_back(loss.item<double>());
       loss.backward();
       EXPECT_EQ(sharded.counters().live_numel, 0);
-      EXPECT_EQ(sharded.ledger().held(Purpose::activations, Tier::host), 0);
+      EXPECT_EQ(sharded.ledger().held(tiers::Purpose::activations, tiers::Tier::host), 0);
       optimizer.step();
       optimizer.zero_grad();
     }
@@ -321,12 +322,12 @@ TEST(RecomputeTraining, AGraphThatOutlivesTheModelGivesItsActivationsBack) {
     options.offload_activations = true;
     options.offload_activations_min_bytes = 0;
     auto sharded = shard(model, World::single(), options);
-    ledger = sharded.engine().ledger();
+    ledger = engine::EngineAccess::of(sharded).ledger();
     loss = net_loss(model, 0, 0);
-    EXPECT_GT(ledger->held(Purpose::activations, Tier::host), 0);
+    EXPECT_GT(ledger->held(tiers::Purpose::activations, tiers::Tier::host), 0);
   }
   loss = at::Tensor();
-  EXPECT_EQ(ledger->held(Purpose::activations, Tier::host), 0);
+  EXPECT_EQ(ledger->held(tiers::Purpose::activations, tiers::Tier::host), 0);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step whose micro-batches are added on each rank first: one reduction instead of one for each.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that go wrong: what is skipped, what is said, and that all ranks do the same.
 #include "fullshard/optim/stepper.h"
 
@@ -14,12 +15,12 @@
 #include <map>
 
 #include "fullshard/base/error.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/world/world.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/lr_schedule.h"
 #include "fullshard/optim/one_bit_adam.h"
-#include "fullshard/optim/trainer_schedules.h"
+#include "fullshard/optim/schedules/lr_schedule.h"
+#include "fullshard/optim/schedules/trainer_schedules.h"
 
 namespace fullshard {
 namespace {

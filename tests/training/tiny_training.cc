@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/training/tiny_training.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,7 +7,7 @@
 #include <optional>
 
 #include "fullshard/optim/adamw.h"
-#include "fullshard/optim/adamw_kernels.h"
+#include "fullshard/optim/kernels/adamw_kernels.h"
 
 namespace fullshard::testing {
 namespace {
@@ -26,8 +27,8 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
   return std::sqrt(total);
 }
 
-AdamWStep constants_of_step(int step, double clip) {
-  AdamWStep constants;
+optim::AdamWStep constants_of_step(int step, double clip) {
+  optim::AdamWStep constants;
   constants.clip = clip;
   constants.beta1 = kAdamW.beta1;
   constants.beta2 = kAdamW.beta2;
@@ -81,10 +82,10 @@ Outcome train_unsharded(const TrainingOptions& options, int world_size) {
     const double clip = options.clip > 0 ? std::min(1.0, options.clip / (norm + 1e-6)) : 1.0;
     at::NoGradGuard no_grad;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      adamw_step(constants_of_step(step + 1, clip), parameters[i].data_ptr<float>(),
-                 gradients[i].contiguous().const_data_ptr<float>(),
-                 states[i].moment.data_ptr<float>(), states[i].variance.data_ptr<float>(),
-                 parameters[i].numel());
+      optim::adamw_step(constants_of_step(step + 1, clip), parameters[i].data_ptr<float>(),
+                        gradients[i].contiguous().const_data_ptr<float>(),
+                        states[i].moment.data_ptr<float>(), states[i].variance.data_ptr<float>(),
+                        parameters[i].numel());
       parameters[i].mutable_grad() = at::Tensor();
     }
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains the tiny transformer, sharded or not, and gives what came out, for comparison.
 #pragma once
 
@@ -7,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/comm/world.h"
-#include "fullshard/shard/options.h"
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/plan/options.h"
+#include "fullshard/engine/sharded_model.h"
 #include "tests/training/tiny_transformer.h"
 
 namespace fullshard::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small transformer with tied embeddings, the model of most engine tests.
 #pragma once
 

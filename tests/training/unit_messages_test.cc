@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank says of another that is gone, with the units' names as a user knows them.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/errors.h"
 
 namespace fullshard::testing {

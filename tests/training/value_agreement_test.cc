@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that start from different values are told so, by the name of the first tensor.
-#include "fullshard/shard/value_agreement.h"
+#include "fullshard/engine/value_agreement.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -8,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "fullshard/shard/sharded_model.h"
+#include "fullshard/engine/sharded_model.h"
 #include "tests/errors.h"
 #include "tests/training/tiny_training.h"
 
@@ -119,7 +120,7 @@ TEST(ValueAgreement, CostsOneSmallMessage) {
   run_ranks({.ranks = 2}, [](const World& world) {
     const auto& everyone = world.communicator();
     world.recorder().reset_totals();
-    check_hashes_agree(everyone, {{"a", 1}, {"b", 2}}, {0, 0}, "what", "remedy");
+    engine::check_hashes_agree(everyone, {{"a", 1}, {"b", 2}}, {0, 0}, "what", "remedy");
     const auto totals = world.recorder().totals(Operation::all_gather);
     EXPECT_EQ(totals.calls, 1);
     EXPECT_EQ(totals.bytes, 16);
@@ -132,12 +133,12 @@ TEST(ValueAgreement, ComparesOnlyRanksThatHoldTheSame) {
   run_ranks({.ranks = 4}, [&](const World& world) {
     const auto& everyone = world.communicator();
     const auto shard = static_cast<uint64_t>(world.rank() % 2);
-    EXPECT_NO_THROW(
-        check_hashes_agree(everyone, {{"a", shard}}, shards_of_ranks, "load", "read again"));
+    EXPECT_NO_THROW(engine::check_hashes_agree(everyone, {{"a", shard}}, shards_of_ranks, "load",
+                                               "read again"));
     const uint64_t other = world.rank() == 3 ? 9 : shard;
     EXPECT_EQ(message_of([&] {
-                check_hashes_agree(everyone, {{"a", 0}, {"b", other}}, shards_of_ranks, "load",
-                                   "read again");
+                engine::check_hashes_agree(everyone, {{"a", 0}, {"b", other}}, shards_of_ranks,
+                                           "load", "read again");
               }),
               "load: b has other values on rank 3 than on rank 1; read again");
   });

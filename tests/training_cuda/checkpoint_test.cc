@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a model on a GPU, where masters of bf16 are in halves.
 #include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
@@ -12,8 +13,9 @@
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/device_snapshot.h"
 #include "fullshard/checkpoint/model_io.h"
-#include "fullshard/formats/open_weights.h"
-#include "fullshard/stored/block_writer.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/formats/weights/open_weights.h"
+#include "fullshard/stored/blocks/block_writer.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/checkpoint/snapshot_bytes.h"
 #include "tests/gpu.h"
@@ -84,7 +86,8 @@ TEST_P(CudaCheckpoint, WrittenAsideHoldsTheStepItWasAskedFor) {
 TEST_P(CudaCheckpoint, WrittenAsideHasTheBitsOfASynchronousOneAndCopiesEachByteOnce) {
   RankRun run(World::single(kGpu), options(), false);
   run.train(0, kSaved);
-  auto device = make_device_snapshot(kGpu, run.sharded.engine().ledger());
+  auto device =
+      checkpoint::make_device_snapshot(kGpu, engine::EngineAccess::of(run.sharded).ledger());
   const auto& copies = *device->copies;
   auto& windows = *device->windows;
   AsyncSaver saver(std::move(device));
@@ -99,12 +102,13 @@ TEST_P(CudaCheckpoint, WrittenAsideHasTheBitsOfASynchronousOneAndCopiesEachByteO
     saver.finish();
     expect_same_files(folder_ / ("async" + number), folder_ / ("sync" + number), 3);
     EXPECT_EQ(copies.copied_bytes(), save * bytes_to_save(run.sharded));
-    EXPECT_EQ(windows.bytes(), 3 * kWriteBytes);
-    EXPECT_EQ(run.sharded.ledger().held(Purpose::workspace, Tier::host), windows.bytes());
+    EXPECT_EQ(windows.bytes(), 3 * stored::kWriteBytes);
+    EXPECT_EQ(run.sharded.ledger().held(tiers::Purpose::workspace, tiers::Tier::host),
+              windows.bytes());
   }
   auto window = windows.take();
-  EXPECT_TRUE(at::from_blob(window.data(), {kWriteBytes}, at::kByte).is_pinned());
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(window.data()) % kDirectAlign, 0u);
+  EXPECT_TRUE(at::from_blob(window.data(), {stored::kWriteBytes}, at::kByte).is_pinned());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(window.data()) % disk::kDirectAlign, 0u);
   windows.give_back(std::move(window));
 }
 
@@ -124,7 +128,7 @@ TEST_P(CudaCheckpoint, IsTheCpusToo) {
 }
 
 // As Hugging Face's folders hold GPT-2: some matrices turned.
-NameInFile turned_in_file(const std::string& name) {
+stored::NameInFile turned_in_file(const std::string& name) {
   return {name, name == "block1.up.weight", {}};
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/memory/host_number.h"
 
 #include <ATen/ops/full.h>
@@ -15,7 +16,7 @@ TEST(CudaHostNumber, DoesNotWaitForWorkThatWasGivenLater) {
   const auto number = at::full({}, 2.5, at::TensorOptions().device(kGpu).dtype(at::kDouble));
   auto factor = at::ones({8192, 8192}, at::TensorOptions().device(kGpu).dtype(at::kDouble));
   (void)at::matmul(factor, factor);  // what is made for the first product is made
-  const HostNumber on_its_way(number);
+  const memory::HostNumber on_its_way(number);
   for (int i = 0; i < 10; ++i) factor = at::matmul(factor, factor);  // tens of milliseconds each
   EXPECT_EQ(on_its_way.wait(), 2.5);
   EXPECT_TRUE(on_its_way.arrival()->query());

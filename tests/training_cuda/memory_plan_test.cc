@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step of a Llama takes on the GPU, planned from its sizes alone and found by the allocator.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -7,10 +8,10 @@
 #include <string>
 
 #include "fullshard/checkpoint/model_io.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/optim/adamw.h"
-#include "fullshard/shard/sharded_model.h"
 #include "tests/gpu.h"
 
 namespace fullshard::testing {
@@ -77,14 +78,14 @@ TEST(CudaMemory, ThePeakIsTheOnePlanned) {
   const Sizes sizes;
   at::manual_seed(1);
   const auto model = make_model(sizes.config(), "the plan's model");
-  const int64_t before = device_memory(kGpu).allocated_bytes;
+  const int64_t before = memory::device_memory(kGpu).allocated_bytes;
   auto sharded = shard(model, World::single(kGpu), {.param_dtype = at::kBFloat16});
   AdamW optimizer(sharded, {});
   int64_t numel = 0;
   for (const auto& parameter : model->parameters()) numel += parameter.numel();
   const auto ids = at::randint(sizes.vocabulary, {sizes.batch, sizes.length}, at::kLong);
   for (int step = 0; step < 3; ++step) {
-    reset_device_peak(kGpu);
+    memory::reset_device_peak(kGpu);
     ModelInputs inputs;
     inputs.input_ids = ids.to(kGpu);
     inputs.labels = ids.to(kGpu);
@@ -95,10 +96,10 @@ TEST(CudaMemory, ThePeakIsTheOnePlanned) {
   }
   const Plan plan = plan_of(sizes, numel);
   const auto& ledger = sharded.ledger();
-  EXPECT_EQ(ledger.held(Purpose::parameters), plan.parameters);
-  EXPECT_EQ(ledger.held(Purpose::master), plan.master);
-  EXPECT_EQ(ledger.held(Purpose::optimizer), plan.optimizer);
-  const int64_t found = device_memory(kGpu).peak_bytes - before;
+  EXPECT_EQ(ledger.held(tiers::Purpose::parameters), plan.parameters);
+  EXPECT_EQ(ledger.held(tiers::Purpose::master), plan.master);
+  EXPECT_EQ(ledger.held(tiers::Purpose::optimizer), plan.optimizer);
+  const int64_t found = memory::device_memory(kGpu).peak_bytes - before;
   const auto planned = static_cast<double>(plan.total());
   EXPECT_NEAR(static_cast<double>(found), planned, 0.02 * planned) << plan.text();
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training loop on a GPU, which brings the next step's data while a step is computed.
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

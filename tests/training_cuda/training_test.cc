@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine on a GPU trains as the CPU does.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -201,22 +202,22 @@ TEST(CudaMemory, NothingIsAllocatedFromTheDriverAfterTheSecondStep) {
     sharded.clip_grad_norm(1.0);
     optimizer.step();
     optimizer.zero_grad();
-    if (step == 1) after_second = device_memory(kGpu).num_driver_calls;
+    if (step == 1) after_second = memory::device_memory(kGpu).num_driver_calls;
   }
-  EXPECT_EQ(device_memory(kGpu).num_driver_calls, after_second);
-  EXPECT_EQ(device_memory(kGpu).num_retries, 0);
+  EXPECT_EQ(memory::device_memory(kGpu).num_driver_calls, after_second);
+  EXPECT_EQ(memory::device_memory(kGpu).num_retries, 0);
 }
 
 TEST(CudaMemory, TheLedgerAccountsForWhatTheAllocatorHoldsAtRest) {
   const TrainingOptions training = Wide().training;
-  const int64_t before = device_memory(kGpu).allocated_bytes;
+  const int64_t before = memory::device_memory(kGpu).allocated_bytes;
   auto model = make_model(training);
   auto sharded = shard(model, World::single(kGpu), {.param_dtype = at::kBFloat16});
   AdamW optimizer(sharded, {});
   model(make_batch(training, 0, 0, 0).to(kGpu)).backward();
   optimizer.step();
   optimizer.zero_grad();
-  const auto held = static_cast<double>(device_memory(kGpu).allocated_bytes - before);
+  const auto held = static_cast<double>(memory::device_memory(kGpu).allocated_bytes - before);
   const auto planned = static_cast<double>(sharded.ledger().held_total());
   EXPECT_NEAR(held, planned, 0.02 * planned) << sharded.ledger().table();
 }

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // A world on a GPU: how it is found, and its collectives.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "fullshard/comm/device_transport.h"
-#include "fullshard/comm/world.h"
+#include "fullshard/comm/gpu/device_transport.h"
+#include "fullshard/comm/world/world.h"
 #include "tests/comm/expect_error.h"
 #include "tests/training/rank_processes.h"
 
@@ -15,13 +16,13 @@ namespace {
 const auto kOnGpu = at::TensorOptions().device(at::Device(at::kCUDA, 0));
 
 TEST(CudaWorld, RefusesAGpuThatIsNotThere) {
-  const auto text = error_of([] { choose_device("cuda:99", 0); });
+  const auto text = comm::error_of([] { comm::choose_device("cuda:99", 0); });
   EXPECT_NE(text.find("device 'cuda:99': "), std::string::npos) << text;
   EXPECT_NE(text.find("visible here, counted from 0"), std::string::npos) << text;
 }
 
 TEST(CudaWorld, CountsRoundWhenRanksShareGpus) {
-  EXPECT_EQ(choose_device("cuda", num_cuda_devices()), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(comm::choose_device("cuda", comm::num_cuda_devices()), at::Device(at::kCUDA, 0));
 }
 
 // A world of one has no communicator: nobody is there to talk to.
@@ -149,7 +150,7 @@ TEST(CudaWorld, RanksThatNameTheirGpuOrSeeOnlyOneUseNccl) {
 // Half a gigabyte of GPU 0 for every rank of the host, otherwise. Needs two GPUs to fail.
 TEST(CudaWorld, EveryRankHasAContextOnItsOwnGpuOnly) {
   for (const bool separate_hosts : {false, true}) {
-    const int ranks = separate_hosts ? 2 : std::max(num_cuda_devices(), 2);
+    const int ranks = separate_hosts ? 2 : std::max(comm::num_cuda_devices(), 2);
     for (const auto& result : play(ranks, "contexts", "auto", "cuda", separate_hosts)) {
       EXPECT_EQ(result.exit_status, 0) << result.errors;
       EXPECT_NE(result.output.find(": contexts on 1 GPU\n"), std::string::npos) << result.output;
@@ -222,7 +223,7 @@ TEST(CudaWorld, ARankThatDoesNotComeToTheStartOfNcclIsNamed) {
 
 TEST(CudaWorld, NcclRefusesRanksThatShareAGpuInWords) {
   const auto results =
-      run_rank_processes(num_cuda_devices() + 1, {"--backend", "nccl", "--device", "cuda"});
+      run_rank_processes(comm::num_cuda_devices() + 1, {"--backend", "nccl", "--device", "cuda"});
   for (const auto& result : results) {
     EXPECT_EQ(result.exit_status, 1);
     EXPECT_NE(result.errors.find("nccl takes one rank per GPU"), std::string::npos)

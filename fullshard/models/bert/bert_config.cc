@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_config.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/models/common/size_limits.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 // A model with two heads gives its masked one; without a word in the file that one is meant too.
@@ -79,4 +80,4 @@ BertConfig read_bert_config(const nlohmann::json& config, const std::string& whe
   return bert;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of a BERT config.json.
 #pragma once
 
@@ -6,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/make_options.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 struct BertConfig {
   int64_t vocabulary = 30522;
@@ -34,4 +35,4 @@ struct BertConfig {
 BertConfig read_bert_config(const nlohmann::json& config, const std::string& where,
                             const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

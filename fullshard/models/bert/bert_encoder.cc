@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_encoder.h"
 
 #include <ATen/ops/arange.h>
@@ -10,13 +11,14 @@
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
-Embedding make_words(const BertConfig& config) {
-  torch::nn::EmbeddingOptions options(config.vocabulary, config.width);
-  if (config.padding_token) options.padding_idx(*config.padding_token);
-  return Embedding(options);
+TokenTableOptions words_options(const BertConfig& config) {
+  return {.vocabulary = config.vocabulary,
+          .width = config.width,
+          .padding_token = config.padding_token,
+          .serves_as_head = config.tied_head && !config.is_bare};
 }
 
 }  // namespace
@@ -27,7 +29,7 @@ BertEncoder::BertEncoder(torch::nn::Module& parent, const BertConfig& config)
       num_token_types_(config.num_token_types),
       dropout_(config.hidden_dropout) {
   auto& embeddings = add_folder(parent, "embeddings");
-  words_ = embeddings.register_module("word_embeddings", make_words(config));
+  words_ = TokenTable(embeddings, "word_embeddings", words_options(config));
   positions_ = embeddings.register_module("position_embeddings",
                                           Embedding(config.max_positions, config.width));
   token_types_ = embeddings.register_module("token_type_embeddings",
@@ -66,4 +68,4 @@ at::Tensor BertEncoder::forward(const ModelInputs& inputs, bool is_training) {
   return hidden;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

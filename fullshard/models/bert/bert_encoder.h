@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all BERT models share: embeddings and blocks.
 #pragma once
 
@@ -10,13 +11,15 @@
 #include "fullshard/models/bert/bert_config.h"
 #include "fullshard/models/bert/bert_layer.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/token_table.h"
 #include "fullshard/ops/embedding.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // No module itself: it hangs "embeddings" and "encoder" below `parent`, which is the root of a bare
-// model and "bert" below a head. The root's forward uses the embeddings, so they are the root's.
+// model and "bert" below a head. The root's forward uses the embeddings, so they are the root's;
+// the words can be a unit of their own where they do not serve as the head.
 class BertEncoder {
  public:
   BertEncoder(torch::nn::Module& parent, const BertConfig& config);
@@ -24,13 +27,13 @@ class BertEncoder {
   // [batch, sequence, width] of the last block.
   at::Tensor forward(const ModelInputs& inputs, bool is_training);
 
-  const at::Tensor& word_embeddings() const { return words_->weight; }
+  const at::Tensor& word_embeddings() const { return words_.weight(); }
 
  private:
   at::Tensor embed(const ModelInputs& inputs);
   at::Tensor token_types_of(const ModelInputs& inputs) const;
 
-  Embedding words_ = nullptr;
+  TokenTable words_;
   Embedding positions_ = nullptr;
   Embedding token_types_ = nullptr;
   LayerNorm norm_ = nullptr;
@@ -39,4 +42,4 @@ class BertEncoder {
   double dropout_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::models

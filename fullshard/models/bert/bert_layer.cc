@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_layer.h"
 
 #include <ATen/ops/dropout.h>
 
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/module_tree.h"
 #include "fullshard/ops/attention.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
     : query_(register_module("query", Linear(config.width, config.width))),
@@ -50,4 +51,4 @@ at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask) 
   return output_(activate(intermediate_(hidden), activation_), hidden);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One block of BERT: attention, then a feed-forward part; each is added to its input and normalised
 // afterwards.
 #pragma once
@@ -11,7 +12,7 @@
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 class BertSelfAttentionImpl : public torch::nn::Module {
  public:
@@ -53,4 +54,4 @@ class BertLayerImpl : public Unit {
 };
 FULLSHARD_UNIT(BertLayer);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_model.h"
 
 #include <ATen/ops/zeros.h>
@@ -6,14 +7,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/models/bert/bert_names.h"
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/config_reader.h"
-#include "fullshard/models/common/head.h"
 #include "fullshard/models/common/initialisation.h"
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 void BertLanguageModel::initialise(const std::string& name, at::Tensor& parameter,
                                    at::Generator generator) const {
@@ -63,7 +63,8 @@ BertForMaskedLMImpl::BertForMaskedLMImpl(const BertConfig& config)
   if (config.tied_head) {
     bias_ = predictions.register_parameter("bias", at::zeros({config.vocabulary}));
   } else {
-    decoder_ = predictions.register_module("decoder", Linear(config.width, config.vocabulary));
+    decoder_ =
+        predictions.register_module("decoder", LanguageHead(config.width, config.vocabulary, true));
   }
 }
 
@@ -71,12 +72,16 @@ ModelOutputs BertForMaskedLMImpl::forward(ModelInputs inputs) {
   const auto hidden = encoder_.forward(inputs, is_training());
   const auto& labels = inputs.labels;
   if (labels.defined()) check_labels("labels", labels, inputs.input_ids, config_.vocabulary);
-  const Head head = config_.tied_head ? Head{encoder_.word_embeddings(), bias_}
-                                      : Head{decoder_->weight, decoder_->bias};
-  const auto seen = transform_norm_(activate(transform_(hidden), config_.activation));
-  auto outputs = head_outputs(seen, head, labels, inputs);
+  auto outputs =
+      masked_outputs(transform_norm_(activate(transform_(hidden), config_.activation)), inputs);
   outputs.hidden = hidden;
   return outputs;
+}
+
+ModelOutputs BertForMaskedLMImpl::masked_outputs(const at::Tensor& seen,
+                                                 const ModelInputs& inputs) {
+  if (!config_.tied_head) return head_outputs(seen, decoder_, inputs.labels, inputs);
+  return head_outputs(seen, Head{encoder_.word_embeddings(), bias_}, inputs.labels, inputs);
 }
 
 BertModelImpl::BertModelImpl(const BertConfig& config)
@@ -100,4 +105,4 @@ std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std
   return BertForMaskedLM(bert).ptr();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT for masked language modelling, and the bare encoder.
 #pragma once
 
@@ -10,11 +11,12 @@
 
 #include "fullshard/models/bert/bert_config.h"
 #include "fullshard/models/bert/bert_encoder.h"
+#include "fullshard/models/common/head.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // What both answer alike.
 class BertLanguageModel : public LanguageModel {
@@ -45,11 +47,13 @@ class BertForMaskedLMImpl : public BertLanguageModel {
   ModelOutputs forward(ModelInputs inputs) override;
 
  private:
+  ModelOutputs masked_outputs(const at::Tensor& seen, const ModelInputs& inputs);
+
   BertEncoder encoder_;
   Linear transform_ = nullptr;
   LayerNorm transform_norm_ = nullptr;
-  Linear decoder_ = nullptr;  // none when the embedding serves
-  at::Tensor bias_;           // of a tied head
+  LanguageHead decoder_ = nullptr;  // none when the embedding serves
+  at::Tensor bias_;                 // of a tied head
 };
 FULLSHARD_UNIT(BertForMaskedLM);
 
@@ -69,4 +73,4 @@ FULLSHARD_UNIT(BertModel);
 std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where,
                                          const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_names.h"
 
 #include <string_view>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 constexpr std::string_view kBertPrefix = "bert.";
@@ -45,4 +46,4 @@ bool is_ignored_in_bert_files(const BertConfig& config, const std::string& file_
   return name == "cls.predictions.decoder.weight" || name == "cls.predictions.decoder.bias";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

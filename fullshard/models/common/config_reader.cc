@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/config_reader.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/printable.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 using nlohmann::json;
@@ -232,15 +233,15 @@ void ConfigReader::refuse(std::string_view key, const std::string& reason) {
   const auto found = config_->find(key);
   constexpr size_t kMostShown = 200;  // bytes
   const std::string value = found == config_->end() ? "absent" : found->dump();
-  problems_->push_back(fmt::format("{} is {}: {}", printable(path(key), kMostShown),
-                                   printable(value, kMostShown), reason));
+  problems_->push_back(fmt::format("{} is {}: {}", base::printable(path(key), kMostShown),
+                                   base::printable(value, kMostShown), reason));
 }
 
 void ConfigReader::refuse_unread() {
   const std::vector<std::string> known(read_.begin(), read_.end());
   for (const auto& [key, value] : config_->items()) {
     if (read_.contains(key) || is_harmless(key, value)) continue;
-    const auto near = closest(key, known);
+    const auto near = base::closest(key, known);
     refuse(key, near ? fmt::format("unknown; did you mean {}?", *near) : "unknown");
     read_.insert(key);
   }
@@ -261,4 +262,4 @@ std::string model_config_text(const json& config, const std::string& architectur
   return identified.dump(2, ' ', true) + "\n";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a Hugging Face config.json strictly: every key is read, known to change nothing, or refused
 // by name. Problems are collected, so that one error tells all of them.
 //
@@ -17,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fullshard {
+namespace fullshard::models {
 
 // Borrows the configuration. A getter that meets a value it cannot use notes a problem and gives
 // `otherwise`, so the values count only after finish(). A key that is null is absent, but for
@@ -78,4 +79,4 @@ class ConfigReader {
 std::string model_config_text(const nlohmann::json& config, const std::string& architecture,
                               const std::string& model_type);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

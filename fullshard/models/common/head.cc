@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/head.h"
 
 #include <ATen/ops/full_like.h>
@@ -6,13 +7,40 @@
 #include "fullshard/ops/cross_entropy.h"
 #include "fullshard/ops/linear.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 at::Tensor logits_of(const at::Tensor& hidden, const Head& head) {
   // The hidden states are scaled, not the logits: they are fewer.
   const auto scaled = head.scale == 1 ? hidden : hidden * head.scale;
   return linear(scaled, head.weight, head.bias);
+}
+
+HeadOutputs apply_head(const HeadInputs& inputs, const Head& head) {
+  HeadOutputs outputs;
+  if (inputs.labels.defined()) {
+    CrossEntropyOptions options;
+    options.ignore_index = kNoLabel;
+    options.label_smoothing = inputs.label_smoothing;
+    options.scale = head.scale;
+    outputs.loss =
+        linear_cross_entropy(inputs.hidden, head.weight, head.bias, inputs.labels, options);
+  }
+  if (!inputs.labels.defined() || inputs.wants_logits) {
+    outputs.logits = logits_of(inputs.hidden, head);
+  }
+  return outputs;
+}
+
+HeadInputs head_inputs(const at::Tensor& hidden, const at::Tensor& labels,
+                       const ModelInputs& inputs, double scale) {
+  return {hidden, labels, inputs.wants_logits, inputs.label_smoothing, scale};
+}
+
+at::Tensor causal_labels(const ModelInputs& inputs) {
+  const auto& labels = inputs.labels;
+  const bool moves = labels.defined() && !inputs.labels_are_next;
+  return moves ? next_token_labels(labels) : labels;
 }
 
 }  // namespace
@@ -24,25 +52,34 @@ at::Tensor next_token_labels(const at::Tensor& labels) {
   return moved;
 }
 
+LanguageHeadImpl::LanguageHeadImpl(int64_t width, int64_t vocabulary, bool has_bias)
+    : LinearImpl(torch::nn::LinearOptions(width, vocabulary).bias(has_bias)) {
+  set_vocabulary_part(nn::VocabularyPart::head);
+}
+
+HeadOutputs LanguageHeadImpl::forward(HeadInputs inputs) {
+  return apply_head(inputs, {weight, bias, inputs.scale});
+}
+
 ModelOutputs head_outputs(const at::Tensor& hidden, const Head& head, const at::Tensor& labels,
                           const ModelInputs& inputs) {
-  ModelOutputs outputs;
-  outputs.hidden = hidden;
-  if (labels.defined()) {
-    CrossEntropyOptions options;
-    options.ignore_index = kNoLabel;
-    options.label_smoothing = inputs.label_smoothing;
-    options.scale = head.scale;
-    outputs.loss = linear_cross_entropy(hidden, head.weight, head.bias, labels, options);
-  }
-  if (!labels.defined() || inputs.wants_logits) outputs.logits = logits_of(hidden, head);
-  return outputs;
+  auto [loss, logits] = apply_head(head_inputs(hidden, labels, inputs, head.scale), head);
+  return {loss, logits, hidden};
+}
+
+ModelOutputs head_outputs(const at::Tensor& hidden, LanguageHead& head, const at::Tensor& labels,
+                          const ModelInputs& inputs, double scale) {
+  auto [loss, logits] = head(head_inputs(hidden, labels, inputs, scale));
+  return {loss, logits, hidden};
 }
 
 ModelOutputs causal_outputs(const at::Tensor& hidden, const Head& head, const ModelInputs& inputs) {
-  const auto& labels = inputs.labels;
-  const bool moves = labels.defined() && !inputs.labels_are_next;
-  return head_outputs(hidden, head, moves ? next_token_labels(labels) : labels, inputs);
+  return head_outputs(hidden, head, causal_labels(inputs), inputs);
+}
+
+ModelOutputs causal_outputs(const at::Tensor& hidden, LanguageHead& head,
+                            const ModelInputs& inputs) {
+  return head_outputs(hidden, head, causal_labels(inputs), inputs);
 }
 
 double mean_causal_keys(int64_t sequence_length, int64_t window) {
@@ -52,4 +89,4 @@ double mean_causal_keys(int64_t sequence_length, int64_t window) {
   return span - span * span / (2 * length);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/initialisation.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-namespace fullshard {
+namespace fullshard::models {
 
 void initialise_normal(at::Tensor& parameter, double deviation, const at::Generator& generator) {
   const at::NoGradGuard no_grad;
@@ -27,4 +28,4 @@ void zero_row(at::Tensor& table, int64_t row) {
   table.select(0, row).zero_();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // First values of parameters.
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-namespace fullshard {
+namespace fullshard::models {
 
 // Normal values around 0. They are made in fp32 by the generator, which is a CPU one, and rounded
 // to the parameter's dtype: the same numbers for every dtype and device.
@@ -15,4 +16,4 @@ void initialise_constant(at::Tensor& parameter, double value);
 // One row of a table: the padding token's.
 void zero_row(at::Tensor& table, int64_t row);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

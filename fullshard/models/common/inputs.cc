@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/inputs.h"
 
 #include <ATen/ops/aminmax.h>
@@ -6,7 +7,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 template <class... Parts>
@@ -48,4 +49,4 @@ at::Tensor padding_mask(const at::Tensor& attention_mask) {
   return attention_mask.all().item<bool>() ? at::Tensor() : attention_mask;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

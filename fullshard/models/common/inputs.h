@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a batch must be before a model looks at it.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace fullshard {
+namespace fullshard::models {
 
 inline constexpr int64_t kNoLabel = -100;
 
@@ -22,4 +23,4 @@ void check_labels(std::string_view name, const at::Tensor& labels, const at::Ten
 // The mask, or nothing when it hides nothing (known on the CPU only): attention is faster without.
 at::Tensor padding_mask(const at::Tensor& attention_mask);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

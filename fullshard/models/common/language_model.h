@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the trainer, `compare` and `eval` know of a model. A model is single-device code: it knows
 // nothing of ranks and shards.
 #pragma once

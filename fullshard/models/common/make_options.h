@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What decides on a model beside its config.json.
 #pragma once
 

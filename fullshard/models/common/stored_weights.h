@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model is made by beside its config.json: the names and shapes in the file of weights that
 // it will be loaded from. A configuration leaves open what only the file tells (whether T5's head
 // is the embedding), and its sizes are worth nothing if they are not the file's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/gpt2/gpt2_block.h"
 
 #include <ATen/ops/dropout.h>
@@ -8,7 +9,7 @@
 #include "fullshard/ops/norm_projection.h"
 #include "fullshard/ops/self_attention.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 double score_scale(const Gpt2Config& config, int64_t layer) {
@@ -33,13 +34,14 @@ Gpt2AttentionImpl::Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer)
 
 at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
                                       const at::Tensor& padding_mask) {
-  const auto rows = norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
+  const auto rows = ops::norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
   AttentionOptions options;
   options.causal = true;
   options.scale = scale_;
   options.dropout = is_training() ? attention_dropout_ : 0;
   options.padding_mask = padding_mask;
-  const auto mixed = self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
+  const auto mixed =
+      ops::self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
   if (drops(residual_dropout_, *this)) {
     return rows.residual + at::dropout(c_proj_(mixed), residual_dropout_, /*train=*/true);
   }
@@ -53,13 +55,15 @@ Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
       c_proj_(register_module("c_proj", Linear(config.inner_width, config.width))) {}
 
 at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = norm_projection(hidden, norm, {c_fc_->weight}, {c_fc_->bias});
+  const auto rows = ops::norm_projection(hidden, norm, {c_fc_->weight}, {c_fc_->bias});
   const auto& weight = c_proj_->weight;
   if (drops(dropout_, *this)) {
-    const auto branch = activated_projection(rows.projected, activation_, weight, c_proj_->bias);
+    const auto branch =
+        ops::activated_projection(rows.projected, activation_, weight, c_proj_->bias);
     return rows.residual + at::dropout(branch, dropout_, /*train=*/true);
   }
-  return activated_projection(rows.projected, activation_, weight, c_proj_->bias, rows.residual);
+  return ops::activated_projection(rows.projected, activation_, weight, c_proj_->bias,
+                                   rows.residual);
 }
 
 GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
@@ -72,4 +76,4 @@ at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& pa
   return mlp_(attn_(hidden, ln_1_->terms(), padding_mask), ln_2_->terms());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One layer of GPT-2: attention and feed-forward, each after a norm and added to its input.
 #pragma once
 
@@ -12,7 +13,7 @@
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 class Gpt2AttentionImpl : public torch::nn::Module {
  public:
@@ -58,4 +59,4 @@ class GPT2BlockImpl : public Unit {
 };
 FULLSHARD_UNIT(GPT2Block);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/gpt2/gpt2_config.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/models/common/size_limits.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 void read_gpt2_sizes(ConfigReader& reader, const StoredWeights& stored, Gpt2Config& result) {
@@ -54,4 +55,4 @@ Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& whe
   return result;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

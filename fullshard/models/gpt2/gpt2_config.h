@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The settings of a GPT-2, from its config.json.
 #pragma once
 
@@ -5,10 +6,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/make_options.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 struct Gpt2Config {
   int64_t vocabulary = 0;
@@ -32,4 +33,4 @@ struct Gpt2Config {
 Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& where,
                             const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

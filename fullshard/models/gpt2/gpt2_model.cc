@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/gpt2/gpt2_model.h"
 
 #include <ATen/ops/arange.h>
@@ -11,11 +12,12 @@
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/gpt2/gpt2_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 Gpt2StackImpl::Gpt2StackImpl(const Gpt2Config& config)
     : dropout_(config.embedding_dropout),
-      wte_(register_module("wte", Embedding(config.vocabulary, config.width))),
+      wte_(*this, "wte",
+           {.vocabulary = config.vocabulary, .width = config.width, .serves_as_head = config.tied}),
       wpe_(register_module("wpe", Embedding(config.positions, config.width))),
       h_(register_module("h", torch::nn::ModuleList())),
       ln_f_(register_module("ln_f", LayerNorm(config.width, config.norm_epsilon))) {
@@ -37,16 +39,11 @@ GPT2LMHeadModelImpl::GPT2LMHeadModelImpl(const Gpt2Config& config, const nlohman
       json_(model_config_text(json, "GPT2LMHeadModel", "gpt2")),
       transformer_(register_module("transformer", Gpt2Stack(config))) {
   if (!config.tied) {
-    const auto options = torch::nn::LinearOptions(config.width, config.vocabulary).bias(false);
-    lm_head_ = register_module("lm_head", Linear(options));
+    lm_head_ = register_module("lm_head", LanguageHead(config.width, config.vocabulary));
   }
   for (const auto& parameter : parameters()) matmul_numel_ += parameter.numel();
   const int64_t looked_up = config.positions + (config.tied ? 0 : config.vocabulary);
   matmul_numel_ -= looked_up * config.width;
-}
-
-Head GPT2LMHeadModelImpl::head() const {
-  return {.weight = config_.tied ? transformer_->token_table() : lm_head_->weight};
 }
 
 ModelOutputs GPT2LMHeadModelImpl::forward(ModelInputs inputs) {
@@ -55,7 +52,8 @@ ModelOutputs GPT2LMHeadModelImpl::forward(ModelInputs inputs) {
     check_labels("labels", inputs.labels, inputs.input_ids, config_.vocabulary);
   }
   const auto hidden = transformer_(inputs.input_ids, padding_mask(inputs.attention_mask));
-  return causal_outputs(hidden, head(), inputs);
+  if (!config_.tied) return causal_outputs(hidden, lm_head_, inputs);
+  return causal_outputs(hidden, Head{.weight = transformer_->token_table()}, inputs);
 }
 
 // Weights that end a residual branch are smaller: their sums over the layers then keep their size.
@@ -93,4 +91,4 @@ std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std
   return GPT2LMHeadModel(read_gpt2_config(config, where, options), config).ptr();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

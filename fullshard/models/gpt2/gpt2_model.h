@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 with its language-model head.
 #pragma once
 
@@ -11,11 +12,12 @@
 
 #include "fullshard/models/common/head.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/token_table.h"
 #include "fullshard/models/gpt2/gpt2_block.h"
 #include "fullshard/models/gpt2/gpt2_config.h"
 #include "fullshard/ops/embedding.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // What files call "transformer": embeddings, blocks, the last norm.
 class Gpt2StackImpl : public torch::nn::Module {
@@ -23,11 +25,11 @@ class Gpt2StackImpl : public torch::nn::Module {
   explicit Gpt2StackImpl(const Gpt2Config& config);
   at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
 
-  const at::Tensor& token_table() const { return wte_->weight; }
+  const at::Tensor& token_table() const { return wte_.weight(); }
 
  private:
   double dropout_;
-  Embedding wte_;
+  TokenTable wte_;
   Embedding wpe_;
   torch::nn::ModuleList h_;
   std::vector<GPT2Block> blocks_;
@@ -54,12 +56,10 @@ class GPT2LMHeadModelImpl : public LanguageModel {
   double flops_per_token(int64_t sequence_length) const override;
 
  private:
-  Head head() const;
-
   Gpt2Config config_;
   std::string json_;
   Gpt2Stack transformer_;
-  Linear lm_head_ = nullptr;  // none when the embedding serves
+  LanguageHead lm_head_ = nullptr;  // none when the embedding serves
   int64_t matmul_numel_ = 0;
 };
 FULLSHARD_UNIT(GPT2LMHeadModel);
@@ -68,4 +68,4 @@ FULLSHARD_UNIT(GPT2LMHeadModel);
 std::shared_ptr<LanguageModel> make_gpt2(const nlohmann::json& config, const std::string& where,
                                          const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

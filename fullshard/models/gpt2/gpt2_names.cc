@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/gpt2/gpt2_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 constexpr std::string_view kGpt2Prefix = "transformer.";
@@ -28,4 +29,4 @@ bool is_ignored_in_gpt2_files(std::string_view name, bool tied) {
          (tied && name == kGpt2Head);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

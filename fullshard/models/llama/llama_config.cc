@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_config.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/models/common/size_limits.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 // Where the configuration classes of the three differ in what an absent key means.
@@ -181,4 +182,4 @@ LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
   return result;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

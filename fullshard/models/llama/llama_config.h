@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The settings of a Llama, Mistral or Qwen2, from its config.json.
 #pragma once
 
@@ -7,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/make_options.h"
 #include "fullshard/models/llama/rope.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 enum class LlamaFamily { llama, mistral, qwen2 };
 
@@ -46,4 +47,4 @@ std::string family_model_type(LlamaFamily family);  // "llama"
 LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
                               const std::string& where, const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

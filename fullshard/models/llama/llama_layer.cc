@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_layer.h"
 
 #include "fullshard/ops/activated_projection.h"
 #include "fullshard/ops/norm_projection.h"
 #include "fullshard/ops/self_attention.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 Linear linear_layer(int64_t from, int64_t to, bool bias) {
@@ -30,14 +31,15 @@ LlamaAttentionImpl::LlamaAttentionImpl(const LlamaConfig& config, int64_t layer)
 at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
                                        const RotaryTable& rotary, const at::Tensor& padding_mask) {
   const auto rows =
-      norm_projection(hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
-                      {q_proj_->bias, k_proj_->bias, v_proj_->bias});
+      ops::norm_projection(hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
+                           {q_proj_->bias, k_proj_->bias, v_proj_->bias});
   AttentionOptions options;
   options.causal = true;
   options.window = window_;
   options.dropout = is_training() ? dropout_ : 0;
   options.padding_mask = padding_mask;
-  const auto mixed = self_attention(rows.projected, {num_heads_, num_kv_heads_}, &rotary, options);
+  const auto mixed =
+      ops::self_attention(rows.projected, {num_heads_, num_kv_heads_}, &rotary, options);
   return linear(mixed, o_proj_->weight, o_proj_->bias, rows.residual);
 }
 
@@ -51,10 +53,10 @@ LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
           "down_proj", linear_layer(config.inner_width, config.width, config.mlp_bias))) {}
 
 at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = norm_projection(hidden, norm, {gate_proj_->weight, up_proj_->weight},
-                                    {gate_proj_->bias, up_proj_->bias});
-  return activated_projection(rows.projected, activation_, down_proj_->weight, down_proj_->bias,
-                              rows.residual);
+  const auto rows = ops::norm_projection(hidden, norm, {gate_proj_->weight, up_proj_->weight},
+                                         {gate_proj_->bias, up_proj_->bias});
+  return ops::activated_projection(rows.projected, activation_, down_proj_->weight,
+                                   down_proj_->bias, rows.residual);
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
@@ -83,4 +85,4 @@ std::shared_ptr<LlamaLayer> make_llama_layer(const LlamaConfig& config, int64_t 
   return LlamaDecoderLayer(config, layer).ptr();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

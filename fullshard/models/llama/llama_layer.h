@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One layer of the Llama family: attention and a gated feed-forward, each after a norm and added to
 // its input.
 #pragma once
@@ -15,7 +16,7 @@
 #include "fullshard/ops/norm.h"
 #include "fullshard/ops/rotary.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // By pointer: the table is fp32 whatever dtype the arguments of a unit are cast to.
 using SharedRotaryTable = std::shared_ptr<const RotaryTable>;
@@ -84,4 +85,4 @@ FULLSHARD_UNIT(Qwen2DecoderLayer);
 // A call through the pointer runs the hooks of the unit.
 std::shared_ptr<LlamaLayer> make_llama_layer(const LlamaConfig& config, int64_t layer);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

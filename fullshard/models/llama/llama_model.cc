@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_model.h"
 
 #include <nlohmann/json.hpp>
@@ -7,12 +8,21 @@
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/llama/llama_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
+namespace {
+
+TokenTableOptions table_options(const LlamaConfig& config) {
+  TokenTableOptions options{.vocabulary = config.vocabulary, .width = config.width};
+  if (config.padding_token >= 0) options.padding_token = config.padding_token;
+  options.serves_as_head = config.tied;
+  return options;
+}
+
+}  // namespace
 
 LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config)
-    : padding_token_(config.padding_token),
-      rope_(config.rope, config.head_width),
-      embed_tokens_(register_module("embed_tokens", Embedding(config.vocabulary, config.width))),
+    : rope_(config.rope, config.head_width),
+      embed_tokens_(*this, "embed_tokens", table_options(config)),
       layer_list_(register_module("layers", torch::nn::ModuleList())),
       norm_(register_module("norm", RmsNorm(config.width, config.norm_epsilon))) {
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -22,7 +32,7 @@ LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config)
 }
 
 at::Tensor LlamaStackImpl::forward(const at::Tensor& input_ids, const at::Tensor& padding_mask) {
-  auto hidden = fullshard::embedding(input_ids, token_table(), padding_token_);
+  auto hidden = embed_tokens_(input_ids);
   const auto rotary = rope_.table(input_ids.size(1), hidden.device());
   for (const auto& layer : layers_) hidden = layer->forward(hidden, rotary, padding_mask);
   return norm_(hidden);
@@ -34,15 +44,10 @@ LlamaLanguageModel::LlamaLanguageModel(const LlamaConfig& config, const nlohmann
                               family_model_type(config.family))),
       model_(register_module("model", LlamaStack(config))) {
   if (!config.tied) {
-    const auto options = torch::nn::LinearOptions(config.width, config.vocabulary).bias(false);
-    lm_head_ = register_module("lm_head", Linear(options));
+    lm_head_ = register_module("lm_head", LanguageHead(config.width, config.vocabulary));
   }
   for (const auto& parameter : parameters()) matmul_numel_ += parameter.numel();
   if (!config.tied) matmul_numel_ -= config.vocabulary * config.width;
-}
-
-Head LlamaLanguageModel::head() const {
-  return {.weight = config_.tied ? model_->token_table() : lm_head_->weight};
 }
 
 ModelOutputs LlamaLanguageModel::forward(ModelInputs inputs) {
@@ -52,7 +57,8 @@ ModelOutputs LlamaLanguageModel::forward(ModelInputs inputs) {
     check_labels("labels", inputs.labels, inputs.input_ids, config_.vocabulary);
   }
   const auto hidden = model_(inputs.input_ids, padding_mask(inputs.attention_mask));
-  return causal_outputs(hidden, head(), inputs);
+  if (!config_.tied) return causal_outputs(hidden, lm_head_, inputs);
+  return causal_outputs(hidden, Head{.weight = model_->token_table()}, inputs);
 }
 
 void LlamaLanguageModel::initialise(const std::string& name, at::Tensor& parameter,
@@ -101,4 +107,4 @@ std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const st
       .ptr();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

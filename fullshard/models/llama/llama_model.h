@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama, Mistral and Qwen2 with their language-model heads.
 #pragma once
 
@@ -11,11 +12,11 @@
 
 #include "fullshard/models/common/head.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/token_table.h"
 #include "fullshard/models/llama/llama_config.h"
 #include "fullshard/models/llama/llama_layer.h"
-#include "fullshard/ops/embedding.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // What files call "model": the embedding, layers, the last norm.
 class LlamaStackImpl : public torch::nn::Module {
@@ -23,12 +24,11 @@ class LlamaStackImpl : public torch::nn::Module {
   explicit LlamaStackImpl(const LlamaConfig& config);
   at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
 
-  const at::Tensor& token_table() const { return embed_tokens_->weight; }
+  const at::Tensor& token_table() const { return embed_tokens_.weight(); }
 
  private:
-  int64_t padding_token_;
   RopeTables rope_;
-  Embedding embed_tokens_;
+  TokenTable embed_tokens_;
   torch::nn::ModuleList layer_list_;
   std::vector<std::shared_ptr<LlamaLayer>> layers_;
   RmsNorm norm_;
@@ -54,12 +54,10 @@ class LlamaLanguageModel : public LanguageModel {
   double flops_per_token(int64_t sequence_length) const override;
 
  private:
-  Head head() const;
-
   LlamaConfig config_;
   std::string json_;
   LlamaStack model_;
-  Linear lm_head_ = nullptr;  // none when the embedding serves
+  LanguageHead lm_head_ = nullptr;  // none when the embedding serves
   int64_t matmul_numel_ = 0;
 };
 
@@ -84,4 +82,4 @@ std::shared_ptr<LanguageModel> make_mistral(const nlohmann::json& config, const 
 std::shared_ptr<LanguageModel> make_qwen2(const nlohmann::json& config, const std::string& where,
                                           const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 constexpr std::string_view kLlamaPrefix = "model.";
@@ -21,4 +22,4 @@ bool is_ignored_in_llama_files(std::string_view name, bool tied) {
   return name.ends_with("rotary_emb.inv_freq") || (tied && name == kLlamaHead);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

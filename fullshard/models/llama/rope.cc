@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/rope.h"
 
 #include <ATen/ops/arange.h>
@@ -10,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 std::optional<RopeScaling> scaling_named(const std::string& name) {
@@ -110,4 +111,4 @@ std::shared_ptr<const RotaryTable> RopeTables::table(int64_t sequence_length, at
   return table_;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frequencies of rotary position embedding, and tables of them that are made when needed.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/ops/rotary.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 enum class RopeScaling {
   none,
@@ -50,4 +51,4 @@ class RopeTables {
   std::shared_ptr<const RotaryTable> table_;
 };
 
-}  // namespace fullshard
+}  // namespace fullshard::models

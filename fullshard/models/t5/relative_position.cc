@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/relative_position.h"
 
 #include <ATen/ops/arange.h>
@@ -7,7 +8,7 @@
 
 #include "fullshard/ops/embedding.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 at::Tensor relative_position_buckets(const at::Tensor& distances,
                                      const RelativePositions& positions) {
@@ -36,4 +37,4 @@ at::Tensor relative_position_bias(const at::Tensor& table, int64_t length,
   return by_distance.t().unfold(1, length, 1).flip({1}).unsqueeze(0);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

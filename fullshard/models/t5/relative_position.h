@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's positions: a number for each head and bucket of distances, added to the attention's scores.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace fullshard {
+namespace fullshard::models {
 
 struct RelativePositions {
   bool is_bidirectional = true;  // else keys after the query are one bucket with the query itself
@@ -22,4 +23,4 @@ at::Tensor relative_position_buckets(const at::Tensor& distances,
 at::Tensor relative_position_bias(const at::Tensor& table, int64_t length,
                                   const RelativePositions& positions);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_attention.h"
 
 #include <ATen/ops/dropout.h>
 
 #include "fullshard/ops/attention.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 Linear t5_linear(int64_t input_width, int64_t output_width) {
   return Linear(torch::nn::LinearOptions(input_width, output_width).bias(false));
@@ -58,4 +59,4 @@ at::Tensor T5AttentionLayerImpl::forward(T5AttentionInput input) {
   return residual + at::dropout(attention_(input), dropout_, is_training());
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's attention: no scaling, no biases in the products, positions as a bias of the scores.
 #pragma once
 
@@ -13,7 +14,7 @@
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 enum class T5Part { encoder, decoder };
 
@@ -63,4 +64,4 @@ class T5AttentionLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(T5AttentionLayer);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

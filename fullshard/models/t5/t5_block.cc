@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_block.h"
 
 #include <ATen/ops/clamp.h>
@@ -8,7 +9,7 @@
 
 #include "fullshard/models/common/module_tree.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 // T5's sums outgrow fp16: the original pulls infinities back into its range, and so do we.
@@ -74,4 +75,4 @@ T5BlockOutput T5BlockImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
   return output;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One block of T5's encoder or decoder. Each part normalises its input first and adds its output.
 #pragma once
 
@@ -11,7 +12,7 @@
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 class T5FeedForwardImpl : public torch::nn::Module {
  public:
@@ -53,4 +54,4 @@ class T5BlockImpl : public Unit {
 };
 FULLSHARD_UNIT(T5Block);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

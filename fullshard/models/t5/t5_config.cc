@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_config.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/models/common/size_limits.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 constexpr const char* kT5Head = "lm_head.weight";
@@ -128,4 +129,4 @@ T5Config read_t5_config(const nlohmann::json& config, const std::string& where,
   return t5;
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of a T5 config.json.
 #pragma once
 
@@ -5,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fullshard/models/common/activation.h"
+#include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/make_options.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 struct T5Config {
   int64_t vocabulary = 32128;
@@ -48,4 +49,4 @@ struct T5Config {
 T5Config read_t5_config(const nlohmann::json& config, const std::string& where,
                         const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

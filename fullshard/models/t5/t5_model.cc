@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_model.h"
 
 #include <ATen/ops/dropout.h>
@@ -8,13 +9,12 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/models/common/config_reader.h"
-#include "fullshard/models/common/head.h"
 #include "fullshard/models/common/initialisation.h"
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
 #include "fullshard/models/t5/t5_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 T5Stack::T5Stack(torch::nn::Module& parent, const T5Config& config, T5Part part)
     : dropout_(config.dropout) {
@@ -42,11 +42,14 @@ at::Tensor T5Stack::forward(const at::Tensor& embedded, const at::Tensor& mask,
 
 T5ForConditionalGenerationImpl::T5ForConditionalGenerationImpl(const T5Config& config)
     : config_(config),
-      shared_(register_module("shared", Embedding(config.vocabulary, config.width))),
+      shared_(*this, "shared",
+              {.vocabulary = config.vocabulary,
+               .width = config.width,
+               .serves_as_head = !config.own_head}),
       encoder_(add_folder(*this, "encoder"), config, T5Part::encoder),
       decoder_(add_folder(*this, "decoder"), config, T5Part::decoder) {
   if (!config.own_head) return;
-  head_ = register_module("lm_head", t5_linear(config.width, config.vocabulary));
+  head_ = register_module("lm_head", LanguageHead(config.width, config.vocabulary));
 }
 
 at::Tensor t5_decoder_inputs(const at::Tensor& labels, int64_t start_token, int64_t padding_token) {
@@ -80,9 +83,11 @@ ModelOutputs T5ForConditionalGenerationImpl::forward(ModelInputs inputs) {
   const auto hidden =
       decoder_.forward(shared_(targets), padding_mask(inputs.decoder_attention_mask), encoded,
                        source_mask, is_training());
-  Head head{head_.is_empty() ? shared_->weight : head_->weight};
-  if (config_.scales_head) head.scale = 1 / std::sqrt(static_cast<double>(config_.width));
-  return head_outputs(hidden, head, inputs.labels, inputs);
+  const double scale =
+      config_.scales_head ? 1 / std::sqrt(static_cast<double>(config_.width)) : 1.0;
+  if (!head_.is_empty()) return head_outputs(hidden, head_, inputs.labels, inputs, scale);
+  return head_outputs(hidden, Head{.weight = shared_.weight(), .scale = scale}, inputs.labels,
+                      inputs);
 }
 
 double T5ForConditionalGenerationImpl::deviation_of(const std::string& name) const {
@@ -139,4 +144,4 @@ std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::
   return T5ForConditionalGeneration(read_t5_config(config, where, options)).ptr();
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

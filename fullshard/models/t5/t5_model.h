@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5 for text to text: v1.0 and v1.1.
 #pragma once
 
@@ -9,14 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/models/common/head.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/common/token_table.h"
 #include "fullshard/models/t5/t5_block.h"
 #include "fullshard/models/t5/t5_config.h"
-#include "fullshard/ops/embedding.h"
-#include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // The blocks of the encoder or the decoder and their last norm; no module itself, it hangs them
 // below `parent`.
@@ -58,9 +59,9 @@ class T5ForConditionalGenerationImpl : public LanguageModel {
   at::Tensor decoder_inputs(const ModelInputs& inputs) const;
 
   T5Config config_;
-  Embedding shared_;
+  TokenTable shared_;
   T5Stack encoder_, decoder_;
-  Linear head_ = nullptr;  // none when the embedding serves
+  LanguageHead head_ = nullptr;  // none when the embedding serves
 };
 FULLSHARD_UNIT(T5ForConditionalGeneration);
 
@@ -70,4 +71,4 @@ at::Tensor t5_decoder_inputs(const at::Tensor& labels, int64_t start_token, int6
 std::shared_ptr<LanguageModel> make_t5(const nlohmann::json& config, const std::string& where,
                                        const MakeOptions& options = {});
 
-}  // namespace fullshard
+}  // namespace fullshard::models

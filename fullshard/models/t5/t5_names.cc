@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_names.h"
 
-namespace fullshard {
+namespace fullshard::models {
 namespace {
 
 constexpr const char* kEncoderEmbedding = "encoder.embed_tokens.weight";
@@ -20,4 +21,4 @@ bool is_ignored_in_t5_files(const T5Config& config, const std::string& file_name
   return file_name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What files call the parameters of T5.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/models/t5/t5_config.h"
 
-namespace fullshard {
+namespace fullshard::models {
 
 // Parameters have their file's names. The embedding has three.
 LanguageModel::FileName t5_file_name(const std::string& parameter);
@@ -14,4 +15,4 @@ LanguageModel::FileName t5_file_name(const std::string& parameter);
 // Second names of tied tensors, and a table that old files hold and nothing uses.
 bool is_ignored_in_t5_files(const T5Config& config, const std::string& file_name);
 
-}  // namespace fullshard
+}  // namespace fullshard::models

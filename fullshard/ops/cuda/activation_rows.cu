@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "fullshard/ops/cuda/activation_rows.h"
 #include "fullshard/ops/cuda/device_rows.cuh"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // The fast exponential is within 2^-20 or so: nothing beside the rounding to bf16.
@@ -159,4 +160,4 @@ void activate_gradient_rows(const ActivationGradientRows& gradients, const Activ
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise functions of feed-forward blocks, plain or gated, over rows.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 enum class RowActivation { gelu, gelu_tanh, relu, silu };
 
@@ -36,4 +37,4 @@ struct ActivationGradientRows {
 void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,
                             cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

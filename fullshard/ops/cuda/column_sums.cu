@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "fullshard/ops/cuda/column_sums.h"
 #include "fullshard/ops/cuda/device_rows.cuh"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int kWarps = 8;
@@ -105,4 +106,4 @@ void sum_partials(float* target, bool accumulate, const float* partials, int64_t
       target, accumulate, partials, num_rows, width);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

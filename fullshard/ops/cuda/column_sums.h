@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over rows, column by column, in an order that depends on the shape only.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // How many rows of partial sums column_sums wants room for.
 int64_t num_partial_rows(int64_t num_rows, int64_t width, KernelDtype dtype);
@@ -20,4 +21,4 @@ void column_sums(float* target, bool accumulate, const void* data, KernelDtype d
 void sum_partials(float* target, bool accumulate, const float* partials, int64_t num_rows,
                   int64_t width, cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels over rows share: accesses of 16 bytes, and sums in a fixed order, so that the
 // same input gives the same bits on every run.
 #pragma once
@@ -8,7 +9,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 using Bf16 = __nv_bfloat16;
 
@@ -115,4 +116,4 @@ void with_element(KernelDtype dtype, const Use& use) {
   }
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cuda/std/limits>
 
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/entropy_rows.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -141,4 +142,4 @@ void entropy_rows(const EntropyRows& rows, cudaStream_t stream) {
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

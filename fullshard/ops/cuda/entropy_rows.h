@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy of rows of logits, which become their own gradient.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 struct EntropyRows {
   KernelDtype dtype;
@@ -26,4 +27,4 @@ struct EntropyRows {
 // host cannot look at it without waiting, and a NaN is seen by everybody.
 void entropy_rows(const EntropyRows& rows, cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels of the GPU read and write; they compute in fp32. Launchers take raw pointers and a
 // stream, allocate nothing and wait for nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-namespace fullshard {
+namespace fullshard::ops {
 
 enum class KernelDtype { fp32, bf16 };
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

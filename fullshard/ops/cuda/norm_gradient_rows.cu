@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/norm_rows.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // With n the normalised row and h = weight * gradient, the gradient of the input is
@@ -251,4 +252,4 @@ void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/norm_rows.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // A row lies in the registers of its threads: kPacks accesses of 16 bytes each. Rows that do not
@@ -179,4 +180,4 @@ void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t strea
   choose_forward<true>(output, rows, 0, stream);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

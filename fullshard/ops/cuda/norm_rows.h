@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS norm and layer norm over the rows of a matrix.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // Rows of `width` elements side by side; all of one dtype, statistics in fp32.
 struct NormRows {
@@ -41,4 +42,4 @@ int64_t num_norm_partials(const NormRows& rows);
 void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
                         cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/rotate_rows.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 constexpr int kThreads = 256;
@@ -108,4 +109,4 @@ void pack_and_turn_back(void* rows, KernelDtype dtype, int64_t num_rows, const H
   });
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

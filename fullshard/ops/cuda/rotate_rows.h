@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding on rows that hold the heads of queries, keys and values side by side.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 // The angles of every row. Row t is position t % sequence, or positions[t].
 struct RotaryRows {
@@ -33,4 +34,4 @@ struct HeadSources {
 void pack_and_turn_back(void* rows, KernelDtype dtype, int64_t num_rows, const HeadSources& sources,
                         const RotaryRows& rotary, cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/segment_sums.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 namespace {
 
 // A block takes kChunk neighbours of the sorted indices. What belongs to one index is a segment: a
@@ -108,4 +109,4 @@ void add_segments(const SegmentRows& rows, cudaStream_t stream) {
   crossing_sums<<<across(1), kThreads, 0, stream>>>(rows, num_chunks);
 }
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adds rows into the rows of a table that their indices name, in a fixed order.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
-namespace fullshard {
+namespace fullshard::ops {
 
 struct SegmentRows {
   KernelDtype dtype;
@@ -23,4 +24,4 @@ int64_t num_segment_chunks(int64_t num_rows);
 
 void add_segments(const SegmentRows& rows, cudaStream_t stream);
 
-}  // namespace fullshard
+}  // namespace fullshard::ops

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/gloo/hosts_collectives.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/comm/gloo/hosts_reduce.h"
+
+namespace fullshard::comm {
+namespace {
+
+// Rows of so few bytes go through the host's memory in one call and are sorted afterwards; larger
+// ones in a call for each host, straight to where they belong.
+constexpr int64_t kSortedBytes = 64 * kKiB;
+
+class HostsCollectives : public GlooCollectives {
+ public:
+  HostsCollectives(HostsLayout layout, std::shared_ptr<Backend> local)
+      : layout_(std::move(layout)), local_(std::move(local)) {}
+
+  void all_gather(const GlooTurn& turn, const at::Tensor& rows,
+                  const at::Tensor& shard) const override {
+    const at::Tensor lane = gather_lane(turn, shard);
+    if (lane.nbytes() <= kSortedBytes) return gather_and_sort(turn, rows, lane);
+    const int num_places = layout_.ranks_per_host();
+    for (int host = 0; host < layout_.num_hosts(); ++host) {
+      const int first = layout_.order.rank_at(host, 0);
+      const bool are_neighbours =
+          layout_.order.rank_at(host, num_places - 1) == first + num_places - 1;
+      const at::Tensor of_host = are_neighbours
+                                     ? rows.narrow(0, first, num_places)
+                                     : at::empty({num_places, rows.size(1)}, rows.options());
+      local_->all_gather(link(turn).local_call(), of_host, lane.select(0, host)).wait();
+      for (int place = 0; place < num_places && !are_neighbours; ++place) {
+        rows.select(0, layout_.order.rank_at(host, place)).copy_(of_host.select(0, place));
+      }
+    }
+  }
+
+  void reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at::Tensor& rows,
+                      const ReduceOptions& options) const override {
+    hosts_reduce_scatter(link(turn), shard, rows, options);
+  }
+
+  // Through the root's lane, then inside each host.
+  void broadcast(const GlooTurn& turn, const at::Tensor& tensor, int root) const override {
+    const int place = layout_.place_of(root), host = layout_.host_of(root);
+    if (layout_.own_place == place) {
+      const bool is_small = is_carried(tensor.numel(), tensor.scalar_type());
+      const at::Tensor all = turn.meet(is_small ? as_bytes(tensor) : at::Tensor());
+      if (!is_small) {
+        turn.group().broadcast(as_bytes(tensor), host, turn.timeout);
+      } else if (layout_.own_rank != root) {
+        tensor.copy_(from_bytes(all.select(0, host), tensor.scalar_type()));
+      }
+    }
+    local_->broadcast(link(turn).local_call(), tensor, place).wait();
+  }
+
+  // Who passes knows that its host has come, and of every other host one that knows the same.
+  void barrier(const GlooTurn& turn) const override {
+    local_->barrier(link(turn).local_call());
+    turn.meet();
+  }
+
+ private:
+  HostsLink link(const GlooTurn& turn) const { return {layout_, *local_, turn}; }
+
+  // The shards of this lane, a row per host, in memory that this host shares.
+  at::Tensor gather_lane(const GlooTurn& turn, const at::Tensor& shard) const {
+    const at::Tensor lane =
+        local_->allocate(layout_.num_hosts() * shard.numel(), shard.scalar_type());
+    if (is_carried(shard.numel(), shard.scalar_type())) {
+      lane.copy_(from_bytes(turn.meet(as_bytes(shard)), shard.scalar_type()));
+    } else {
+      turn.meet();
+      turn.group().all_gather(as_bytes(lane), as_bytes(shard), turn.timeout);
+    }
+    return lane.view({layout_.num_hosts(), shard.numel()});
+  }
+
+  void gather_and_sort(const GlooTurn& turn, const at::Tensor& rows, const at::Tensor& lane) const {
+    const at::Tensor all = at::empty({layout_.ranks_per_host(), lane.numel()}, rows.options());
+    local_->all_gather(link(turn).local_call(), all, lane.view({-1})).wait();
+    for (int rank = 0; rank < layout_.size(); ++rank) {
+      rows.select(0, rank).copy_(
+          all.select(0, layout_.place_of(rank))
+              .narrow(0, layout_.host_of(rank) * rows.size(1), rows.size(1)));
+    }
+  }
+
+  const HostsLayout layout_;
+  const std::shared_ptr<Backend> local_;
+};
+
+}  // namespace
+
+HostsLayout::HostsLayout(const std::vector<int>& hosts, int rank)
+    : order(hosts), own_rank(rank), own_host(host_of(rank)), own_place(place_of(rank)) {}
+
+std::shared_ptr<const GlooCollectives> make_hosts_collectives(HostsLayout layout,
+                                                              std::shared_ptr<Backend> local) {
+  return std::make_shared<HostsCollectives>(std::move(layout), std::move(local));
+}
+
+}  // namespace fullshard::comm

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/comm/world/fake_backend.h"
+
+#include <ATen/ops/empty.h>
+
+#include <functional>
+#include <utility>
+
+namespace fullshard::comm {
+namespace {
+
+// Done at wait(), as real collectives are: a schedule that reads too early is seen.
+class Later : public Work::Pending {
+ public:
+  explicit Later(std::function<void()> act) : act_(std::move(act)) {}
+  void wait() override { act_(); }
+
+ private:
+  std::function<void()> act_;
+};
+
+Work later(std::function<void()> act) { return Work(std::make_unique<Later>(std::move(act))); }
+
+}  // namespace
+
+Work FakeBackend::all_gather(const Call&, const at::Tensor& rows, const at::Tensor& shard) {
+  return later([rows, shard, rank = rank_] {
+    const auto row_bytes = rows.stride(0) * static_cast<int64_t>(rows.element_size());
+    const auto* own = static_cast<const char*>(rows.data_ptr()) + rank * row_bytes;
+    // A shard that is its own row must not be written while it is read.
+    const at::Tensor source = own == shard.data_ptr() ? shard.clone() : shard;
+    rows.copy_(source.expand_as(rows));
+  });
+}
+
+Work FakeBackend::reduce_scatter(const Call&, const at::Tensor& shard, const at::Tensor& rows,
+                                 const ReduceOptions& options) {
+  return later([shard, rows, options, rank = rank_, size = size_] {
+    const at::Tensor row = rows.select(0, rank % options.slices);
+    const at::Tensor value = options.op == ReduceOp::sum ? row.mul(size) : row;
+    if (options.accumulate) {
+      shard.add_(value);
+    } else {
+      shard.copy_(value);
+    }
+  });
+}
+
+Work FakeBackend::broadcast(const Call&, const at::Tensor& tensor, int) {
+  return later([tensor] {});
+}
+
+void FakeBackend::barrier(const Call&) {}
+
+at::Tensor FakeBackend::allocate(int64_t numel, at::ScalarType dtype) {
+  return at::empty({numel}, at::TensorOptions().dtype(dtype));
+}
+
+}  // namespace fullshard::comm

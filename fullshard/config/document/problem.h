@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with a configuration, or only worth a word. All of a file's are collected before
+// anything is said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+
+struct Problem {
+  std::string file{};
+  int line = 0;       // 0: none
+  std::string key{};  // dotted; empty for the file as a whole
+  std::string message{};
+  std::string suggestion{};  // the nearest right key or value, or what to do; may be empty
+  bool is_name = false;      // the suggestion is a key or value that may have been meant
+
+  // "file:line: key: message; did you mean 'suggestion'?"
+  std::string text() const;
+  // {"file", "line", "key", "message", "suggestion"}
+  std::string json() const;
+};
+
+struct Problems {
+  std::vector<Problem> errors{};
+  std::vector<Problem> warnings{};
+
+  bool ok() const { return errors.empty(); }
+  // "error: ..." and "warning: ..." lines, each ended by a line break, in the order of the lines.
+  std::string text() const;
+  // {"ok", "problems", "warnings"}
+  std::string json() const;
+  // Errors in the order of the file; ours first where lines agree.
+  void sort();
+  // An Error of kind usage with all errors, one per line, when there are any.
+  void throw_if_any() const;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/config/document/reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fullshard/base/base64.h"
+#include "fullshard/base/printable.h"
+
+namespace fullshard::config {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// Position after blanks and comments.
+size_t skip_comments(std::string_view text) {
+  size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (at < text.size()) {
+    if (std::strchr(" \t\r\n", text[at]) != nullptr) {
+      ++at;
+    } else if (text[at] == '#' || text.substr(at).starts_with("//")) {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text.substr(at).starts_with("/*")) {
+      const size_t end = text.find("*/", at);
+      at = end == std::string_view::npos ? text.size() : end + 2;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+// As Python's urlsafe_b64encode writes it.
+std::optional<std::string> json_in_base64(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '+');
+  std::replace(text.begin(), text.end(), '_', '/');
+  auto decoded = base::decode_base64(text);
+  if (decoded && !looks_like_json(*decoded)) decoded.reset();
+  return decoded;
+}
+
+// No more than a configuration may have, and a byte to tell that there is more: /dev/zero never
+// ends.
+std::string read_bounded(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 65536> block;
+  while (file && text.size() <= kMaxConfigBytes) {
+    file.read(block.data(), block.size());
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+  }
+  const int problem = errno;  // before anything else sets it
+  if (!file.is_open() || file.bad()) {
+    fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
+            base::printable(path), std::strerror(problem != 0 ? problem : EIO));
+  }
+  return text;
+}
+
+}  // namespace
+
+ConfigText read_config_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    if (auto text = json_in_base64(path)) return {"base64", std::move(*text)};
+  }
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail_as(ErrorKind::input, "{}: is a folder, expected a configuration file; name the file",
+            base::printable(path));
+  }
+  if (std::filesystem::is_fifo(path, ignored)) {
+    fail_as(ErrorKind::input,
+            "{}: is a pipe, which can be read only once, but every rank reads the configuration; "
+            "save it to a file",
+            base::printable(path));
+  }
+  return {path, read_bounded(path)};
+}
+
+bool looks_like_json(std::string_view text) {
+  const size_t at = skip_comments(text);
+  return at < text.size() && (text[at] == '{' || text[at] == '[');
+}
+
+std::optional<ConfigNode> read_config(std::string_view text, const std::string& name,
+                                      Problems& problems) {
+  if (text.size() > kMaxConfigBytes) {
+    problems.errors.push_back({.file = name,
+                               .message = fmt::format("expected a configuration of at most {} "
+                                                      "bytes, but it has more",
+                                                      kMaxConfigBytes)});
+    return std::nullopt;
+  }
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  auto root =
+      looks_like_json(text) ? read_json(text, name, problems) : read_yaml(text, name, problems);
+  if (root && root->kind != NodeKind::map) {
+    problems.errors.push_back(
+        {.file = name,
+         .line = root->line,
+         .message = root->kind == NodeKind::null
+                        ? "empty, expected keys and values"
+                        : fmt::format("{}, expected keys and values", name_of(root->kind))});
+    return std::nullopt;
+  }
+  return root;
+}
+
+}  // namespace fullshard::config

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to tree. Which of the two grammars a text has is told by its content, not by its name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fullshard/config/document/document.h"
+#include "fullshard/config/document/problem.h"
+
+namespace fullshard::config {
+
+// Bounds on what a configuration may be, so that no file can exhaust memory or the stack.
+inline constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+inline constexpr int kMaxConfigDepth = 64;
+inline constexpr int kMaxConfigNodes = 200'000;
+
+struct ConfigText {
+  std::string name;  // for messages
+  std::string text;
+};
+
+// A whole file or, as DeepSpeed takes it, a JSON text in base64 where no file has that name; an
+// Error of kind input when it is neither.
+ConfigText read_config_file(const std::string& path);
+
+bool looks_like_json(std::string_view text);
+
+// Nothing when the text has no tree; then `problems` says why. Duplicate keys are problems too, the
+// first one counts. `name` is for messages.
+std::optional<ConfigNode> read_config(std::string_view text, const std::string& name,
+                                      Problems& problems);
+
+// JSON with what hjson, DeepSpeed's reader, takes: # // and /* */ comments, commas before a closing
+// bracket or none at the end of a line, single quotes, keys and texts without quotes. Such a text
+// goes to the end of its line: where that would swallow something it is refused. No texts of
+// several lines.
+std::optional<ConfigNode> read_json(std::string_view text, const std::string& name,
+                                    Problems& problems);
+
+// YAML 1.1 as PyYAML's safe_load reads it: one document, anchors and merge keys, no tags.
+std::optional<ConfigNode> read_yaml(std::string_view text, const std::string& name,
+                                    Problems& problems);
+
+}  // namespace fullshard::config

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/config/offload.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace fullshard::config {
+namespace {
+
+tiers::Tier tier_of(const std::string& device) {
+  if (device == "none") return tiers::Tier::device;
+  return device == "nvme" ? tiers::Tier::disk : tiers::Tier::host;
+}
+
+tiers::OffloadPlace place_of(const OffloadTarget& target) {
+  return {.tier = tier_of(*target.device),
+          .folder = target.nvme_path->value_or(""),
+          .pin_memory = *target.pin_memory,
+          .buffer_count = *target.buffer_count};
+}
+
+// Where the key of that name was said; the Plan's own name of it for one built in code.
+std::pair<Origin, std::string_view> place_in(const Plan& plan, std::string_view key) {
+  const OffloadPlan& offload = plan.offload;
+  if (key == "offload_param.device") {
+    return {offload.parameters.device.origin, "offload.parameters.device"};
+  }
+  if (key == "offload_param.buffer_count") {
+    return {offload.parameters.buffer_count.origin, "offload.parameters.buffer_count"};
+  }
+  if (key == "offload_param.buffer_size") {
+    return {offload.parameter_buffer_size.origin, "offload.parameter_buffer_size"};
+  }
+  if (key == "offload_param.max_in_cpu") return {offload.max_in_cpu.origin, "offload.max_in_cpu"};
+  if (key == "offload_optimizer.device") {
+    return {offload.optimizer.device.origin, "offload.optimizer.device"};
+  }
+  if (key == "offload_optimizer.buffer_count") {
+    return {offload.optimizer.buffer_count.origin, "offload.optimizer.buffer_count"};
+  }
+  if (key == "offload_optimizer.ratio") return {offload.ratio.origin, "offload.ratio"};
+  if (key == "aio.block_size") return {offload.block_size.origin, "offload.block_size"};
+  if (key == "aio.queue_depth") return {offload.queue_depth.origin, "offload.queue_depth"};
+  if (key == "aio.intra_op_parallelism") return {offload.threads.origin, "offload.threads"};
+  return {offload.everything.origin, "offload.everything"};
+}
+
+Problem offload_problem(const Origin& origin, std::string_view field, std::string message,
+                        std::string suggestion = "") {
+  return {.file = origin.file.empty() ? origin.note : origin.file,
+          .line = origin.line,
+          .key = origin.key.empty() ? std::string(field) : origin.key,
+          .message = std::move(message),
+          .suggestion = std::move(suggestion)};
+}
+
+}  // namespace
+
+tiers::TierOptions offload_of(const Plan& plan) {
+  const OffloadPlan& offload = plan.offload;
+  tiers::TierOptions options;
+  options.parameters = place_of(offload.parameters);
+  options.buffer_size = *offload.parameter_buffer_size;
+  options.max_in_cpu = *offload.max_in_cpu;
+  options.optimizer = place_of(offload.optimizer);
+  // DeepSpeed's default says nothing: what fits on the device may stay there then.
+  if (offload.ratio.origin.is_explicit() || *offload.ratio != 1) options.ratio = *offload.ratio;
+  // DeepSpeed switches them off by default; here that takes a word.
+  const auto unless_off = [](const Setting<bool>& setting) {
+    return *setting || !setting.origin.is_explicit();
+  };
+  options.pipeline_read = unless_off(offload.pipeline_read);
+  options.pipeline_write = unless_off(offload.pipeline_write);
+  options.fast_init = *offload.fast_init;
+  options.everything = *offload.everything;
+  options.disk = {.block_size = *offload.block_size,
+                  .queue_depth = *offload.queue_depth,
+                  .num_threads = *offload.threads,
+                  .single_submit = *offload.single_submit,
+                  .overlap_events = *offload.overlap_events};
+  return options;
+}
+
+int offload_stage(const Plan& plan) {
+  return static_cast<int>(plan.sharding.stage.value.value_or(3));
+}
+
+void check_offload(const Plan& plan, Problems& problems) {
+  for (tiers::OffloadProblem& found :
+       tiers::offload_problems(offload_of(plan), offload_stage(plan))) {
+    const auto [origin, field] = place_in(plan, found.key);
+    problems.errors.push_back(
+        offload_problem(origin, field, std::move(found.message), std::move(found.suggestion)));
+  }
+}
+
+void refuse_missing_offload(const Plan& plan, const std::optional<std::string>& device,
+                            Problems& problems) {
+  if (device != "cuda") return;
+  const auto refuse = [&](const OffloadTarget& target, std::string_view field) {
+    if (*target.device == "none") return;
+    problems.errors.push_back(offload_problem(
+        target.device.origin, field,
+        fmt::format("is {}: offload is not there yet on CUDA", *target.device), "set it to none"));
+  };
+  refuse(plan.offload.parameters, "offload.parameters.device");
+  refuse(plan.offload.optimizer, "offload.optimizer.device");
+  if (*plan.offload.everything) {
+    problems.errors.push_back(offload_problem(plan.offload.everything.origin, "offload.everything",
+                                              "offload is not there yet on CUDA",
+                                              "set it to false"));
+  }
+}
+
+void note_missing_offload(const Plan& plan, const std::optional<std::string>& device,
+                          Problems& problems) {
+  if (device == "cuda") return;
+  const std::string_view where =
+      device ? "on a CPU device" : "on a CPU device (on CUDA it is refused)";
+  const auto note = [&](const Origin& origin, std::string_view field, std::string message) {
+    problems.warnings.push_back(offload_problem(origin, field, std::move(message)));
+  };
+  const auto in_memory =
+      fmt::format("{} host memory holds everything already: nothing is moved", where);
+  const auto note_target = [&](const OffloadTarget& target, std::string_view field) {
+    if (*target.device == "none") return;
+    note(target.device.origin, field,
+         *target.device == "nvme"
+             ? fmt::format("{} everything stays in host memory: the disk is not used yet", where)
+             : in_memory);
+  };
+  note_target(plan.offload.parameters, "offload.parameters.device");
+  note_target(plan.offload.optimizer, "offload.optimizer.device");
+  if (*plan.offload.everything) {
+    note(plan.offload.everything.origin, "offload.everything", in_memory);
+  }
+}
+
+std::optional<OffloadWords> offload_words(const std::string& value) {
+  const size_t colon = value.find(':');
+  const std::string what = value.substr(0, colon);
+  OffloadWords words{.optimizer = what == "optimizer" || what == "all",
+                     .parameters = what == "param" || what == "all",
+                     .device = "cpu"};
+  if (!words.optimizer && !words.parameters) return std::nullopt;
+  if (colon == std::string::npos) return words;
+  const std::string place = value.substr(colon + 1);
+  if (place.empty()) return std::nullopt;
+  if (place == "cpu") return words;
+  words.device = "nvme";
+  words.folder = place;
+  return words;
+}
+
+std::string offload_words_problem(const std::string& value) {
+  return fmt::format(
+      "is '{}', expected optimizer, param or all, alone or with :cpu or :FOLDER behind it", value);
+}
+
+}  // namespace fullshard::config

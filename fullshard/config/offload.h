@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Plan says of offload, as tiers/ takes it; what is wrong with it; and what is not there
+// yet.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/config/plan.h"
+#include "fullshard/tiers/tier_options.h"
+
+namespace fullshard::config {
+
+tiers::TierOptions offload_of(const Plan& plan);
+
+// ZeRO's stage; 3 for FSDP's strategies, which say what they offload by one key.
+int offload_stage(const Plan& plan);
+
+// Settings that disagree with the stage or with each other, each at its key.
+void check_offload(const Plan& plan, Problems& problems);
+
+// The engine moves nothing yet: an error on CUDA, a warning elsewhere. All that stands between a
+// Plan and residence_of().
+void refuse_missing_offload(const Plan& plan, const std::optional<std::string>& device,
+                            Problems& problems);
+void note_missing_offload(const Plan& plan, const std::optional<std::string>& device,
+                          Problems& problems);
+
+// The value of --offload: what goes (optimizer, param, all) and where to (cpu, or a folder).
+struct OffloadWords {
+  bool optimizer = false;
+  bool parameters = false;
+  std::string device{};  // "cpu" or "nvme"
+  std::optional<std::string> folder{};
+};
+// Nothing when it says something else; offload_words_problem() then says what.
+std::optional<OffloadWords> offload_words(const std::string& value);
+std::string offload_words_problem(const std::string& value);
+
+}  // namespace fullshard::config

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/engine/engine.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/engine/assemble_units.h"
+#include "fullshard/engine/passes/activation_packer.h"
+#include "fullshard/engine/plan/model_casts.h"
+#include "fullshard/memory/host_memory.h"
+
+namespace fullshard::engine {
+namespace {
+
+std::vector<int64_t> unit_sizes(const Units& units) {
+  std::vector<int64_t> sizes;
+  for (const auto& unit : units) sizes.push_back(unit->numel());
+  return sizes;
+}
+
+ScheduleOptions schedule_options(const ShardOptions& options, const ShardingDecision& decision) {
+  auto schedule = options.schedule;
+  schedule.reshard_after_forward = decision.reshard_after_forward;
+  return schedule;
+}
+
+bool gathers(const ShardingDecision& decision) {
+  return decision.num_shards > 1 && decision.sharding.parameters == Placement::sharded;
+}
+
+bool shares_one_copy(const Mesh& mesh, const ShardOptions& options) {
+  return options.share_host_copy && mesh.shards().shares_memory() && mesh.num_shards() > 1;
+}
+
+// On the CPU what the ranks can look at together; on an accelerator its own allocator.
+memory::Pool::Source memory_source(const Mesh& mesh) {
+  const auto device = mesh.world().device();
+  if (device.is_cpu()) {
+    return
+        [everyone = mesh.everyone()](int64_t bytes) { return everyone.allocate(bytes, at::kByte); };
+  }
+  return [options = at::TensorOptions().dtype(at::kByte).device(device)](int64_t bytes) {
+    return at::empty({bytes}, options);
+  };
+}
+
+}  // namespace
+
+Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
+    : options_(options),
+      decision_(decide_sharding(options.sharding, world.size(), world.ranks_per_host())),
+      plan_(plan_units(module, options.wrap, options.ignored_modules,
+                       options.advises_on_units && gathers(decision_))),
+      mesh_(world, decision_.num_shards),
+      traffic_(mesh_, options.traffic),
+      ledger_(std::make_shared<Ledger>()),
+      pool_(std::make_shared<memory::Pool>(
+          memory_source(mesh_), ledger_, tiers::Tier::device,
+          world.device().is_cpu() ? memory::Returned::kept : memory::Returned::freed)),
+      host_pool_(std::make_shared<memory::Pool>(
+          memory::host_memory_source(memory::pin_memory_for(world.device())), ledger_,
+          tiers::Tier::host, memory::Returned::freed)),
+      context_{&mesh_,
+               &traffic_,
+               &draining_,
+               pool_,
+               host_pool_,
+               &counters_,
+               shares_one_copy(mesh_, options),
+               options.contiguous_gradients},
+      schedule_(schedule_options(options, decision_), {}),
+      passes_(units_, schedule_, context_, watch_),
+      unit_context_{&passes_, &passes_.recomputes(), &counters_, &watch_} {
+  passes_.set_has_values(prepare_module(module, plan_, mesh_, options));
+  watch_.watch_outputs(options.watch_non_finite);
+  units_ = assemble_units(plan_, options, decision_.sharding, context_, unit_context_);
+  schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_),
+                       world.device().is_cpu() ? Ahead::within_limits : Ahead::one_unit);
+  shared_ = share_counters(units_, context_);
+  if (!options.offload_activations) return;
+  set_saved_tensors(make_activation_packer(module, ledger_, options.offload_activations_min_bytes));
+}
+
+Engine::~Engine() {
+  passes_.settle();
+  for (const auto& unit : plan_.units) {
+    unit.state->set_hooks(nullptr);
+    for (auto* inner : unit.inner) inner->set_hooks(nullptr);
+  }
+  clear_forward_casts(plan_);
+  if (options_.offload_activations) set_saved_tensors(nullptr);
+}
+
+void Engine::set_saved_tensors(const std::shared_ptr<nn::SavedTensorPacker>& packer) {
+  for (const auto& unit : plan_.units) {
+    unit.state->set_saved_tensors(packer);
+    for (auto* inner : unit.inner) inner->set_saved_tensors(packer);
+  }
+}
+
+void Engine::start() {
+  passes_.start(weak_from_this());
+  set_forward_casts(plan_, options_);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i]->start(weak_from_this());
+    plan_.units[i].state->set_hooks(units_[i].get());
+    for (auto* inner : plan_.units[i].inner) inner->set_hooks(units_[i]->inner_hooks());
+  }
+}
+
+void Engine::await_updates() {
+  for (auto* group : trainable_groups()) group->await_update();
+}
+
+void Engine::settle_updates() {
+  for (auto* stream : streams_) stream->settle();
+  await_updates();
+}
+
+std::vector<int> Engine::groups_in_forward_order() const {
+  std::vector<std::vector<int>> by_unit;
+  int index = 0;
+  for (const auto& unit : units_) {
+    by_unit.emplace_back();
+    for (const auto& group : unit->groups()) {
+      if (group->trainable()) by_unit.back().push_back(index++);
+    }
+  }
+  std::vector<int> order;
+  const auto add = [&](std::vector<int>& groups) {
+    order.insert(order.end(), groups.begin(), groups.end());
+    groups.clear();
+  };
+  for (const int unit : schedule_.forward_order()) add(by_unit[unit]);
+  for (auto& groups : by_unit) add(groups);
+  return order;
+}
+
+void Engine::begin_update() {
+  begin_change("step()");
+  ++counters_.steps;
+}
+
+void Engine::begin_change(std::string_view what) {
+  check(open_scopes == 0,
+        "{} inside an open gather_full scope: close the scope first, its full parameters would be "
+        "stale",
+        what);
+  if (phase() == Phase::backward) recover();
+  release_all();
+  await_updates();
+  ++num_changes_;
+  if (!shared_) return;
+  shared_->publish(0, num_changes_);
+  shared_->wait_for_all(0, num_changes_, what, "");
+}
+
+void Engine::finish_group_update(ParamGroup& group) {
+  // Few enough in flight for every backend.
+  constexpr size_t kMostInFlight = 8;
+  group.begin_publish();
+  updating_.push_back(&group);
+  if (updating_.size() < kMostInFlight) return;
+  updating_.front()->finish_update();
+  updating_.erase(updating_.begin());
+}
+
+void Engine::finish_update() {
+  for (auto* group : updating_) group->finish_update();
+  updating_.clear();
+}
+
+}  // namespace fullshard::engine

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run time of one sharded model: its units, the controller of their passes, and changes of
+// their masters. assemble_units builds what it owns. Calls come from one thread at a time: the
+// module's in forward, autograd's in backward.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/comm/world/mesh.h"
+#include "fullshard/engine/gradients/non_finite_watch.h"
+#include "fullshard/engine/passes/pass_controller.h"
+#include "fullshard/engine/passes/unit_runtime.h"
+#include "fullshard/engine/passes/update_stream.h"
+#include "fullshard/engine/plan/options.h"
+#include "fullshard/memory/pool.h"
+#include "fullshard/nn/saved_tensor_hooks.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace fullshard::engine {
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  // Collective. Shards the module in place; it must outlive the engine (the facade holds both).
+  Engine(torch::nn::Module& module, const World& world, const ShardOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Registers the hooks; needs the shared_ptr, so it is not part of the constructor.
+  void start();
+
+  // As PassController has them.
+  void recover() { passes_.recover(); }
+  void check_gradients_kept() { passes_.check_gradients_kept(); }
+  void drop_gradients() { passes_.drop_gradients(); }
+  void release_all() { passes_.release_all(); }
+  Phase phase() const { return passes_.phase(); }
+  bool has_values() const { return passes_.has_values(); }
+  void set_has_values(bool has) { passes_.set_has_values(has); }
+
+  // The next backward sums squares while it reduces.
+  void want_squares() { context_.takes_squares = true; }
+  // Off: backwards add gradients up locally.
+  bool reduces() const { return !context_.defers_reduction; }
+  void set_reduces(bool reduces) { context_.defers_reduction = !reduces; }
+  // Off: a reduction sends nothing and leaves every rank its own gradient.
+  void set_over_ranks(bool on) { context_.over_ranks = on; }
+  bool reduces_over_ranks() const { return context_.over_ranks; }
+
+  // Updates that run beside the caller's stream. The one entered must leave before it ends.
+  void enter_stream(UpdateStream& stream) { streams_.push_back(&stream); }
+  void leave_stream(UpdateStream& stream) { std::erase(streams_, &stream); }
+  // The host waits for all of them: masters and states may be read and written.
+  void settle_updates();
+
+  // Marks around a change of the masters, by the optimizer or, as `what`, by somebody else.
+  void begin_update();
+  void begin_change(std::string_view what);
+  void finish_group_update(ParamGroup& group);
+  void finish_update();
+
+  NonFiniteWatch& watch() { return watch_; }
+  const NonFiniteWatch& watch() const { return watch_; }
+  int open_scopes = 0;               // of gather_full
+  bool is_stepped_by_torch = false;  // by an optimizer whose states nobody here holds
+
+  const Mesh& mesh() const { return mesh_; }
+  const Schedule& schedule() const { return schedule_; }
+  const ShardOptions& options() const { return options_; }
+  const ShardingDecision& decision() const { return decision_; }
+  const WrapPlan& plan() const { return plan_; }
+  const Units& units() const { return units_; }
+  std::vector<ParamGroup*> trainable_groups() const {
+    return fullshard::engine::trainable_groups(units_);
+  }
+  // Indices of trainable groups in the order in which forwards were seen to need them.
+  std::vector<int> groups_in_forward_order() const;
+  const std::shared_ptr<memory::Pool>& pool() const { return pool_; }
+  const std::shared_ptr<memory::Pool>& host_pool() const { return host_pool_; }
+  const std::shared_ptr<Ledger>& ledger() const { return ledger_; }
+  ShardCounters& counters() { return counters_; }
+  bool shares_host_copy() const { return context_.one_copy; }
+
+ private:
+  void await_updates();
+  void set_saved_tensors(const std::shared_ptr<nn::SavedTensorPacker>& packer);
+
+  ShardOptions options_;
+  ShardingDecision decision_;
+  WrapPlan plan_;
+  Mesh mesh_;
+  Traffic traffic_;
+  Draining draining_;
+  ShardCounters counters_;
+  NonFiniteWatch watch_;
+  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<memory::Pool> pool_;
+  std::shared_ptr<memory::Pool> host_pool_;
+  GroupContext context_;
+  Units units_;
+  Schedule schedule_;
+  PassController passes_;
+  UnitContext unit_context_;
+  // One copy: slot 0 "entered the change", then the groups.
+  std::shared_ptr<SharedCounters> shared_;
+  uint64_t num_changes_ = 0;  // of the masters
+  std::vector<UpdateStream*> streams_;
+  std::vector<ParamGroup*> updating_;  // gathers of updated parameters in flight
+};
+
+}  // namespace fullshard::engine

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/formats/pickle/pickle_value.h"
+
+#include <fmt/format.h>
+
+#include <ranges>
+
+namespace fullshard::formats {
+
+const PickleValue* PickleValue::find(std::string_view key) const {
+  // The last one wins, as in Python.
+  for (const auto& [name, value] : std::views::reverse(pairs)) {
+    if (name->kind == PickleKind::text && name->text == key) return value;
+  }
+  return nullptr;
+}
+
+std::string_view PickleValue::class_name() const {
+  if (kind != PickleKind::object || callable->kind != PickleKind::global) return "";
+  return callable->text;
+}
+
+std::string PickleValue::describe() const {
+  switch (kind) {
+    case PickleKind::none:
+      return "None";
+    case PickleKind::boolean:
+      return integer != 0 ? "True" : "False";
+    case PickleKind::integer:
+      return fmt::format("the number {}", integer);
+    case PickleKind::big_integer:
+      return "a number beyond 64 bits";
+    case PickleKind::real:
+      return fmt::format("the number {}", real);
+    case PickleKind::text:
+      return "a text";
+    case PickleKind::bytes:
+      return fmt::format("{} bytes", text.size());
+    case PickleKind::list:
+      return fmt::format("a list of {}", items.size());
+    case PickleKind::tuple:
+      return fmt::format("a tuple of {}", items.size());
+    case PickleKind::set:
+      return fmt::format("a set of {}", items.size());
+    case PickleKind::dict:
+      return fmt::format("a dictionary of {}", pairs.size());
+    case PickleKind::global:
+      return fmt::format("the name {}", text);
+    case PickleKind::object:
+      break;
+    case PickleKind::persistent:
+      return "something stored beside";
+  }
+  return class_name().empty() ? "an object" : fmt::format("an object of {}", class_name());
+}
+
+}  // namespace fullshard::formats

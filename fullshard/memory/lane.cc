@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/memory/lane.h"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <deque>
+#include <utility>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard::memory {
+
+struct LaneMark::Queue {
+  std::deque<std::function<void()>> work;
+  int64_t num_run = 0;
+  bool is_abandoned = false;
+
+  void run_to(int64_t position) {
+    while (num_run < position) {
+      check(!is_abandoned,
+            "work beside the caller's, as an optimizer's update, was still to be done when its "
+            "owner was destroyed; call sharded.settle() before the optimizer ends");
+      const auto next = std::move(work.front());
+      work.pop_front();
+      next();
+      ++num_run;
+    }
+  }
+};
+
+namespace {
+
+c10::Stream caller_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+std::shared_ptr<c10::Event> event_behind(const c10::Stream& stream) {
+  auto event = std::make_shared<c10::Event>(stream.device_type());
+  event->record(stream);
+  return event;
+}
+
+}  // namespace
+
+LaneMark LaneMark::of_caller(at::Device device) {
+  LaneMark mark;
+  if (!device.is_cpu()) mark.event_ = event_behind(caller_stream(device));
+  return mark;
+}
+
+void LaneMark::hold_caller() const {
+  if (event_) event_->block(caller_stream(event_->device()));
+  if (queue_) queue_->run_to(position_);
+}
+
+void LaneMark::wait() const {
+  if (event_) event_->synchronize();
+  if (queue_) queue_->run_to(position_);
+}
+
+Lane::Lane(at::Device device) : device_(device) {
+  if (device.is_cpu()) {
+    queue_ = std::make_shared<LaneMark::Queue>();
+  } else {
+    stream_ = c10::impl::VirtualGuardImpl(device.type()).getNewStream(device);
+  }
+}
+
+Lane::~Lane() {
+  if (!queue_) return;
+  queue_->is_abandoned = true;
+  queue_->work.clear();
+}
+
+void Lane::run(std::function<void()> work) {
+  if (queue_) {
+    queue_->work.push_back(std::move(work));
+    return;
+  }
+  const c10::StreamGuard on_stream(*stream_);
+  work();
+}
+
+void Lane::wait_for(const LaneMark& mark) {
+  if (mark.event_) mark.event_->block(*stream_);
+  if (mark.queue_) run([mark] { mark.wait(); });
+}
+
+LaneMark Lane::mark() const {
+  LaneMark mark;
+  if (queue_) {
+    mark.queue_ = queue_;
+    mark.position_ = queue_->num_run + static_cast<int64_t>(queue_->work.size());
+  } else {
+    mark.event_ = event_behind(*stream_);
+  }
+  return mark;
+}
+
+}  // namespace fullshard::memory

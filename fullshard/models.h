@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ready models by folder or name, and the operators that they are made of.
+#pragma once
+
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/models/model_folder.h"
+#include "fullshard/ops/activation.h"
+#include "fullshard/ops/attention.h"
+#include "fullshard/ops/cross_entropy.h"
+#include "fullshard/ops/embedding.h"
+#include "fullshard/ops/linear.h"
+#include "fullshard/ops/norm.h"
+#include "fullshard/ops/rotary.h"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/optim/kernels/lion_kernels.h"
+
+#include "fullshard/base/lines.h"
+#include "fullshard/base/vectorised.h"
+#include "fullshard/optim/kernels/element_blocks.h"
+
+namespace fullshard::optim {
+namespace {
+
+template <class Real>
+FULLSHARD_VECTORISED void lion_block(const LionStep& step, Real* __restrict p,
+                                     const Real* __restrict g, Real* __restrict m, int64_t numel) {
+  const LionRule<Real> rule(step);
+  int64_t i = 0;
+  for (; i + base::kLineElements <= numel; i += base::kLineElements) {
+    base::ask_for(i, p, g, m);
+    for (int64_t j = i; j < i + base::kLineElements; ++j) rule(p[j], g[j], m[j]);
+  }
+  for (; i < numel; ++i) rule(p[i], g[i], m[i]);
+}
+
+}  // namespace
+
+void lion_step(const LionStep& step, const PieceElements& piece) {
+  update_elements(piece, [&](const auto& block) {
+    lion_block(step, block.master, block.gradient, block.states[0], block.numel);
+  });
+}
+
+}  // namespace fullshard::optim

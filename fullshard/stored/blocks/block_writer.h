@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files written in large blocks, several under way at a time, with a checksum of each block.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+namespace fullshard::disk {
+class DirectBuffer;
+struct Transfer;
+}  // namespace fullshard::disk
+
+namespace fullshard::stored {
+
+class BufferPool;
+class DeviceCopies;
+
+inline constexpr int64_t kBlockBytes = int64_t{1} << 20;  // that one checksum covers
+inline constexpr int64_t kWriteBytes = 4 * kBlockBytes;   // of one call to the system
+inline constexpr int64_t kPieceAlign = 4096;              // where pieces begin in a file
+
+// Borrowed bytes; null stands for zeros.
+struct ByteSpan {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+  // Of bytes in an accelerator's memory: begins to copy `count` of them, from `begin` on.
+  std::function<void(int64_t begin, int64_t count, char* target)> begin_copy = {};
+};
+
+// How content that lies in an accelerator's memory comes into the host's. Both outlive the writer.
+struct DeviceContent {
+  DeviceCopies* copies = nullptr;  // null: there is none
+  BufferPool* windows = nullptr;   // of kWriteBytes, for copies to end in and to be written from
+};
+
+struct BlockFile {
+  std::string path;
+  std::vector<ByteSpan> content;  // one after the other
+
+  int64_t bytes() const;
+};
+
+using Checksums = std::vector<uint32_t>;  // of a file's blocks; the last may be shorter
+
+class BlockWriter {
+ public:
+  explicit BlockWriter(std::vector<BlockFile> files, DeviceContent device = {});
+  ~BlockWriter();  // waits for copies under way
+  BlockWriter(const BlockWriter&) = delete;
+  BlockWriter& operator=(const BlockWriter&) = delete;
+
+  // Before run(), with content of an accelerator: begins to copy all of it, into as many windows
+  // as it fills. It is needed until those copies have ended. Without this each worker of run()
+  // copies into the window that it writes next.
+  void begin_snapshot();
+
+  // Creates the files, writes them and flushes them to the device. Beside the content six
+  // buffers of 4 MiB are held. Once. False: stop() was called.
+  bool run();
+
+  // By other threads, while run() goes on:
+  void stop() { stop_ = true; }
+  // Returns when the content is no longer needed: what was not written yet is copied into buffers
+  // of the pool (of kWriteBytes), which outlives this.
+  void settle(BufferPool& pool);
+
+  // After run().
+  const std::vector<Checksums>& checksums() const { return checksums_; }
+
+ private:
+  struct File;
+  struct Item;
+  disk::Transfer prepare(Item& item, disk::DirectBuffer& staging);
+  void await_copies(Item& item, char* data);
+  void finish(Item& item, const disk::Transfer& transfer, int64_t result);
+
+  std::vector<BlockFile> files_;
+  DeviceContent device_;
+  bool is_snapshot_ = false;
+  std::vector<std::unique_ptr<File>> writing_;
+  std::vector<Item> items_;
+  std::vector<Checksums> checksums_;
+  BufferPool* pool_ = nullptr;
+  // Shared: looking at the content. Exclusive: settle(), which holds the gate meanwhile, so that it
+  // gets its turn.
+  std::mutex gate_;
+  std::shared_mutex content_;
+  std::atomic<bool> stop_{false};
+};
+
+// The same in one call.
+std::vector<Checksums> write_block_files(std::vector<BlockFile> files);
+
+int64_t num_blocks(int64_t bytes);
+
+}  // namespace fullshard::stored

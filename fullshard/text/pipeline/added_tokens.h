@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens beside the model's vocabulary, found in the text before anything else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/text/models/byte_trie.h"
+#include "fullshard/text/models/vocabulary.h"
+#include "fullshard/text/pipeline/normalizer.h"
+
+namespace fullshard::text {
+
+struct AddedToken {
+  std::string content;
+  bool single_word = false;  // not inside of a word
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // and behind it
+  bool normalized = true;    // found in normalized text, otherwise in the original
+  bool special = false;
+};
+
+// Filled while loading, then only read.
+class AddedTokens {
+ public:
+  // The id is the model's for this text, or the next free one. `normalizer` may be null.
+  void add(const AddedToken& token, const Vocabulary& vocabulary, const Normalizer* normalizer);
+  // With an id that is known; the first token of an id stays.
+  void add_with_id(const AddedToken& token, int32_t id, const Normalizer* normalizer);
+
+  struct Found {
+    size_t begin = 0;
+    size_t end = 0;
+    int32_t id = Vocabulary::kNone;  // kNone: text between tokens
+  };
+
+  // Tokens and what lies between them, in order; the leftmost first, of these the longest.
+  void find(std::string_view text, bool normalized, std::vector<Found>& found) const;
+
+  int32_t id_of(std::string_view content) const;  // kNone when absent
+  std::optional<std::string_view> token_of(int32_t id) const;
+  // As a decoder sees it: the normalized text, where the token is found in such.
+  std::optional<std::string_view> decoded_token_of(int32_t id) const;
+  bool is_special(std::string_view content) const { return special_.contains(content); }
+  bool is_special_id(int32_t id) const;
+  int32_t size() const;  // one more than the largest id; 0 when there are none
+
+ private:
+  struct Entry {
+    AddedToken token;
+    std::string searched;
+  };
+
+  std::optional<Found> next_match(std::string_view text, size_t from, const ByteTrie& trie) const;
+
+  std::map<int32_t, Entry> by_id_;
+  std::map<std::string, int32_t, std::less<>> ids_;
+  std::set<std::string, std::less<>> special_;
+  ByteTrie original_, normalized_;
+};
+
+}  // namespace fullshard::text

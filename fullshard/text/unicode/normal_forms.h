@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unicode's normal forms.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fullshard::text {
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+// Valid UTF-8 in and out. Text that is in the form already, most text, costs one look per
+// character.
+std::string to_normal_form(std::string_view text, NormalForm form);
+
+}  // namespace fullshard::text

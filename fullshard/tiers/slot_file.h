@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk tier of one rank: a private file cut into slots, each read and written as a whole or in
+// windows, while the program does something else.
+//
+//   slot 0        slot 1              slot 2
+//   |bytes   |pad|bytes            |p|bytes  |pad|      every slot begins at a multiple of 4 KiB
+//
+// A slot that was never written reads as zeros.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fullshard/tiers/disk_settings.h"
+#include "fullshard/tiers/disk_worker.h"
+#include "fullshard/tiers/unnamed_file.h"
+
+namespace fullshard::tiers {
+
+struct SlotFileOptions {
+  std::string folder{};
+  std::vector<int64_t> slot_bytes{};
+  DiskSettings disk{};
+  int num_tickets = 64;  // reads and writes that are not waited for yet, at most
+  // Empty, the default: by io_uring or by threads. Tests put a disk that fails here.
+  DiskWorker::MakeTransfers make_transfers = {};
+};
+
+class SlotFile {
+ public:
+  // What read() and write() give; wait() takes it, once.
+  struct Ticket {
+    int index = -1;
+    explicit operator bool() const { return index >= 0; }
+  };
+  // Part of a slot. `offset` is a multiple of 4 KiB; `bytes` are rounded up to one, so the memory
+  // has room for that.
+  struct Window {
+    int slot = 0;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+  };
+
+  // Reserves the space; an Error (kind no_fit or input) that names the folder where that fails.
+  explicit SlotFile(SlotFileOptions options);
+  // Waits for what the disk is doing; what has not begun is dropped, since nobody can read it.
+  ~SlotFile();
+  SlotFile(const SlotFile&) = delete;
+  SlotFile& operator=(const SlotFile&) = delete;
+
+  // One thread calls these. The memory is aligned to 4 KiB and stays until wait() has returned.
+  // What overlaps in one slot happens in the order in which it was asked for.
+  Ticket read(const Window& window, char* data);
+  Ticket write(const Window& window, const char* data);
+  bool has_ended(Ticket ticket);
+  // Throws what the disk said, with the folder, the operation and the slot.
+  void wait(Ticket ticket);
+
+  int num_slots() const { return static_cast<int>(slot_bytes_.size()); }
+  int64_t slot_bytes(int slot) const { return slot_bytes_.at(static_cast<size_t>(slot)); }
+  int64_t bytes() const { return file_.bytes(); }  // of the disk, for the ledger
+  const std::string& folder() const { return file_.folder(); }
+  DiskCounters counters() const;
+  // For the user, once: empty, or why the page cache is used after all.
+  std::string notice() const;
+
+ private:
+  struct Operation {
+    bool is_taken = false;
+    bool is_write = false;
+    Window window{};
+    char* data = nullptr;
+    int64_t file_offset = 0;
+    int64_t bytes = 0;       // rounded up
+    int64_t bytes_left = 0;  // to be moved
+    int error = 0;
+    int64_t error_at = 0;  // byte of the slot
+    std::string broken{};  // what the machinery said, where it was not the disk
+
+    bool has_ended() const { return bytes_left == 0; }
+  };
+
+  Ticket begin(const Window& window, char* data, bool is_write);
+  bool is_in_the_way(const Operation& operation, const Window& window, bool is_write) const;
+  void check_window(const Window& window, const char* data) const;
+  void post(int ticket, const Operation& operation);
+  void end(const DiskBlock& block);
+  std::string problem_of(const Operation& operation) const;
+
+  const std::vector<int64_t> slot_bytes_;
+  const std::vector<int64_t> slot_offsets_;
+  const DiskSettings disk_;
+  UnnamedFile file_;
+
+  std::atomic<bool> is_direct_{false};
+
+  mutable std::mutex mutex_;  // of the operations
+  std::condition_variable ended_;
+  std::vector<Operation> operations_;                 // by ticket
+  std::vector<std::unique_ptr<DiskWorker>> workers_;  // last: they end before what they use
+};
+
+}  // namespace fullshard::tiers

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may leave the device, and where it goes: DeepSpeed's offload_param, offload_optimizer and
+// aio, FSDP's offload_params. Plain data; residence.h says what follows for a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/tiers/disk_settings.h"
+#include "fullshard/tiers/tier.h"
+
+namespace fullshard::tiers {
+
+struct OffloadPlace {
+  Tier tier = Tier::device;  // device: nothing is offloaded
+  std::string folder{};      // on the disk (nvme_path)
+  bool pin_memory = true;    // page-locked host memory, where there is a GPU
+  int64_t buffer_count = 4;  // of the ring through which the disk is read and written
+};
+
+struct TierOptions {
+  OffloadPlace parameters{.buffer_count = 5};
+  int64_t buffer_size = 100'000'000;   // elements of a buffer for parameters
+  int64_t max_in_cpu = 1'000'000'000;  // parameter elements that stay in host memory, not on disk
+
+  OffloadPlace optimizer{};  // states and masters
+  // Share of the elements whose states are offloaded. Absent: all, but for what a budget holds.
+  std::optional<double> ratio{};
+  bool pipeline_read = true;   // read the next states while some are updated
+  bool pipeline_write = true;  // write those that were updated meanwhile
+  bool fast_init = false;      // new states are written in one go, not unit by unit
+
+  // FSDP's offload_params: parameters, gradients, masters and states in host memory, and the step
+  // on the host.
+  bool everything = false;
+
+  DiskSettings disk{};
+
+  bool is_any() const {
+    return everything || parameters.tier != Tier::device || optimizer.tier != Tier::device;
+  }
+  bool uses_disk() const { return parameters.tier == Tier::disk || optimizer.tier == Tier::disk; }
+};
+
+// A setting that disagrees with the stage or with another one.
+struct OffloadProblem {
+  // As DeepSpeed spells it: "offload_optimizer.ratio", "aio.block_size", "offload_params".
+  std::string key{};
+  std::string message{};
+  std::string suggestion{};
+};
+
+// All of them, in the order of the keys above. `stage` is ZeRO's; FSDP's strategies that shard
+// parameters are 3.
+std::vector<OffloadProblem> offload_problems(const TierOptions& options, int stage);
+
+}  // namespace fullshard::tiers

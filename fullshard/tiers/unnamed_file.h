@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file that only this process can reach and that is gone when it ends, however it ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fullshard::tiers {
+
+// One thread. Errors (kind input) name the folder, what was found, and what to do.
+class UnnamedFile {
+ public:
+  // In that folder, with so many bytes of its disk reserved. It has no name there, or loses it at
+  // once, and mode 0600.
+  UnnamedFile(const std::string& folder, int64_t bytes);
+  ~UnnamedFile();
+  UnnamedFile(const UnnamedFile&) = delete;
+  UnnamedFile& operator=(const UnnamedFile&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  int64_t bytes() const { return bytes_; }
+  int plain() const { return plain_; }    // through the page cache
+  int direct() const { return direct_; }  // past it; below 0: the file system refuses that
+
+ private:
+  void open();
+  void reserve();
+  void open_direct();
+  void close();
+
+  std::string folder_;
+  int64_t bytes_ = 0;
+  int plain_ = -1;
+  int direct_ = -1;
+};
+
+}  // namespace fullshard::tiers

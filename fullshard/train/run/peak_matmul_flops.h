@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many operations a second this rank's matrix products reach at best: what MFU is measured
+// against.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace fullshard::train {
+
+// Times a few products of square matrices on the device; some hundredths of a second, also where
+// 16-bit products are a hundred times slower than fp32's.
+double measure_peak_matmul_flops(at::ScalarType dtype, at::Device device);
+
+}  // namespace fullshard::train

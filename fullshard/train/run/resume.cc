@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/resume.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/foreign_checkpoint.h"
+#include "fullshard/checkpoint/round_masters.h"
+#include "fullshard/train/model_weights.h"
+
+namespace fullshard::train {
+
+namespace {
+
+// Empty: the loss scale goes on, or there was and is none.
+std::string note_of_scale(const Progress& progress, const LossScaler& scaler) {
+  if (progress.loss_scale && !scaler.is_dynamic()) {
+    return fmt::format("its loss scale {} is left: that of this run is fixed at {}",
+                       progress.loss_scale->scale, scaler.scale());
+  }
+  if (!progress.loss_scale && scaler.is_dynamic()) {
+    return fmt::format("the loss scale starts anew at {}: it has none that changes",
+                       scaler.scale());
+  }
+  return "";
+}
+
+Progress load_any(const stored::FoundCheckpoint& found, const LanguageModel& model,
+                  ShardedModel& sharded, Optimizer& optimizer, const LossScaler& scaler) {
+  const bool speaks = sharded.mesh().world().rank() == 0;
+  if (found.is_own()) {
+    const LoadedCheckpoint loaded = load_checkpoint(found.path(), sharded, optimizer);
+    for (const auto& note : loaded.notes) {
+      if (speaks) spdlog::warn("{}: {}", found.path(), note);
+    }
+    return loaded.progress;
+  }
+  ForeignCheckpoint loaded =
+      load_foreign_checkpoint(found, sharded, optimizer, load_options_of(model));
+  if (const auto note = note_of_scale(loaded.progress, scaler); !note.empty()) {
+    loaded.notes.push_back(note);
+  }
+  if (speaks) {
+    for (const auto& note : loaded.notes) {
+      spdlog::warn("{} ({}): {}", found.path(), loaded.kind, note);
+    }
+  }
+  return loaded.progress;
+}
+
+}  // namespace
+
+Progress load_training_state(const stored::FoundCheckpoint& found, const LanguageModel& model,
+                             ShardedModel& sharded, Optimizer& optimizer, const LossScaler& scaler,
+                             bool takes_fp32) {
+  const Progress progress = load_any(found, model, sharded, optimizer, scaler);
+  if (!takes_fp32) checkpoint::round_masters(sharded);
+  return progress;
+}
+
+}  // namespace fullshard::train

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run keeps of itself: run.json, metrics.jsonl, the progress line, the report. Rank 0
+// writes; the other ranks only take part in what is collected from all.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fullshard/base/launcher_environment.h"
+#include "fullshard/config/plan.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/report/metrics_file.h"
+#include "fullshard/report/progress_line.h"
+#include "fullshard/report/run_record.h"
+#include "fullshard/report/run_totals.h"
+#include "fullshard/train/run_settings.h"
+
+namespace fullshard::train {
+
+class RunAccount {
+ public:
+  // Collective. `command` as it was typed; `first_step` steps were done before. Writes run.json and
+  // says what is about to run.
+  RunAccount(const RunOptions& options, const std::vector<std::string>& command,
+             const base::LauncherEnvironment& launcher, const Plan& plan,
+             const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
+             int64_t first_step = 0);
+  ~RunAccount();
+
+  void say(const std::string& line);  // above the progress line; rank 0 only
+  void warn(const std::string& line);
+  void add(const StepRecord& record);  // rank 0 only
+
+  // Collective: bytes by purpose of all ranks, for the report.
+  void take_memory(const ShardedModel& sharded);
+  // Rank 0 writes run.json and report.html; `problem` is why it failed, or what interrupted it,
+  // `checkpoint` the last that was written.
+  void finish(RunStatus status, const std::string& problem, const std::string& checkpoint);
+  // Rank 0, after finish(): what the run came to; `places` are where things are.
+  void summarise(const std::vector<std::pair<std::string, std::string>>& places);
+
+ private:
+  void describe(const Plan& plan, const ShardedModel& sharded);
+  void show_memory();  // of every rank at its peak, by purpose
+
+  RunOptions options_;
+  bool writes_;
+  RunSettings settings_;
+  RunRecord record_;
+  report::RunTotals totals_;
+  std::unique_ptr<report::MetricsWriter> metrics_;
+  std::unique_ptr<report::ProgressLine> progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point page_written_ = start_;
+};
+
+}  // namespace fullshard::train

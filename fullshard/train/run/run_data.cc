@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/run_data.h"
+
+#include <algorithm>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
+#include "fullshard/report/run_file.h"
+#include "fullshard/text/byte_tokenizer.h"
+
+namespace fullshard::train {
+namespace {
+
+constexpr int64_t kUsualSequence = 512;
+
+bool has_tokenizer(const std::string& folder) {
+  for (const std::string& name : base::names_in_folder(folder)) {
+    if (name == "tokenizer.json" || name == "vocab.json" || name == "vocab.txt" ||
+        name.ends_with(".model")) {
+      return true;
+    }
+  }
+  return text::names_byte_tokenizer(folder);
+}
+
+Task task_of(const std::string& name, const LanguageModel& model) {
+  const Task own = model.is_encoder_decoder() ? Task::translation
+                   : model.is_masked()        ? Task::masked_lm
+                                              : Task::causal_lm;
+  if (name.empty()) return own;
+  const Task asked = name == "translation" ? Task::translation
+                     : name == "masked-lm" ? Task::masked_lm
+                                           : Task::causal_lm;
+  if (asked != own) {
+    fail_as(ErrorKind::usage, "--task: is {}, but {} is for {}", name, model.architecture(),
+            own == Task::translation ? "translation"
+            : own == Task::masked_lm ? "masked-lm"
+                                     : "causal-lm");
+  }
+  return asked;
+}
+
+int64_t sequence_length_of(int64_t asked, const LanguageModel& model) {
+  const int64_t most = model.max_positions();
+  if (most > 0 && asked > most) {
+    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions", asked,
+            most);
+  }
+  if (asked > 0) return asked;
+  return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
+}
+
+}  // namespace
+
+RunData open_run_data(const RunOptions& options, const std::string& model_folder,
+                      const LanguageModel& model) {
+  RunData data;
+  data.task = task_of(options.task, model);
+  data.sequence_length = sequence_length_of(options.sequence_length, model);
+  data.tokenizer_path = options.tokenizer;
+  if (data.tokenizer_path.empty() && has_tokenizer(model_folder))
+    data.tokenizer_path = model_folder;
+  if (!data.tokenizer_path.empty()) {
+    data.tokenizer = load_tokenizer(data.tokenizer_path);
+    if (data.tokenizer->vocabulary() > model.vocabulary()) {
+      fail_as(ErrorKind::input,
+              "{}: has {} tokens, but the model's vocabulary is {}; they do not belong together",
+              data.tokenizer_path, data.tokenizer->vocabulary(), model.vocabulary());
+    }
+  }
+  DataOptions open{.paths = options.data,
+                   .task = data.task,
+                   .sequence_length = data.sequence_length,
+                   .target_length = options.target_length,
+                   .text_field = options.text_field,
+                   .source_language = options.source_language,
+                   .target_language = options.target_language,
+                   .source_prefix = options.source_prefix,
+                   .max_samples = options.max_samples,
+                   .mask_probability = options.mask_probability,
+                   .vocabulary = model.vocabulary(),
+                   .cache_folder = options.cache_folder};
+  data.train = open_data(open, data.tokenizer.get());
+  if (!options.eval_data.empty()) {
+    open.paths = options.eval_data;
+    data.evaluation = open_data(open, data.tokenizer.get());
+  }
+  return data;
+}
+
+}  // namespace fullshard::train

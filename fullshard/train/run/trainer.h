@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop: data, steps, evaluation and what is kept of them. Plain: what a user's own
+// loop would look like, with the accounts that a run keeps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fullshard/checkpoint/async_saver.h"
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/config/plan.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/data/dataset.h"
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/optim/lr_scheduler.h"
+#include "fullshard/optim/stepper.h"
+#include "fullshard/report/step_record.h"
+#include "fullshard/stored/found_checkpoint.h"
+#include "fullshard/train/evaluate.h"
+#include "fullshard/train/run/step_batches.h"
+#include "fullshard/train/run/step_clock.h"
+#include "fullshard/train/run/step_totals.h"
+
+namespace fullshard {
+
+struct TrainerOptions {
+  int64_t steps = 1;
+  int64_t global_batch = 8;
+  int64_t micro_batch = 0;  // of one rank; 0: what the others leave to it
+  int64_t accumulation = 1;
+  bool reduces_once = false;  // as StepperOptions says
+  Order order = Order::shuffled;
+  uint64_t seed = 42;
+  double label_smoothing = 0;
+  int64_t log_every = 1;
+  int64_t eval_every = 0;              // 0: at the end only
+  std::string checkpoint_folder = {};  // where checkpoints go
+  int64_t save_every = 0;              // steps; 0: none
+  bool async_save = false;             // written while training goes on
+  CheckpointOptions checkpoints = {};
+  bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
+  bool keeps_best = false;       // the checkpoint of the best evaluation, whatever goes otherwise
+  bool records_phases = false;   // wall_clock_breakdown
+  double peak_matmul_flops = 0;  // operations per second of all ranks; 0: MFU is not known
+  EvaluateOptions evaluation = {};
+};
+
+// Called on rank 0 only, in the order of steps.
+using OnStep = std::function<void(const StepRecord& record)>;
+// Called on every rank after an evaluation that was better than all before.
+using OnBest = std::function<void(int64_t step, double loss)>;
+
+class Trainer {
+ public:
+  // All of these outlive it; `evaluation` may be null.
+  Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, const Dataset& data,
+          const Dataset* evaluation, const TrainerOptions& options);
+  ~Trainer();
+
+  // Collective, before run(): goes on where the checkpoint was saved, to the bit when as many ranks
+  // with the same strategy saved it. The model may have no values yet. Gives the steps done.
+  int64_t resume(const stored::FoundCheckpoint& checkpoint);
+  int64_t resume(const std::string& path);  // of what every rank finds there
+
+  // Collective. Runs to the end, or until `is_interrupted` says so on any rank, at the end of a
+  // step, which is then saved before anything else: no evaluation delays it. Gives the number of
+  // steps done.
+  int64_t run(const OnStep& on_step, const OnBest& on_best,
+              const std::function<bool()>& is_interrupted);
+
+  bool was_interrupted() const { return was_interrupted_; }
+  // The last checkpoint that run() wrote; empty: none.
+  const std::string& last_saved() const { return last_saved_; }
+  std::optional<double> last_evaluation() const { return last_evaluation_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
+
+ private:
+  StepRecord train_step(int64_t step);
+  // A breakdown by phase waits for the accelerator at each mark.
+  void mark(train::StepClock& clock, double PhaseTimes::*phase) const;
+  // The mean over the labels of the step is the average over ranks and micro-batches of the weighed
+  // means.
+  std::vector<double> weights_of(const std::vector<train::StepBatch>& batches) const;
+  // Whether the totals of a step travel with its gradient norm.
+  bool totals_ride() const;
+  std::vector<double> own_totals_of(int64_t step, double loss, int64_t tokens) const;
+  void add_totals(StepRecord& record, const train::StepTotals& totals);
+  void add_last_peaks(StepRecord& record) const;
+  // Also when the run was interrupted: what was done is not lost.
+  void save_if_due(int64_t steps_done);
+  void save_as(const std::string& name, int64_t steps_done);
+  void evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best);
+
+  LanguageModel& model_;
+  ShardedModel sharded_;
+  const Plan& plan_;
+  const Dataset& data_;
+  at::Device device_;
+  const Dataset* evaluation_;
+  TrainerOptions options_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<LrScheduler> scheduler_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<train::StepBatches> batches_;
+  std::optional<train::StepClock> clock_;  // of the step that is next or under way
+  std::function<bool()> is_interrupted_;
+  bool was_interrupted_ = false;
+  int64_t first_step_ = 0;
+  AsyncSaver saver_;
+  std::optional<std::string> requested_;  // a checkpoint under this name, after the step
+  std::string last_saved_;
+  std::optional<double> last_evaluation_;
+  std::optional<BestEvaluation> best_evaluation_;
+};
+
+}  // namespace fullshard

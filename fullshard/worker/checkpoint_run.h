@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fullshard checkpoint`: what the flags ask for, printed. One process, no ranks.
+#pragma once
+
+#include "fullshard/cli/checkpoint_arguments.h"
+
+namespace fullshard::worker {
+
+// Gives the exit status: 1 where `diff` found a difference. Damage is an Error of the kind input.
+int run_checkpoint(const cli::CheckpointArguments& arguments);
+
+}  // namespace fullshard::worker

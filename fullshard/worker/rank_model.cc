@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/rank_model.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/optim/precision.h"
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/determinism.h"
+#include "fullshard/train/model_weights.h"
+#include "fullshard/train/new_head.h"
+#include "fullshard/train/unused_head.h"
+
+namespace fullshard::worker {
+
+namespace {
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
+// From scratch the weights in the folder count for nothing.
+ModelSource source_of(const RunOptions& options) {
+  ModelSource source = find_model(options.model);
+  source.has_weights = source.has_weights && !options.from_scratch;
+  return source;
+}
+
+}  // namespace
+
+World meet_ranks(const cli::RunArguments& arguments) {
+  const auto& options = arguments.options();
+  return World::from_environment(
+      {.local_rank = arguments.local_rank(),
+       .backend = options.backend,
+       .device = arguments.device(),
+       .timeouts = {.init = milliseconds_of(options.init_timeout),
+                    .step = milliseconds_of(options.step_timeout),
+                    .checkpoint = milliseconds_of(options.checkpoint_timeout)}});
+}
+
+RankModel::RankModel(const RunOptions& options, bool is_trained)
+    : source(source_of(options)), model(make_deferred_model(source, is_trained)) {
+  if (is_trained) drawn = train::new_head(source, *model, options.new_head);
+  if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
+  if (options.is_deterministic) train::choose_deterministic_kernels();
+}
+
+ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOptions& options,
+                              bool fills) const {
+  plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
+  train::set_log_level(plan);
+  ShardOptions shard_options = shard_options_of(plan);
+  shard_options.advises_on_units = false;  // nobody here can change the classes of the models
+  // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
+  shard_options.sync_module_states = false;
+  ShardedModel sharded(model, world, shard_options);
+  if (!fills) return sharded;
+  if (source.has_weights) {
+    load_model_weights(source.folder, *model, sharded, {.names = drawn, .seed = options.seed});
+  } else {
+    make_new_weights(*model, sharded, options.seed);
+  }
+  return sharded;
+}
+
+void RankModel::warn_of_unused_head() const {
+  for (const std::string& warning : train::unused_head_warnings(source, *model)) {
+    base::say(fmt::format("warning: {}\n", warning));
+  }
+}
+
+AutoInputs RankModel::auto_inputs() const { return {.hidden_size = source.hidden_size()}; }
+
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options) {
+  if (options.eval_precision == "bf16") return at::kBFloat16;
+  if (options.eval_precision == "fp16") return at::kHalf;
+  return std::nullopt;
+}
+
+}  // namespace fullshard::worker

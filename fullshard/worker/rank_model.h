@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command that runs a model does first: find the other ranks, build the model, shard it
+// and give it its weights.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/cli/run_arguments.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/train/model_source.h"
+
+namespace fullshard::worker {
+
+World meet_ranks(const cli::RunArguments& arguments);
+
+struct RankModel {
+  ModelSource source;
+  std::shared_ptr<LanguageModel> model;
+  std::vector<std::string> drawn = {};  // parameters of the head that the file does not give
+
+  // To be trained: a head that the file lacks is drawn anew.
+  RankModel(const RunOptions& options, bool is_trained);
+  // Collective. Shards the model by the plan and, unless a checkpoint will do that, loads its
+  // weights or makes new ones.
+  ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
+                     bool fills = true) const;
+  // On standard error; for one rank.
+  void warn_of_unused_head() const;
+  AutoInputs auto_inputs() const;
+};
+
+// The dtype that products of an evaluation compute in; absent: the model's own.
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options);
+
+}  // namespace fullshard::worker

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/train_run.h"
+
+#include <ATen/Context.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
+#include "fullshard/base/launcher_environment.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/comm/store/meeting_notice.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/optim/precision.h"
+#include "fullshard/report/run_lock.h"
+#include "fullshard/report/run_start.h"
+#include "fullshard/train/apply_plan.h"
+#include "fullshard/train/model_weights.h"
+#include "fullshard/train/new_head.h"
+#include "fullshard/train/run/interruption.h"
+#include "fullshard/train/run/peak_matmul_flops.h"
+#include "fullshard/train/run/resume_choice.h"
+#include "fullshard/train/run/run_account.h"
+#include "fullshard/train/run/run_data.h"
+#include "fullshard/train/run/trainer.h"
+#include "fullshard/train/run_settings.h"
+#include "fullshard/train/unused_head.h"
+#include "fullshard/worker/rank_model.h"
+
+namespace fullshard::worker {
+namespace {
+
+constexpr int kInterrupted = 130;
+
+int64_t steps_of(const RunOptions& options, int64_t num_examples, int64_t global_batch) {
+  if (options.steps > 0) return options.steps;
+  const ExampleOrder order(num_examples, global_batch, Order::sequential, 0);
+  const double epochs = options.epochs > 0 ? options.epochs : 1;
+  return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(order.batches_per_epoch())));
+}
+
+double peak_flops_of_all(const World& world, const Plan& plan) {
+  const auto roofs = world.communicator().allocate(1, at::kDouble);
+  const auto dtype = precision_of(plan).compute.value_or(at::kFloat);
+  roofs.fill_(train::measure_peak_matmul_flops(dtype, world.device()));
+  world.communicator().all_reduce(roofs, ReduceOp::sum, "product roof").wait();
+  return roofs.item<double>();
+}
+
+CheckpointOptions checkpoint_options(const RunOptions& options,
+                                     const train::RunSettings& settings) {
+  return {.is_node_local = settings.is_node_local,
+          .num_kept = static_cast<int>(options.keep),
+          .tag_validation = settings.tag_validation};
+}
+
+TrainerOptions trainer_options(const RunOptions& options, const train::RunSettings& settings,
+                               const BatchSizes& batch, int64_t steps) {
+  return {.steps = steps,
+          .global_batch = batch.global_batch,
+          .micro_batch = batch.micro_batch,
+          .accumulation = batch.accumulation,
+          .reduces_once = options.reduce_once,
+          .order = options.order == "sequential" ? Order::sequential : Order::shuffled,
+          .seed = options.seed,
+          .label_smoothing = options.label_smoothing,
+          .log_every = options.log_every,
+          .eval_every = options.eval_every,
+          .checkpoint_folder = options.output + "/checkpoints",
+          .save_every = options.save_every,
+          .async_save = options.async_save,
+          .checkpoints = checkpoint_options(options, settings),
+          .saves_whole_weights = settings.saves_whole_weights,
+          .keeps_best = options.keep_best || options.restore_best,
+          .records_phases = settings.records_phases,
+          .evaluation = {.micro_batch = batch.micro_batch,
+                         .max_batches = options.eval_batches,
+                         .seed = options.seed,
+                         .dtype = evaluation_dtype(options)}};
+}
+
+std::string model_type_of(const LanguageModel& model) {
+  return model.is_encoder_decoder() ? "t5" : "";
+}
+
+// A line that is drawn on a terminal has no end yet.
+std::string line_end_of_terminal(const base::LauncherEnvironment& launcher) {
+  return launcher.terminal || ::isatty(STDERR_FILENO) != 0 ? "\n" : "";
+}
+
+// One command's parts, in the order in which they are made.
+class TrainRun {
+ public:
+  TrainRun(const cli::RunArguments& arguments, const std::vector<std::string>& command)
+      : launcher_(base::LauncherEnvironment::of_process()),
+        options_(arguments.options()),
+        command_(command),
+        run_(options_, /*is_trained=*/true),
+        world_(meet_ranks(arguments)),
+        plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
+        settings_(train::run_settings_of(plan_)),
+        batch_(plan_.batch_sizes(world_.size())) {}
+
+  int run() {
+    on_first_rank([&] { claim_folder(); });
+    choose_checkpoint();
+    on_first_rank([&] { prepare_folder(); });
+    comm::tell_launcher_run_is_accepted(launcher_);
+    const train::RunData data = open_data_in_turn();
+    const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
+    at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
+    ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed_);
+    TrainerOptions options = trainer_options(options_, settings_, batch_, steps);
+    options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
+    if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
+    Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
+    const int64_t first_step = resumed_ ? trainer.resume(*resumed_) : 0;
+    // From here on there is a record of the run, which a signal must not leave open.
+    const train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
+                                           line_end_of_terminal(launcher_));
+    train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
+                              first_step);
+    if (resumed_)
+      account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
+    warn_of_precision(account);
+    for (const std::string& warning : trainer.warnings()) account.warn(warning);
+    if (!resumed_ && !run_.drawn.empty() && !options_.new_head) {
+      account.warn(train::new_head_warning(run_.source, run_.drawn));
+    }
+    if (!resumed_ && world_.rank() == 0) {
+      for (const std::string& warning : train::unused_head_warnings(run_.source, *run_.model)) {
+        account.warn(warning);
+      }
+    }
+    try {
+      train(data, sharded, trainer, account, interruption);
+    } catch (const std::exception& error) {
+      account.finish(RunStatus::failed, error.what(), trainer.last_saved());
+      throw;
+    }
+    account.summarise(places_);
+    return trainer.was_interrupted() ? kInterrupted : 0;
+  }
+
+ private:
+  // Collective: what fails there fails on all.
+  void on_first_rank(const std::function<void()>& act) {
+    engine::throw_alike(world_.communicator(),
+                        world_.rank() == 0 ? engine::error_of(act) : std::nullopt, "output");
+  }
+
+  void claim_folder() {
+    lock_.emplace(report::RunLock::inherited_or_new(options_.output, launcher_));
+    if (!lock_->warning().empty()) base::say(fmt::format("warning: {}\n", lock_->warning()));
+    report::close_dead_run(options_.output, *lock_);
+  }
+
+  // Where to go on, if anywhere. A group that was started again goes on by itself.
+  void choose_checkpoint() {
+    const bool is_named = options_.resume != "none" && options_.resume != "auto";
+    const bool goes_on = launcher_.is_restart() && options_.save_every > 0;
+    if (options_.resume == "none" && !goes_on) return;
+    const train::ResumeChoice choice = fullshard::train::choose_checkpoint(
+        world_, is_named ? options_.resume : "auto", checkpoints());
+    for (const std::string& reason : choice.skipped) {
+      base::say(fmt::format("warning: checkpoint skipped: {}\n", reason));
+    }
+    if (!choice.checkpoint && world_.rank() == 0) {
+      base::say("note: no checkpoint to resume; starting anew\n");
+    }
+    resumed_ = choice.checkpoint;
+  }
+
+  std::string checkpoints() const { return options_.output + "/checkpoints"; }
+
+  // Of a run that is replaced nothing is left that a restart could take for its own.
+  void prepare_folder() const {
+    report::check_run_start(
+        options_.output, {.overwrites = options_.overwrite,
+                          .resumes = resumed_.has_value(),
+                          .may_begin_again = options_.resume == "auto" || launcher_.is_restart()});
+    if (resumed_) return;
+    report::remove_run_records(options_.output);
+    if (!options_.overwrite || launcher_.is_restart()) return;
+    stored::remove_old_checkpoints(checkpoints(), 0, {});
+    ::unlink((checkpoints() + "/latest").c_str());
+  }
+
+  static std::string notice(bool saves) {
+    return fmt::format("the step is being finished{}; a second signal ends the run at once",
+                       saves ? " and a checkpoint saved"
+                             : ", and no checkpoint saved, because --save-every is not given");
+  }
+
+  // Rank 0 first: what it had to tokenise is in the run's folder then, and the others map it.
+  train::RunData open_data_in_turn() {
+    RunOptions options = options_;
+    options.cache_folder = options_.output + "/cache";
+    std::optional<train::RunData> data;
+    const auto open = [&] {
+      data = train::open_run_data(options, run_.source.folder, *run_.model);
+    };
+    const bool is_first = world_.rank() == 0;
+    engine::throw_alike(world_.communicator(), is_first ? engine::error_of(open) : std::nullopt,
+                        "data");
+    engine::throw_alike(world_.communicator(), is_first ? std::nullopt : engine::error_of(open),
+                        "data");
+    return std::move(*data);
+  }
+
+  void warn_of_precision(train::RunAccount& account) const {
+    const std::string dtype = run_.source.dtype();
+    for (const std::string& warning : precision_warnings(
+             precision_of(plan_), dtype.empty() ? std::nullopt : std::optional(dtype),
+             model_type_of(*run_.model))) {
+      account.warn(warning);
+    }
+  }
+
+  void train(const train::RunData& data, ShardedModel& sharded, Trainer& trainer,
+             train::RunAccount& account, const train::Interruption& interruption) {
+    const SaveModelOptions saving{.dtype = settings_.saved_dtype, .tokenizer = data.tokenizer_path};
+    const auto keep_best = [&](int64_t step, double loss) {
+      save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
+      account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
+    };
+    trainer.run([&](const StepRecord& record) { account.add(record); },
+                options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
+                [&] { return interruption.is_asked_for(); });
+    account.take_memory(sharded);
+    places_ = {{"report", options_.output + "/report.html"}};
+    if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
+    if (options_.restore_best && base::is_folder(options_.output + "/best")) {
+      load_model_weights(options_.output + "/best", *run_.model, sharded);
+    }
+    if (settings_.withholds_model) {
+      account.say(fmt::format(
+          "no model/, because stage3_gather_16bit_weights_on_model_save is false; to get one: "
+          "fullshard checkpoint to-fp32 {}/checkpoints OUT",
+          options_.output));
+    } else if (options_.save_model && !trainer.was_interrupted()) {
+      save_model_folder(options_.output + "/model", *run_.model, sharded, saving);
+      places_.emplace_back("model", options_.output + "/model");
+    }
+    if (!trainer.was_interrupted()) {
+      return account.finish(RunStatus::finished, "", trainer.last_saved());
+    }
+    const int signal = interruption.signal();
+    account.finish(RunStatus::interrupted,
+                   signal == 0 ? "a signal to another rank" : train::interruption_name(signal),
+                   trainer.last_saved());
+  }
+
+  const base::LauncherEnvironment launcher_;
+  const RunOptions& options_;
+  const std::vector<std::string>& command_;
+  RankModel run_;
+  World world_;
+  Plan plan_;
+  train::RunSettings settings_;
+  BatchSizes batch_;
+  std::optional<report::RunLock> lock_;                      // rank 0's
+  std::optional<stored::FoundCheckpoint> resumed_;           // the checkpoint that is gone on from
+  std::vector<std::pair<std::string, std::string>> places_;  // for the summary
+};
+
+}  // namespace
+
+int run_train(const cli::RunArguments& arguments, const std::vector<std::string>& command) {
+  std::signal(SIGPIPE, SIG_IGN);  // what nobody reads any more must not end a run
+  return TrainRun(arguments, command).run();
+}
+
+}  // namespace fullshard::worker
