@@ -45,7 +45,7 @@ class AssembledModel {
               return everyone.allocate(bytes, at::kByte);
             },
             std::make_shared<Ledger>(), tiers::Tier::device)),
-        context_{&mesh_, &traffic_, &draining_, pool_, &counters},
+        context_{&mesh_, &traffic_, &draining_, pool_, nullptr, &counters},
         schedule_(schedule, {}),
         passes(units, schedule_, context_, watch_),
         unit_context_{&passes, &passes.recomputes(), &counters, &watch_} {}

@@ -24,7 +24,7 @@ class StoredGroup {
           return everyone.allocate(bytes, at::kByte);
         },
         ledger_, tiers::Tier::device);
-    context_ = {&mesh_, &traffic_, &draining_, pool_, &counters_};
+    context_ = {&mesh_, &traffic_, &draining_, pool_, nullptr, &counters_};
     context_.one_copy = placement == FullPlacement::host_copy;
     spec_.master_dtype = master_dtype;
     spec_.sharding.parameters =

@@ -212,7 +212,10 @@ struct BackToFrontImpl : Unit {
     part = register_module("part", FixedPart());
     tail = register_module("tail", FixedPart());
   }
-  at::Tensor forward(at::Tensor x) { return tail(x.narrow(0, 66, 22)) + part(x.narrow(0, 44, 22)); }
+  at::Tensor forward(at::Tensor x) {
+    const auto last = tail(x.narrow(0, 66, 22));
+    return last + part(x.narrow(0, 44, 22));
+  }
   FixedPart part{nullptr}, tail{nullptr};
 };
 FULLSHARD_UNIT(BackToFront);

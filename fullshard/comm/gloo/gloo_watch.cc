@@ -315,8 +315,11 @@ void GlooWatch::leave(const std::string& reason) noexcept {
       settle({rank_, "failed: " + one_line(reason), "its last act: " + recorder_->last_act(),
               log_hint(rank_)});
     }
+    const auto gone = missing();  // which leaves no mark any more
     std::vector<std::string> marks;
-    for (int rank = 0; rank < size_; ++rank) marks.push_back(left_key(rank));
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!gone || gone->rank != rank) marks.push_back(left_key(rank));
+    }
     if (!reason.empty() && rank_ == store_->holder()) {
       store_->wait(marks, kTelling);
     } else if (reason.empty() && !missing()) {
