@@ -56,7 +56,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void run(const std::string& what, const Settings& settings, const StateOffload& offload,
+void run(const std::string& what, const Settings& settings, const tiers::TierOptions& offload,
          bool settles) {
   at::manual_seed(1);
   Chain model(settings.width, settings.num_units);
@@ -101,14 +101,14 @@ void run(const std::string& what, const Settings& settings, const StateOffload& 
 }
 
 void run_all(const Settings& settings) {
-  StateOffload offload{.optimizer = tiers::Tier::host,
-                       .window_bytes = settings.window_bytes,
-                       .num_windows = settings.num_windows};
+  tiers::TierOptions offload{
+      .optimizer = {.tier = tiers::Tier::host, .buffer_count = settings.num_windows},
+      .window_bytes = settings.window_bytes};
   run("step alone, resident", settings, {}, true);
   run("step alone, states in host memory", settings, offload, true);
   run("forward, backward and step, resident", settings, {}, false);
   run("forward, backward and step, states in host memory", settings, offload, false);
-  offload.resident_share = 0.25;
+  offload.ratio = 0.75;
   run("the same, a quarter resident", settings, offload, false);
 }
 

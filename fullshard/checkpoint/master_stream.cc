@@ -50,7 +50,7 @@ void stream_masters(const engine::Engine& engine, const engine::ParamGroup& grou
     const auto windows =
         is_whole ? group.master(first, count) : block.as(num_shards * count, dtype);
     if (!is_whole && mesh.replica() == 0) {  // the first replica has everything
-      const auto own = group.master(first, count);
+      const auto own = group.master(first, count).to(group.device());
       mesh.shards().all_gather(windows, own, group.owner()).wait();
     }
     wait_for_rank_0(mesh.everyone(), [&] {

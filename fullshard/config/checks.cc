@@ -31,7 +31,6 @@ class PlanChecks {
     check_precision();
     check_stage();
     check_offload(plan_, problems_);
-    refuse_missing_offload(plan_, device_, problems_);
     check_optimizer();
     check_scheduler();
     check_wrap();
@@ -305,7 +304,7 @@ void note_without_effect(const Plan& plan, const std::optional<std::string>& dev
     warn(plan.xla.enabled.value ? plan.xla.enabled.origin : plan.xla.version_2.origin,
          "this build has no XLA: the run goes to the present device");
   }
-  note_missing_offload(plan, device, problems);
+  note_offload_on_cpu(plan, device, problems);
 }
 
 }  // namespace fullshard::config

@@ -96,46 +96,22 @@ void check_offload(const Plan& plan, Problems& problems) {
   }
 }
 
-void refuse_missing_offload(const Plan& plan, const std::optional<std::string>& device,
-                            Problems& problems) {
-  if (device != "cuda") return;
-  const auto refuse = [&](const OffloadTarget& target, std::string_view field) {
-    if (*target.device == "none") return;
-    problems.errors.push_back(offload_problem(
-        target.device.origin, field,
-        fmt::format("is {}: offload is not there yet on CUDA", *target.device), "set it to none"));
-  };
-  refuse(plan.offload.parameters, "offload.parameters.device");
-  refuse(plan.offload.optimizer, "offload.optimizer.device");
-  if (*plan.offload.everything) {
-    problems.errors.push_back(offload_problem(plan.offload.everything.origin, "offload.everything",
-                                              "offload is not there yet on CUDA",
-                                              "set it to false"));
-  }
-}
-
-void note_missing_offload(const Plan& plan, const std::optional<std::string>& device,
-                          Problems& problems) {
+void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& device,
+                         Problems& problems) {
   if (device == "cuda") return;
-  const std::string_view where =
-      device ? "on a CPU device" : "on a CPU device (on CUDA it is refused)";
-  const auto note = [&](const Origin& origin, std::string_view field, std::string message) {
-    problems.warnings.push_back(offload_problem(origin, field, std::move(message)));
+  const auto note = [&](const Origin& origin, std::string_view field) {
+    problems.warnings.push_back(offload_problem(
+        origin, field,
+        fmt::format("on a CPU device host memory holds everything already: nothing is moved{}",
+                    device ? "" : " (on CUDA it is)")));
   };
-  const auto in_memory =
-      fmt::format("{} host memory holds everything already: nothing is moved", where);
-  const auto note_target = [&](const OffloadTarget& target, std::string_view field) {
-    if (*target.device == "none") return;
-    note(target.device.origin, field,
-         *target.device == "nvme"
-             ? fmt::format("{} everything stays in host memory: the disk is not used yet", where)
-             : in_memory);
-  };
-  note_target(plan.offload.parameters, "offload.parameters.device");
-  note_target(plan.offload.optimizer, "offload.optimizer.device");
-  if (*plan.offload.everything) {
-    note(plan.offload.everything.origin, "offload.everything", in_memory);
+  if (*plan.offload.parameters.device == "cpu") {
+    note(plan.offload.parameters.device.origin, "offload.parameters.device");
   }
+  if (*plan.offload.optimizer.device == "cpu") {
+    note(plan.offload.optimizer.device.origin, "offload.optimizer.device");
+  }
+  if (*plan.offload.everything) note(plan.offload.everything.origin, "offload.everything");
 }
 
 std::optional<OffloadWords> offload_words(const std::string& value) {

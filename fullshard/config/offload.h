@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Plan says of offload, as tiers/ takes it; what is wrong with it; and what is not there
-// yet.
+// What a Plan says of offload, as tiers/ takes it, and what is wrong with it.
 #pragma once
 
 #include <optional>
@@ -20,12 +19,9 @@ int offload_stage(const Plan& plan);
 // Settings that disagree with the stage or with each other, each at its key.
 void check_offload(const Plan& plan, Problems& problems);
 
-// The engine moves nothing yet: an error on CUDA, a warning elsewhere. All that stands between a
-// Plan and residence_of().
-void refuse_missing_offload(const Plan& plan, const std::optional<std::string>& device,
-                            Problems& problems);
-void note_missing_offload(const Plan& plan, const std::optional<std::string>& device,
-                          Problems& problems);
+// On a CPU device the host tier is the device's own memory: a warning.
+void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& device,
+                         Problems& problems);
 
 // The value of --offload: what goes (optimizer, param, all) and where to (cpu, or a folder).
 struct OffloadWords {

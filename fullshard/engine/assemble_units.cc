@@ -10,8 +10,8 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/engine/plan/deferred_model.h"
+#include "fullshard/engine/plan/group_residence.h"
 #include "fullshard/engine/plan/model_casts.h"
-#include "fullshard/engine/plan/offload.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/engine/value_agreement.h"
 
@@ -26,30 +26,15 @@ void switch_recompute(torch::nn::Module& module, WrapPlan& plan, const Recompute
       "units of the modules that repeat");
 }
 
-// Of a CPU device both tiers are one memory, unless a test wants it to stream.
-bool streams_states(const StateOffload& offload, at::Device device) {
-  if (offload.optimizer == tiers::Tier::device) return false;
-  return !device.is_cpu() || offload.streams_on_cpu;
-}
-
-void warn_of_idle_offload(WrapPlan& plan, const StateOffload& offload, at::Device device) {
-  if (offload.optimizer == tiers::Tier::device || streams_states(offload, device)) return;
-  plan.warnings.emplace_back(
-      "offload: optimizer states are to rest in host memory, where those of a CPU device are "
-      "already; nothing changes");
-}
-
 // What groups are asked for, unit by unit, and the groups made of it.
 class GroupAssembly {
  public:
   GroupAssembly(const ShardOptions& options, const Sharding& sharding, const GroupContext& context)
       : options_(options), sharding_(sharding), context_(context) {}
 
-  // Of all units: which states leave the device depends on what the units before have.
   std::vector<std::vector<GroupSpec>> specs_of(const WrapPlan& plan) const {
     std::vector<std::vector<GroupSpec>> units;
     for (const auto& unit : plan.units) units.push_back(specs_in_order(unit));
-    if (streams_states(options_.offload, device())) choose_offloaded(options_.offload, units);
     return units;
   }
 
@@ -94,6 +79,7 @@ class GroupAssembly {
       spec.trainable = trainable;
       spec.in_halves = options_.master_in_halves.value_or(!device().is_cpu());
       spec.sharding = sharding_;
+      spec.is_persistent = persistent;
       if (persistent) spec.sharding.parameters = Placement::replicated;
       spec.parameters.push_back(parameter);
     }
@@ -139,7 +125,6 @@ bool prepare_module(torch::nn::Module& module, WrapPlan& plan, const Mesh& mesh,
                     const ShardOptions& options) {
   const auto& world = mesh.world();
   check_dtypes(options, world.device());
-  check_offload(options.offload);
   switch_recompute(module, plan, options.recompute);
   check_ranks_agree(mesh.everyone(), plan, options.sync_module_states);
   if (!options.sync_module_states) check_values_agree(mesh.everyone(), plan);
@@ -147,14 +132,16 @@ bool prepare_module(torch::nn::Module& module, WrapPlan& plan, const Mesh& mesh,
   materialise_unsharded(plan, options.sync_module_states && world.rank() != 0, world.device());
   move_buffers(plan, world.device());
   if (options.buffer_dtype) cast_buffers(module, plan, *options.buffer_dtype);
-  warn_of_idle_offload(plan, options.offload, world.device());
   return has_values;
 }
 
 Units assemble_units(const WrapPlan& plan, const ShardOptions& options, const Sharding& sharding,
-                     const GroupContext& groups, const UnitContext& units) {
+                     const GroupContext& groups, const UnitContext& units,
+                     tiers::Residence& residence) {
   const GroupAssembly assembly(options, sharding, groups);
   auto specs = assembly.specs_of(plan);
+  residence =
+      place_groups(options, groups.mesh->num_shards(), groups.mesh->world().device(), specs);
   Units assembled;
   for (const auto& unit : plan.units) {
     if (options.sync_module_states) take_rank_0_buffers(unit, groups.mesh->everyone());

@@ -10,6 +10,7 @@
 #include "fullshard/engine/plan/options.h"
 #include "fullshard/engine/plan/sharding.h"
 #include "fullshard/engine/plan/wrap.h"
+#include "fullshard/tiers/residence.h"
 
 namespace torch::nn {
 class Module;
@@ -23,9 +24,11 @@ namespace fullshard::engine {
 bool prepare_module(torch::nn::Module& module, WrapPlan& plan, const Mesh& mesh,
                     const ShardOptions& options);
 
-// Collective. Shards the parameters of all units in place. The contexts outlive the units.
+// Collective. Shards the parameters of all units in place. The contexts outlive the units. Says in
+// `residence` where their groups rest.
 Units assemble_units(const WrapPlan& plan, const ShardOptions& options, const Sharding& sharding,
-                     const GroupContext& groups, const UnitContext& units);
+                     const GroupContext& groups, const UnitContext& units,
+                     tiers::Residence& residence);
 
 // Collective, where ranks share one copy: slot 0 is free for the caller, each group has one of the
 // others. Null elsewhere.

@@ -9,7 +9,6 @@
 #include "fullshard/engine/assemble_units.h"
 #include "fullshard/engine/passes/activation_packer.h"
 #include "fullshard/engine/plan/model_casts.h"
-#include "fullshard/memory/host_memory.h"
 
 namespace fullshard::engine {
 namespace {
@@ -59,14 +58,12 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       pool_(std::make_shared<memory::Pool>(
           memory_source(mesh_), ledger_, tiers::Tier::device,
           world.device().is_cpu() ? memory::Returned::kept : memory::Returned::freed)),
-      host_pool_(std::make_shared<memory::Pool>(
-          memory::host_memory_source(memory::pin_memory_for(world.device())), ledger_,
-          tiers::Tier::host, memory::Returned::freed)),
+      tiers_(pool_, world.device(), options.offload),
       context_{&mesh_,
                &traffic_,
                &draining_,
                pool_,
-               host_pool_,
+               &tiers_,
                &counters_,
                shares_one_copy(mesh_, options),
                options.contiguous_gradients},
@@ -75,7 +72,8 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       unit_context_{&passes_, &passes_.recomputes(), &counters_, &watch_} {
   passes_.set_has_values(prepare_module(module, plan_, mesh_, options));
   watch_.watch_outputs(options.watch_non_finite);
-  units_ = assemble_units(plan_, options, decision_.sharding, context_, unit_context_);
+  units_ = assemble_units(plan_, options, decision_.sharding, context_, unit_context_, residence_);
+  for (const auto& note : residence_.notes) plan_.warnings.push_back(note);
   schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_),
                        world.device().is_cpu() ? Ahead::within_limits : Ahead::one_unit);
   shared_ = share_counters(units_, context_);

@@ -82,7 +82,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Indices of trainable groups in the order in which forwards were seen to need them.
   std::vector<int> groups_in_forward_order() const;
   const std::shared_ptr<memory::Pool>& pool() const { return pool_; }
-  const std::shared_ptr<memory::Pool>& host_pool() const { return host_pool_; }
+  const TierMemory& tiers() const { return tiers_; }
+  const tiers::Residence& residence() const { return residence_; }
   const std::shared_ptr<Ledger>& ledger() const { return ledger_; }
   ShardCounters& counters() { return counters_; }
   bool shares_host_copy() const { return context_.one_copy; }
@@ -101,8 +102,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   NonFiniteWatch watch_;
   std::shared_ptr<Ledger> ledger_;
   std::shared_ptr<memory::Pool> pool_;
-  std::shared_ptr<memory::Pool> host_pool_;
+  TierMemory tiers_;
   GroupContext context_;
+  tiers::Residence residence_;
   Units units_;
   Schedule schedule_;
   PassController passes_;

@@ -55,13 +55,31 @@ at::Tensor own_numbers(const std::vector<ParamGroup*>& groups, NormKind kind) {
   return own;
 }
 
-// A few launches for all pieces; the numbers stay on the device.
+// A few launches for all pieces; the numbers stay on the device. Those of gradients that have left
+// it were taken before.
 at::Tensor own_numbers_on_device(const std::vector<ParamGroup*>& groups, NormKind kind) {
+  const auto is_known = [kind](const ParamGroup& group) {
+    const auto* away = group.gradients().away();
+    return away != nullptr && away->is_away() && away->norms(kind).defined();
+  };
+  for (auto* group : groups) {
+    if (!is_known(*group)) group->gradients().come_back();
+  }
   std::vector<GradientPiece> pieces;
   for_each_piece(groups, [&](const ParamGroup& group, size_t index, int64_t tensor) {
+    if (is_known(group)) return;
     pieces.push_back({group.gradients().of_piece(group.pieces()[index]), tensor});
   });
-  return norms_on_device(kind, pieces, num_tensors_of(groups), groups.front()->device());
+  auto own = norms_on_device(kind, pieces, num_tensors_of(groups), groups.front()->device());
+  int64_t first = 0;
+  for (const auto* group : groups) {
+    const auto num_slots = static_cast<int64_t>(group->layout().slots().size());
+    if (group->gradients().is_reduced() && is_known(*group)) {
+      own.narrow(0, first, num_slots).copy_(group->gradients().away()->norms(kind));
+    }
+    first += num_slots;
+  }
+  return own;
 }
 
 // One number per tensor of the model and shard, [shards][tensors], in the memory where the

@@ -288,10 +288,11 @@ int64_t ShardedModel::shard_numel(int group) const {
 at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
   const int64_t numel = shard_numel(group);
   const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
-  const bool on_host = engine_->trainable_groups().at(group)->spec().states_on_host;
-  const auto& pool = on_host ? engine_->host_pool() : engine_->pool();
+  const auto tier = engine_->trainable_groups().at(group)->spec().residence.states;
+  const auto& pool = engine_->tiers().states(tier);
   state_->optimizer_states.push_back(pool->take(bytes, tiers::Purpose::optimizer));
-  return state_->optimizer_states.back().as(numel, dtype).zero_();
+  const auto state = state_->optimizer_states.back().as(numel, dtype);
+  return tier == tiers::Tier::disk ? state : state.zero_();  // a new file reads as zeros
 }
 
 const ShardOptions& ShardedModel::options() const { return engine_->options(); }

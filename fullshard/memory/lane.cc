@@ -87,6 +87,10 @@ void Lane::wait_for(const LaneMark& mark) {
   if (mark.queue_) run([mark] { mark.wait(); });
 }
 
+void Lane::keep(const at::Tensor& memory) const {
+  if (stream_) memory.record_stream(*stream_);
+}
+
 LaneMark Lane::mark() const {
   LaneMark mark;
   if (queue_) {

@@ -55,6 +55,9 @@ class Lane {
   void run(std::function<void()> work);
   void wait_for(const LaneMark& mark);
   LaneMark mark() const;
+  // Memory of an accelerator's allocator that the lane still uses: freed, it is nobody else's
+  // before the lane has come by.
+  void keep(const at::Tensor& memory) const;
 
  private:
   at::Device device_;

@@ -26,6 +26,8 @@ void Block::swap(Block& other) noexcept {
   std::swap(purpose_, other.purpose_);
 }
 
+tiers::Tier Block::tier() const { return pool_->tier(); }
+
 void* Block::data() const { return memory_.data_ptr(); }
 
 at::Tensor Block::as(int64_t numel, at::ScalarType dtype) const {

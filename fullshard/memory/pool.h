@@ -30,6 +30,8 @@ class Block {
 
   explicit operator bool() const { return pool_ != nullptr; }
   void* data() const;
+  const at::Tensor& memory() const { return memory_; }  // all of it, as its source gave it
+  tiers::Tier tier() const;                             // where it lies; it is not empty
   // A 1-D tensor over the first `numel` elements; valid while the block is held.
   at::Tensor as(int64_t numel, at::ScalarType dtype) const;
 
@@ -60,9 +62,11 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // the ledger.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) const;
 
+  tiers::Tier tier() const { return tier_; }
   int64_t num_allocations() const;  // calls of the source
   int64_t reserved_bytes() const;   // taken from the source, in use or not
   Ledger& ledger() { return *ledger_; }
+  const std::shared_ptr<Ledger>& shared_ledger() const { return ledger_; }
 
  private:
   friend class Block;

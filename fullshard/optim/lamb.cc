@@ -56,7 +56,9 @@ optim::LambStep Lamb::constants_of(double factor, double weight_decay) const {
 void Lamb::before_updates() {
   const int64_t num_tensors = parameters().size();
   const auto pieces = model().pieces(Masters::as_kept);
-  if (num_tensors > 0 && state(0, 0).is_cuda()) return take_moments_on_device(pieces);
+  // By the model's device: moments may rest in host memory that it can use.
+  const auto device = model().mesh().world().device();
+  if (num_tensors > 0 && device.is_cuda()) return take_moments_on_device(pieces, device);
   auto own = at::zeros({num_tensors, 2}, at::kDouble);
   auto sums = own.accessor<double, 2>();
   for_each(pieces, model().gradient_factor(), [&](const PieceUpdate& update) {
@@ -100,9 +102,9 @@ void Lamb::update(const PieceUpdate& update) {
   optim::lamb_step(constants, update.elements());
 }
 
-void Lamb::take_moments_on_device(const std::vector<PieceView>& pieces) {
+void Lamb::take_moments_on_device(const std::vector<PieceView>& pieces, at::Device device) {
   const int64_t num_tensors = parameters().size();
-  const auto pass = device_pass(pieces, model().gradient_factor(), state(0, 0).device());
+  const auto pass = device_pass(pieces, model().gradient_factor(), device);
   std::vector<optim::LambStep> steps;
   for (const auto& setting : pass.settings) {
     steps.push_back(constants_of(pass.factor, setting.weight_decay));

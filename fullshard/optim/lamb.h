@@ -42,7 +42,7 @@ class Lamb : public Optimizer {
   void before_updates() override;
   void update(const PieceUpdate& update) override;
   void update_on_device(const optim::DevicePass& pass) override;
-  void take_moments_on_device(const std::vector<PieceView>& pieces);
+  void take_moments_on_device(const std::vector<PieceView>& pieces, at::Device device);
   optim::LambStep constants_of(double factor, double weight_decay) const;
   double step_size_of(double lr) const;  // with its corrections, without the trust ratio
   float trust_ratio(double parameter_squares, double direction_squares) const;

@@ -13,6 +13,7 @@
 #include "fullshard/engine/grad_norm.h"
 #include "fullshard/optim/kernels/setting_checks.h"
 #include "fullshard/optim/state_stream.h"
+#include "fullshard/optim/streamed_arrays.h"
 
 namespace fullshard {
 namespace {
@@ -57,20 +58,45 @@ Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
       states_(model_.num_groups()) {
   auto& engine = engine::EngineAccess::of(model_);
   const auto groups = engine.trainable_groups();
-  const bool any_on_host =
-      std::any_of(groups.begin(), groups.end(),
-                  [](const engine::ParamGroup* group) { return group->spec().states_on_host; });
-  if (any_on_host && !traits_.needs_all_states.empty()) {
-    fail_as(ErrorKind::usage,
-            "{}: {}, so its states cannot rest in host memory; keep them on the device (offload, "
-            "optimizer), or use another optimizer",
-            traits_.name, traits_.needs_all_states);
-  }
+  const bool any_elsewhere =
+      std::any_of(groups.begin(), groups.end(), [](const engine::ParamGroup* group) {
+        const auto& residence = group->spec().residence;
+        return residence.states != tiers::Tier::device ||
+               residence.parameters != tiers::Tier::device;
+      });
   make_states();
-  if (!any_on_host) return;
+  if (!any_elsewhere) return;
   // Before anybody counts what is kept in halves.
   if (shows() != ShardedModel::Shown::written_in_halves) model_.keep_masters_whole();
-  stream_ = std::make_unique<optim::StateStream>(engine, states_);
+  if (traits_.needs_all_states.empty()) {
+    stream_ = std::make_unique<optim::StateStream>(engine, states_);
+  } else {
+    check_usable_in_place();
+  }
+}
+
+// A step that looks at states more than once does that where they rest: the CPU uses any memory,
+// also mapped files; a GPU reads and writes pinned memory over the bus.
+void Optimizer::check_usable_in_place() const {
+  const auto device = model_.mesh().world().device();
+  if (device.is_cpu() && !model_.options().offload.streams_on_cpu) return;
+  const auto refuse = [&](std::string_view where) {
+    fail_as(ErrorKind::usage,
+            "{}: {}, so what it updates cannot rest {}; keep it on the device or in pinned host "
+            "memory, or use another optimizer",
+            traits_.name, traits_.needs_all_states, where);
+  };
+  const auto& engine = engine::EngineAccess::of(model_);
+  if (engine.residence().uses(tiers::Tier::disk)) refuse("on a disk");
+  if (device.is_cpu()) return;
+  for (size_t group = 0; group < states_.size(); ++group) {
+    for (const auto& array :
+         optim::resting_arrays(*engine.trainable_groups()[group], states_[group])) {
+      if (array.numel() > 0 && !array.is_cuda() && !array.is_pinned()) {
+        refuse("in pageable host memory");
+      }
+    }
+  }
 }
 
 Optimizer::~Optimizer() = default;

@@ -133,6 +133,7 @@ class Optimizer {
   Moment exchange(const Moment& other);
 
   void make_states();
+  void check_usable_in_place() const;
   void update_pieces(const std::vector<PieceView>& pieces, const optim::StatePlaces& places,
                      double factor);
   engine::StreamedUpdate issue_streamed(int group, const std::vector<PieceView>& pieces,

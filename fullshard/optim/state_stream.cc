@@ -12,30 +12,30 @@
 namespace fullshard::optim {
 namespace {
 
-// Chunks begin at multiples of it, so that arrays in windows are aligned as those they come from.
-constexpr int64_t kChunkAlign = 16;
-
-int64_t bytes_of_element(const std::vector<at::Tensor>& arrays) {
-  int64_t bytes = 0;
-  for (const auto& array : arrays) bytes += array.element_size();
-  return bytes;
-}
-
+// Targets that are undefined are left out.
 void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
   for (size_t i = 0; i < targets.size(); ++i) {
-    targets[i].copy_(sources[i], /*non_blocking=*/true);
+    if (targets[i].defined()) targets[i].copy_(sources[i], /*non_blocking=*/true);
   }
 }
 
 int64_t total_bytes(const std::vector<at::Tensor>& arrays) {
   int64_t bytes = 0;
-  for (const auto& array : arrays) bytes += static_cast<int64_t>(array.nbytes());
+  for (const auto& array : arrays) {
+    if (array.defined()) bytes += static_cast<int64_t>(array.nbytes());
+  }
   return bytes;
 }
 
-std::vector<at::Tensor> narrowed(std::vector<at::Tensor> arrays, int64_t first, int64_t numel) {
-  for (auto& array : arrays) array = array.narrow(0, first, numel);
-  return arrays;
+// States and parameters may rest in one file.
+std::vector<memory::DiskMemory*> disks_of(const engine::TierMemory& tiers) {
+  std::vector<memory::DiskMemory*> disks;
+  for (auto* disk : {tiers.disk_of_states(), tiers.disk_of_parameters()}) {
+    if (disk != nullptr && std::find(disks.begin(), disks.end(), disk) == disks.end()) {
+      disks.push_back(disk);
+    }
+  }
+  return disks;
 }
 
 }  // namespace
@@ -43,35 +43,34 @@ std::vector<at::Tensor> narrowed(std::vector<at::Tensor> arrays, int64_t first, 
 StateStream::StateStream(engine::Engine& engine, const std::vector<std::vector<at::Tensor>>& states)
     : engine_(engine),
       states_(states),
+      in_place_(engine.mesh().world().device().is_cpu() &&
+                !engine.options().offload.streams_on_cpu),
       copies_in_(engine.mesh().world().device()),
       updates_(engine.mesh().world().device()),
       copies_out_(engine.mesh().world().device()) {
   const auto& options = engine.options().offload;
   const auto groups = engine.trainable_groups();
   size_t num_chunks = 0;
+  bool uses_disk = false;
   for (size_t i = 0; i < groups.size(); ++i) {
-    Place place{.numel = groups[i]->layout().shard_numel()};
-    if (groups[i]->spec().states_on_host && place.numel > 0) {
-      place.element_bytes = bytes_of_element(resting(static_cast<int>(i)));
-    }
-    if (place.element_bytes > 0) {
-      check(options.window_bytes >= kChunkAlign * place.element_bytes,
-            "offload.window_bytes is {}, expected at least {}: {} elements of {} bytes of state",
-            options.window_bytes, kChunkAlign * place.element_bytes, kChunkAlign,
-            place.element_bytes);
-      int64_t most = options.window_bytes / place.element_bytes;
-      const int64_t limit = engine.options().sub_group_size;
-      if (limit > 0) most = std::min(most, std::max(limit, kChunkAlign));
-      place.chunk_numel = std::min(most / kChunkAlign * kChunkAlign,
-                                   (place.numel + kChunkAlign - 1) / kChunkAlign * kChunkAlign);
-      window_bytes_ = std::max(window_bytes_, place.chunk_numel * place.element_bytes);
-      num_chunks += static_cast<size_t>((place.numel + place.chunk_numel - 1) / place.chunk_numel);
-    }
-    places_.push_back(place);
+    groups_.push_back(streamed_group(*groups[i], states[i], options.window_bytes,
+                                     engine.options().sub_group_size));
+    const auto& group = groups_.back();
+    if (!group.is_any()) continue;
+    uses_disk = uses_disk || group.has(tiers::Tier::disk);
+    window_bytes_ = std::max(window_bytes_, group.chunk_numel * group.element_bytes());
+    num_chunks += static_cast<size_t>((group.numel + group.chunk_numel - 1) / group.chunk_numel);
   }
-  windows_.resize(std::min(static_cast<size_t>(options.num_windows), num_chunks));
+  windows_.resize(std::min(static_cast<size_t>(options.optimizer.buffer_count), num_chunks));
   for (auto& window : windows_) {
+    if (in_place_) break;
     window.memory = engine.pool()->take(window_bytes_, tiers::Purpose::optimizer);
+  }
+  if (uses_disk) {
+    disk_.emplace(groups_, num_windows(),
+                  tiers::RingOptions{.reads_ahead = options.pipeline_read,
+                                     .writes_behind = options.pipeline_write},
+                  disks_of(engine.tiers()), *engine.tiers().host());
   }
   // The windows are the lanes' from here on; their memory may be what the caller's stream used.
   copies_in_.wait_for(memory::LaneMark::of_caller(engine.mesh().world().device()));
@@ -85,71 +84,86 @@ StateStream::~StateStream() {
   try {
     settle();
   } catch (const std::exception& error) {
-    spdlog::error("optimizer states in host memory: {}", error.what());
+    spdlog::error("optimizer states outside the device: {}", error.what());
   }
 }
 
-std::vector<at::Tensor> StateStream::resting(int group) const {
-  auto arrays = states_.at(static_cast<size_t>(group));
-  const auto lower = engine_.trainable_groups().at(static_cast<size_t>(group))->lower_half();
-  if (lower.defined()) arrays.push_back(lower);
-  return arrays;
-}
-
-std::vector<StateStream::Range> StateStream::ranges() const {
-  std::vector<Range> ranges;
+std::vector<ChunkRange> StateStream::ranges() const {
+  std::vector<ChunkRange> ranges;
   const auto groups = engine_.trainable_groups();
-  for (const int group : engine_.groups_in_forward_order()) {
-    const auto& place = places_[static_cast<size_t>(group)];
-    if (place.element_bytes == 0 || !groups[static_cast<size_t>(group)]->gradients().is_reduced()) {
-      continue;
-    }
-    for (int64_t first = 0; first < place.numel; first += place.chunk_numel) {
-      ranges.push_back({group, first, std::min(place.chunk_numel, place.numel - first)});
+  for (const int index : engine_.groups_in_forward_order()) {
+    const auto& group = groups_[static_cast<size_t>(index)];
+    if (!group.is_any() || !groups[static_cast<size_t>(index)]->gradients().is_reduced()) continue;
+    for (int64_t first = 0; first < group.numel; first += group.chunk_numel) {
+      ranges.push_back({index, first, std::min(group.chunk_numel, group.numel - first)});
     }
   }
   return ranges;
 }
 
 // Behind each other, each with room for a whole chunk.
-std::vector<at::Tensor> StateStream::arrays_in(const Window& window, const Range& range) const {
-  const auto& place = places_[static_cast<size_t>(range.group)];
+std::vector<at::Tensor> StateStream::arrays_in(const Window& window,
+                                               const ChunkRange& range) const {
+  const auto& group = groups_[static_cast<size_t>(range.group)];
   const auto bytes = window.memory.as(window_bytes_, at::kByte);
   std::vector<at::Tensor> arrays;
   int64_t first = 0;
-  for (const auto& array : resting(range.group)) {
-    const int64_t size = place.chunk_numel * array.element_size();
+  for (const auto& array : group.arrays) {
+    const int64_t size = group.chunk_numel * array.resting.element_size();
     arrays.push_back(
-        bytes.narrow(0, first, size).view(array.scalar_type()).narrow(0, 0, range.numel));
+        bytes.narrow(0, first, size).view(array.resting.scalar_type()).narrow(0, 0, range.numel));
     first += size;
   }
   return arrays;
 }
 
-void StateStream::fetch(const Range& range, Window& window) {
-  auto targets = arrays_in(window, range);
-  auto sources = narrowed(resting(range.group), range.first, range.numel);
-  engine_.counters().states_copied_in += total_bytes(sources);
-  copies_in_.wait_for(window.emptied);
-  copies_in_.run(
-      [targets = std::move(targets), sources = std::move(sources)] { copy_all(targets, sources); });
-  window.filled = copies_in_.mark();
-}
-
-void StateStream::store(const Range& range, Window& window) {
-  auto targets = narrowed(resting(range.group), range.first, range.numel);
-  auto sources = arrays_in(window, range);
-  engine_.counters().states_copied_out += total_bytes(sources);
-  copies_out_.wait_for(updates_.mark());
-  copies_out_.run(
-      [targets = std::move(targets), sources = std::move(sources)] { copy_all(targets, sources); });
-  window.emptied = copies_out_.mark();
+// Of the chunk's arrays, those of a disk in buffers: waits for the disk.
+std::vector<at::Tensor> StateStream::sources_of(size_t chunk) {
+  const auto& range = ranges_[chunk];
+  std::vector<at::Tensor> buffers;
+  if (disk_) buffers = disk_->acquire(chunk);
+  auto buffer = buffers.begin();
+  std::vector<at::Tensor> sources;
+  for (const auto& array : groups_[static_cast<size_t>(range.group)].arrays) {
+    sources.push_back(array.tier == tiers::Tier::disk
+                          ? std::move(*buffer++)
+                          : array.resting.narrow(0, range.first, range.numel));
+  }
+  return sources;
 }
 
 void StateStream::fetch_next() {
   if (num_fetched_ == ranges_.size()) return;
-  fetch(ranges_[num_fetched_], windows_[num_fetched_ % windows_.size()]);
+  const auto& range = ranges_[num_fetched_];
+  auto& window = windows_[num_fetched_ % windows_.size()];
+  if (disk_ && num_fetched_ >= windows_.size()) {
+    window.emptied.wait();
+    disk_->release(num_fetched_ - windows_.size());
+  }
+  window.sources = sources_of(num_fetched_);
   ++num_fetched_;
+  engine_.counters().states_copied_in += total_bytes(window.sources);
+  copies_in_.wait_for(window.emptied);
+  const auto* group = engine_.trainable_groups()[static_cast<size_t>(range.group)];
+  if (const auto* away = group->gradients().away()) copies_in_.wait_for(away->left());
+  copies_in_.run([targets = arrays_in(window, range), sources = window.sources] {
+    copy_all(targets, sources);
+  });
+  window.filled = copies_in_.mark();
+}
+
+void StateStream::store(const ChunkRange& range, Window& window) {
+  const auto& arrays = groups_[static_cast<size_t>(range.group)].arrays;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (!arrays[i].is_written()) window.sources[i] = at::Tensor();
+  }
+  engine_.counters().states_copied_out += total_bytes(window.sources);
+  copies_out_.wait_for(updates_.mark());
+  copies_out_.run([targets = std::move(window.sources), sources = arrays_in(window, range)] {
+    copy_all(targets, sources);
+  });
+  window.sources.clear();
+  window.emptied = copies_out_.mark();
 }
 
 void StateStream::fetch_ahead() {
@@ -158,6 +172,10 @@ void StateStream::fetch_ahead() {
   ranges_ = std::move(wanted);
   num_fetched_ = 0;
   num_updated_ = 0;
+  if (disk_) {
+    disk_->prepare(ranges_);  // the host waits for it in the step, not here
+    return;
+  }
   for (size_t i = 0; i < windows_.size(); ++i) fetch_next();
 }
 
@@ -167,47 +185,111 @@ void StateStream::start_step(std::vector<at::Tensor> kept) {
   updates_.wait_for(memory::LaneMark::of_caller(engine_.mesh().world().device()));
 }
 
-StateChunk StateStream::chunk_of(const Range& range, const Window& window,
+StateChunk StateStream::chunk_of(const ChunkRange& range, const std::vector<at::Tensor>& arrays,
                                  const std::vector<PieceView>& pieces) const {
-  StateChunk chunk{.pieces = {}, .states = arrays_in(window, range), .first = range.first};
-  at::Tensor lower;
-  if (chunk.states.size() > states_[static_cast<size_t>(range.group)].size()) {
-    lower = std::move(chunk.states.back());
-    chunk.states.pop_back();
+  StateChunk chunk{.pieces = {}, .states = {}, .first = range.first};
+  for (const auto& state : states_[static_cast<size_t>(range.group)]) {
+    chunk.states.push_back(state.narrow(0, range.first, range.numel));
+  }
+  at::Tensor master, shown, lower, gradient;
+  const auto& group = groups_[static_cast<size_t>(range.group)];
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    switch (group.arrays[i].role) {
+      case StreamedArray::Role::state:
+        chunk.states[static_cast<size_t>(group.arrays[i].state)] = arrays[i];
+        break;
+      case StreamedArray::Role::master:
+        master = arrays[i];
+        break;
+      case StreamedArray::Role::shown:
+        shown = arrays[i];
+        break;
+      case StreamedArray::Role::lower:
+        lower = arrays[i];
+        break;
+      case StreamedArray::Role::gradient:
+        gradient = arrays[i];
+        break;
+    }
   }
   for (const auto& piece : pieces) {
     const int64_t begin = std::max(piece.offset, range.first);
     const int64_t end = std::min(piece.offset + piece.numel(), range.first + range.numel);
     if (begin >= end) continue;
-    chunk.pieces.push_back(piece.part(begin - piece.offset, end - begin));
-    if (lower.defined()) {
-      chunk.pieces.back().lower = lower.narrow(0, begin - range.first, end - begin);
-    }
+    auto part = piece.part(begin - piece.offset, end - begin);
+    const auto take = [&](at::Tensor& target, const at::Tensor& from) {
+      if (from.defined()) target = from.narrow(0, begin - range.first, end - begin);
+    };
+    take(part.master, master);
+    take(part.shown, shown);
+    take(part.lower, lower);
+    take(part.gradient, gradient);
+    chunk.pieces.push_back(std::move(part));
   }
   return chunk;
+}
+
+// The CPU uses the buffers of the disk themselves.
+void StateStream::update_in_place(size_t chunk, const std::vector<PieceView>& pieces,
+                                  const std::function<void(const StateChunk&)>& update) {
+  const auto sources = sources_of(chunk);
+  ++num_fetched_;
+  update(chunk_of(ranges_[chunk], sources, pieces));
+  if (disk_) disk_->release(chunk);
+}
+
+void StateStream::update_in_window(size_t chunk, const std::vector<PieceView>& pieces,
+                                   const std::function<void(const StateChunk&)>& update) {
+  if (num_fetched_ == chunk) fetch_next();
+  const auto& range = ranges_[chunk];
+  auto& window = windows_[chunk % windows_.size()];
+  updates_.wait_for(window.filled);
+  updates_.run(
+      [update, chunk = chunk_of(range, arrays_in(window, range), pieces)] { update(chunk); });
+  store(range, window);
 }
 
 engine::StreamedUpdate StateStream::update(int group, const std::vector<PieceView>& pieces,
                                            const std::function<void(const StateChunk&)>& update) {
   auto& largest = engine_.counters().largest_update;
   while (num_updated_ < ranges_.size() && ranges_[num_updated_].group == group) {
-    const auto& range = ranges_[num_updated_];
-    auto& window = windows_[num_updated_ % windows_.size()];
-    updates_.wait_for(window.filled);
-    updates_.run([update, chunk = chunk_of(range, window, pieces)] { update(chunk); });
-    store(range, window);
-    largest = std::max(largest, range.numel);
-    ++num_updated_;
-    fetch_next();
+    const size_t chunk = num_updated_++;
+    largest = std::max(largest, ranges_[chunk].numel);
+    if (in_place_) {
+      update_in_place(chunk, pieces, update);
+    } else {
+      update_in_window(chunk, pieces, update);
+      if (num_fetched_ < num_updated_ + windows_.size()) fetch_next();
+    }
   }
   return {.updated = updates_.mark(), .stored = copies_out_.mark()};
 }
 
 void StateStream::finish_step() {
   check(num_updated_ == ranges_.size(),
-        "an update of states in host memory ended after {} of {} chunks; the optimizer's states "
-        "and its parameters are of different steps: load the last checkpoint",
+        "an update of states outside the device ended after {} of {} chunks; the optimizer's "
+        "states and its parameters are of different steps: load the last checkpoint",
         num_updated_, ranges_.size());
+  if (disk_ && !in_place_) {
+    const size_t first = ranges_.size() - std::min(ranges_.size(), windows_.size());
+    for (size_t chunk = first; chunk < ranges_.size(); ++chunk) {
+      windows_[chunk % windows_.size()].emptied.wait();
+      disk_->release(chunk);
+    }
+  }
+  count_disk();
+  forget_step();
+}
+
+void StateStream::count_disk() {
+  if (!disk_) return;
+  const auto now = disk_->counters();
+  engine_.counters().disk_bytes_read += now.bytes_read - counted_.bytes_read;
+  engine_.counters().disk_bytes_written += now.bytes_written - counted_.bytes_written;
+  counted_ = now;
+}
+
+void StateStream::forget_step() {
   ranges_.clear();
   num_fetched_ = 0;
   num_updated_ = 0;
@@ -217,9 +299,8 @@ void StateStream::settle() {
   copies_in_.mark().wait();
   updates_.mark().wait();
   copies_out_.mark().wait();
-  ranges_.clear();
-  num_fetched_ = 0;
-  num_updated_ = 0;
+  if (disk_) disk_->settle();
+  forget_step();
 }
 
 }  // namespace fullshard::optim

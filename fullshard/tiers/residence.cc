@@ -11,25 +11,6 @@
 namespace fullshard::tiers {
 namespace {
 
-Spread all_on(Tier tier, int64_t numel) {
-  Spread spread;
-  spread.numel[static_cast<size_t>(tier)] = numel;
-  return spread;
-}
-
-// The first `near_numel` elements here, the rest there.
-Spread cut(int64_t numel, int64_t near_numel, Tier near, Tier far) {
-  Spread spread = all_on(far, numel - near_numel);
-  spread.numel[static_cast<size_t>(near)] += near_numel;
-  return spread;
-}
-
-// How much of a group stays near: all, or whole steps.
-int64_t near_part(int64_t numel, int64_t room) {
-  if (room >= numel) return numel;
-  return std::max<int64_t>(room, 0) / kResidenceStep * kResidenceStep;
-}
-
 int64_t state_bytes(const GroupSize& group) { return group.master_bytes + group.optimizer_bytes; }
 
 int64_t bytes_per_element(const GroupSize& group, Purpose purpose) {
@@ -56,11 +37,8 @@ class ResidenceMaker {
   Residence make() {
     for (const GroupSize& group : groups_) {
       check(group.numel >= 0, "offload: group '{}' has {} elements", group.name, group.numel);
-      residence_.groups.push_back({.parameters = all_on(Tier::device, group.numel),
-                                   .gradients = all_on(Tier::device, trained(group)),
-                                   .states = all_on(Tier::device, trained(group))});
     }
-    residence_.steps_on_host = options_.everything;
+    residence_.groups.resize(groups_.size());
     place_parameters();
     place_gradients();
     place_states();
@@ -78,16 +56,17 @@ class ResidenceMaker {
     // What the disk need not hold: the units that forward needs first.
     int64_t room = tier == Tier::disk ? options_.max_in_cpu : 0;
     for (size_t i = 0; i < groups_.size(); ++i) {
-      const int64_t near = tier == Tier::disk ? near_part(groups_[i].numel, room) : 0;
-      residence_.groups[i].parameters = cut(groups_[i].numel, near, Tier::host, tier);
-      room = near == groups_[i].numel ? room - near : 0;
+      if (groups_[i].keeps_parameters) continue;
+      const bool is_near = tier == Tier::disk && groups_[i].numel <= room;
+      residence_.groups[i].parameters = is_near ? Tier::host : tier;
+      room = is_near ? room - groups_[i].numel : 0;
     }
   }
 
   void place_gradients() {
     if (!options_.everything) return;
     for (size_t i = 0; i < groups_.size(); ++i) {
-      residence_.groups[i].gradients = all_on(Tier::host, trained(groups_[i]));
+      if (trained(groups_[i]) > 0) residence_.groups[i].gradients = Tier::host;
     }
   }
 
@@ -95,21 +74,23 @@ class ResidenceMaker {
     const Tier tier = options_.everything ? Tier::host : options_.optimizer.tier;
     if (tier == Tier::device) return;
     int64_t room = resident_elements();
-    int64_t bytes = options_.everything ? 0 : resident_bytes();
+    int64_t bytes = resident_bytes();
     for (size_t i = 0; i < groups_.size(); ++i) {
       const int64_t numel = trained(groups_[i]);
+      if (numel == 0) continue;
       const int64_t each = std::max<int64_t>(state_bytes(groups_[i]), 1);
-      const int64_t near = near_part(numel, std::min(room, bytes / each));
-      residence_.groups[i].states = cut(numel, near, Tier::device, tier);
-      // Nothing after a cut: what forward needs first stays together.
-      room = near == numel ? room - near : 0;
-      bytes -= near * each;
+      const bool stays = numel <= room && numel <= bytes / each;
+      residence_.groups[i].states = stays ? Tier::device : tier;
+      // Nothing behind one that left: what forward needs first stays together.
+      room = stays ? room - numel : 0;
+      bytes = stays ? bytes - numel * each : 0;
     }
   }
 
   // By the ratio: all of them but those that are offloaded.
   int64_t resident_elements() const {
     constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+    if (options_.everything) return 0;
     if (!options_.ratio) return budget_.device_bytes ? kAll : 0;
     int64_t total = 0;
     for (const GroupSize& group : groups_) total += trained(group);
@@ -127,12 +108,11 @@ class ResidenceMaker {
                                options_.optimizer.tier == Tier::host;
     if (asks_for_host) {
       residence_.notes.emplace_back(
-          "on a CPU device host memory holds everything already: nothing is moved");
+          "offload: on a CPU device host memory holds everything already: nothing is moved");
     }
     for (GroupResidence& group : residence_.groups) {
-      for (Spread* spread : {&group.parameters, &group.gradients, &group.states}) {
-        spread->numel[static_cast<size_t>(Tier::device)] += spread->on(Tier::host);
-        spread->numel[static_cast<size_t>(Tier::host)] = 0;
+      for (Tier* tier : {&group.parameters, &group.gradients, &group.states}) {
+        if (*tier == Tier::host) *tier = Tier::device;
       }
     }
   }
@@ -145,17 +125,25 @@ class ResidenceMaker {
 
 }  // namespace
 
-const Spread& GroupResidence::of(Purpose purpose) const {
+Tier GroupResidence::of(Purpose purpose) const {
   assert(purpose == Purpose::parameters || purpose == Purpose::gradients ||
          purpose == Purpose::master || purpose == Purpose::optimizer);
   if (purpose == Purpose::parameters) return parameters;
   return purpose == Purpose::gradients ? gradients : states;
 }
 
+bool Residence::uses(Tier tier) const {
+  return std::any_of(groups.begin(), groups.end(), [tier](const GroupResidence& group) {
+    return group.parameters == tier || group.gradients == tier || group.states == tier;
+  });
+}
+
 int64_t Residence::bytes(std::span<const GroupSize> sizes, Purpose purpose, Tier tier) const {
   int64_t sum = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
-    sum += groups[i].of(purpose).on(tier) * bytes_per_element(sizes[i], purpose);
+    const bool is_frozen = sizes[i].gradient_bytes == 0 && purpose != Purpose::parameters;
+    if (is_frozen || groups[i].of(purpose) != tier) continue;
+    sum += sizes[i].numel * bytes_per_element(sizes[i], purpose);
   }
   return sum;
 }

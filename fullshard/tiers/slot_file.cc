@@ -2,9 +2,11 @@
 #include "fullshard/tiers/slot_file.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -63,6 +65,30 @@ SlotFile::SlotFile(SlotFileOptions options)
 }
 
 SlotFile::~SlotFile() = default;
+
+int SlotFile::add_slot(int64_t bytes) {
+  auto grown = slot_bytes_;
+  grown.push_back(bytes);
+  auto offsets = offsets_of(grown);
+  const bool was_empty = file_.bytes() == 0;  // nobody could try it yet
+  file_.grow(offsets.back());
+  if (was_empty) is_direct_ = file_.direct() >= 0;
+  slot_bytes_ = std::move(grown);
+  slot_offsets_ = std::move(offsets);
+  return num_slots() - 1;
+}
+
+std::shared_ptr<char> SlotFile::map_slot(int slot) const {
+  check(slot >= 0 && slot < num_slots(), "offload: no slot {}, there are {}", slot, num_slots());
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(padded(slot_bytes(slot)), 1));
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.plain(),
+                      slot_offsets_[static_cast<size_t>(slot)]);
+  if (data == MAP_FAILED) {
+    fail("offload: slot {} of '{}' cannot be mapped: {}", slot, base::printable(folder()),
+         std::strerror(errno));
+  }
+  return {static_cast<char*>(data), [bytes](char* memory) { ::munmap(memory, bytes); }};
+}
 
 SlotFile::Ticket SlotFile::read(const Window& window, char* data) {
   return begin(window, data, false);
@@ -170,6 +196,15 @@ void SlotFile::wait(Ticket ticket) {
   ended_.wait(lock, [&] { return operation.has_ended(); });
   operation.is_taken = false;
   if (operation.error != 0) fail("{}", problem_of(operation));
+}
+
+void SlotFile::drain() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] {
+    return std::all_of(operations_.begin(), operations_.end(), [](const Operation& operation) {
+      return !operation.is_taken || operation.has_ended();
+    });
+  });
 }
 
 std::string SlotFile::problem_of(const Operation& operation) const {

@@ -61,6 +61,17 @@ class SlotFile {
   // Throws what the disk said, with the folder, the operation and the slot.
   void wait(Ticket ticket);
 
+  // Waits until nothing is under way: what is mapped may be read and written.
+  void drain();
+
+  // One more, with its space reserved; an error as of the constructor. Not while something is under
+  // way.
+  int add_slot(int64_t bytes);
+  // The slot as memory, through the page cache: for those who want all of it and have no room for
+  // it. What goes past the cache sees it and is seen by it, but not at the same time. Unmapped with
+  // the last handle, and usable as long.
+  std::shared_ptr<char> map_slot(int slot) const;
+
   int num_slots() const { return static_cast<int>(slot_bytes_.size()); }
   int64_t slot_bytes(int slot) const { return slot_bytes_.at(static_cast<size_t>(slot)); }
   int64_t bytes() const { return file_.bytes(); }  // of the disk, for the ledger
@@ -92,8 +103,8 @@ class SlotFile {
   void end(const DiskBlock& block);
   std::string problem_of(const Operation& operation) const;
 
-  const std::vector<int64_t> slot_bytes_;
-  const std::vector<int64_t> slot_offsets_;
+  std::vector<int64_t> slot_bytes_;
+  std::vector<int64_t> slot_offsets_;
   const DiskSettings disk_;
   UnnamedFile file_;
 

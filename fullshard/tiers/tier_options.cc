@@ -70,6 +70,7 @@ class OffloadChecks {
           "set the stage to 3, or the device to cpu");
     }
     if (target.tier == Tier::disk) check_disk("offload_optimizer", target);
+    if (target.tier != Tier::device) check_windows(target);
     if (!options_.ratio) return;
     const double ratio = *options_.ratio;
     if (!(ratio >= 0 && ratio <= 1)) {
@@ -77,6 +78,17 @@ class OffloadChecks {
     } else if (ratio < 1 && stage_ != 3) {
       add("offload_optimizer.ratio", fmt::format("is {}, expected 1 unless the stage is 3", ratio),
           "set the stage to 3, or leave it away");
+    }
+  }
+
+  void check_windows(const OffloadPlace& target) {
+    if (target.tier == Tier::host && target.buffer_count < 1) {
+      add("offload_optimizer.buffer_count",
+          fmt::format("is {}, expected at least 1", target.buffer_count));
+    }
+    if (options_.window_bytes < 1) {
+      add("offload.window_bytes",
+          fmt::format("is {}, expected a positive size", options_.window_bytes));
     }
   }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/tiers/disk_settings.h"
 #include "fullshard/tiers/tier.h"
 
@@ -17,7 +18,7 @@ struct OffloadPlace {
   Tier tier = Tier::device;  // device: nothing is offloaded
   std::string folder{};      // on the disk (nvme_path)
   bool pin_memory = true;    // page-locked host memory, where there is a GPU
-  int64_t buffer_count = 4;  // of the ring through which the disk is read and written
+  int64_t buffer_count = 4;  // windows on the device, and buffers of the ring beside a disk
 };
 
 struct TierOptions {
@@ -31,12 +32,17 @@ struct TierOptions {
   bool pipeline_read = true;   // read the next states while some are updated
   bool pipeline_write = true;  // write those that were updated meanwhile
   bool fast_init = false;      // new states are written in one go, not unit by unit
+  // Of one window of states: what is fetched, updated and stored at a time.
+  int64_t window_bytes = 80 * kMiB;
 
   // FSDP's offload_params: parameters, gradients, masters and states in host memory, and the step
   // on the host.
   bool everything = false;
 
   DiskSettings disk{};
+
+  // For tests: a CPU device streams as an accelerator does, and its windows are host memory too.
+  bool streams_on_cpu = false;
 
   bool is_any() const {
     return everything || parameters.tier != Tier::device || optimizer.tier != Tier::device;

@@ -28,22 +28,20 @@ int64_t free_bytes(int descriptor) {
 }
 
 // 0, or an errno. File systems without fallocate() are filled block by block.
-int reserve_blocks(int descriptor, int64_t bytes) {
+int reserve_blocks(int descriptor, int64_t begin, int64_t bytes) {
   while (true) {
-    if (::fallocate(descriptor, 0, 0, bytes) == 0) return 0;
-    if (errno == EOPNOTSUPP) return ::posix_fallocate(descriptor, 0, bytes);
+    if (::fallocate(descriptor, 0, begin, bytes) == 0) return 0;
+    if (errno == EOPNOTSUPP) return ::posix_fallocate(descriptor, begin, bytes);
     if (errno != EINTR) return errno;
   }
 }
 
 }  // namespace
 
-UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes)
-    : folder_(folder), bytes_(bytes) {
+UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes) : folder_(folder) {
   try {
     open();
-    reserve();
-    open_direct();
+    grow(bytes);
   } catch (...) {
     close();
     throw;
@@ -73,42 +71,53 @@ void UnnamedFile::open() {
           base::printable(folder_), std::strerror(why));
 }
 
+void UnnamedFile::grow(int64_t bytes) {
+  if (bytes > bytes_) reserve(bytes);
+  if (direct_ < 0 && !refuses_direct_) open_direct();
+}
+
 // Blocks are taken now, so that a full disk is an error before the first step and never later.
-void UnnamedFile::reserve() {
-  if (bytes_ == 0) return;
+void UnnamedFile::reserve(int64_t bytes) {
   // Asked first: a file that grows beyond it would end the program with SIGXFSZ.
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      static_cast<uint64_t>(bytes_) > limit.rlim_cur) {
+      static_cast<uint64_t>(bytes) > limit.rlim_cur) {
     fail_as(ErrorKind::no_fit,
             "offload: {} are needed in '{}', but a file may only have {} here; raise the limit "
             "(ulimit -f)",
-            format_bytes(bytes_), base::printable(folder_),
+            format_bytes(bytes), base::printable(folder_),
             format_bytes(static_cast<int64_t>(limit.rlim_cur)));
   }
   // Asked before as well: fallocate() would fill the disk to its end, also for others, to find out.
+  const int64_t more = bytes - bytes_;
   const int64_t left = free_bytes(plain_);
-  const int why = bytes_ > left ? ENOSPC : reserve_blocks(plain_, bytes_);
-  if (why == 0) return;
+  const int why = more > left ? ENOSPC : reserve_blocks(plain_, bytes_, more);
+  if (why == 0) {
+    bytes_ = bytes;
+    return;
+  }
   fail_as(
       ErrorKind::no_fit,
       "offload: {} are needed in '{}', where {} are free: {}; free some space, or name a folder "
       "on another disk",
-      format_bytes(bytes_), base::printable(folder_), format_bytes(left), std::strerror(why));
+      format_bytes(more), base::printable(folder_), format_bytes(left), std::strerror(why));
 }
 
 // A second description of the same file: it has no name by which it could be opened again. Some
 // file systems take the flag and refuse the first transfer.
 void UnnamedFile::open_direct() {
+  if (bytes_ < disk::kDirectAlign) return;  // nothing to try it with
   direct_ = ::open(fmt::format("/proc/self/fd/{}", plain_).c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
-  if (direct_ < 0 || bytes_ < disk::kDirectAlign) return;
-  disk::DirectBuffer buffer;
-  buffer.reserve(disk::kDirectAlign);
-  const int64_t got =
-      disk::move_bytes({.descriptor = direct_, .data = buffer.data(), .bytes = disk::kDirectAlign});
-  if (got == disk::kDirectAlign) return;
-  ::close(direct_);
-  direct_ = -1;
+  if (direct_ >= 0) {
+    disk::DirectBuffer buffer;
+    buffer.reserve(disk::kDirectAlign);
+    const int64_t got = disk::move_bytes(
+        {.descriptor = direct_, .data = buffer.data(), .bytes = disk::kDirectAlign});
+    if (got == disk::kDirectAlign) return;
+    ::close(direct_);
+    direct_ = -1;
+  }
+  refuses_direct_ = true;
 }
 
 }  // namespace fullshard::tiers

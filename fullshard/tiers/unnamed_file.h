@@ -17,6 +17,10 @@ class UnnamedFile {
   UnnamedFile(const UnnamedFile&) = delete;
   UnnamedFile& operator=(const UnnamedFile&) = delete;
 
+  // Reserves more: its size is `bytes` afterwards. The same errors as of the constructor, which
+  // leave it as it was.
+  void grow(int64_t bytes);
+
   const std::string& folder() const { return folder_; }
   int64_t bytes() const { return bytes_; }
   int plain() const { return plain_; }    // through the page cache
@@ -24,7 +28,7 @@ class UnnamedFile {
 
  private:
   void open();
-  void reserve();
+  void reserve(int64_t bytes);
   void open_direct();
   void close();
 
@@ -32,6 +36,7 @@ class UnnamedFile {
   int64_t bytes_ = 0;
   int plain_ = -1;
   int direct_ = -1;
+  bool refuses_direct_ = false;
 };
 
 }  // namespace fullshard::tiers

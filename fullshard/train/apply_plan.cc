@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fullshard/base/error.h"
+#include "fullshard/config/offload.h"
 #include "fullshard/optim/adagrad.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/lamb.h"
@@ -207,6 +208,7 @@ ShardOptions shard_options_of(const Plan& plan) {
   options.param_persistence_threshold = *plan.sharding.param_persistence_threshold;
   if (*plan.recompute.enabled) options.recompute = RecomputePolicy::all();
   options.offload_activations = *plan.recompute.offload;
+  options.offload = config::offload_of(plan);
   precision_of(plan).apply_to(options);
   return options;
 }

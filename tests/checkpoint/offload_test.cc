@@ -4,17 +4,16 @@
 
 #include "fullshard/checkpoint/async_saver.h"
 #include "tests/checkpoint/saved_state.h"
+#include "tests/files.h"
+#include "tests/offload_options.h"
 
 namespace fullshard::testing {
 namespace {
 
 Way with_offload(Way way) {
   way.name += ", states in host memory";
-  way.options.offload = {.optimizer = tiers::Tier::host,
-                         .resident_share = 0.3,
-                         .window_bytes = 8 * 16,
-                         .num_windows = 2,
-                         .streams_on_cpu = true};
+  way.options.offload = states_in_host_memory(12 * 16, 2);
+  way.options.offload.ratio = 0.7;
   return way;
 }
 
@@ -29,6 +28,26 @@ TEST(CheckpointWithOffload, LoadsWithoutAndTheReverseBitForBit) {
       SCOPED_TRACE(way.name);
       expect_same_state(load_whole(way, folder / "resident"), resident);
       expect_same_state(load_whole(way, folder / "streamed"), resident);
+    }
+  }
+}
+
+// Saved from every tier, and loaded into it.
+TEST(CheckpointWithOffload, OfEveryResidenceIsTheSame) {
+  const CheckpointsFolder folder;
+  const TemporaryFolder disk;
+  for (const int ranks : {1, 2}) {
+    for (const bool narrow : {false, true}) {
+      const Way plain = narrow ? in_bf16(plain_way(ranks)) : plain_way(ranks);
+      const auto resident = train_and_save(plain, folder / "resident", 3);
+      for (const auto& [name, offload] : residences(disk.path())) {
+        SCOPED_TRACE(name);
+        Way way = plain;
+        way.options.offload = offload;
+        expect_same_state(train_and_save(way, folder / "elsewhere", 3), resident);
+        expect_same_state(load_whole(way, folder / "resident"), resident);
+        expect_same_state(load_whole(plain, folder / "elsewhere"), resident);
+      }
     }
   }
 }

@@ -155,9 +155,7 @@ TEST(Plan, RefusesOffloadOnCudaByName) {
   const std::string text =
       R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}},
           "train_micro_batch_size_per_gpu": 1})";
-  EXPECT_EQ(plan_error_of([&] { Plan::parse(text, "d.json", {.device = "cuda"}); }),
-            "d.json:1: zero_optimization.offload_param.device: is cpu: offload is not there yet on "
-            "CUDA; set it to none");
+  EXPECT_TRUE(Plan::parse(text, "d.json", {.device = "cuda"}).warnings().empty());
   const Plan plan = Plan::parse(text, "d.json", {.device = "cpu"});
   ASSERT_EQ(plan.warnings().size(), 1u);
   EXPECT_EQ(plan.warnings()[0].message,

@@ -45,7 +45,8 @@ class AssembledModel {
               return everyone.allocate(bytes, at::kByte);
             },
             std::make_shared<Ledger>(), tiers::Tier::device)),
-        context_{&mesh_, &traffic_, &draining_, pool_, nullptr, &counters},
+        tiers_(pool_, world.device(), {}),
+        context_{&mesh_, &traffic_, &draining_, pool_, &tiers_, &counters},
         schedule_(schedule, {}),
         passes(units, schedule_, context_, watch_),
         unit_context_{&passes, &passes.recomputes(), &counters, &watch_} {}
@@ -60,7 +61,8 @@ class AssembledModel {
     if (events != nullptr) unit_context_.events = events;
     const ShardOptions options;
     const Sharding sharding{Placement::sharded, Placement::sharded, Placement::sharded};
-    units = engine::assemble_units(plan_, options, sharding, context_, unit_context_);
+    tiers::Residence residence;
+    units = engine::assemble_units(plan_, options, sharding, context_, unit_context_, residence);
     std::vector<int64_t> sizes;
     for (const auto& unit : units) sizes.push_back(unit->numel());
     schedule_ = Schedule(schedule_.options(), sizes);
@@ -82,6 +84,7 @@ class AssembledModel {
   engine::Draining draining_;
   engine::NonFiniteWatch watch_;
   std::shared_ptr<memory::Pool> pool_;
+  engine::TierMemory tiers_;
   engine::GroupContext context_;
 
  public:

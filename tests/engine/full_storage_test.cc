@@ -24,13 +24,16 @@ class StoredGroup {
           return everyone.allocate(bytes, at::kByte);
         },
         ledger_, tiers::Tier::device);
-    context_ = {&mesh_, &traffic_, &draining_, pool_, nullptr, &counters_};
+    tiers_ = std::make_unique<TierMemory>(pool_, world.device(), tiers::TierOptions{});
+    context_ = {&mesh_, &traffic_, &draining_, pool_, tiers_.get(), &counters_};
     context_.one_copy = placement == FullPlacement::host_copy;
     spec_.master_dtype = master_dtype;
     spec_.sharding.parameters =
         placement == FullPlacement::replicated ? Placement::replicated : Placement::sharded;
     storage_ = make_full_storage(context_, spec_, layout_, "unit 'a'");
-    master_ = make_master({.pool = pool_,
+    master_ = make_master({.parameter_pool = pool_,
+                           .state_pool = pool_,
+                           .scratch_pool = pool_,
                            .numel = layout_.shard_numel(),
                            .dtype = master_dtype,
                            .compute_dtype = at::kFloat,
@@ -53,7 +56,7 @@ class StoredGroup {
   // What computation would see.
   at::Tensor gathered() {
     if (!storage_->is_released_at_rest()) return storage_->full().clone();
-    storage_->begin_gather(*master_);
+    storage_->begin_gather(*master_, {});
     storage_->finish_gather();
     auto seen = storage_->full().clone();
     storage_->release();
@@ -75,6 +78,7 @@ class StoredGroup {
   ShardCounters counters_;
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<memory::Pool> pool_;
+  std::unique_ptr<TierMemory> tiers_;
   GroupContext context_;
   GroupSpec spec_;
   Layout layout_;
@@ -129,7 +133,7 @@ TEST(FullStorage, HoldsWhatItsPlacementSays) {
     EXPECT_EQ(ledger.held(tiers::Purpose::master), is_replicated ? 0 : shard);
     EXPECT_EQ(group.storage_->resting_slice().defined(), placement != FullPlacement::gathered);
     if (is_replicated) return;
-    group.storage_->begin_gather(*group.master_);
+    group.storage_->begin_gather(*group.master_, {});
     const bool is_gathered = placement == FullPlacement::gathered;
     EXPECT_EQ(ledger.held(tiers::Purpose::parameters), is_gathered ? world.size() * shard : 0);
     group.storage_->finish_gather();
@@ -171,7 +175,7 @@ TEST(FullStorage, TakesWhatAScopeWrote) {
       StoredGroup group(world, placement, master_dtype);
       auto& storage = *group.storage_;
       if (storage.is_released_at_rest()) {
-        storage.begin_gather(*group.master_);
+        storage.begin_gather(*group.master_, {});
         storage.finish_gather();
       }
       storage.begin_write();
@@ -193,7 +197,7 @@ TEST(FullStorage, ForgetsAScopeThatFails) {
     const int64_t at_rest = group.ledger_->held_total();
     storage.end_write();  // before it began
     if (storage.is_released_at_rest()) {
-      storage.begin_gather(*group.master_);
+      storage.begin_gather(*group.master_, {});
       storage.finish_gather();
     }
     storage.begin_write();

@@ -28,11 +28,17 @@ at::Tensor awkward_values(int64_t numel) {
   return bits.view(at::kFloat);
 }
 
+// Both in memory of that pool.
+MasterHalves halves_in(memory::Pool& pool, const at::Tensor& values) {
+  const auto take = [&] { return pool.take(2 * values.numel(), tiers::Purpose::master); };
+  return {values, {}, take(), take()};
+}
+
 TEST(MasterHalves, AreThoseOfEachFloat) {
   const auto ledger = std::make_shared<Ledger>();
   const auto pool = make_pool(ledger);
   const auto values = awkward_values(10'001);
-  const MasterHalves halves(*pool, values, {});
+  const auto halves = halves_in(*pool, values);
   const auto* nearest = halves.nearest().data_ptr<at::BFloat16>();
   const auto* lower = halves.lower().data_ptr<int16_t>();
   const auto again = nearest_halves(values);
@@ -48,7 +54,7 @@ TEST(MasterHalves, AreJoinedBitForBit) {
   const auto ledger = std::make_shared<Ledger>();
   const auto pool = make_pool(ledger);
   const auto values = awkward_values(10'001).nan_to_num_();
-  const MasterHalves halves(*pool, values, {});
+  const auto halves = halves_in(*pool, values);
   auto joined = at::empty_like(values);
   halves.join_into(joined);
   EXPECT_TRUE(at::equal(joined.view(at::kInt), values.view(at::kInt)));
@@ -62,11 +68,13 @@ TEST(MasterHalves, OfWhichTheLowerRestElsewhereAreTheSame) {
   const auto host = std::make_shared<memory::Pool>(
       [](int64_t bytes) { return at::empty({bytes}, at::kByte); }, ledger, tiers::Tier::host);
   const auto values = awkward_values(100).nan_to_num_();
-  const MasterHalves together(*pool, values, {});
+  const auto together = halves_in(*pool, values);
   for (const bool rests : {false, true}) {
     const auto resting = rests ? at::empty({100}, at::kBFloat16) : at::Tensor();
     const auto before = ledger->held(tiers::Purpose::master);
-    const MasterHalves halves(*pool, values, resting, host->take(200, tiers::Purpose::master));
+    const MasterHalves halves(values, resting,
+                              rests ? memory::Block() : pool->take(200, tiers::Purpose::master),
+                              host->take(200, tiers::Purpose::master));
     EXPECT_EQ(ledger->held(tiers::Purpose::master) - before, rests ? 0 : 200);
     EXPECT_EQ(ledger->held(tiers::Purpose::master, tiers::Tier::host), 200);
     EXPECT_TRUE(at::equal(halves.nearest().view(at::kShort), together.nearest().view(at::kShort)));
@@ -81,11 +89,11 @@ TEST(MasterHalves, TakeTwoBytesBesideValuesThatRestAndFourAlone) {
   const auto values = awkward_values(100);
   {
     const auto resting = at::empty({100}, at::kBFloat16);
-    const MasterHalves halves(*pool, values, resting);
+    const MasterHalves halves(values, resting, {}, pool->take(200, tiers::Purpose::master));
     EXPECT_EQ(ledger->held(tiers::Purpose::master), 200);
     EXPECT_TRUE(halves.nearest().is_alias_of(resting));
   }
-  const MasterHalves alone(*pool, values, {});
+  const auto alone = halves_in(*pool, values);
   EXPECT_EQ(ledger->held(tiers::Purpose::master), 400);
 }
 

@@ -21,6 +21,8 @@
 #include "fullshard/optim/sgd.h"
 #include "fullshard/optim/stepper.h"
 #include "tests/errors.h"
+#include "tests/files.h"
+#include "tests/offload_options.h"
 #include "tests/optim/fixed_gradients.h"
 
 namespace fullshard::testing {
@@ -31,11 +33,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kSmallestWindow = 16 * 8;  // of two fp32 states
 
-StateOffload streamed(int64_t window_bytes = kSmallestWindow, int num_windows = 2) {
-  return {.optimizer = tiers::Tier::host,
-          .window_bytes = window_bytes,
-          .num_windows = num_windows,
-          .streams_on_cpu = true};
+tiers::TierOptions streamed(int64_t window_bytes = kSmallestWindow, int num_windows = 2) {
+  return states_in_host_memory(window_bytes, num_windows);
 }
 
 template <class Kind, class Options>
@@ -72,14 +71,36 @@ TEST(StreamedStates, GiveTheBitsOfResidentOnesWithEveryOptimizer) {
   for (const auto states : {at::kFloat, at::kBFloat16}) {
     for (const auto& [name, make] : streamed_kinds(states)) {
       for (const int ranks : {1, 2, 3}) {
-        for (const int stage : {0, 2, 3}) {
+        for (const int stage : {1, 2, 3}) {
           FixedRun run{.ranks = ranks};
           run.shard.sharding.zero_stage = stage;
           run.shard.param_dtype = at::kBFloat16;
           const auto what = fmt::format("{}, {} states, {} ranks, stage {}", name,
                                         c10::toString(states), ranks, stage);
           const auto expected = train_fixed(run, make);
-          run.shard.offload = streamed();
+          run.shard.offload = streamed(16 * 12);  // masters, which are whole, pass as well
+          expect_same_outcome(train_fixed(run, make), expected, what);
+        }
+      }
+    }
+  }
+}
+
+TEST(Residences, GiveTheSameBitsWithEveryOptimizer) {
+  const TemporaryFolder folder;
+  auto kinds = streamed_kinds();
+  kinds["LAMB"] = streamed_kind<Lamb>(LambOptions{.lr = 1e-2}, at::kFloat);
+  for (const auto& [kind, make] : kinds) {
+    for (const int ranks : {1, 3}) {
+      for (const auto compute : {at::kFloat, at::kBFloat16}) {
+        FixedRun run{.ranks = ranks};
+        run.shard.param_dtype = compute;
+        const auto expected = train_fixed(run, make);
+        for (const auto& [name, offload] : residences(folder.path())) {
+          if (kind == "LAMB" && offload.uses_disk() && offload.streams_on_cpu) continue;  // refused
+          const auto what =
+              fmt::format("{}, {}, {} ranks, {}", kind, name, ranks, c10::toString(compute));
+          run.shard.offload = offload;
           expect_same_outcome(train_fixed(run, make), expected, what);
         }
       }
@@ -96,7 +117,7 @@ TEST(StreamedStates, GiveTheSameBitsWhateverTheWindowsAndTheShare) {
       for (const int num_windows : {1, 2, 5}) {
         for (const double share : {0.0, 0.5, 1.0}) {
           run.shard.offload = streamed(2 * kSmallestWindow, num_windows);
-          run.shard.offload.resident_share = share;
+          run.shard.offload.ratio = 1 - share;
           run.shard.sub_group_size = num_windows == 5 ? 16 : 0;
           expect_same_outcome(
               train_fixed(run, make), expected,
@@ -120,7 +141,7 @@ TEST(StreamedStates, AreSharedByRanksThatLookAtOneCopyAndByThoseThatDoNot) {
 
 // One rank, whose steps a test makes itself.
 struct StreamedRun {
-  explicit StreamedRun(const StateOffload& offload, at::ScalarType compute = at::kFloat)
+  explicit StreamedRun(const tiers::TierOptions& offload, at::ScalarType compute = at::kFloat)
       : sharded(shard(model, World::single(), {.param_dtype = compute, .offload = offload})),
         optimizer(sharded, {.lr = 1e-2}) {}
 
@@ -185,7 +206,7 @@ TEST(StreamedStates, ThatDoNotExistAreNotCopied) {
 
 TEST(StreamedStates, OfTheResidentShareStayOnTheDevice) {
   auto offload = streamed();
-  offload.resident_share = 0.5;  // the root's weight, half of all
+  offload.ratio = 0.5;  // the root's weight, half of all
   StreamedRun run(offload);
   EXPECT_EQ(run.held(tiers::Purpose::optimizer, tiers::Tier::host),
             8 * (shard_numel(run.sharded) - run.sharded.shard_numel(0)));
@@ -200,10 +221,10 @@ TEST(StreamedStates, TakeNoMemoryAfterTheSecondStep) {
   StreamedRun run(streamed());
   run.train(0, 2);
   const auto device = run.sharded.num_allocations();
-  const auto host = run.engine().host_pool()->num_allocations();
+  const auto host = run.engine().tiers().host()->num_allocations();
   run.train(2, 6);
   EXPECT_EQ(run.sharded.num_allocations(), device);
-  EXPECT_EQ(run.engine().host_pool()->num_allocations(), host);
+  EXPECT_EQ(run.engine().tiers().host()->num_allocations(), host);
 }
 
 // Its forward calls the units in another order than the module tree has them.
@@ -280,7 +301,7 @@ TEST(StreamedUpdates, KeepTheGradientsThatTheyRead) {
 // Whoever takes memory after zero_grad() writes all over it.
 TEST(StreamedUpdates, GiveTheMemoryOfGradientsToNobodyBeforeTheyAreDone) {
   for (const int ranks : {1, 2}) {
-    const auto train = [&](const StateOffload& offload, bool contiguous) {
+    const auto train = [&](const tiers::TierOptions& offload, bool contiguous) {
       std::map<std::string, at::Tensor> masters;
       std::mutex mutex;
       run_ranks({.ranks = ranks}, [&](const World& world) {
@@ -315,7 +336,7 @@ TEST(StreamedUpdates, GiveTheMemoryOfGradientsToNobodyBeforeTheyAreDone) {
 
 TEST(StreamedUpdates, LetGradientsBeAddedToWithoutAZeroGrad) {
   for (const int ranks : {1, 2}) {
-    const auto train = [&](const StateOffload& offload) {
+    const auto train = [&](const tiers::TierOptions& offload) {
       Values masters;
       std::mutex mutex;
       run_ranks({.ranks = ranks}, [&](const World& world) {
@@ -338,7 +359,7 @@ TEST(StreamedUpdates, LetGradientsBeAddedToWithoutAZeroGrad) {
 }
 
 TEST(StreamedUpdates, AreMadeWithTheSettingsOfTheirStep) {
-  const auto train = [](const StateOffload& offload) {
+  const auto train = [](const tiers::TierOptions& offload) {
     StreamedRun run(offload);
     for (int step = 0; step < 4; ++step) {
       run.backward(step);
@@ -354,7 +375,7 @@ TEST(StreamedUpdates, AreMadeWithTheSettingsOfTheirStep) {
 }
 
 TEST(StreamedUpdates, LeaveAParameterAloneThatHasNoGradient) {
-  const auto train = [](const StateOffload& offload) {
+  const auto train = [](const tiers::TierOptions& offload) {
     StreamedRun run(offload);
     run.train(0, 1);
     for (const bool more : {false, true}) {
@@ -371,7 +392,7 @@ TEST(StreamedUpdates, LeaveAParameterAloneThatHasNoGradient) {
 }
 
 TEST(StreamedUpdates, TakeNothingThatWasFetchedBeforeTheStatesWereReplaced) {
-  const auto train = [](const StateOffload& offload) {
+  const auto train = [](const tiers::TierOptions& offload) {
     StreamedRun run(offload);
     run.train(0, 2);
     run.backward(2);
@@ -392,8 +413,8 @@ TEST(StreamedUpdates, TakeNothingThatWasFetchedBeforeTheStatesWereReplaced) {
 }
 
 TEST(StreamedUpdates, AreSkippedWithStepsThatOverflow) {
-  const auto train = [](const StateOffload& offload) {
-    StreamedRun run(offload, at::kHalf);
+  const auto train = [](const tiers::TierOptions& offload) {
+    StreamedRun run(offload, at::kHalf);  // whose masters pass as well
     Stepper stepper(run.sharded, run.optimizer,
                     {.max_grad_norm = 1.0,
                      .loss_scale = LossScaleOptions{
@@ -407,17 +428,20 @@ TEST(StreamedUpdates, AreSkippedWithStepsThatOverflow) {
     EXPECT_LT(skipped, 6);
     return run.masters();
   };
-  expect_same_bits(train(streamed()), train({}), "fp16");
+  expect_same_bits(train(streamed(16 * 12)), train({}), "fp16");
 }
 
-TEST(StreamedStates, AreRefusedByOptimizersThatLookAtThemTwice) {
-  auto model = make_fixed();
-  auto sharded = shard(model, World::single(), {.offload = streamed()});
-  EXPECT_THAT(message_of([&] { Lamb optimizer(sharded, {}); }),
-              HasSubstr("LAMB: it takes a norm over whole tensors between two passes over the "
-                        "moments, so its states cannot rest in host memory"));
-  EXPECT_THAT(message_of([&] { OneBitAdam optimizer(sharded, {}); }),
-              HasSubstr("OneBitAdam: it sends all of its momentum at once"));
+// They update them where they rest.
+TEST(StreamedStates, OfOptimizersThatLookAtThemTwiceGiveTheSameBits) {
+  const auto make = [](ShardedModel& model) {
+    return std::make_unique<Lamb>(model, LambOptions{.lr = 1e-2});
+  };
+  for (const int ranks : {1, 2, 3}) {
+    FixedRun run{.ranks = ranks};
+    const auto expected = train_fixed(run, make);
+    run.shard.offload = streamed();
+    expect_same_outcome(train_fixed(run, make), expected, fmt::format("{} ranks", ranks));
+  }
 }
 
 TEST(StreamedStates, NeedWindowsOfSixteenElements) {
@@ -429,9 +453,11 @@ TEST(StreamedStates, NeedWindowsOfSixteenElements) {
 
 TEST(StreamedStates, OfACpuDeviceAreInHostMemoryAnyway) {
   auto model = make_fixed();
-  auto sharded = shard(model, World::single(), {.offload = {.optimizer = tiers::Tier::host}});
+  auto sharded =
+      shard(model, World::single(), {.offload = {.optimizer = {.tier = tiers::Tier::host}}});
   AdamW optimizer(sharded, {});
-  EXPECT_THAT(sharded.warnings(), ::testing::Contains(HasSubstr("those of a CPU device are")));
+  EXPECT_THAT(sharded.warnings(),
+              ::testing::Contains(HasSubstr("host memory holds everything already")));
   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer, tiers::Tier::host), 0);
   EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer), 8 * shard_numel(sharded));
 }

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr int64_t kStep = tiers::kResidenceStep;
+constexpr int64_t kStep = 4096;
 
 // bf16 parameters and gradients, lower halves, AdamW in fp32: 2 + 2 + 2 + 8 bytes.
 tiers::GroupSize adamw_group(int64_t numel) {
@@ -37,20 +37,28 @@ tiers::TierOptions optimizer_on(tiers::Tier tier) {
   return options;
 }
 
-tiers::Spread spread(int64_t device, int64_t host, int64_t disk) { return {{device, host, disk}}; }
+using ::testing::Each;
+using tiers::Tier;
+
+std::vector<Tier> states_of(const tiers::Residence& residence) {
+  std::vector<Tier> tiers;
+  for (const auto& group : residence.groups) tiers.push_back(group.states);
+  return tiers;
+}
+std::vector<Tier> parameters_of(const tiers::Residence& residence) {
+  std::vector<Tier> tiers;
+  for (const auto& group : residence.groups) tiers.push_back(group.parameters);
+  return tiers;
+}
 
 TEST(Residence, WithoutOffloadEverythingIsOnTheDevice) {
   const std::vector<tiers::GroupSize> groups = {adamw_group(100), frozen_group(7)};
   const tiers::Residence residence = tiers::residence_of({}, 0, groups);
-  EXPECT_EQ(residence.groups[0].parameters, spread(100, 0, 0));
-  EXPECT_EQ(residence.groups[0].states, spread(100, 0, 0));
-  EXPECT_EQ(residence.groups[1].parameters, spread(7, 0, 0));
-  EXPECT_EQ(residence.groups[1].gradients, spread(0, 0, 0));
-  EXPECT_EQ(residence.groups[1].states, spread(0, 0, 0));
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, tiers::Tier::device), 214);
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::master, tiers::Tier::device), 200);
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::device), 800);
-  EXPECT_FALSE(residence.steps_on_host);
+  EXPECT_THAT(residence.groups, Each(tiers::GroupResidence{}));
+  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, Tier::device), 214);
+  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::master, Tier::device), 200);
+  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, Tier::device), 800);
+  EXPECT_FALSE(residence.uses(Tier::host) || residence.uses(Tier::disk));
   EXPECT_THAT(residence.notes, IsEmpty());
 }
 
@@ -65,103 +73,87 @@ TEST(Residence, OfTheOptimizerMovesMastersAndStatesAndNothingElse) {
     EXPECT_EQ(residence.bytes(groups, tiers::Purpose::master, tiers::Tier::host), 260);
     EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::host), 1040);
     EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::device), 0);
-    EXPECT_FALSE(residence.steps_on_host);
   }
   const tiers::Residence on_disk = tiers::residence_of(optimizer_on(tiers::Tier::disk), 3, groups);
   EXPECT_EQ(on_disk.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::disk), 1040);
   EXPECT_EQ(on_disk.bytes(groups, tiers::Purpose::master, tiers::Tier::disk), 260);
 }
 
-// 0.25 of 8 steps leave: 6 stay, those that forward needs first.
+// 0.25 of 8 leave, 6 may stay: the first group, but not the second with it.
 TEST(Residence, RatioIsTheShareThatLeavesAndTheFirstUnitsStay) {
-  const std::vector<tiers::GroupSize> groups = {adamw_group(3 * kStep), adamw_group(4 * kStep),
-                                                adamw_group(kStep)};
-  tiers::TierOptions options = optimizer_on(tiers::Tier::host);
-  options.ratio = 0.25;
-  tiers::Residence residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.groups[0].states, spread(3 * kStep, 0, 0));
-  EXPECT_EQ(residence.groups[1].states, spread(3 * kStep, kStep, 0));
-  EXPECT_EQ(residence.groups[2].states, spread(0, kStep, 0));
-  EXPECT_EQ(residence.groups[1].parameters, spread(4 * kStep, 0, 0));
-  options.ratio = 0.0;
-  residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::host), 0);
-  options.ratio = 1.0;
-  residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::optimizer, tiers::Tier::device), 0);
-}
-
-TEST(Residence, IsCutAtWholeStepsAndNothingStaysBehindACut) {
-  const std::vector<tiers::GroupSize> groups = {adamw_group(2 * kStep + 100), adamw_group(50)};
-  tiers::TierOptions options = optimizer_on(tiers::Tier::disk);
-  options.ratio = 0.5;  // kStep + 75 of them would stay
-  const tiers::Residence residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.groups[0].states, spread(kStep, 0, kStep + 100));
-  EXPECT_EQ(residence.groups[1].states, spread(0, 0, 50));
+  const std::vector<tiers::GroupSize> groups = {adamw_group(3), frozen_group(9), adamw_group(4),
+                                                adamw_group(1)};
+  const auto with = [&](double ratio) {
+    tiers::TierOptions options = optimizer_on(Tier::host);
+    options.ratio = ratio;
+    return states_of(tiers::residence_of(options, 3, groups));
+  };
+  const auto device = Tier::device, host = Tier::host;
+  EXPECT_THAT(with(0.25), ElementsAre(device, device, host, host));  // none behind one that left
+  EXPECT_THAT(with(0.125), ElementsAre(device, device, device, host));
+  EXPECT_THAT(with(0.0), Each(device));
+  EXPECT_THAT(with(1.0), ElementsAre(host, device, host, host));  // a frozen one has none
 }
 
 TEST(Residence, FillsABudgetWithTheFirstUnits) {
-  const std::vector<tiers::GroupSize> groups = {adamw_group(2 * kStep), adamw_group(2 * kStep)};
+  const std::vector<tiers::GroupSize> groups = {adamw_group(20), adamw_group(30)};
   const auto with = [&](std::optional<double> ratio, int64_t bytes) {
-    tiers::TierOptions options = optimizer_on(tiers::Tier::host);
+    tiers::TierOptions options = optimizer_on(Tier::host);
     options.ratio = ratio;
-    const tiers::Residence residence =
-        tiers::residence_of(options, 3, groups, {.device_bytes = bytes});
-    return residence.groups[0].states.on(tiers::Tier::device) +
-           residence.groups[1].states.on(tiers::Tier::device);
+    const auto residence = tiers::residence_of(options, 3, groups, {.device_bytes = bytes});
+    return residence.bytes(groups, tiers::Purpose::optimizer, Tier::device) / 8;
   };
   EXPECT_EQ(with({}, 0), 0);
   EXPECT_EQ(with({}, -5), 0);
-  EXPECT_EQ(with({}, 10 * 3 * kStep), 3 * kStep);      // 10 bytes each
-  EXPECT_EQ(with({}, 10 * 3 * kStep - 1), 2 * kStep);  // a byte too little for the third
-  EXPECT_EQ(with({}, int64_t{1} << 60), 4 * kStep);
-  EXPECT_EQ(with(0.75, int64_t{1} << 60), kStep);    // a ratio that is said holds
-  EXPECT_EQ(with(0.25, 10 * 2 * kStep), 2 * kStep);  // as far as there is room
+  EXPECT_EQ(with({}, 10 * 20), 20);  // 10 bytes each
+  EXPECT_EQ(with({}, 10 * 20 - 1), 0);
+  EXPECT_EQ(with({}, 10 * 50 - 1), 20);
+  EXPECT_EQ(with({}, int64_t{1} << 60), 50);
+  EXPECT_EQ(with(0.6, int64_t{1} << 60), 20);  // a ratio that is said holds
+  EXPECT_EQ(with(0.0, 10 * 20), 20);           // as far as there is room
 }
 
 TEST(Residence, OfParametersOnDiskKeepsTheFirstInMemory) {
-  const std::vector<tiers::GroupSize> groups = {adamw_group(kStep), frozen_group(2 * kStep),
-                                                adamw_group(kStep)};
+  std::vector<tiers::GroupSize> groups = {adamw_group(10), frozen_group(20), adamw_group(10)};
   tiers::TierOptions options;
-  options.parameters = {.tier = tiers::Tier::disk, .folder = "/nvme", .buffer_count = 5};
-  options.max_in_cpu = 2 * kStep;
+  options.parameters = {.tier = Tier::disk, .folder = "/nvme", .buffer_count = 5};
+  options.max_in_cpu = 30;
   tiers::Residence residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.groups[0].parameters, spread(0, kStep, 0));
-  EXPECT_EQ(residence.groups[1].parameters, spread(0, kStep, kStep));
-  EXPECT_EQ(residence.groups[2].parameters, spread(0, 0, kStep));
-  EXPECT_EQ(residence.groups[0].states, spread(kStep, 0, 0));
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, tiers::Tier::disk), 4 * kStep);
-  options.parameters.tier = tiers::Tier::host;
+  EXPECT_THAT(parameters_of(residence), ElementsAre(Tier::host, Tier::host, Tier::disk));
+  EXPECT_THAT(states_of(residence), Each(Tier::device));
+  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, Tier::disk), 20);
+  options.max_in_cpu = 29;
+  EXPECT_THAT(parameters_of(tiers::residence_of(options, 3, groups)),
+              ElementsAre(Tier::host, Tier::disk, Tier::disk));
+  options.parameters.tier = Tier::host;
+  groups[0].keeps_parameters = true;
   residence = tiers::residence_of(options, 3, groups);
-  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, tiers::Tier::host), 8 * kStep);
+  EXPECT_THAT(parameters_of(residence), ElementsAre(Tier::device, Tier::host, Tier::host));
+  EXPECT_EQ(residence.bytes(groups, tiers::Purpose::parameters, Tier::host), 60);
 }
 
-TEST(Residence, OfFsdpsOffloadHoldsAllOnTheHostAndStepsThere) {
+TEST(Residence, OfFsdpsOffloadHoldsAllOnTheHost) {
   const std::vector<tiers::GroupSize> groups = {adamw_group(100), frozen_group(10)};
   tiers::TierOptions options;
   options.everything = true;
   const tiers::Residence residence = tiers::residence_of(options, 3, groups);
-  EXPECT_TRUE(residence.steps_on_host);
-  EXPECT_EQ(residence.groups[0],
-            (tiers::GroupResidence{spread(0, 100, 0), spread(0, 100, 0), spread(0, 100, 0)}));
-  EXPECT_EQ(residence.groups[1].parameters, spread(0, 10, 0));
-  EXPECT_EQ(residence.groups[1].gradients, spread(0, 0, 0));
+  EXPECT_EQ(residence.groups[0], (tiers::GroupResidence{Tier::host, Tier::host, Tier::host}));
+  EXPECT_EQ(residence.groups[1], (tiers::GroupResidence{Tier::host, Tier::device, Tier::device}));
 }
 
 TEST(Residence, OnACpuHostMemoryIsTheDevicesAndTheDiskIsReal) {
-  const std::vector<tiers::GroupSize> groups = {adamw_group(2 * kStep)};
-  tiers::TierOptions options = optimizer_on(tiers::Tier::host);
+  const std::vector<tiers::GroupSize> groups = {adamw_group(10), adamw_group(20)};
+  tiers::TierOptions options = optimizer_on(Tier::host);
   tiers::Residence residence = tiers::residence_of(options, 3, groups, {.is_cpu = true});
-  EXPECT_EQ(residence.groups[0].states, spread(2 * kStep, 0, 0));
-  EXPECT_THAT(
-      residence.notes,
-      ElementsAre("on a CPU device host memory holds everything already: nothing is moved"));
-  options.parameters = {.tier = tiers::Tier::disk, .folder = "/nvme", .buffer_count = 5};
-  options.max_in_cpu = kStep;
-  options.optimizer.tier = tiers::Tier::disk;
+  EXPECT_THAT(states_of(residence), Each(Tier::device));
+  EXPECT_THAT(residence.notes, ElementsAre("offload: on a CPU device host memory holds everything "
+                                           "already: nothing is moved"));
+  options.parameters = {.tier = Tier::disk, .folder = "/nvme", .buffer_count = 5};
+  options.max_in_cpu = 10;
+  options.optimizer.tier = Tier::disk;
   residence = tiers::residence_of(options, 3, groups, {.is_cpu = true});
-  EXPECT_EQ(residence.groups[0].states, spread(0, 0, 2 * kStep));
-  EXPECT_EQ(residence.groups[0].parameters, spread(kStep, 0, kStep));
+  EXPECT_THAT(states_of(residence), Each(Tier::disk));
+  EXPECT_THAT(parameters_of(residence), ElementsAre(Tier::device, Tier::disk));
   EXPECT_THAT(residence.notes, IsEmpty());
 }
 

@@ -16,6 +16,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/schedules/warmup_schedules.h"
+#include "tests/files.h"
 
 namespace fullshard::train {
 namespace {
@@ -134,6 +135,23 @@ fsdp_config:
     const auto optimizer = make_optimizer(sharded, plan);
     EXPECT_EQ(optimizer->name(), "AdamW");
     EXPECT_EQ(optimizer->lr(), 5e-5);  // the Trainer's, without an optimizer section
+  });
+}
+
+// What a file says of offload reaches the engine, also in a user's own program.
+TEST(ApplyPlan, TellsTheEngineOfOffload) {
+  const testing::TemporaryFolder folder;
+  const auto plan = Plan::parse(
+      R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3,
+          "offload_optimizer": {"device": "nvme", "nvme_path": ")" +
+          folder.path() + R"("}}})",
+      "ds.json", {.device = "cpu"});
+  run_ranks({2}, [&](const World& world) {
+    auto model = make_model();
+    auto sharded = shard(model, world, plan);
+    const auto optimizer = make_optimizer(sharded, plan);
+    EXPECT_GT(sharded.ledger().held(tiers::Purpose::optimizer, tiers::Tier::disk), 0);
+    EXPECT_EQ(sharded.ledger().held(tiers::Purpose::optimizer, tiers::Tier::device), 0);
   });
 }
 

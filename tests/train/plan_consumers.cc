@@ -69,6 +69,17 @@ std::string options_text(const ShardOptions& options) {
                       options.offload_activations, options.sync_module_states,
                       options.contiguous_gradients, options.round_robin_gradients,
                       options.sub_group_size, options.param_persistence_threshold);
+  const auto place = [](const tiers::OffloadPlace& to) {
+    return fmt::format("{} {} {} {}", name_of(to.tier), to.folder, to.pin_memory, to.buffer_count);
+  };
+  const auto& offload = options.offload;
+  text += fmt::format("offload {} {} {} {} {} {} {} {} {}\n", place(offload.parameters),
+                      offload.buffer_size, offload.max_in_cpu, place(offload.optimizer),
+                      text_of(offload.ratio), offload.pipeline_read, offload.pipeline_write,
+                      offload.fast_init, offload.everything);
+  text += fmt::format("aio {} {} {} {} {}\n", offload.disk.block_size, offload.disk.queue_depth,
+                      offload.disk.num_threads, offload.disk.single_submit,
+                      offload.disk.overlap_events);
   return text;
 }
 

@@ -18,8 +18,8 @@
 namespace fullshard::testing {
 namespace {
 
-StateOffload states_on_host(int64_t window_bytes) {
-  return {.optimizer = tiers::Tier::host, .window_bytes = window_bytes, .num_windows = 4};
+tiers::TierOptions states_on_host(int64_t window_bytes) {
+  return {.optimizer = {.tier = tiers::Tier::host}, .window_bytes = window_bytes};
 }
 
 TEST(CudaOffloadTraining, GivesTheSameBitsWithRecomputationAndAccumulation) {
@@ -61,7 +61,7 @@ struct LlamaRun {
   int64_t window_bytes = 0;
 };
 
-LlamaRun train_llama(const StateOffload& offload) {
+LlamaRun train_llama(const tiers::TierOptions& offload) {
   at::manual_seed(1);
   const auto model = fullshard::make_model(llama_config(), "the model of a memory test");
   const int64_t before = memory::device_memory(kGpu).allocated_bytes;
@@ -84,8 +84,9 @@ LlamaRun train_llama(const StateOffload& offload) {
   }
   run.peak = memory::device_memory(kGpu).peak_bytes - before;
   run.state_bytes = sharded.ledger().held_total(tiers::Tier::host);
-  run.window_bytes =
-      offload.optimizer == tiers::Tier::host ? sharded.ledger().held(tiers::Purpose::optimizer) : 0;
+  run.window_bytes = offload.optimizer.tier == tiers::Tier::host
+                         ? sharded.ledger().held(tiers::Purpose::optimizer)
+                         : 0;
   return run;
 }
 

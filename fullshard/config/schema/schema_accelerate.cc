@@ -11,9 +11,8 @@ constexpr std::string_view kStrategies =
     "FULL_SHARD=1|SHARD_GRAD_OP=2|NO_SHARD=3|HYBRID_SHARD=4|HYBRID_SHARD_ZERO2=5";
 constexpr auto kNoCloud = refused("runs start on hosts, not in a cloud service");
 constexpr auto kNoXla = refused("there is no XLA in this build");
-constexpr auto kAccelerateOffload = differs(
-    "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
-    "until offload is there");
+constexpr auto kAccelerateOffload =
+    differs("on a CPU device host memory already holds everything, said with a note");
 constexpr const char* kStateDict =
     "what a checkpoint holds: FULL_STATE_DICT adds the whole weights to it";
 constexpr auto kRemoved = differs("not a setting of version 2; a warning says so");

@@ -7,9 +7,8 @@ namespace {
 using namespace schema;
 
 constexpr std::string_view kDevices = "none|cpu|nvme";
-constexpr auto kZeroOffload = differs(
-    "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
-    "until offload is there");
+constexpr auto kZeroOffload =
+    differs("on a CPU device host memory already holds everything, said with a note");
 constexpr auto kNoQuantized = refused("messages are not quantized");
 constexpr auto kNoZenflow = refused("there is no ZenFlow");
 

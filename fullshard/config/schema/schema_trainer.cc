@@ -6,9 +6,8 @@ namespace fullshard::config {
 namespace {
 using namespace schema;
 
-constexpr auto kTrainerOffload = differs(
-    "on a CPU device host memory already holds everything, said with a note; on CUDA it is refused "
-    "until offload is there");
+constexpr auto kTrainerOffload =
+    differs("on a CPU device host memory already holds everything, said with a note");
 
 constexpr SchemaKey kTrainerKeys[] = {
     {"fsdp", texts().loose(), "null",

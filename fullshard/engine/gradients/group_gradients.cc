@@ -39,7 +39,8 @@ void copy_into(const at::Tensor& target, const at::Tensor& source) {
 }  // namespace
 
 GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout,
-                               Placement placement, Dtypes dtypes, std::string unit)
+                               Placement placement, Dtypes dtypes, std::string unit,
+                               tiers::Tier tier)
     : context_(context),
       layout_(layout),
       dtypes_(dtypes),
@@ -53,6 +54,59 @@ GroupGradients::GroupGradients(const GroupContext& context, const Layout& layout
   if (single_rank_ && context.contiguous_gradients) {
     slots_.emplace(context.pool, layout_, dtypes_.shard);
   }
+  if (tier != tiers::Tier::device && !in_place_) {
+    away_.emplace(context, layout_, pieces_, dtypes_.shard);
+  }
+}
+
+// The update finds them in host memory; a later backward, which adds to them, takes them back.
+void GroupGradients::go_away() {
+  if (!away_ || away_->is_away()) return;
+  std::vector<at::Tensor> values, memory;
+  for (const auto& piece : pieces_) values.push_back(of_piece(piece));
+  if (slots_) memory = slots_->memory();
+  for (const auto& kept : kept_) {
+    if (kept.defined()) memory.push_back(kept);
+  }
+  if (shard_) memory.push_back(shard_.memory());
+  away_->take(values, memory);
+  if (slots_) slots_->drop();
+  forget(kept_);
+  shard_ = {};
+}
+
+void GroupGradients::come_back() {
+  if (!away_ || !away_->is_away()) return;
+  away_->hold_caller();
+  const auto come_to = [&](const Piece& piece, const at::Tensor& target) {
+    target.copy_(away_->of_piece(piece), /*non_blocking=*/true);
+    context_.counters->gradients_copied_in += static_cast<int64_t>(target.nbytes());
+  };
+  if (!single_rank_) {
+    shard_ = context_.pool->take(bytes_of(layout_.shard_numel(), dtypes_.shard),
+                                 tiers::Purpose::gradients);
+    shard().zero_();
+  }
+  for (const auto& piece : pieces_) {
+    if (slots_) {
+      come_to(piece,
+              slots_->open(piece.slot).target.view({-1}).narrow(0, piece.begin, piece.numel()));
+    } else if (single_rank_) {
+      auto& kept = kept_[piece.slot];
+      kept = zeros_of(piece.numel()).view(layout_.slots()[piece.slot].shape);
+      context_.pool->ledger().hold(tiers::Purpose::gradients, tiers::Tier::device,
+                                   static_cast<int64_t>(kept.nbytes()));
+      come_to(piece, kept.view({-1}));
+    } else {
+      come_to(piece, shard().narrow(0, piece.shard_offset, piece.numel()));
+    }
+  }
+  away_->forget();
+}
+
+void GroupGradients::forget_squares() {
+  squared_numel_ = 0;
+  if (away_) away_->forget_norms();
 }
 
 bool GroupGradients::parks() const {
@@ -86,6 +140,7 @@ at::Tensor GroupGradients::received(int slot) const {
 }
 
 void GroupGradients::receive(int slot, const at::Tensor& gradient) {
+  come_back();
   finish_reduce();  // a late gradient must not change what peers are reading
   ++num_unreduced_;
   if (slots_) {
@@ -109,6 +164,7 @@ void GroupGradients::receive(int slot, const at::Tensor& gradient) {
 }
 
 bool GroupGradients::take_whole(int slot, const at::Tensor& gradient) {
+  come_back();
   if (!slots_ || !slots_->take(slot, gradient)) return false;
   ++num_unreduced_;
   return true;
@@ -116,6 +172,7 @@ bool GroupGradients::take_whole(int slot, const at::Tensor& gradient) {
 
 nn::GradientSink GroupGradients::open_slot(int slot) {
   if (parks()) return {};
+  come_back();
   finish_reduce();
   ++num_unreduced_;
   if (slots_) return slots_->open(slot);
@@ -219,6 +276,7 @@ void GroupGradients::zero_missing() {
 }
 
 void GroupGradients::begin_reduce() {
+  come_back();
   if (single_rank_) {
     // The mean over one rank is what lies there; later backwards add to it.
     if (slots_) slots_->fill_missing();
@@ -226,7 +284,7 @@ void GroupGradients::begin_reduce() {
     forget(parked_);
     is_reduced_ = true;
     num_unreduced_ = 0;
-    return;
+    return go_away();
   }
   open_buffer();
   unpark();
@@ -272,6 +330,7 @@ void GroupGradients::finish_replica_sum() {
   works_.wait();
   take_mean();
   is_reduced_ = true;
+  go_away();
 }
 
 void GroupGradients::take_mean() {
@@ -311,7 +370,9 @@ void GroupGradients::finish_reduce() {
   }
   received_.assign(received_.size(), false);
   num_unreduced_ = 0;
-  if (!lacks_replicas_) is_reduced_ = true;
+  if (lacks_replicas_) return;
+  is_reduced_ = true;
+  go_away();
 }
 
 void GroupGradients::advance_reduce() {
@@ -342,6 +403,7 @@ double GroupGradients::squares_of_piece(size_t index) const {
 
 void GroupGradients::drop() {
   drop_unreduced();
+  if (away_) away_->forget();
   if (is_in_use_) {
     for (auto& gradient : kept_) used_.keep(std::exchange(gradient, at::Tensor()));
     used_.keep(std::exchange(full_, memory::Block()));
@@ -386,6 +448,7 @@ at::Tensor GroupGradients::zeros_of(int64_t numel) const {
 }
 
 at::Tensor GroupGradients::of_piece(const Piece& piece) const {
+  if (away_ && away_->is_away()) return away_->of_piece(piece);
   if (slots_) return slots_->view(piece.slot).view({-1}).narrow(0, piece.begin, piece.numel());
   if (single_rank_) {
     const auto& kept = kept_[piece.slot];

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/gradients/away_gradients.h"
 #include "fullshard/engine/gradients/grad_norm_kernels.h"
 #include "fullshard/engine/gradients/slot_gradients.h"
 #include "fullshard/engine/gradients/used_gradients.h"
@@ -29,8 +30,9 @@ class GroupGradients {
     at::ScalarType shard;   // of what is kept
   };
 
+  // `tier`: where they wait for their update.
   GroupGradients(const GroupContext& context, const Layout& layout, Placement placement,
-                 Dtypes dtypes, std::string unit);
+                 Dtypes dtypes, std::string unit, tiers::Tier tier = tiers::Tier::device);
 
   // Takes a gradient over; several for one slot before a reduction are added.
   void receive(int slot, const at::Tensor& gradient);
@@ -65,14 +67,19 @@ class GroupGradients {
   void end_use();
 
   bool is_reduced() const { return is_reduced_; }
+  // Null where they wait on the device.
+  const AwayGradients* away() const { return away_ ? &*away_ : nullptr; }
+  // Makes them lie on the device.
+  void come_back();
   // This rank's part of the mean gradient, 1-D, in the place of `piece`; only when is_reduced().
   at::Tensor of_piece(const Piece& piece) const;
   // Its sum of squares in fp64; taken during the reduction where that was possible.
   double squares_of_piece(size_t index) const;
   // Somebody may change the gradients: what is known of them is forgotten.
-  void forget_squares() { squared_numel_ = 0; }
+  void forget_squares();
 
  private:
+  void go_away();
   bool parks() const;
   void park(int slot, const at::Tensor& gradient);
   void unpark();
@@ -106,6 +113,7 @@ class GroupGradients {
   bool in_place_;              // the shard is the own slice of the full buffer, which then stays
   bool single_rank_;           // one rank: gradients stay where operators write them, or
   std::optional<SlotGradients> slots_;  // absent: where autograd left them
+  std::optional<AwayGradients> away_;   // absent: they stay on the device
 
   memory::Block full_;
   memory::Block wide_;  // in its place while backwards add up in fp32 what is sent in 16 bits

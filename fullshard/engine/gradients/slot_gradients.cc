@@ -79,6 +79,15 @@ void SlotGradients::fill_missing() {
   }
 }
 
+std::vector<at::Tensor> SlotGradients::memory() const {
+  std::vector<at::Tensor> memory;
+  if (buffer_) memory.push_back(buffer_.memory());
+  for (const auto& own : dedicated_) {
+    if (own.defined()) memory.push_back(own);
+  }
+  return memory;
+}
+
 void SlotGradients::drop() {
   for (auto& own : dedicated_) {
     if (!own.defined()) continue;

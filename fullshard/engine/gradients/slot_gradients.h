@@ -32,6 +32,9 @@ class SlotGradients {
   // The same for slots that an update still reads: their memory goes to `used`.
   void drop_into(UsedGradients& used);
 
+  // What the slots lie in.
+  std::vector<at::Tensor> memory() const;
+
   bool is_filled(int slot) const { return filled_[static_cast<size_t>(slot)]; }
   at::Tensor view(int slot) const;
 

@@ -13,24 +13,6 @@
 namespace fullshard::engine {
 namespace {
 
-constexpr int64_t kAlignBytes = 16;
-
-int64_t element_bytes(at::ScalarType dtype) {
-  return static_cast<int64_t>(c10::elementSize(dtype));
-}
-
-// Aligned for the narrowest dtype that the group's elements are kept in.
-Layout make_layout(const GroupSpec& spec, int num_shards) {
-  std::vector<TensorSpec> tensors;
-  for (const auto& parameter : spec.parameters) {
-    tensors.push_back({parameter.names.front(), parameter.tensor.sizes().vec()});
-  }
-  const int64_t narrowest =
-      std::min({element_bytes(spec.compute_dtype), element_bytes(spec.master_dtype),
-                element_bytes(spec.reduce_dtype), element_bytes(spec.gradient_dtype)});
-  return Layout(tensors, num_shards, std::max<int64_t>(kAlignBytes / narrowest, 1));
-}
-
 // Where dtypes allow it, and ranks do not share one copy.
 bool rests_in_halves(const GroupContext& context, const GroupSpec& spec) {
   return spec.in_halves && full_placement(context, spec) != FullPlacement::host_copy &&
@@ -40,13 +22,16 @@ bool rests_in_halves(const GroupContext& context, const GroupSpec& spec) {
 
 std::unique_ptr<Master> master_of(const GroupContext& context, const GroupSpec& spec,
                                   const Layout& layout, const at::Tensor& resting_slice) {
-  MasterPlace place{.pool = context.pool,
+  const auto& tiers = *context.tiers;
+  const bool is_elsewhere = spec.residence.states != tiers::Tier::device;
+  MasterPlace place{.parameter_pool = tiers.parameters(spec.residence.parameters),
+                    .state_pool = tiers.states(spec.residence.states),
+                    .scratch_pool = is_elsewhere ? tiers.pageable() : context.pool,
                     .purpose = spec.trainable ? tiers::Purpose::master : tiers::Purpose::parameters,
                     .numel = layout.shard_numel(),
                     .dtype = spec.master_dtype,
                     .compute_dtype = spec.compute_dtype,
-                    .resting = resting_slice,
-                    .lower_pool = spec.states_on_host ? context.host_pool : nullptr};
+                    .resting = resting_slice};
   return make_master(std::move(place), rests_in_halves(context, spec));
 }
 
@@ -56,11 +41,11 @@ ParamGroup::ParamGroup(const GroupContext& context, GroupSpec spec, bool take_ra
     : context_(context),
       spec_(std::move(spec)),
       owner_(describe_unit(spec_.unit)),
-      layout_(make_layout(spec_, context.mesh->num_shards())),
+      layout_(layout_of(spec_, context.mesh->num_shards())),
       pieces_(layout_.pieces(context.mesh->shard())),
       flat_(layout_, spec_.compute_dtype, owner_, context.mesh->world().device()),
       gradients_(context, layout_, spec_.sharding.gradients,
-                 {spec_.reduce_dtype, spec_.gradient_dtype}, owner_),
+                 {spec_.reduce_dtype, spec_.gradient_dtype}, owner_, spec_.residence.gradients),
       full_(make_full_storage(context, spec_, layout_, owner_)),
       master_(master_of(context, spec_, layout_, full_->resting_slice())) {
   at::NoGradGuard no_grad;
@@ -130,15 +115,20 @@ void ParamGroup::adopt_parameters() {
   if (!is_released_at_rest()) flat_.attach(full_->full().data_ptr());
 }
 
+void ParamGroup::await_stored() const {
+  stored_.wait();
+  context_.tiers->drain();
+}
+
 void ParamGroup::make_master_whole() {
   await_update();
-  stored_.wait();
+  await_stored();
   master_->make_whole();
 }
 
 void ParamGroup::keep_master_whole() {
   await_update();
-  if (is_in_halves()) stored_.wait();
+  if (is_in_halves()) await_stored();
   if (auto whole = master_->kept_whole()) master_ = std::move(whole);
 }
 
@@ -146,15 +136,19 @@ void ParamGroup::use_counters(std::shared_ptr<SharedCounters> counters, int slot
   full_->use_counters(std::move(counters), slot);
 }
 
+// What rests elsewhere is fetched behind the update on a lane of its own; the caller need not wait
+// for that before it uses the parameters.
 void ParamGroup::begin_unshard() {
-  await_update();
+  const bool is_elsewhere = spec_.residence.parameters != tiers::Tier::device;
+  if (!is_elsewhere) await_update();
   if (is_live() || arriving_) return;
-  full_->begin_gather(*master_);
+  full_->begin_gather(*master_, stored_);
   arriving_ = true;
   context_.counters->live(layout_.numel());
 }
 
 void ParamGroup::finish_unshard() {
+  await_update();
   if (!arriving_) return;
   full_->finish_gather();
   flat_.attach(full_->full().data_ptr());
@@ -251,7 +245,7 @@ at::Tensor ParamGroup::master(const Piece& piece) const {
 
 at::Tensor ParamGroup::master(int64_t first, int64_t numel) const {
   at::NoGradGuard no_grad;
-  stored_.wait();
+  await_stored();
   return master_->values(first, numel);
 }
 

@@ -94,7 +94,8 @@ class ParamGroup {
   // end of an update or of rest_master(), or for good.
   bool is_in_halves() const { return master_->is_in_halves(); }
   at::Tensor lower_half(const Piece& piece) const;  // its other one is `shown`; undefined: whole
-  at::Tensor lower_half() const { return master_->lower_half(0, layout_.shard_numel()); }
+  // What updates read and write of the master, and where it rests.
+  std::vector<MasterPart> master_parts() const { return master_->parts(); }
   void make_master_whole();
   void keep_master_whole();
   void rest_master() { master_->rest(); }  // unless it is to be kept whole
@@ -108,6 +109,7 @@ class ParamGroup {
   void end_write();
   void note_versions();
   void end_streamed_update();
+  void await_stored() const;  // the host waits until the last update is where the master rests
 
   const GroupContext& context_;
   GroupSpec spec_;

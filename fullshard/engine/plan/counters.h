@@ -28,6 +28,11 @@ struct ShardCounters {
   // Bytes of optimizer states and halves of masters that went between host memory and windows.
   int64_t states_copied_in = 0;
   int64_t states_copied_out = 0;
+  int64_t gradients_copied_out = 0;  // to the host, and back where a later backward adds to them
+  int64_t gradients_copied_in = 0;
+  int64_t disk_bytes_read = 0;  // of states and parameters that rest on a disk
+  int64_t disk_bytes_written = 0;
+  int64_t parameters_copied_in = 0;  // of shards that rest outside the device, for gathers
 
   void live(int64_t numel) {
     live_numel += numel;

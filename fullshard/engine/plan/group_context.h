@@ -7,6 +7,7 @@
 #include "fullshard/comm/world/mesh.h"
 #include "fullshard/engine/plan/counters.h"
 #include "fullshard/engine/plan/draining.h"
+#include "fullshard/engine/plan/tier_memory.h"
 #include "fullshard/engine/plan/traffic.h"
 #include "fullshard/memory/pool.h"
 
@@ -16,8 +17,8 @@ struct GroupContext {
   const Mesh* mesh = nullptr;
   const Traffic* traffic = nullptr;
   Draining* draining = nullptr;
-  std::shared_ptr<memory::Pool> pool;
-  std::shared_ptr<memory::Pool> host_pool;  // for what does not rest on the device
+  std::shared_ptr<memory::Pool> pool;  // of the device
+  const TierMemory* tiers = nullptr;   // for what does not rest there
   ShardCounters* counters = nullptr;
   bool one_copy = false;  // ranks of a host share the gathered parameters
   bool contiguous_gradients = true;

@@ -3,13 +3,20 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <string>
 #include <vector>
 
+#include "fullshard/engine/plan/layout.h"
 #include "fullshard/engine/plan/sharding.h"
+#include "fullshard/tiers/residence.h"
 
 namespace fullshard::engine {
+
+inline int64_t element_bytes(at::ScalarType dtype) {
+  return static_cast<int64_t>(c10::elementSize(dtype));
+}
 
 // One parameter with all the names that the module tree gives it (tied weights have several).
 struct NamedParameter {
@@ -28,8 +35,11 @@ struct GroupSpec {
   Sharding sharding;
   // Masters are kept as what computation sees and the rest of them, where dtypes allow it.
   bool in_halves = false;
-  // Optimizer states, and the lower halves of masters, rest in host memory.
-  bool states_on_host = false;
+  bool is_persistent = false;  // too small to be released: whole on every rank
+  tiers::GroupResidence residence{};
 };
+
+// Where its parameters lie in the flat buffer, and how that is cut into shards.
+Layout layout_of(const GroupSpec& spec, int num_shards);
 
 }  // namespace fullshard::engine

@@ -9,12 +9,12 @@
 #include <optional>
 #include <string>
 
-#include "fullshard/engine/plan/offload.h"
 #include "fullshard/engine/plan/schedule.h"
 #include "fullshard/engine/plan/sharding.h"
 #include "fullshard/engine/plan/traffic.h"
 #include "fullshard/engine/plan/wrap.h"
 #include "fullshard/nn/recompute_policy.h"
+#include "fullshard/tiers/tier_options.h"
 
 namespace fullshard {
 
@@ -54,9 +54,8 @@ struct ShardOptions {
   // and is only counted.
   bool offload_activations = false;
   int64_t offload_activations_min_bytes = 16 * 1024;  // smaller ones stay
-  // What rests in host memory between the steps. docs/memory_layout.md, "Optimizer states in host
-  // memory".
-  StateOffload offload{};
+  // What rests in host memory or on a disk instead of on the device: docs/offload.md.
+  tiers::TierOptions offload{};
 
   // Look for infinities and NaN in what units return and in its gradients, so that a broken step
   // can say where they appeared.

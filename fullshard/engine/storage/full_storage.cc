@@ -24,6 +24,7 @@ at::Tensor FullStorage::own_slice(const at::Tensor& full) const {
 }
 
 FullPlacement full_placement(const GroupContext& context, const GroupSpec& spec) {
+  if (spec.residence.parameters != tiers::Tier::device) return FullPlacement::gathered;
   const bool is_whole =
       context.mesh->num_shards() == 1 || spec.sharding.parameters == Placement::replicated;
   if (is_whole) return FullPlacement::replicated;
@@ -37,7 +38,8 @@ std::unique_ptr<FullStorage> make_full_storage(const GroupContext& context, cons
     case FullPlacement::replicated:
       return std::make_unique<ReplicatedStorage>(context, layout, dtype, std::move(owner));
     case FullPlacement::gathered:
-      return std::make_unique<GatheredStorage>(context, layout, dtype, std::move(owner));
+      return std::make_unique<GatheredStorage>(context, layout, dtype, std::move(owner),
+                                               spec.residence.parameters);
     case FullPlacement::host_copy:
       break;
   }

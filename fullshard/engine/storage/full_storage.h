@@ -22,6 +22,7 @@
 #include "fullshard/engine/plan/group_spec.h"
 #include "fullshard/engine/plan/layout.h"
 #include "fullshard/engine/storage/master.h"
+#include "fullshard/memory/lane.h"
 
 namespace fullshard::engine {
 
@@ -52,8 +53,9 @@ class FullStorage {
   virtual void fill(Master& master, const InitialValues& values) = 0;
 
   // Makes the full parameters of the masters of all ranks: issued, then waited for. Called where
-  // parameters have no memory only.
-  virtual void begin_gather(const Master&) {}
+  // parameters have no memory only. `stored`: where a master rests elsewhere, its last update is
+  // there.
+  virtual void begin_gather(const Master&, const memory::LaneMark& /*stored*/) {}
   virtual void finish_gather() {}
   virtual void release() {}
 

@@ -19,6 +19,7 @@ class HalvedMaster : public Master {
   at::Tensor shown(int64_t first, int64_t numel) const override;
   at::Tensor lower_half(int64_t first, int64_t numel) const override;
   bool is_in_halves() const override { return halves_.has_value(); }
+  std::vector<MasterPart> parts() const override;
   bool is_resting_slice() const override { return false; }
 
   void make_whole() override;
@@ -35,8 +36,9 @@ class HalvedMaster : public Master {
   at::Tensor whole() const { return memory_.as(place_.numel, place_.dtype); }
 
   MasterPlace place_;
-  memory::Block memory_;        // while it is whole
-  memory::Block lower_memory_;  // of the host, meanwhile
+  memory::Block memory_;  // while it is whole
+  // Meanwhile: memory outside the device takes long to get, as it is pinned or of a file.
+  memory::Block nearest_memory_, lower_memory_;
   std::optional<MasterHalves> halves_;
 };
 

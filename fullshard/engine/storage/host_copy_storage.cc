@@ -18,7 +18,7 @@ void HostCopyStorage::fill(Master& master, const InitialValues& values) {
   master.show();
 }
 
-void HostCopyStorage::begin_gather(const Master&) {
+void HostCopyStorage::begin_gather(const Master&, const memory::LaneMark&) {
   Record record;
   record.operation = Operation::share;
   record.group = context_.mesh->shards().group();

@@ -21,7 +21,7 @@ class HostCopyStorage : public FullStorage {
 
   void fill(Master& master, const InitialValues& values) override;
 
-  void begin_gather(const Master& master) override;
+  void begin_gather(const Master& master, const memory::LaneMark& stored) override;
   void finish_gather() override;
 
   void begin_write() override { written_.open(*context_.pool, common_); }

@@ -11,8 +11,8 @@
 
 namespace fullshard::engine {
 
-memory::Block MasterPlace::take() const {
-  return pool->take(numel * static_cast<int64_t>(c10::elementSize(dtype)), purpose);
+memory::Block MasterPlace::take_from(memory::Pool& pool) const {
+  return pool.take(numel * static_cast<int64_t>(c10::elementSize(dtype)), purpose);
 }
 
 std::unique_ptr<Master> make_master(MasterPlace place, bool in_halves) {
@@ -21,8 +21,8 @@ std::unique_ptr<Master> make_master(MasterPlace place, bool in_halves) {
 }
 
 void keep_untouched(const at::Tensor& master, const at::Tensor& seen, const at::Tensor& written) {
-  const auto is_untouched = written.eq(seen);
-  master.copy_(at::where(is_untouched, master, written.to(master.scalar_type())));
+  const auto here = written.to(master.device());
+  master.copy_(at::where(here.eq(seen), master, here.to(master.scalar_type())));
 }
 
 }  // namespace fullshard::engine

@@ -2,21 +2,22 @@
 // This rank's shard of one group in the optimizer's precision: the values that count, of which
 // everything that computation sees is made.
 //
-// The seam for where these bytes rest. Groups and full storages know this interface only, so a
-// master that rests elsewhere (pinned host memory, a file) is one more implementation:
+// The seam for where these bytes rest. Groups and full storages know this interface only; a master
+// that rests elsewhere (pinned host memory, a file) differs by the pools that it was given:
 //
 //   out   values: to be read; to_send: for a gather; show: into a full buffer that rests
 //   in    make_whole … rest: somebody writes; take_written: a write scope did; finish_update: an
 //         optimizer did
 //
-// What is handed out lies on the group's device. A call may wait for this rank's own copies, never
-// for other ranks. Owned by its group; one thread at a time.
+// What is handed out lies where it rests, which parts() tells. A call may wait for this rank's own
+// copies, never for other ranks. Owned by its group; one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "fullshard/memory/pool.h"
 
@@ -25,15 +26,26 @@ namespace fullshard::engine {
 // Where a master may lie. `resting` is this rank's slice of a full buffer that rests, in the
 // compute dtype; undefined: there is none.
 struct MasterPlace {
-  std::shared_ptr<memory::Pool> pool;
+  // Of what computation sees, where that is no resting slice; of what only updates need (lower
+  // halves, or all of a master that is cast); and of masters that are whole for a while only.
+  std::shared_ptr<memory::Pool> parameter_pool;
+  std::shared_ptr<memory::Pool> state_pool;
+  std::shared_ptr<memory::Pool> scratch_pool;
   tiers::Purpose purpose = tiers::Purpose::master;
   int64_t numel = 0;
   at::ScalarType dtype = at::kFloat;
   at::ScalarType compute_dtype = at::kFloat;
   at::Tensor resting{};
-  std::shared_ptr<memory::Pool> lower_pool{};  // of lower halves that rest elsewhere; null: `pool`
 
-  memory::Block take() const;  // memory for all of it
+  memory::Block take_from(memory::Pool& pool) const;  // memory for all of it
+};
+
+// Something that an update reads and writes, all of the shard, and where it rests.
+struct MasterPart {
+  enum class Kind { whole, nearest, lower };
+  Kind kind = Kind::whole;
+  at::Tensor values{};
+  tiers::Tier tier = tiers::Tier::device;
 };
 
 class Master {
@@ -48,6 +60,7 @@ class Master {
   // Of masters in halves, whose other half is `shown`; undefined while the master is whole.
   virtual at::Tensor lower_half(int64_t first, int64_t numel) const = 0;
   virtual bool is_in_halves() const = 0;
+  virtual std::vector<MasterPart> parts() const = 0;
   // What is written into the resting slice is written into the master.
   virtual bool is_resting_slice() const = 0;
 

@@ -21,11 +21,10 @@ void in_windows(int64_t numel, const Use& use) {
   }
 }
 
-// `nearest` as int16.
+// `nearest` as int16, perhaps of another device.
 void write_nearest(const at::Tensor& master, const at::Tensor& nearest) {
-  const auto bits = master.view(at::kInt);
-  nearest.copy_(at::bitwise_right_shift(bits + 0x8000, 16));
-  nearest.masked_fill_(at::isnan(master), kNan);
+  auto upper = at::bitwise_right_shift(master.view(at::kInt) + 0x8000, 16);
+  nearest.copy_(upper.masked_fill_(at::isnan(master), kNan));
 }
 
 }  // namespace
@@ -40,27 +39,12 @@ at::Tensor nearest_halves(const at::Tensor& values) {
   return nearest;
 }
 
-MasterHalves::MasterHalves(memory::Pool& pool, const at::Tensor& master, const at::Tensor& resting,
-                           memory::Block lower)
-    : lower_memory_(std::move(lower)), nearest_(resting) {
+MasterHalves::MasterHalves(const at::Tensor& master, const at::Tensor& resting,
+                           memory::Block nearest, memory::Block lower)
+    : nearest_memory_(std::move(nearest)), lower_memory_(std::move(lower)), nearest_(resting) {
   const int64_t numel = master.numel();
-  const auto take = [&](int64_t halves) {
-    constexpr int64_t kHalfBytes = 2;
-    return pool.take(halves * kHalfBytes, tiers::Purpose::master);
-  };
-  if (!resting.defined() && !lower_memory_) {
-    nearest_memory_ = take(2 * numel);
-    const auto both = nearest_memory_.as(2 * numel, at::kShort);
-    nearest_ = both.narrow(0, 0, numel).view(at::kBFloat16);
-    lower_ = both.narrow(0, numel, numel);
-  } else {
-    if (!resting.defined()) {
-      nearest_memory_ = take(numel);
-      nearest_ = nearest_memory_.as(numel, at::kBFloat16);
-    }
-    if (!lower_memory_) lower_memory_ = take(numel);
-    lower_ = lower_memory_.as(numel, at::kShort);
-  }
+  if (!nearest_.defined()) nearest_ = nearest_memory_.as(numel, at::kBFloat16);
+  lower_ = lower_memory_.as(numel, at::kShort);
   in_windows(numel, [&](int64_t first, int64_t count) {
     const auto part = master.narrow(0, first, count);
     write_nearest(part, nearest_.narrow(0, first, count).view(at::kShort));
@@ -71,7 +55,8 @@ MasterHalves::MasterHalves(memory::Pool& pool, const at::Tensor& master, const a
 void MasterHalves::join_into(const at::Tensor& master) const { join(0, master); }
 
 at::Tensor MasterHalves::joined(int64_t first, int64_t numel) const {
-  auto master = at::empty({numel}, nearest_.options().dtype(at::kFloat));
+  // Where the lower half is: a checkpoint of what rests on the host does not go through the device.
+  auto master = at::empty({numel}, lower_.options().dtype(at::kFloat));
   join(first, master);
   return master;
 }
@@ -81,9 +66,9 @@ void MasterHalves::join(int64_t begin, const at::Tensor& master) const {
   const auto nearest = nearest_.view(at::kShort);
   in_windows(master.numel(), [&](int64_t first, int64_t count) {
     // As signed numbers the lower bits take back what rounding added.
-    auto upper = nearest.narrow(0, begin + first, count).to(at::kInt).mul_(0x10000);
-    const auto lower = lower_.narrow(0, begin + first, count).to(upper.device());
-    bits.narrow(0, first, count).copy_(upper.add_(lower));
+    const auto here = nearest.narrow(0, begin + first, count).to(master.device());
+    const auto lower = lower_.narrow(0, begin + first, count).to(master.device());
+    bits.narrow(0, first, count).copy_(here.to(at::kInt).mul_(0x10000).add_(lower));
   });
 }
 

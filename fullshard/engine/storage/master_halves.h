@@ -18,18 +18,19 @@ at::Tensor nearest_halves(const at::Tensor& values);
 class MasterHalves {
  public:
   // Splits `master`, 1-D. `resting` is where its values lie in bf16 anyway; undefined: nowhere, and
-  // they get memory here. `lower`: memory for the lower halves, as of the host; empty: they get
-  // memory here too.
-  MasterHalves(memory::Pool& pool, const at::Tensor& master, const at::Tensor& resting,
-               memory::Block lower = {});
+  // `nearest` is memory for them. Each may lie on another tier than `master`.
+  MasterHalves(const at::Tensor& master, const at::Tensor& resting, memory::Block nearest,
+               memory::Block lower);
 
   const at::Tensor& nearest() const { return nearest_; }
   const at::Tensor& lower() const { return lower_; }  // int16, where it rests
   int64_t numel() const { return lower_.numel(); }
 
   void join_into(const at::Tensor& master) const;
-  // The memory of the lower halves, to be used again; the rest of it is of no use then.
-  memory::Block take_lower() { return std::move(lower_memory_); }
+  // The memory of both, to be used again; this is of no use then.
+  std::pair<memory::Block, memory::Block> take_memory() {
+    return {std::move(nearest_memory_), std::move(lower_memory_)};
+  }
   at::Tensor joined(int64_t first, int64_t numel) const;
 
  private:

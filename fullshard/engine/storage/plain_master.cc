@@ -10,8 +10,11 @@ bool fits_resting_slice(const MasterPlace& place) {
   return place.resting.defined() && place.dtype == place.compute_dtype;
 }
 
+// A master that is what computation sees rests with the parameters, any other with the states.
 memory::Block memory_of(const MasterPlace& place) {
-  return fits_resting_slice(place) ? memory::Block() : place.take();
+  if (fits_resting_slice(place)) return {};
+  const bool is_seen = place.dtype == place.compute_dtype;
+  return place.take_from(is_seen ? *place.parameter_pool : *place.state_pool);
 }
 
 }  // namespace
@@ -22,6 +25,11 @@ PlainMaster::PlainMaster(MasterPlace place, memory::Block memory)
     : compute_dtype_(place.compute_dtype), memory_(std::move(memory)) {
   values_ = memory_ ? memory_.as(place.numel, place.dtype) : place.resting;
   if (memory_) shown_ = place.resting;
+}
+
+std::vector<MasterPart> PlainMaster::parts() const {
+  const auto tier = memory_ ? memory_.tier() : tiers::Tier::device;
+  return {{.kind = MasterPart::Kind::whole, .values = values_, .tier = tier}};
 }
 
 at::Tensor PlainMaster::values(int64_t first, int64_t numel) const {

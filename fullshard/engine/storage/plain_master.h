@@ -17,6 +17,7 @@ class PlainMaster : public Master {
   at::Tensor shown(int64_t first, int64_t numel) const override;
   at::Tensor lower_half(int64_t, int64_t) const override { return {}; }
   bool is_in_halves() const override { return false; }
+  std::vector<MasterPart> parts() const override;
   bool is_resting_slice() const override { return !memory_; }
 
   void make_whole() override {}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/engine/plan/tier_memory.h"
+
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/memory/host_memory.h"
+
+namespace fullshard::engine {
+namespace {
+
+std::shared_ptr<memory::Pool> pool_of(memory::Pool::Source source, memory::Pool& like,
+                                      tiers::Tier tier) {
+  return std::make_shared<memory::Pool>(std::move(source), like.shared_ledger(), tier,
+                                        memory::Returned::freed);
+}
+
+memory::PinMemory pinning_of(const tiers::TierOptions& options, at::Device device) {
+  const bool pins = options.optimizer.pin_memory && options.parameters.pin_memory;
+  return pins ? memory::pin_memory_for(device) : memory::PinMemory{};
+}
+
+// Every buffer of a ring has a read or a write under way, and so has a unit that is fetched.
+constexpr int kTickets = 1024;
+
+std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place,
+                                            const tiers::DiskSettings& settings) {
+  if (place.tier != tiers::Tier::disk) return nullptr;
+  return std::make_shared<memory::DiskMemory>(
+      tiers::SlotFileOptions{.folder = place.folder, .disk = settings, .num_tickets = kTickets});
+}
+
+}  // namespace
+
+TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device,
+                       const tiers::TierOptions& options)
+    : device_(device),
+      parameter_buffer_count_(options.parameters.buffer_count),
+      parameter_buffer_numel_(options.buffer_size),
+      device_pool_(std::move(device_pool)),
+      host_(pool_of(memory::host_memory_source(pinning_of(options, device)), *device_pool_,
+                    tiers::Tier::host)),
+      pageable_(pool_of(memory::host_memory_source({}), *device_pool_, tiers::Tier::host)),
+      staging_(std::make_shared<memory::Pool>(
+          memory::host_memory_source(pinning_of(options, device)), device_pool_->shared_ledger(),
+          tiers::Tier::host, memory::Returned::kept)),
+      parameter_disk_(disk_in(options.parameters, options.disk)),
+      state_disk_(disk_in(options.optimizer, options.disk)),
+      fetches_(std::make_unique<memory::Lane>(device)),
+      departures_(std::make_unique<memory::Lane>(device)) {
+  // One file for both where they go to one folder.
+  const bool is_one =
+      parameter_disk_ && state_disk_ && options.parameters.folder == options.optimizer.folder;
+  if (is_one) state_disk_ = parameter_disk_;
+  const auto pool_on = [this](const std::shared_ptr<memory::DiskMemory>& disk) {
+    return disk ? pool_of(memory::disk_memory_source(disk), *device_pool_, tiers::Tier::disk)
+                : nullptr;
+  };
+  parameter_disk_pool_ = pool_on(parameter_disk_);
+  state_disk_pool_ = is_one ? parameter_disk_pool_ : pool_on(state_disk_);
+}
+
+void TierMemory::drain() const {
+  if (parameter_disk_) parameter_disk_->file().drain();
+  if (state_disk_ && state_disk_ != parameter_disk_) state_disk_->file().drain();
+}
+
+const std::shared_ptr<memory::Pool>& TierMemory::parameters(tiers::Tier tier) const {
+  if (tier == tiers::Tier::device) return device_pool_;
+  return tier == tiers::Tier::host ? host_ : parameter_disk_pool_;
+}
+
+const std::shared_ptr<memory::Pool>& TierMemory::states(tiers::Tier tier) const {
+  if (tier == tiers::Tier::device) return device_pool_;
+  return tier == tiers::Tier::host ? host_ : state_disk_pool_;
+}
+
+}  // namespace fullshard::engine
