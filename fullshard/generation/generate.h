@@ -49,8 +49,8 @@ void check_prompts(const TokenModel& model, const std::vector<GeneratePrompt>& p
 // tokens only, the sequence ends there by its length. Prompts are checked first.
 //
 // The tokens of a sequence depend on its prompt, its number, the options and the seed. On the CPU
-// what a step computes for a sequence has the same bits in every batch; prompts are read together,
-// where libtorch's products may round otherwise for other sizes.
+// what a step computes in fp32 has the same bits in every batch of up to 32 rows; prompts are read
+// together, where libtorch's products may round otherwise for other sizes.
 std::vector<GeneratedSequence> generate(TokenModel& model,
                                         const std::vector<GeneratePrompt>& prompts,
                                         const GenerateOptions& options,

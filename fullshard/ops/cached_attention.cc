@@ -35,8 +35,9 @@ SeenKeys seen_by_last(const CachePlaces& places, int64_t window) {
 
 bool attends_on_cpu(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
                     const at::Tensor& bias) {
-  return query.size(1) == 1 && has_cpu_kernel({query, keys, values}) && keys.is_contiguous() &&
-         values.is_contiguous() && (!bias.defined() || bias.size(0) == 1);
+  return query.size(1) == 1 && has_cpu_kernel({query, keys, values}) &&
+         query.scalar_type() == at::kFloat && keys.is_contiguous() && values.is_contiguous() &&
+         (!bias.defined() || bias.size(0) == 1);
 }
 
 double score_scale_of(const at::Tensor& query, const CachedAttentionOptions& options) {
@@ -55,27 +56,25 @@ at::Tensor attend_on_cpu(const at::Tensor& given_query, const at::Tensor& keys,
       options.bias.defined() ? options.bias.to(query.scalar_type()).contiguous() : at::Tensor();
   const int64_t most_keys = *std::max_element(seen.ends.begin(), seen.ends.end());
   const auto scale = static_cast<float>(score_scale_of(query, options));
-  with_stored_type(query, [&]<class Stored>(Stored*) {
-    const auto attend_head = [&](int64_t place, float* scratch) {
-      const int64_t row = place / num_heads, head = place % num_heads;
-      const int64_t begin = seen.begins[row];
-      const int64_t first = ((row * keys.size(1) + head / sharing) * capacity + begin) * width;
-      attend<Stored>(
-          {.output = mutable_elements<Stored>(output) + place * width,
-           .query = elements<Stored>(query) + place * width,
-           .keys = elements<Stored>(keys) + first,
-           .values = elements<Stored>(values) + first,
-           .bias = bias.defined() ? elements<Stored>(bias) + head * bias.size(3) + begin : nullptr,
-           .num_keys = seen.ends[row] - begin,
-           .width = width,
-           .scale = scale,
-           .scratch = scratch});
-    };
-    const int64_t heads_per_thread = kElementsPerThread / (most_keys * width) + 1;
-    at::parallel_for(0, num_rows * num_heads, heads_per_thread, [&](int64_t begin, int64_t end) {
-      std::vector<float> scratch(static_cast<size_t>(most_keys + 2 * width));
-      for (int64_t place = begin; place < end; ++place) attend_head(place, scratch.data());
-    });
+  const auto attend_head = [&](int64_t place, float* scratch) {
+    const int64_t row = place / num_heads, head = place % num_heads;
+    const int64_t begin = seen.begins[row];
+    const int64_t first = ((row * keys.size(1) + head / sharing) * capacity + begin) * width;
+    attend({.output = output.mutable_data_ptr<float>() + place * width,
+            .query = query.const_data_ptr<float>() + place * width,
+            .keys = keys.const_data_ptr<float>() + first,
+            .values = values.const_data_ptr<float>() + first,
+            .bias = bias.defined() ? bias.const_data_ptr<float>() + head * bias.size(3) + begin
+                                   : nullptr,
+            .num_keys = seen.ends[row] - begin,
+            .width = width,
+            .scale = scale,
+            .scratch = scratch});
+  };
+  const int64_t heads_per_thread = kElementsPerThread / (most_keys * width) + 1;
+  at::parallel_for(0, num_rows * num_heads, heads_per_thread, [&](int64_t begin, int64_t end) {
+    std::vector<float> scratch(static_cast<size_t>(most_keys + 2 * width));
+    for (int64_t place = begin; place < end; ++place) attend_head(place, scratch.data());
   });
   return output;
 }

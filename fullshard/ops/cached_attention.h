@@ -37,7 +37,8 @@ struct CachedAttentionOptions {
 
 // query [rows, count, heads, D] over keys and values [rows, kv_heads, capacity, D], which hold the
 // pass's own already: each token sees its row up to itself. The result is [rows, count, heads * D].
-// No gradients.
+// No gradients. Columns that were never stored may hold anything in fp32 on CPUs, and finite
+// numbers elsewhere.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& keys,
                             const at::Tensor& values, const CachePlaces& places,
                             const CachedAttentionOptions& options);

@@ -13,8 +13,12 @@
 namespace fullshard::ops {
 namespace {
 
+bool is_plain_float(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!has_cpu_kernel({input, weight}) || at::GradMode::is_enabled()) return false;
+  if (!is_plain_float(input) || !is_plain_float(weight) || at::GradMode::is_enabled()) return false;
   const int64_t num_rows = input.size(-1) == 0 ? 0 : input.numel() / input.size(-1);
   return num_rows > 0 && num_rows <= kMostFewRows && weight.dim() == 2 && weight.is_contiguous() &&
          weight.size(1) == input.size(-1) &&
@@ -26,18 +30,16 @@ at::Tensor multiply_on_cpu(const at::Tensor& input, const at::Tensor& weight,
   auto sizes = input.sizes().vec();
   sizes.back() = weight.size(0);
   auto output = at::empty(sizes, input.options());
-  const auto wide = input.to(at::kFloat).contiguous();
-  with_stored_type(input, [&]<class Stored>(Stored*) {
-    const FewRowsProduct<Stored> product{.output = mutable_elements<Stored>(output),
-                                         .num_outputs = weight.size(0),
-                                         .inputs = wide.const_data_ptr<float>(),
-                                         .num_inputs = input.numel() / input.size(-1),
-                                         .width = input.size(-1),
-                                         .weight = elements<Stored>(weight),
-                                         .bias = bias.defined() ? elements<Stored>(bias) : nullptr};
-    at::parallel_for(0, product.num_outputs, rows_per_thread(product.width),
-                     [&](int64_t begin, int64_t end) { multiply_few_rows(product, begin, end); });
-  });
+  const auto dense = input.contiguous();
+  const FewRowsProduct product{.output = output.mutable_data_ptr<float>(),
+                               .num_outputs = weight.size(0),
+                               .inputs = dense.const_data_ptr<float>(),
+                               .num_inputs = input.numel() / input.size(-1),
+                               .width = input.size(-1),
+                               .weight = weight.const_data_ptr<float>(),
+                               .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr};
+  at::parallel_for(0, product.num_outputs, rows_per_thread(product.width),
+                   [&](int64_t begin, int64_t end) { multiply_few_rows(product, begin, end); });
   return output;
 }
 

@@ -194,14 +194,13 @@ TEST_F(Generation, RendersChats) {
 }
 
 TEST_F(Generation, RefusesStagesThatShardNoParameters) {
+  folder_.write("p.jsonl", "{\"tokens\": [7]}\n");
   for (const std::string how : {"--zero-stage 1", "--zero-stage 2", "--strategy SHARD_GRAD_OP"}) {
-    const auto ended =
-        run("--model " + kModelFolders + "llama --prompt x --tokenizer bytes " + how);
+    const auto ended = run("--model " + kModelFolders + "llama --prompts p.jsonl " + how);
     EXPECT_EQ(ended.status, 2) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("generation has neither"));
     EXPECT_THAT(ended.output, HasSubstr("use stage 3"));
   }
-  folder_.write("p.jsonl", "{\"tokens\": [7]}\n");
   folder_.write("zero3.json", R"({"train_micro_batch_size_per_gpu": 1,
                                   "zero_optimization": {"stage": 3}})");
   for (const std::string how : {"--config zero3.json --ranks 2", "--strategy NO_SHARD --ranks 2"}) {

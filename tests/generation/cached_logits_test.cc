@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "fullshard/generation/cached_language_model.h"
 #include "tests/errors.h"
 #include "tests/generation/fixture_models.h"
@@ -119,6 +121,25 @@ TEST(CachedModel, ComputesAndRemembersInTheModelsDtype) {
   EXPECT_TRUE(at::allclose(next[0].to(at::kFloat),
                            whole_logits(*model, kPrompts[0], {kNext[0][0]}).to(at::kFloat), 0.1,
                            0.1));
+}
+
+// Rows of unequal lengths hide columns that were never written, in memory that others had before.
+TEST(CachedModel, IsNotDisturbedByWhatLayInMemory) {
+  const auto poison = [] {
+    std::vector<at::Tensor> held;
+    for (int i = 0; i < 64; ++i) {
+      held.push_back(at::full({2, 2, 6, 8}, std::numeric_limits<float>::quiet_NaN(),
+                              at::TensorOptions().dtype(at::kBFloat16)));
+    }
+  };
+  const auto model = load_generator("llama");
+  for (auto& parameter : model->parameters()) parameter.set_data(parameter.to(at::kBFloat16));
+  CachedLanguageModel cached(*model);
+  poison();
+  cached.begin({{5}, {6, 7, 8}}, 3);
+  for (const int64_t token : {9, 10, 11}) {
+    EXPECT_TRUE(cached.next({token, token}).isfinite().all().item<bool>());
+  }
 }
 
 TEST(CachedModel, IsRefusedWhereItCannotGenerate) {

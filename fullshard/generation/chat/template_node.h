@@ -10,10 +10,10 @@
 
 namespace fullshard::generation {
 
-enum class NodeKind { text, print, set, condition, loop, leave_loop, next_in_loop, group };
+enum class TemplateNodeKind { text, print, set, condition, loop, leave_loop, next_in_loop, group };
 
 struct TemplateNode {
-  NodeKind kind = NodeKind::text;
+  TemplateNodeKind kind = TemplateNodeKind::text;
   int64_t line = 1;
   std::string text = {};                // of a text
   ExpressionPointer expression = {};    // printed, set, or looped over

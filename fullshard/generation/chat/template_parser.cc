@@ -63,7 +63,7 @@ class TemplateParser {
       return node;
     }
     if (part.kind == PartKind::expression) {
-      node.kind = NodeKind::print;
+      node.kind = TemplateNodeKind::print;
       ExpressionParser words(part.words, part.line);
       node.expression = words.parse();
       words.expect_end();
@@ -79,12 +79,12 @@ class TemplateParser {
     if (word == "for") return parse_loop(part, words, std::move(node));
     if (word == "set") return parse_set(part, words, std::move(node));
     if (word == "break" || word == "continue") {
-      node.kind = word == "break" ? NodeKind::leave_loop : NodeKind::next_in_loop;
+      node.kind = word == "break" ? TemplateNodeKind::leave_loop : TemplateNodeKind::next_in_loop;
       words.expect_end();
       return node;
     }
     if (word == "generation") {  // transformers' mark around answers, which prints nothing itself
-      node.kind = NodeKind::group;
+      node.kind = TemplateNodeKind::group;
       node.body = parse_block(part, {"endgeneration"});
       ++at_;
       return node;
@@ -96,7 +96,7 @@ class TemplateParser {
   }
 
   TemplateNode parse_condition(const TemplatePart& opening, TemplateNode node) {
-    node.kind = NodeKind::condition;
+    node.kind = TemplateNodeKind::condition;
     const TemplatePart* part = &opening;
     while (keyword(*part) != "endif") {
       TemplateNode::Branch branch;
@@ -113,7 +113,7 @@ class TemplateParser {
   }
 
   TemplateNode parse_loop(const TemplatePart& opening, ExpressionParser& words, TemplateNode node) {
-    node.kind = NodeKind::loop;
+    node.kind = TemplateNodeKind::loop;
     do {
       node.names.push_back(words.expect_name("the name of a loop's variable"));
     } while (words.take_symbol(","));
@@ -130,7 +130,7 @@ class TemplateParser {
   }
 
   TemplateNode parse_set(const TemplatePart& part, ExpressionParser& words, TemplateNode node) {
-    node.kind = NodeKind::set;
+    node.kind = TemplateNodeKind::set;
     node.names.push_back(words.expect_name("the name of what is set"));
     if (words.take_symbol(".")) {
       node.sets_attribute = true;

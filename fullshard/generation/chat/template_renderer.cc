@@ -25,24 +25,24 @@ class TemplateRenderer {
  private:
   Flow render(const TemplateNode& node, TemplateScope& scope) {
     switch (node.kind) {
-      case NodeKind::text:
+      case TemplateNodeKind::text:
         write(node.text, node.line);
         return Flow::on;
-      case NodeKind::print:
+      case TemplateNodeKind::print:
         write(evaluate(*node.expression, scope).text(), node.line);
         return Flow::on;
-      case NodeKind::set:
+      case TemplateNodeKind::set:
         set(node, scope);
         return Flow::on;
-      case NodeKind::condition:
+      case TemplateNodeKind::condition:
         return choose(node, scope);
-      case NodeKind::loop:
+      case TemplateNodeKind::loop:
         return loop(node, scope);
-      case NodeKind::leave_loop:
+      case TemplateNodeKind::leave_loop:
         return Flow::leave;
-      case NodeKind::next_in_loop:
+      case TemplateNodeKind::next_in_loop:
         return Flow::next;
-      case NodeKind::group:
+      case TemplateNodeKind::group:
         break;
     }
     return render(node.body, scope);

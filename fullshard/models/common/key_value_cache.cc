@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,12 +17,20 @@ at::Tensor index_of(const std::vector<int64_t>& rows, const at::Tensor& like) {
   return at::tensor(rows, at::TensorOptions().dtype(at::kLong)).to(like.device());
 }
 
+// The kernel of fp32 on CPUs looks at stored columns only. Elsewhere hidden ones take part with a
+// probability of 0, which must not meet a NaN that lay in memory.
+at::Tensor new_columns(const std::vector<int64_t>& sizes, const at::TensorOptions& options) {
+  const bool looks_at_stored_only =
+      options.device().is_cpu() && c10::typeMetaToScalarType(options.dtype()) == at::kFloat;
+  return looks_at_stored_only ? at::empty(sizes, options) : at::zeros(sizes, options);
+}
+
 // Only the columns in use are copied.
 at::Tensor with_rows(const at::Tensor& cache, const std::vector<int64_t>& rows, int64_t used) {
   if (!cache.defined()) return cache;
   auto sizes = cache.sizes().vec();
   sizes[0] = static_cast<int64_t>(rows.size());
-  auto selected = at::empty(sizes, cache.options());
+  auto selected = new_columns(sizes, cache.options());
   selected.narrow(2, 0, used)
       .copy_(cache.narrow(2, 0, used).index_select(0, index_of(rows, cache)));
   return selected;
@@ -111,8 +120,8 @@ const CachedLayer& KeyValueCache::store(size_t number, const at::Tensor& keys,
   CachedLayer& layer = layers_[number];
   if (!layer.keys.defined()) {
     const std::vector<int64_t> sizes = {num_rows(), keys.size(2), capacity_, keys.size(3)};
-    layer.keys = at::empty(sizes, keys.options());
-    layer.values = at::empty(sizes, values.options());
+    layer.keys = new_columns(sizes, keys.options());
+    layer.values = new_columns(sizes, values.options());
   }
   ops::store_in_cache(layer.keys, keys, places);
   ops::store_in_cache(layer.values, values, places);

@@ -6,20 +6,18 @@
 
 namespace fullshard::ops {
 
-template <class Stored>
 struct SingleQuery {
-  Stored* output = nullptr;  // [width]
-  const Stored* query = nullptr;
-  const Stored* keys = nullptr;  // [num_keys, width]
-  const Stored* values = nullptr;
-  const Stored* bias = nullptr;  // [num_keys], added to the scores; may be null
-  int64_t num_keys = 0;          // at least one
+  float* output = nullptr;  // [width]
+  const float* query = nullptr;
+  const float* keys = nullptr;  // [num_keys, width]
+  const float* values = nullptr;
+  const float* bias = nullptr;  // [num_keys], added to the scores; may be null
+  int64_t num_keys = 0;         // at least one
   int64_t width = 0;
   float scale = 1;
   float* scratch = nullptr;  // [num_keys + 2 * width]
 };
 
-template <class Stored>
-void attend(const SingleQuery<Stored>& single);
+void attend(const SingleQuery& single);
 
 }  // namespace fullshard::ops

@@ -2,7 +2,6 @@
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 
 #include "fullshard/base/vectorised.h"
-#include "fullshard/ops/kernels/stored_types.h"
 #include "fullshard/ops/kernels/vector_lanes.h"
 
 namespace fullshard::ops {
@@ -10,20 +9,19 @@ namespace {
 
 constexpr int64_t kInputsAtOnce = 8;  // their sums stay in registers
 
-template <int count, class Stored>
-[[gnu::always_inline]] inline void multiply_some(const FewRowsProduct<Stored>& product, int64_t row,
+template <int count>
+[[gnu::always_inline]] inline void multiply_some(const FewRowsProduct& product, int64_t row,
                                                  int64_t first) {
   float sums[count];
   dot_products<count>(sums, product.weight + row * product.width,
                       product.inputs + first * product.width, product.width, product.width);
-  const float bias = product.bias == nullptr ? 0.0f : widened(product.bias[row]);
+  const float bias = product.bias == nullptr ? 0.0f : product.bias[row];
   for (int i = 0; i < count; ++i) {
-    product.output[(first + i) * product.num_outputs + row] = narrowed<Stored>(sums[i] + bias);
+    product.output[(first + i) * product.num_outputs + row] = sums[i] + bias;
   }
 }
 
-template <class Stored>
-[[gnu::always_inline]] inline void multiply_last(const FewRowsProduct<Stored>& product, int64_t row,
+[[gnu::always_inline]] inline void multiply_last(const FewRowsProduct& product, int64_t row,
                                                  int64_t first) {
   switch (product.num_inputs - first) {
     case 1:
@@ -45,9 +43,7 @@ template <class Stored>
   }
 }
 
-template <class Stored>
-FULLSHARD_VECTORISED void multiply(const FewRowsProduct<Stored>& product, int64_t begin,
-                                   int64_t end) {
+FULLSHARD_VECTORISED void multiply(const FewRowsProduct& product, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     int64_t first = 0;
     for (; first + kInputsAtOnce <= product.num_inputs; first += kInputsAtOnce) {
@@ -59,12 +55,8 @@ FULLSHARD_VECTORISED void multiply(const FewRowsProduct<Stored>& product, int64_
 
 }  // namespace
 
-template <class Stored>
-void multiply_few_rows(const FewRowsProduct<Stored>& product, int64_t begin, int64_t end) {
+void multiply_few_rows(const FewRowsProduct& product, int64_t begin, int64_t end) {
   multiply(product, begin, end);
 }
-
-template void multiply_few_rows(const FewRowsProduct<float>&, int64_t, int64_t);
-template void multiply_few_rows(const FewRowsProduct<Brain>&, int64_t, int64_t);
 
 }  // namespace fullshard::ops

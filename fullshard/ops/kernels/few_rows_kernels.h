@@ -7,21 +7,19 @@
 namespace fullshard::ops {
 
 // output[m][n] = bias[n] + the products of inputs[m] and weight[n], for n in [begin, end). Inputs
-// are fp32, [num_inputs, width]; the weight is [.., width] and the output [num_inputs,
-// num_outputs], both of Stored. `bias` may be null. Each row of the weight is read from memory
-// once; sums are in fp32, in an order that does not depend on the number of inputs.
-template <class Stored>
+// are [num_inputs, width], the weight is [.., width], the output [num_inputs, num_outputs]; `bias`
+// may be null. Each row of the weight is read from memory once; the order of a sum does not depend
+// on the number of inputs.
 struct FewRowsProduct {
-  Stored* output = nullptr;
+  float* output = nullptr;
   int64_t num_outputs = 0;
   const float* inputs = nullptr;
   int64_t num_inputs = 0;
   int64_t width = 0;
-  const Stored* weight = nullptr;
-  const Stored* bias = nullptr;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
 };
 
-template <class Stored>
-void multiply_few_rows(const FewRowsProduct<Stored>& product, int64_t begin, int64_t end);
+void multiply_few_rows(const FewRowsProduct& product, int64_t begin, int64_t end);
 
 }  // namespace fullshard::ops

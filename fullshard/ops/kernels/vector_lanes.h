@@ -6,26 +6,16 @@
 
 #include <cstdint>
 
-#include "fullshard/ops/kernels/stored_types.h"
-
 namespace fullshard::ops {
 
 inline constexpr int64_t kLanes = 16;
 
 typedef float Lanes __attribute__((vector_size(64)));
 typedef float StoredLanes __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint16_t StoredBrainLanes __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint32_t BitLanes __attribute__((vector_size(64)));
 
 // By reference: how a vector is returned depends on the instruction set.
 [[gnu::always_inline]] inline void load_lanes(Lanes& to, const float* from) {
   to = *reinterpret_cast<const StoredLanes*>(from);
-}
-
-[[gnu::always_inline]] inline void load_lanes(Lanes& to, const Brain* from) {
-  const auto stored = *reinterpret_cast<const StoredBrainLanes*>(from);
-  const BitLanes bits = __builtin_convertvector(stored, BitLanes) << 16;
-  to = __builtin_bit_cast(Lanes, bits);
 }
 
 // Halves are added to halves until one number is left.
@@ -40,8 +30,8 @@ typedef uint32_t BitLanes __attribute__((vector_size(64)));
 
 // sums[i] = the products of `row` with the i-th of `count` inputs of fp32, which lie `stride`
 // apart. What one of them gives does not depend on the others.
-template <int count, class Stored>
-[[gnu::always_inline]] inline void dot_products(float* sums, const Stored* row, const float* inputs,
+template <int count>
+[[gnu::always_inline]] inline void dot_products(float* sums, const float* row, const float* inputs,
                                                 int64_t stride, int64_t width) {
   Lanes lanes[count] = {};
   int64_t k = 0;
@@ -58,7 +48,7 @@ template <int count, class Stored>
 #pragma GCC unroll 8
   for (int i = 0; i < count; ++i) {
     float rest = 0;
-    for (int64_t j = k; j < width; ++j) rest += widened(row[j]) * inputs[i * stride + j];
+    for (int64_t j = k; j < width; ++j) rest += row[j] * inputs[i * stride + j];
     sums[i] = folded(lanes[i]) + rest;
   }
 }
