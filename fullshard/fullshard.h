@@ -6,6 +6,7 @@
 #include "fullshard/checkpoints.h"
 #include "fullshard/configuration.h"
 #include "fullshard/data.h"
+#include "fullshard/generation.h"
 #include "fullshard/models.h"
 #include "fullshard/optimizers.h"
 #include "fullshard/sharding.h"

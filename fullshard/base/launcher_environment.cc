@@ -97,6 +97,7 @@ LauncherEnvironment LauncherEnvironment::read(const Lookup& lookup) {
   found.meeting = names["FULLSHARD_MEETING"];
   found.terminal = names[kTerminal];
   found.run_lock = names[kRunLock];
+  found.prompts = names[kPrompts];
   found.config = {.file = names["FULLSHARD_CONFIG"],
                   .fsdp = names["FULLSHARD_FSDP"],
                   .fsdp_config = names["FULLSHARD_FSDP_CONFIG"],

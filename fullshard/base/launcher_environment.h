@@ -64,9 +64,11 @@ struct LauncherEnvironment {
   // What `fullshard` hands to the ranks that it starts.
   static constexpr const char* kTerminal = "FULLSHARD_TERMINAL_FD";
   static constexpr const char* kRunLock = "FULLSHARD_RUN_LOCK";
+  static constexpr const char* kPrompts = "FULLSHARD_PROMPTS_FD";
   LauncherVariable meeting;   // a pipe to say in that ranks have met: "NUMBER:INODE"
   LauncherVariable terminal;  // a descriptor
   LauncherVariable run_lock;  // a descriptor
+  LauncherVariable prompts;   // a descriptor: what standard input held
   struct Config {
     LauncherVariable file, fsdp, fsdp_config, overrides, allow_unknown;
   };

@@ -61,6 +61,7 @@ int run(int count, char** arguments) {
   RunArguments train(app, RunKind::train);
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
+  RunArguments generate(app, RunKind::generate);
   CheckpointArguments checkpoint(app);
   check_command(app, words, "fullshard");
   try {
@@ -86,7 +87,7 @@ int run(int count, char** arguments) {
     if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
     become_core(words);
   }
-  for (RunArguments* command : {&train, &eval, &compare}) {
+  for (RunArguments* command : {&train, &eval, &compare, &generate}) {
     if (command->was_chosen()) return run_on_ranks(*command, words);
   }
   fmt::print("{}", app.help());

@@ -18,12 +18,23 @@ constexpr const char* kSharding = "Sharding and precision";
 constexpr const char* kOutput = "Output";
 
 std::string_view name_of(RunKind kind) {
-  return kind == RunKind::train ? "train" : kind == RunKind::eval ? "eval" : "compare";
+  switch (kind) {
+    case RunKind::train:
+      return "train";
+    case RunKind::eval:
+      return "eval";
+    case RunKind::compare:
+      return "compare";
+    case RunKind::generate:
+      break;
+  }
+  return "generate";
 }
 
 std::string_view help_of(RunKind kind) {
   if (kind == RunKind::train) return "pretrain or fine-tune a model";
   if (kind == RunKind::eval) return "loss and perplexity of a model on data";
+  if (kind == RunKind::generate) return "text from a model: greedy, sampled or by beams";
   return "compare a model's logits, loss and gradients with a reference file";
 }
 
@@ -42,7 +53,11 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
   add_model();
   add_sharding();
   if (kind == RunKind::compare) add_compare();
-  if (kind != RunKind::compare) {
+  if (kind == RunKind::generate) {
+    add_generation();
+    add_search();
+  }
+  if (kind == RunKind::train || kind == RunKind::eval) {
     add_data();
     add_evaluation();
   }
@@ -71,7 +86,10 @@ void RunArguments::add_model() {
       ->capture_default_str()
       ->group(kSharding);
   add_timeouts();
-  command_->add_option("--seed", options_.seed, "of weights, order and dropout")
+  const bool draws_tokens = kind_ == RunKind::generate;
+  command_
+      ->add_option("--seed", options_.seed,
+                   draws_tokens ? "of sampling" : "of weights, order and dropout")
       ->capture_default_str();
   // As deepspeed and old versions of torch's launcher add it; -1 is no rank.
   command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
@@ -233,8 +251,10 @@ void RunArguments::add_checkpoints() {
 }
 
 void RunArguments::add_sharding() {
-  add_setting("--micro-batch", "examples of a rank in one forward",
-              fmt::format("{}", AutoInputs{}.per_device_train_batch_size));
+  if (kind_ != RunKind::generate) {
+    add_setting("--micro-batch", "examples of a rank in one forward",
+                fmt::format("{}", AutoInputs{}.per_device_train_batch_size));
+  }
   add_setting("--strategy", "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, …, or 1 to 5",
               "FULL_SHARD");
   add_setting("--zero-stage", "0 to 3, in place of a strategy");

@@ -18,7 +18,7 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare };
+enum class RunKind { train, eval, compare, generate };
 
 class RunArguments {
  public:
@@ -49,6 +49,8 @@ class RunArguments {
   void add_evaluation();
   void add_output();
   void add_compare();
+  void add_generation();
+  void add_search();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,

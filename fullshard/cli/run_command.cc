@@ -2,6 +2,7 @@
 #include "fullshard/cli/run_command.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,28 @@ void lend_terminal(LaunchFlags& launch) {
     launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kTerminal, copy));
 }
 
+// Every rank of this host reads prompts of its own, so what came in is kept where each can read it
+// from the start.
+void share_standard_input(const RunArguments& arguments, LaunchFlags& launch) {
+  const GenerationRunOptions& own = arguments.options().generation;
+  if (own.prompt || !own.prompts.empty()) return;
+  if (launch.is_over_ssh()) {
+    fail_as(
+        ErrorKind::usage,
+        "generate: standard input is not there on other hosts; give --prompts FILE, which all of "
+        "them can read");
+  }
+  const int copy = ::memfd_create("fullshard-prompts", 0);
+  if (copy < 0) fail("standard input: cannot be kept for the ranks: {}", std::strerror(errno));
+  std::array<char, 1 << 16> bytes{};
+  for (ssize_t size; (size = ::read(STDIN_FILENO, bytes.data(), bytes.size())) != 0;) {
+    const bool is_kept = size > 0 && ::write(copy, bytes.data(), static_cast<size_t>(size)) == size;
+    if (!is_kept) fail("standard input: cannot be read: {}", std::strerror(errno));
+  }
+  launch.keep_open(copy);
+  launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kPrompts, copy));
+}
+
 std::vector<std::string> core_command(const std::vector<std::string>& words) {
   std::vector<std::string> command = {core_program()};
   command.insert(command.end(), words.begin(), words.end());
@@ -82,6 +105,11 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   }
   launch.show_only_first();
   launch.trust_messages();
+  if (arguments.kind() == RunKind::generate) {
+    // One rank needs nobody to look after it: it reads and writes the terminal itself, at once.
+    if (launch.world_size() == 1 && !launch.is_over_ssh()) become(command);
+    share_standard_input(arguments, launch);
+  }
   lend_terminal(launch);
   if (arguments.kind() != RunKind::train) return launch.start(command).status;
 

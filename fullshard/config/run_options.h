@@ -1,13 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `train`, `eval` and `compare` are told beside the configuration: which model, which data,
-// how long. Plain data; the commands check it against model and data when they open them.
+// What `train`, `eval`, `compare` and `generate` are told beside the configuration: which model,
+// which data, how long. Plain data; the commands check it against model and data when they open
+// them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace fullshard {
+
+// `generate`. What is absent is as the model's generation_config.json says.
+struct GenerationRunOptions {
+  std::optional<std::string> prompt{};
+  std::string prompts{};  // a file; empty: standard input
+  std::string output{};   // a file of JSON lines; empty: standard output
+  std::optional<int64_t> max_new_tokens{};
+  std::optional<int64_t> min_new_tokens{};
+  bool greedy = false;
+  std::optional<double> temperature{};
+  std::optional<int64_t> top_k{};
+  std::optional<double> top_p{};
+  std::optional<double> min_p{};
+  std::optional<double> repetition_penalty{};
+  std::optional<int64_t> no_repeat_ngram_size{};
+  std::optional<int64_t> num_beams{};
+  std::optional<double> length_penalty{};
+  std::string early_stopping{};  // true, false, never
+  std::optional<int64_t> num_return_sequences{};
+  std::vector<std::string> stop{};
+  std::optional<int64_t> batch{};
+  int64_t prefill_tokens = 512;
+  bool logprobs = false;
+  bool is_chat = false;  // prompts are what a user says, for the chat template
+};
 
 struct RunOptions {
   std::string model{};        // a Hugging Face folder, or the name of a preset
@@ -60,6 +87,8 @@ struct RunOptions {
   bool json = false;
   bool quiet = false;
   bool verbose = false;
+
+  GenerationRunOptions generation{};
 
   // compare
   std::string reference{};

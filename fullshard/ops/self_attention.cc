@@ -19,11 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Triple {
-  at::Tensor query, key, value;  // [batch, sequence, heads, D]
-};
-
-Triple split_rows(const at::Tensor& packed, const SelfAttentionHeads& heads) {
+QueryKeyValue split_rows(const at::Tensor& packed, const SelfAttentionHeads& heads) {
   const int64_t all = heads.num_heads + 2 * heads.num_kv_heads;
   if (heads.num_heads == heads.num_kv_heads) {
     const auto parts = packed.unflatten(-1, {3, heads.num_heads, -1}).unbind(2);
@@ -35,17 +31,10 @@ Triple split_rows(const at::Tensor& packed, const SelfAttentionHeads& heads) {
   return {parts[0], parts[1], parts[2]};
 }
 
-Triple split(const Projected& input, const SelfAttentionHeads& heads) {
-  if (input.packed.defined() || input.parts.size() == 1) return split_rows(input.first(), heads);
-  return {input.parts[0].unflatten(-1, {heads.num_heads, -1}),
-          input.parts[1].unflatten(-1, {heads.num_kv_heads, -1}),
-          input.parts[2].unflatten(-1, {heads.num_kv_heads, -1})};
-}
-
 at::Tensor composed_attention(const Projected& input, const SelfAttentionHeads& heads,
                               const RotaryTable* rotary, const AttentionOptions& options,
                               const at::Tensor& positions) {
-  auto [query, key, value] = split(input, heads);
+  auto [query, key, value] = split_heads(input, heads);
   if (rotary != nullptr) {
     query = apply_rotary(query, *rotary, positions);
     key = apply_rotary(key, *rotary, positions);
@@ -138,6 +127,13 @@ void check_heads(const Projected& input, const SelfAttentionHeads& heads) {
 }
 
 }  // namespace
+
+QueryKeyValue split_heads(const Projected& input, const SelfAttentionHeads& heads) {
+  if (input.packed.defined() || input.parts.size() == 1) return split_rows(input.first(), heads);
+  return {input.parts[0].unflatten(-1, {heads.num_heads, -1}),
+          input.parts[1].unflatten(-1, {heads.num_kv_heads, -1}),
+          input.parts[2].unflatten(-1, {heads.num_kv_heads, -1})};
+}
 
 at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& heads,
                           const RotaryTable* rotary, const AttentionOptions& options,

@@ -17,6 +17,13 @@ struct SelfAttentionHeads {
   int64_t num_kv_heads = 1;  // a divisor of num_heads
 };
 
+struct QueryKeyValue {
+  at::Tensor query, key, value;  // [batch, sequence, heads, D]
+};
+
+// Of projected rows, as self_attention() reads them.
+QueryKeyValue split_heads(const Projected& input, const SelfAttentionHeads& heads);
+
 // attention(rotary(query), rotary(key), value) of query | key | value, each [batch, sequence, heads
 // * D], in one tensor or in three; [batch, sequence, num_heads * D]. Without a rotary table nothing
 // is turned; `positions` are apply_rotary's. On the CPU these are those operators.

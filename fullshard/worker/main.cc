@@ -24,6 +24,7 @@
 #include "fullshard/worker/checkpoint_run.h"
 #include "fullshard/worker/compare_run.h"
 #include "fullshard/worker/eval_run.h"
+#include "fullshard/worker/generate_run.h"
 #include "fullshard/worker/train_run.h"
 
 namespace fullshard::worker {
@@ -43,6 +44,7 @@ int run(int count, char** arguments) {
   cli::RunArguments train(app, cli::RunKind::train);
   cli::RunArguments eval(app, cli::RunKind::eval);
   cli::RunArguments compare(app, cli::RunKind::compare);
+  cli::RunArguments generate(app, cli::RunKind::generate);
   cli::CheckpointArguments checkpoint(app);
   cli::BenchCommand bench(app);
   const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
@@ -56,6 +58,7 @@ int run(int count, char** arguments) {
   if (facts->parsed()) return print_build_facts();
   if (train.was_chosen()) return run_train(train, command);
   if (eval.was_chosen()) return run_eval(eval);
+  if (generate.was_chosen()) return run_generate(generate);
   if (bench.was_chosen()) return bench.is_bus() ? run_bench_bus(bench) : bench.run();
   if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);

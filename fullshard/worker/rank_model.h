@@ -28,9 +28,17 @@ struct RankModel {
   // weights or makes new ones.
   ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
                      bool fills = true) const;
+  // Collective. The same for a model that is never trained: nothing of it has gradients, and
+  // weights are kept in the dtype that is computed in. ZeRO stages 1 and 2 are an Error of kind
+  // usage.
+  ShardedModel shard_frozen(const World& world, const Plan& plan, const RunOptions& options) const;
   // On standard error; for one rank.
   void warn_of_unused_head() const;
   AutoInputs auto_inputs() const;
+
+ private:
+  ShardedModel shard_by(const World& world, const ShardOptions& shard_options,
+                        const RunOptions& options, bool fills) const;
 };
 
 // The dtype that products of an evaluation compute in; absent: the model's own.

@@ -12,7 +12,9 @@
 #include "fullshard/models/model_folder.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
+#include "tests/files.h"
 #include "tests/gpu.h"
+#include "tests/offload_options.h"
 #include "tests/training/expectations.h"
 
 namespace fullshard::testing {
@@ -35,6 +37,23 @@ TEST(CudaOffloadTraining, GivesTheSameBitsWithRecomputationAndAccumulation) {
         options.offload = states_on_host(64 * 10);
         expect_same_bits(train_sharded(World::single(kGpu), options, training), resident,
                          "offloaded");
+      }
+    }
+  }
+}
+
+// States, parameters and gradients, in pinned memory and on a disk.
+TEST(CudaOffloadTraining, GivesTheSameBitsInEveryResidence) {
+  const TemporaryFolder folder;
+  for (const auto compute : {at::kFloat, at::kBFloat16}) {
+    for (const int micro_batches : {1, 3}) {
+      const TrainingOptions training{.steps = 5, .micro_batches = micro_batches};
+      ShardOptions options{.param_dtype = compute};
+      const auto resident = train_sharded(World::single(kGpu), options, training);
+      for (const auto& [name, offload] : residences(folder.path())) {
+        options.offload = offload;
+        options.offload.streams_on_cpu = false;
+        expect_same_bits(train_sharded(World::single(kGpu), options, training), resident, name);
       }
     }
   }

@@ -5,14 +5,16 @@
 
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/ops/cross_entropy.h"
+#include "fullshard/ops/few_rows.h"
 #include "fullshard/ops/linear.h"
 
 namespace fullshard::models {
 namespace {
 
-at::Tensor logits_of(const at::Tensor& hidden, const Head& head) {
+at::Tensor logits_of(const at::Tensor& hidden, const Head& head, bool is_decoding) {
   // The hidden states are scaled, not the logits: they are fewer.
   const auto scaled = head.scale == 1 ? hidden : hidden * head.scale;
+  if (is_decoding) return ops::few_rows_linear(scaled, head.weight, head.bias);
   return linear(scaled, head.weight, head.bias);
 }
 
@@ -27,14 +29,14 @@ HeadOutputs apply_head(const HeadInputs& inputs, const Head& head) {
         linear_cross_entropy(inputs.hidden, head.weight, head.bias, inputs.labels, options);
   }
   if (!inputs.labels.defined() || inputs.wants_logits) {
-    outputs.logits = logits_of(inputs.hidden, head);
+    outputs.logits = logits_of(inputs.hidden, head, inputs.is_decoding);
   }
   return outputs;
 }
 
 HeadInputs head_inputs(const at::Tensor& hidden, const at::Tensor& labels,
                        const ModelInputs& inputs, double scale) {
-  return {hidden, labels, inputs.wants_logits, inputs.label_smoothing, scale};
+  return {hidden, labels, inputs.wants_logits, inputs.label_smoothing, scale, false};
 }
 
 at::Tensor causal_labels(const ModelInputs& inputs) {
@@ -80,6 +82,15 @@ ModelOutputs causal_outputs(const at::Tensor& hidden, const Head& head, const Mo
 ModelOutputs causal_outputs(const at::Tensor& hidden, LanguageHead& head,
                             const ModelInputs& inputs) {
   return head_outputs(hidden, head, causal_labels(inputs), inputs);
+}
+
+ModelOutputs decoded_outputs(const at::Tensor& hidden, const Head& head) {
+  return {{}, logits_of(hidden, head, /*is_decoding=*/true), hidden};
+}
+
+ModelOutputs decoded_outputs(const at::Tensor& hidden, LanguageHead& head, double scale) {
+  auto [loss, logits] = head(HeadInputs{.hidden = hidden, .scale = scale, .is_decoding = true});
+  return {loss, logits, hidden};
 }
 
 double mean_causal_keys(int64_t sequence_length, int64_t window) {

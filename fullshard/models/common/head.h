@@ -24,6 +24,7 @@ struct HeadInputs {
   bool wants_logits = false;  // else there are logits only where there are no labels
   double label_smoothing = 0;
   double scale = 1;
+  bool is_decoding = false;  // few rows, no gradients
 };
 
 struct HeadOutputs {
@@ -55,6 +56,10 @@ ModelOutputs head_outputs(const at::Tensor& hidden, LanguageHead& head, const at
 ModelOutputs causal_outputs(const at::Tensor& hidden, const Head& head, const ModelInputs& inputs);
 ModelOutputs causal_outputs(const at::Tensor& hidden, LanguageHead& head,
                             const ModelInputs& inputs);
+
+// Of hidden [n, width], in generation: logits only.
+ModelOutputs decoded_outputs(const at::Tensor& hidden, const Head& head);
+ModelOutputs decoded_outputs(const at::Tensor& hidden, LanguageHead& head, double scale = 1);
 
 // The mean number of keys that a token sees: half the sequence, or less with a window (0: none).
 double mean_causal_keys(int64_t sequence_length, int64_t window);

@@ -13,6 +13,10 @@
 
 #include "fullshard/nn/unit.h"
 
+namespace fullshard::models {
+struct CachedPass;
+}  // namespace fullshard::models
+
 namespace fullshard {
 
 struct ModelInputs {
@@ -25,6 +29,9 @@ struct ModelInputs {
   bool labels_are_next = false;  // decoders: labels[s] already is the token after input s
   bool wants_logits = false;     // else `logits` stays undefined when there are labels
   double label_smoothing = 0;
+  // Generation: the tokens follow those of the pass's cache (models/common/key_value_cache.h), and
+  // `logits` are [n, vocabulary] of the tokens that it wants. No gradients, labels or masks.
+  models::CachedPass* cached = nullptr;
 };
 
 struct ModelOutputs {
@@ -66,6 +73,7 @@ class LanguageModel : public Unit {
   // lacks it. A head that is the embedding has none.
   virtual bool is_head(const std::string& parameter) const { return parameter == "lm_head.weight"; }
   virtual bool is_encoder_decoder() const { return false; }
+  virtual bool generates() const { return false; }  // forward takes ModelInputs::cached
   virtual bool is_masked() const { return false; }  // BERT: labels are not shifted
   // Products of one token through all layers, forward and backward, without recomputation.
   virtual double flops_per_token(int64_t sequence_length) const = 0;

@@ -72,7 +72,9 @@ GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
       ln_2_(register_module("ln_2", LayerNorm(config.width, config.norm_epsilon))),
       mlp_(register_module("mlp", Gpt2FeedForward(config))) {}
 
-at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask) {
+at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask,
+                                  CachedPass* cached) {
+  if (cached != nullptr) return decode(hidden, *cached);
   return mlp_(attn_(hidden, ln_1_->terms(), padding_mask), ln_2_->terms());
 }
 

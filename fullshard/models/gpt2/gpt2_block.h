@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "fullshard/models/common/key_value_cache.h"
 #include "fullshard/models/gpt2/gpt2_config.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/linear.h"
@@ -21,6 +22,7 @@ class Gpt2AttentionImpl : public torch::nn::Module {
   // hidden and what attention to norm(hidden) adds to it.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm,
                      const at::Tensor& padding_mask);
+  at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
 
  private:
   int64_t num_heads_;
@@ -36,6 +38,7 @@ class Gpt2FeedForwardImpl : public torch::nn::Module {
  public:
   explicit Gpt2FeedForwardImpl(const Gpt2Config& config);
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm);  // likewise
+  at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm);
 
  private:
   Activation activation_;
@@ -45,13 +48,17 @@ class Gpt2FeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Gpt2FeedForward);
 
-// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined.
+// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined. With `cached` the
+// tokens follow those of its cache, and the mask is not looked at.
 class GPT2BlockImpl : public Unit {
  public:
   GPT2BlockImpl(const Gpt2Config& config, int64_t layer);
-  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask);
+  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask,
+                     CachedPass* cached = nullptr);
 
  private:
+  at::Tensor decode(const at::Tensor& hidden, CachedPass& pass);
+
   LayerNorm ln_1_;
   Gpt2Attention attn_;
   LayerNorm ln_2_;

@@ -47,6 +47,7 @@ GPT2LMHeadModelImpl::GPT2LMHeadModelImpl(const Gpt2Config& config, const nlohman
 }
 
 ModelOutputs GPT2LMHeadModelImpl::forward(ModelInputs inputs) {
+  if (inputs.cached != nullptr) return decode(inputs);
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, config_.positions);
   if (inputs.labels.defined()) {
     check_labels("labels", inputs.labels, inputs.input_ids, config_.vocabulary);

@@ -24,6 +24,7 @@ class Gpt2StackImpl : public torch::nn::Module {
  public:
   explicit Gpt2StackImpl(const Gpt2Config& config);
   at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
+  at::Tensor decode(const at::Tensor& input_ids, CachedPass& pass);
 
   const at::Tensor& token_table() const { return wte_.weight(); }
 
@@ -53,9 +54,12 @@ class GPT2LMHeadModelImpl : public LanguageModel {
   std::string config_json() const override { return json_; }
   int64_t vocabulary() const override { return config_.vocabulary; }
   int64_t max_positions() const override { return config_.positions; }
+  bool generates() const override { return true; }
   double flops_per_token(int64_t sequence_length) const override;
 
  private:
+  ModelOutputs decode(const ModelInputs& inputs);
+
   Gpt2Config config_;
   std::string json_;
   Gpt2Stack transformer_;

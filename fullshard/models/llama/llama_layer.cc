@@ -68,7 +68,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
                                                 RmsNorm(config.width, config.norm_epsilon))) {}
 
 at::Tensor LlamaLayer::forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
-                               const at::Tensor& padding_mask) {
+                               const at::Tensor& padding_mask, CachedPass* cached) {
+  if (cached != nullptr) return decode(hidden, *cached);
   const auto attended = self_attn_(hidden, input_layernorm_->terms(), *rotary, padding_mask);
   return mlp_(attended, post_attention_layernorm_->terms());
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "fullshard/models/common/key_value_cache.h"
 #include "fullshard/models/llama/llama_config.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/linear.h"
@@ -27,6 +28,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
   // hidden and what attention to norm(hidden) adds to it.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, const RotaryTable& rotary,
                      const at::Tensor& padding_mask);
+  at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
 
  private:
   int64_t num_heads_;
@@ -45,6 +47,7 @@ class LlamaFeedForwardImpl : public torch::nn::Module {
  public:
   explicit LlamaFeedForwardImpl(const LlamaConfig& config);
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm);  // likewise
+  at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm);
 
  private:
   Activation activation_;
@@ -54,14 +57,17 @@ class LlamaFeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LlamaFeedForward);
 
-// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined.
+// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined. With `cached` the
+// tokens follow those of its cache, and neither table nor mask is looked at.
 class LlamaLayer : public Unit {
  public:
   LlamaLayer(const LlamaConfig& config, int64_t layer);
   virtual at::Tensor forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
-                             const at::Tensor& padding_mask);
+                             const at::Tensor& padding_mask, CachedPass* cached = nullptr);
 
  private:
+  at::Tensor decode(const at::Tensor& hidden, CachedPass& pass);
+
   LlamaAttention self_attn_;
   LlamaFeedForward mlp_;
   RmsNorm input_layernorm_;

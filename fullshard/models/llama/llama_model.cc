@@ -51,6 +51,7 @@ LlamaLanguageModel::LlamaLanguageModel(const LlamaConfig& config, const nlohmann
 }
 
 ModelOutputs LlamaLanguageModel::forward(ModelInputs inputs) {
+  if (inputs.cached != nullptr) return decode(inputs);
   // Angles exist for every position: a longer sequence is the caller's choice.
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
   if (inputs.labels.defined()) {

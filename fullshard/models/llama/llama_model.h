@@ -23,6 +23,7 @@ class LlamaStackImpl : public torch::nn::Module {
  public:
   explicit LlamaStackImpl(const LlamaConfig& config);
   at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
+  at::Tensor decode(const at::Tensor& input_ids, CachedPass& pass);
 
   const at::Tensor& token_table() const { return embed_tokens_.weight(); }
 
@@ -51,9 +52,12 @@ class LlamaLanguageModel : public LanguageModel {
   std::string config_json() const override { return json_; }
   int64_t vocabulary() const override { return config_.vocabulary; }
   int64_t max_positions() const override { return config_.positions; }
+  bool generates() const override { return true; }
   double flops_per_token(int64_t sequence_length) const override;
 
  private:
+  ModelOutputs decode(const ModelInputs& inputs);
+
   LlamaConfig config_;
   std::string json_;
   LlamaStack model_;

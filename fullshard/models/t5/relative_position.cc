@@ -37,4 +37,14 @@ at::Tensor relative_position_bias(const at::Tensor& table, int64_t length,
   return by_distance.t().unfold(1, length, 1).flip({1}).unsqueeze(0);
 }
 
+at::Tensor relative_position_bias(const at::Tensor& table, int64_t first, int64_t count,
+                                  int64_t num_keys, const RelativePositions& positions) {
+  const auto integers = table.options().dtype(at::kLong);
+  const auto distances = at::arange(num_keys, integers).unsqueeze(0) -
+                         at::arange(first, first + count, integers).unsqueeze(1);
+  return fullshard::embedding(relative_position_buckets(distances, positions), table)
+      .permute({2, 0, 1})
+      .unsqueeze(0);
+}
+
 }  // namespace fullshard::models

@@ -23,4 +23,9 @@ at::Tensor relative_position_buckets(const at::Tensor& distances,
 at::Tensor relative_position_bias(const at::Tensor& table, int64_t length,
                                   const RelativePositions& positions);
 
+// [1, heads, count, keys] of the queries `first` to first + count - 1, which see keys 0 to keys
+// - 1.
+at::Tensor relative_position_bias(const at::Tensor& table, int64_t first, int64_t count,
+                                  int64_t num_keys, const RelativePositions& positions);
+
 }  // namespace fullshard::models

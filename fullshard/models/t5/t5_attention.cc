@@ -27,6 +27,10 @@ T5AttentionImpl::T5AttentionImpl(const T5Config& config, bool is_causal, bool ha
       register_module("relative_attention_bias", Embedding(config.num_buckets, config.num_heads));
 }
 
+at::Tensor T5AttentionImpl::heads_of(const at::Tensor& tensor) const {
+  return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
+}
+
 at::Tensor T5AttentionImpl::position_bias(int64_t length) const {
   return relative_position_bias(table_->weight, length, positions_);
 }
@@ -39,11 +43,8 @@ at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input) {
   options.dropout = is_training() ? dropout_ : 0;
   options.padding_mask = input.mask;
   options.bias = input.position_bias;
-  const auto by_head = [this](const at::Tensor& tensor) {
-    return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
-  };
-  const auto seen = attention(by_head(query_(input.hidden)), by_head(key_(source)),
-                              by_head(value_(source)), options);
+  const auto seen = attention(heads_of(query_(input.hidden)), heads_of(key_(source)),
+                              heads_of(value_(source)), options);
   return output_(seen.flatten(-2));
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "fullshard/models/common/key_value_cache.h"
 #include "fullshard/models/t5/relative_position.h"
 #include "fullshard/models/t5/t5_config.h"
 #include "fullshard/ops/embedding.h"
@@ -37,8 +38,15 @@ class T5AttentionImpl : public torch::nn::Module {
 
   // Of the owner of the table.
   at::Tensor position_bias(int64_t length) const;
+  at::Tensor position_bias(const ops::CachePlaces& places) const;
+
+  // What is added to hidden: over the target so far, or over the source.
+  at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
+  at::Tensor decode_cross(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
 
  private:
+  at::Tensor heads_of(const at::Tensor& tensor) const;
+
   Linear query_, key_, value_, output_;
   Embedding table_ = nullptr;
   RelativePositions positions_;
@@ -56,6 +64,12 @@ class T5AttentionLayerImpl : public torch::nn::Module {
   at::Tensor forward(T5AttentionInput input);
 
   at::Tensor position_bias(int64_t length) const { return attention_->position_bias(length); }
+  at::Tensor position_bias(const ops::CachePlaces& places) const {
+    return attention_->position_bias(places);
+  }
+
+  at::Tensor decode(const at::Tensor& hidden, CachedPass& pass);
+  at::Tensor decode_cross(const at::Tensor& hidden, CachedPass& pass);
 
  private:
   T5Attention attention_;

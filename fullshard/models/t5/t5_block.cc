@@ -10,17 +10,13 @@
 #include "fullshard/models/common/module_tree.h"
 
 namespace fullshard::models {
-namespace {
 
-// T5's sums outgrow fp16: the original pulls infinities back into its range, and so do we.
 at::Tensor within_half_range(const at::Tensor& hidden) {
   if (hidden.scalar_type() != at::kHalf) return hidden;
   const double most = static_cast<float>(std::numeric_limits<at::Half>::max());
   const auto limit = at::where(hidden.isinf().any(), most - 1000, most).to(at::kHalf);
   return at::clamp(hidden, -limit, limit);
 }
-
-}  // namespace
 
 T5FeedForwardImpl::T5FeedForwardImpl(const T5Config& config)
     : activation_(config.activation), dropout_(config.dropout) {
@@ -60,7 +56,8 @@ T5BlockImpl::T5BlockImpl(const T5Config& config, T5Part part, bool is_first) {
 
 T5BlockOutput T5BlockImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
                                    at::Tensor position_bias, at::Tensor encoded,
-                                   at::Tensor encoded_mask) {
+                                   at::Tensor encoded_mask, CachedPass* cached) {
+  if (cached != nullptr) return {.hidden = decode(hidden, *cached)};
   T5BlockOutput output;
   if (!position_bias.defined()) {
     output.position_bias = position_bias = self_attention_->position_bias(hidden.size(1));

@@ -18,6 +18,7 @@ class T5FeedForwardImpl : public torch::nn::Module {
  public:
   explicit T5FeedForwardImpl(const T5Config& config);
   at::Tensor forward(const at::Tensor& hidden);
+  at::Tensor decode(const at::Tensor& hidden);
 
  private:
   at::Tensor inner(const at::Tensor& normalised);
@@ -31,6 +32,9 @@ class T5FeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(T5FeedForward);
 
+// T5's sums outgrow fp16: the original pulls infinities back into its range, and so do we.
+at::Tensor within_half_range(const at::Tensor& hidden);
+
 struct T5BlockOutput {
   at::Tensor hidden{};
   // Of the first block only: its table makes the bias for all blocks of the stack. It passes from
@@ -43,11 +47,15 @@ class T5BlockImpl : public Unit {
   T5BlockImpl(const T5Config& config, T5Part part, bool is_first);
 
   // attention_mask [batch, sequence] may be undefined; `position_bias` is undefined for the first
-  // block. A decoder's block looks at `encoded` under `encoded_mask`.
+  // block. A decoder's block looks at `encoded` under `encoded_mask`. With `cached` the tokens
+  // follow those of its cache, and nothing but hidden is looked at.
   T5BlockOutput forward(at::Tensor hidden, at::Tensor attention_mask, at::Tensor position_bias,
-                        at::Tensor encoded = {}, at::Tensor encoded_mask = {});
+                        at::Tensor encoded = {}, at::Tensor encoded_mask = {},
+                        CachedPass* cached = nullptr);
 
  private:
+  at::Tensor decode(at::Tensor hidden, CachedPass& pass);
+
   T5AttentionLayer self_attention_ = nullptr;
   T5AttentionLayer cross_attention_ = nullptr;  // none in the encoder
   T5FeedForward feed_forward_ = nullptr;

@@ -28,6 +28,7 @@ class T5Stack {
   // From embedded tokens [batch, sequence, width]; for the decoder also what the encoder gave.
   at::Tensor forward(const at::Tensor& embedded, const at::Tensor& mask, const at::Tensor& encoded,
                      const at::Tensor& encoded_mask, bool is_training);
+  at::Tensor decode(const at::Tensor& embedded, CachedPass& pass);
 
  private:
   std::vector<T5Block> blocks_;
@@ -51,12 +52,15 @@ class T5ForConditionalGenerationImpl : public LanguageModel {
   int64_t vocabulary() const override { return config_.vocabulary; }
   int64_t max_positions() const override { return 0; }
   bool is_encoder_decoder() const override { return true; }
+  bool generates() const override { return true; }
   // Of a token of source or target, the mean of both, when each is `sequence_length` long.
   double flops_per_token(int64_t sequence_length) const override;
 
  private:
   double deviation_of(const std::string& name) const;
   at::Tensor decoder_inputs(const ModelInputs& inputs) const;
+  // Sources come with the first pass of a cache only.
+  ModelOutputs decode(const ModelInputs& inputs);
 
   T5Config config_;
   TokenTable shared_;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/generation/cached_language_model.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard {
+namespace {
+
+using Rows = std::vector<std::vector<int64_t>>;
+
+int64_t longest_of(const Rows& rows) {
+  size_t longest = 0;
+  for (const auto& row : rows) longest = std::max(longest, row.size());
+  return static_cast<int64_t>(longest);
+}
+
+std::vector<int64_t> lengths_of_rows(const Rows& rows) {
+  std::vector<int64_t> lengths;
+  for (const auto& row : rows) lengths.push_back(static_cast<int64_t>(row.size()));
+  return lengths;
+}
+
+// Behind their ends rows hold token 0, which nothing that counts looks at.
+at::Tensor padded_behind(const Rows& rows) {
+  auto tokens = at::zeros({static_cast<int64_t>(rows.size()), longest_of(rows)},
+                          at::TensorOptions().dtype(at::kLong));
+  for (size_t row = 0; row < rows.size(); ++row) {
+    std::copy(rows[row].begin(), rows[row].end(),
+              tokens.mutable_data_ptr<int64_t>() + static_cast<int64_t>(row) * tokens.size(1));
+  }
+  return tokens;
+}
+
+// Which rows end inside [first, first + count), and where their last tokens lie in the chunk.
+struct ChunkEnds {
+  std::vector<int64_t> rows;
+  std::vector<int64_t> places;
+};
+
+ChunkEnds ends_in(const Rows& prompts, int64_t first, int64_t count) {
+  ChunkEnds ends;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    const int64_t last = static_cast<int64_t>(prompts[row].size()) - 1 - first;
+    if (last < 0 || last >= count) continue;
+    ends.rows.push_back(static_cast<int64_t>(row));
+    ends.places.push_back(static_cast<int64_t>(row) * count + last);
+  }
+  return ends;
+}
+
+at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
+  return at::tensor(values, at::TensorOptions().dtype(at::kLong)).to(device);
+}
+
+// Of transformers' configuration: decoder_start_token_id, else the padding token.
+int64_t start_token_of(const LanguageModel& model) {
+  const auto config = nlohmann::json::parse(model.config_json());
+  for (const char* key : {"decoder_start_token_id", "pad_token_id"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_number_integer()) return found->get<int64_t>();
+  }
+  return 0;
+}
+
+}  // namespace
+
+CachedLanguageModel::CachedLanguageModel(LanguageModel& model, const CachedModelOptions& options)
+    : model_(model), options_(options) {
+  if (!model.generates()) {
+    fail_as(ErrorKind::input, "generate: {} makes no text; GPT-2, Llama, Mistral, Qwen2 and T5 do",
+            model.architecture());
+  }
+  check(!model.is_training(),
+        "generate: the model is in training mode; call eval(), or open an EvaluationScope");
+  if (model.is_encoder_decoder())
+    start_token_ = options.start_token.value_or(start_token_of(model));
+}
+
+std::vector<int64_t> CachedLanguageModel::context_of(const std::vector<int64_t>& prompt) const {
+  if (model_.is_encoder_decoder()) return {start_token_};
+  return prompt;
+}
+
+at::Tensor CachedLanguageModel::logits_of(ModelInputs inputs, models::CachedPass& pass) {
+  const at::NoGradGuard no_grad;
+  inputs.cached = &pass;
+  return model_.forward(std::move(inputs)).logits;
+}
+
+at::Tensor CachedLanguageModel::begin(const std::vector<std::vector<int64_t>>& prompts,
+                                      int64_t max_new_tokens) {
+  const bool reads_apart = model_.is_encoder_decoder();
+  const int64_t own = reads_apart ? 1 : longest_of(prompts);
+  cache_ = std::make_unique<models::KeyValueCache>(static_cast<int64_t>(prompts.size()),
+                                                   own + max_new_tokens);
+  return reads_apart ? read_sources(prompts) : read_prompts(prompts);
+}
+
+at::Tensor CachedLanguageModel::read_prompts(const Rows& prompts) {
+  const auto tokens = padded_behind(prompts);
+  at::Tensor logits;
+  for (int64_t first = 0; first < tokens.size(1); first += options_.prefill_tokens) {
+    const int64_t count = std::min(options_.prefill_tokens, tokens.size(1) - first);
+    const ChunkEnds ends = ends_in(prompts, first, count);
+    models::CachedPass pass(*cache_);
+    pass.wanted = indices(ends.places, options_.device);
+    const auto chunk = tokens.narrow(1, first, count).to(options_.device).contiguous();
+    const auto found = logits_of({.input_ids = chunk}, pass);
+    if (!logits.defined()) logits = at::empty({tokens.size(0), found.size(1)}, found.options());
+    if (!ends.rows.empty()) logits.index_copy_(0, indices(ends.rows, options_.device), found);
+  }
+  cache_->set_lengths(lengths_of_rows(prompts));
+  return logits;
+}
+
+at::Tensor CachedLanguageModel::read_sources(const Rows& sources) {
+  const auto tokens = padded_behind(sources).to(options_.device);
+  const auto places = at::arange(tokens.size(1), tokens.options()).unsqueeze(0);
+  const auto ends = indices(lengths_of_rows(sources), options_.device).unsqueeze(1);
+  models::CachedPass pass(*cache_);
+  return logits_of(
+      {.input_ids = tokens,
+       .attention_mask = places.lt(ends).to(at::kLong),
+       .decoder_input_ids = at::full({tokens.size(0), 1}, start_token_, tokens.options())},
+      pass);
+}
+
+at::Tensor CachedLanguageModel::next(const std::vector<int64_t>& tokens) {
+  const auto column = indices(tokens, options_.device).unsqueeze(1);
+  models::CachedPass pass(*cache_);
+  if (model_.is_encoder_decoder()) {
+    return logits_of({.input_ids = {}, .decoder_input_ids = column}, pass);
+  }
+  return logits_of({.input_ids = column}, pass);
+}
+
+void CachedLanguageModel::select_rows(const std::vector<int64_t>& rows) {
+  cache_->select_rows(rows);
+}
+
+}  // namespace fullshard

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ready model as generate() asks it: prompts in chunks, then a token at a time over a cache.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+
+#include "fullshard/generation/token_model.h"
+#include "fullshard/models/common/key_value_cache.h"
+#include "fullshard/models/common/language_model.h"
+
+namespace fullshard {
+
+struct CachedModelOptions {
+  at::Device device = at::kCPU;
+  int64_t prefill_tokens = 512;  // of each prompt in one pass
+  // The first token of an encoder-decoder model's target; absent: its config.json's.
+  std::optional<int64_t> start_token = {};
+};
+
+// Borrows the model, whose parameters must be there while it is used. Where they are sharded, every
+// pass is collective: generation::WholeWeights makes them whole for a while.
+class CachedLanguageModel : public TokenModel {
+ public:
+  // A model that does not generate (BERT) is an Error of kind input; one in training mode is one
+  // too, since its dropout would be at work.
+  CachedLanguageModel(LanguageModel& model, const CachedModelOptions& options = {});
+
+  int64_t vocabulary() const override { return model_.vocabulary(); }
+  int64_t max_positions() const override { return model_.max_positions(); }
+  std::vector<int64_t> context_of(const std::vector<int64_t>& prompt) const override;
+  at::Tensor begin(const std::vector<std::vector<int64_t>>& prompts,
+                   int64_t max_new_tokens) override;
+  at::Tensor next(const std::vector<int64_t>& tokens) override;
+  void select_rows(const std::vector<int64_t>& rows) override;
+
+  int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
+
+ private:
+  at::Tensor read_prompts(const std::vector<std::vector<int64_t>>& prompts);
+  at::Tensor read_sources(const std::vector<std::vector<int64_t>>& sources);
+  at::Tensor logits_of(ModelInputs inputs, models::CachedPass& pass);
+
+  LanguageModel& model_;
+  CachedModelOptions options_;
+  int64_t start_token_ = 0;
+  std::unique_ptr<models::KeyValueCache> cache_;
+};
+
+}  // namespace fullshard

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/generation/chat/chat_template.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/generation/chat/template_node.h"
+
+namespace fullshard {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::optional<std::string> read_if_there(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  std::ifstream file(path);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) fail_as(ErrorKind::input, "{}: cannot be read", path);
+  return text;
+}
+
+// A token is its text, or an object with the text under "content".
+std::string token_text(const ordered_json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object() && found->contains("content") && (*found)["content"].is_string()) {
+    return (*found)["content"].get<std::string>();
+  }
+  return {};
+}
+
+// A text, or a list of {"name", "template"}.
+std::optional<std::string> template_text(const ordered_json& config, const std::string& where) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array()) {
+    for (const auto& one : *found) {
+      if (one.is_object() && one.value("name", "") == "default" && one.contains("template") &&
+          one["template"].is_string()) {
+        return one["template"].get<std::string>();
+      }
+    }
+  }
+  fail_as(ErrorKind::input,
+          "{}: chat_template is neither a text nor a list with one that is named \"default\"",
+          where);
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view text) : nodes_(generation::parse_template(text)) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+std::string ChatTemplate::render(const ordered_json& messages,
+                                 const ChatTemplateOptions& options) const {
+  using generation::Value;
+  generation::TemplateScope scope;
+  scope.set("messages", Value::of_json(messages));
+  scope.set("tools", nullptr);
+  scope.set("documents", nullptr);
+  scope.set("add_generation_prompt", options.add_generation_prompt);
+  if (!options.bos_token.empty()) scope.set("bos_token", options.bos_token);
+  if (!options.eos_token.empty()) scope.set("eos_token", options.eos_token);
+  std::string output;
+  generation::render_nodes(nodes_, scope, output);
+  return output;
+}
+
+std::optional<LoadedChatTemplate> load_chat_template(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json";
+  ordered_json config = ordered_json::object();
+  if (const auto text = read_if_there(path)) {
+    try {
+      config = base::parse_json<ordered_json>(*text);
+    } catch (const base::JsonError& error) {
+      fail_as(ErrorKind::input, "{}: {}", path, error.what());
+    }
+    if (!config.is_object()) fail_as(ErrorKind::input, "{}: expected a JSON object", path);
+  }
+  auto text = read_if_there(folder + "/chat_template.jinja");
+  if (!text) text = template_text(config, path);
+  if (!text) return std::nullopt;
+  try {
+    return LoadedChatTemplate{ChatTemplate(*text),
+                              {.bos_token = token_text(config, "bos_token"),
+                               .eos_token = token_text(config, "eos_token")}};
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", folder, error.what()), error.kind());
+  }
+}
+
+}  // namespace fullshard

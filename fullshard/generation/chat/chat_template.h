@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of a conversation as the text that a model was trained on, by the chat_template of its
+// tokenizer_config.json: the part of Jinja that published templates use. What goes beyond it is an
+// Error (kind input) that names it.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard {
+
+namespace generation {
+struct TemplateNode;
+}
+
+struct ChatTemplateOptions {
+  bool add_generation_prompt = true;  // what the model's answer begins with
+  std::string bos_token = {};
+  std::string eos_token = {};
+};
+
+// Immutable once made; may be rendered by several threads.
+class ChatTemplate {
+ public:
+  explicit ChatTemplate(std::string_view text);
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+
+  // `messages`: a JSON array of objects with "role" and "content".
+  std::string render(const nlohmann::ordered_json& messages,
+                     const ChatTemplateOptions& options) const;
+
+ private:
+  std::vector<generation::TemplateNode> nodes_;
+};
+
+// Of a folder's tokenizer_config.json or chat_template.jinja, with its special tokens in `options`;
+// absent where there is none. Of several templates the one named "default" is taken.
+struct LoadedChatTemplate {
+  ChatTemplate chat_template;
+  ChatTemplateOptions options;
+};
+std::optional<LoadedChatTemplate> load_chat_template(const std::string& folder);
+
+}  // namespace fullshard

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "fullshard/generation/chat/expression.h"
+
+namespace fullshard::generation {
+namespace {
+
+// As Python counts: from the end where it is negative.
+std::optional<size_t> place_in(int64_t index, size_t size) {
+  const auto count = static_cast<int64_t>(size);
+  const int64_t place = index < 0 ? index + count : index;
+  if (place < 0 || place >= count) return std::nullopt;
+  return static_cast<size_t>(place);
+}
+
+// A missing key is undefined, as in Jinja; a key of what has none is an error.
+Value item_of(const Value& value, const Value& key, int64_t line) {
+  if (value.is_undefined()) {
+    refuse_template(line, "{} is asked for of something that is not defined", key.text());
+  }
+  if (value.is_map() && key.is_string()) {
+    const Value* found = value.find(key.string());
+    return found == nullptr ? Value() : *found;
+  }
+  if (value.is_list() && key.is_integer()) {
+    const auto place = place_in(key.integer(), value.list().size());
+    return place ? value.list()[*place] : Value();
+  }
+  if (value.is_string() && key.is_integer()) {
+    const auto place = place_in(key.integer(), value.string().size());
+    return place ? Value(value.string().substr(*place, 1)) : Value();
+  }
+  return {};
+}
+
+int64_t bound_of(const Value& value, int64_t otherwise, int64_t size) {
+  if (value.is_undefined() || value.is_none()) return otherwise;
+  const int64_t bound = value.integer();
+  return std::clamp<int64_t>(bound < 0 ? bound + size : bound, 0, size);
+}
+
+Value slice_of(const Value& value, const Value& first, const Value& last, const Value& step,
+               int64_t line) {
+  const int64_t stride = step.is_undefined() || step.is_none() ? 1 : step.integer();
+  if (!value.is_list() && !value.is_string()) {
+    refuse_template(line, "a slice of {} is asked for", value.type_name());
+  }
+  const auto size =
+      static_cast<int64_t>(value.is_list() ? value.list().size() : value.string().size());
+  if (stride == -1 && first.is_undefined() && last.is_undefined()) {
+    if (value.is_list()) return ValueList(value.list().rbegin(), value.list().rend());
+    return std::string(value.string().rbegin(), value.string().rend());
+  }
+  if (stride != 1) refuse_template(line, "slices with a step of {} are not supported", stride);
+  const int64_t begin = bound_of(first, 0, size);
+  const int64_t end = std::max(bound_of(last, size, size), begin);
+  if (value.is_string()) {
+    return value.string().substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  }
+  return ValueList(value.list().begin() + begin, value.list().begin() + end);
+}
+
+bool contains(const Value& container, const Value& item, int64_t line) {
+  if (container.is_string() && item.is_string()) {
+    return container.string().find(item.string()) != std::string::npos;
+  }
+  if (container.is_list()) {
+    return std::ranges::find(container.list(), item) != container.list().end();
+  }
+  if (container.is_map()) return item.is_string() && container.find(item.string()) != nullptr;
+  refuse_template(line, "'in' looks into {}", container.type_name());
+}
+
+bool is_less(const Value& left, const Value& right, int64_t line) {
+  if (left.is_string() && right.is_string()) return left.string() < right.string();
+  if (left.is_number() && right.is_number()) return left.number() < right.number();
+  refuse_template(line, "{} and {} are compared by size", left.type_name(), right.type_name());
+}
+
+Value arithmetic(const std::string& name, const Value& left, const Value& right, int64_t line) {
+  const auto counts = [](const Value& value) { return value.is_number() || value.is_bool(); };
+  if (name == "+" && left.is_string() && right.is_string()) return left.string() + right.string();
+  if (name == "+" && left.is_list() && right.is_list()) {
+    ValueList both = left.list();
+    both.insert(both.end(), right.list().begin(), right.list().end());
+    return both;
+  }
+  if (!counts(left) || !counts(right)) {
+    refuse_template(line, "'{}' of {} and {}; is a part of a message missing?", name,
+                    left.type_name(), right.type_name());
+  }
+  const bool divides = name == "/" || name == "//" || name == "%";
+  if (divides && right.number() == 0) refuse_template(line, "a division by 0");
+  const bool is_whole = (left.is_integer() || left.is_bool()) &&
+                        (right.is_integer() || right.is_bool()) && name != "/";
+  if (is_whole) {
+    const int64_t a = left.integer(), b = right.integer();
+    int64_t result = 0;
+    bool overflows = false;
+    if (name == "+") overflows = __builtin_add_overflow(a, b, &result);
+    if (name == "-") overflows = __builtin_sub_overflow(a, b, &result);
+    if (name == "*") overflows = __builtin_mul_overflow(a, b, &result);
+    overflows |= divides && b == -1 && a == INT64_MIN;
+    if (overflows) refuse_template(line, "a number grows too large");
+    if (name == "//") result = a / b - static_cast<int64_t>(a % b != 0 && (a < 0) != (b < 0));
+    if (name == "%") result = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+    return result;
+  }
+  const double a = left.number(), b = right.number();
+  if (name == "+") return a + b;
+  if (name == "-") return a - b;
+  if (name == "*") return a * b;
+  if (name == "/") return a / b;
+  if (name == "//") return std::floor(a / b);
+  return a - b * std::floor(a / b);
+}
+
+Value binary_value(const Expression& expression, const TemplateScope& scope) {
+  const std::string& name = expression.name;
+  const int64_t line = expression.line;
+  Value left = evaluate(*expression.children[0], scope);
+  if (name == "and" && !left.truth()) return left;
+  if (name == "or" && left.truth()) return left;
+  Value right = evaluate(*expression.children[1], scope);
+  if (name == "and" || name == "or") return right;
+  if (name == "~") return left.text() + right.text();
+  return arithmetic(name, left, right, line);
+}
+
+bool compares(const std::string& name, const Value& left, const Value& right, int64_t line) {
+  if (name == "==") return left == right;
+  if (name == "!=") return !(left == right);
+  if (name == "in") return contains(right, left, line);
+  if (name == "not in") return !contains(right, left, line);
+  if (name == "<") return is_less(left, right, line);
+  if (name == ">") return is_less(right, left, line);
+  if (name == "<=") return !is_less(right, left, line);
+  return !is_less(left, right, line);
+}
+
+// Each neighbour with the next, as Python chains them.
+bool comparison_value(const Expression& expression, const TemplateScope& scope) {
+  Value left = evaluate(*expression.children[0], scope);
+  for (size_t i = 0; i < expression.names.size(); ++i) {
+    Value right = evaluate(*expression.children[i + 1], scope);
+    if (!compares(expression.names[i], left, right, expression.line)) return false;
+    left = std::move(right);
+  }
+  return true;
+}
+
+Value unary_value(const Expression& expression, const TemplateScope& scope) {
+  Value value = evaluate(*expression.children[0], scope);
+  if (expression.name == "not") return !value.truth();
+  if (!value.is_number()) {
+    refuse_template(expression.line, "the sign of {}", value.type_name());
+  }
+  if (expression.name == "+") return value;
+  if (value.is_integer()) return -value.integer();
+  return -value.number();
+}
+
+ValueList arguments_of(const Expression& call, const TemplateScope& scope, size_t first) {
+  ValueList values;
+  for (size_t i = first; i < call.children.size(); ++i) {
+    values.push_back(evaluate(*call.children[i], scope));
+  }
+  return values;
+}
+
+ValueEntries named_arguments_of(const Expression& call, const TemplateScope& scope) {
+  ValueEntries values;
+  for (const auto& [name, expression] : call.named) {
+    values.emplace_back(name, evaluate(*expression, scope));
+  }
+  return values;
+}
+
+Value map_value(const Expression& expression, const TemplateScope& scope) {
+  ValueMap map;
+  for (size_t i = 0; i < expression.names.size(); ++i) {
+    map.entries.emplace_back(expression.names[i], evaluate(*expression.children[i], scope));
+  }
+  return map;
+}
+
+Value slice_value(const Expression& expression, const TemplateScope& scope) {
+  const auto bound = [&](size_t child) {
+    const auto& part = expression.children[child];
+    return part ? evaluate(*part, scope) : Value();
+  };
+  return slice_of(evaluate(*expression.children[0], scope), bound(1), bound(2), bound(3),
+                  expression.line);
+}
+
+}  // namespace
+
+const Value* TemplateScope::find(const std::string& name) const {
+  const auto found = names_.find(name);
+  if (found != names_.end()) return &found->second;
+  return outer_ == nullptr ? nullptr : outer_->find(name);
+}
+
+Value evaluate(const Expression& expression, const TemplateScope& scope) {
+  const auto child = [&](size_t number) { return evaluate(*expression.children[number], scope); };
+  switch (expression.kind) {
+    case ExpressionKind::literal:
+      return expression.literal;
+    case ExpressionKind::name: {
+      const Value* found = scope.find(expression.name);
+      return found == nullptr ? Value() : *found;
+    }
+    case ExpressionKind::list:
+      return arguments_of(expression, scope, 0);
+    case ExpressionKind::map:
+      return map_value(expression, scope);
+    case ExpressionKind::attribute:
+      return item_of(child(0), expression.name, expression.line);
+    case ExpressionKind::item:
+      return item_of(child(0), child(1), expression.line);
+    case ExpressionKind::slice:
+      return slice_value(expression, scope);
+    case ExpressionKind::call:
+      return call_function(expression.name, arguments_of(expression, scope, 0),
+                           named_arguments_of(expression, scope), expression.line);
+    case ExpressionKind::method:
+      return call_method(child(0), expression.name, arguments_of(expression, scope, 1),
+                         expression.line);
+    case ExpressionKind::filter:
+      return call_filter(child(0), expression.name, arguments_of(expression, scope, 1),
+                         named_arguments_of(expression, scope), expression.line);
+    case ExpressionKind::test:
+      return passes_test(child(0), expression.name, arguments_of(expression, scope, 1),
+                         expression.line) != expression.is_negated;
+    case ExpressionKind::unary:
+      return unary_value(expression, scope);
+    case ExpressionKind::binary:
+      return binary_value(expression, scope);
+    case ExpressionKind::compare:
+      return comparison_value(expression, scope);
+    case ExpressionKind::condition:
+      break;
+  }
+  if (child(1).truth()) return child(0);
+  return expression.children[2] ? child(2) : Value();
+}
+
+}  // namespace fullshard::generation

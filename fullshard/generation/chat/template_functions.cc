@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods, filters, functions and tests that chat templates use, as Python and Jinja define them.
+#include <algorithm>
+#include <ctime>
+
+#include "fullshard/generation/chat/expression.h"
+
+namespace fullshard::generation {
+namespace {
+
+constexpr std::string_view kWhite = " \t\n\r\f\v";
+
+std::string stripped(const std::string& text, std::string_view letters, bool left, bool right) {
+  const size_t first = left ? text.find_first_not_of(letters) : 0;
+  if (first == std::string::npos) return {};
+  const size_t last = right ? text.find_last_not_of(letters) : text.size() - 1;
+  if (last == std::string::npos) return {};
+  return text.substr(first, last - first + 1);
+}
+
+// ASCII only: templates change the case of roles.
+std::string with_case(std::string text, bool upper) {
+  for (char& letter : text) {
+    const char from = upper ? 'a' : 'A';
+    if (letter >= from && letter < from + 26) letter = static_cast<char>(letter ^ 0x20);
+  }
+  return text;
+}
+
+std::string capitalised(const std::string& text, bool each_word) {
+  std::string result = with_case(text, false);
+  bool begins = true;
+  for (char& letter : result) {
+    const bool is_letter = letter >= 'a' && letter <= 'z';
+    if (begins && is_letter) letter = static_cast<char>(letter ^ 0x20);
+    begins = each_word && !is_letter;
+  }
+  return result;
+}
+
+std::string replaced(const std::string& text, const std::string& old, const std::string& with) {
+  if (old.empty()) return text;
+  std::string result;
+  size_t at = 0;
+  for (size_t found; (found = text.find(old, at)) != std::string::npos; at = found + old.size()) {
+    result += text.substr(at, found - at) + with;
+  }
+  return result + text.substr(at);
+}
+
+ValueList split_text(const std::string& text, const ValueList& arguments) {
+  ValueList parts;
+  if (arguments.empty()) {  // at runs of white space
+    size_t at = 0;
+    while ((at = text.find_first_not_of(kWhite, at)) != std::string::npos) {
+      const size_t end = std::min(text.find_first_of(kWhite, at), text.size());
+      parts.push_back(text.substr(at, end - at));
+      at = end;
+    }
+    return parts;
+  }
+  const std::string& by = arguments[0].string();
+  int64_t most = arguments.size() > 1 ? arguments[1].integer() : -1;
+  size_t at = 0;
+  for (size_t found; most != 0 && (found = text.find(by, at)) != std::string::npos; --most) {
+    parts.push_back(text.substr(at, found - at));
+    at = found + by.size();
+  }
+  parts.push_back(text.substr(at));
+  return parts;
+}
+
+void expect_arguments(const char* kind, const std::string& name, const ValueList& arguments,
+                      size_t least, size_t most, int64_t line) {
+  if (arguments.size() >= least && arguments.size() <= most) return;
+  refuse_template(line, "{} {} with {} arguments is not supported", kind, name, arguments.size());
+}
+
+void expect_strings(const std::string& name, const ValueList& arguments, size_t count,
+                    int64_t line) {
+  for (size_t i = 0; i < std::min(count, arguments.size()); ++i) {
+    if (!arguments[i].is_string()) refuse_template(line, "{} expects a string", name);
+  }
+}
+
+ValueList items_of(const ValueMap& map) {
+  ValueList items;
+  for (const auto& [key, value] : map.entries) items.push_back(ValueList{key, value});
+  return items;
+}
+
+Value map_method(const Value& value, const std::string& name, const ValueList& arguments,
+                 int64_t line) {
+  const ValueMap& map = value.map();
+  if (name == "items") return items_of(map);
+  ValueList list;
+  if (name == "keys") {
+    for (const auto& [key, item] : map.entries) list.emplace_back(key);
+    return list;
+  }
+  if (name == "values") {
+    for (const auto& [key, item] : map.entries) list.push_back(item);
+    return list;
+  }
+  if (name == "get") {
+    expect_arguments("method", name, arguments, 1, 2, line);
+    expect_strings(name, arguments, 1, line);
+    if (const Value* found = value.find(arguments[0].string())) return *found;
+    return arguments.size() > 1 ? arguments[1] : Value(nullptr);
+  }
+  refuse_template(line, "the method {} of a mapping is not supported", name);
+}
+
+Value joined_text(const ValueList& list, const std::string& between) {
+  std::string result;
+  for (size_t i = 0; i < list.size(); ++i) result += (i == 0 ? "" : between) + list[i].text();
+  return result;
+}
+
+int64_t length_of(const Value& value, int64_t line) {
+  if (value.is_list()) return static_cast<int64_t>(value.list().size());
+  if (value.is_map()) return static_cast<int64_t>(value.map().entries.size());
+  if (!value.is_string()) refuse_template(line, "the length of {}", value.type_name());
+  // Characters, not bytes.
+  return std::ranges::count_if(value.string(), [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+std::string indented(const std::string& text, const ValueList& arguments) {
+  const int64_t width =
+      !arguments.empty() && arguments[0].is_integer() ? arguments[0].integer() : 4;
+  const bool first = arguments.size() > 1 && arguments[1].truth();
+  const std::string space(static_cast<size_t>(std::clamp<int64_t>(width, 0, 1000)), ' ');
+  std::string result = first ? space : "";
+  for (size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    const bool begins_line = text[i] == '\n' && i + 1 < text.size() && text[i + 1] != '\n';
+    if (begins_line) result += space;
+  }
+  return result;
+}
+
+// selectattr('role', 'equalto', 'user') and rejectattr.
+Value selected(const Value& value, const std::string& name, const ValueList& arguments,
+               int64_t line) {
+  expect_arguments("filter", name, arguments, 1, 3, line);
+  if (!value.is_list()) refuse_template(line, "{} of {}", name, value.type_name());
+  ValueList kept;
+  for (const Value& item : value.list()) {
+    const Value* found = item.is_map() ? item.find(arguments[0].text()) : nullptr;
+    const Value attribute = found == nullptr ? Value() : *found;
+    const ValueList rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
+                         arguments.end());
+    const bool passes = arguments.size() < 2
+                            ? attribute.truth()
+                            : passes_test(attribute, arguments[1].text(), rest, line);
+    if (passes == (name == "selectattr")) kept.push_back(item);
+  }
+  return kept;
+}
+
+// map(attribute='content').
+Value mapped(const Value& value, const ValueEntries& named, int64_t line) {
+  if (!value.is_list() || named.size() != 1 || named[0].first != "attribute") {
+    refuse_template(line, "the filter map is supported as map(attribute=…) of a list only");
+  }
+  ValueList result;
+  for (const Value& item : value.list()) {
+    const Value* found = item.is_map() ? item.find(named[0].second.text()) : nullptr;
+    result.push_back(found == nullptr ? Value() : *found);
+  }
+  return result;
+}
+
+Value json_text_of(const Value& value, const ValueList& arguments, const ValueEntries& named,
+                   int64_t line) {
+  Value indent = arguments.empty() ? Value(nullptr) : arguments[0];
+  for (const auto& [name, given] : named) {
+    if (name == "indent") {
+      indent = given;
+    } else if (name != "ensure_ascii" || given.truth()) {
+      refuse_template(line, "the argument {} of tojson is not supported", name);
+    }
+  }
+  return value.json(indent.is_integer() ? std::clamp<int64_t>(indent.integer(), 0, 100) : -1);
+}
+
+constexpr int64_t kMostInRange = 100'000;  // as Jinja's sandbox has it
+
+Value range_of(const ValueList& arguments, int64_t line) {
+  expect_arguments("function", "range", arguments, 1, 3, line);
+  for (const Value& argument : arguments) {
+    if (!argument.is_integer()) refuse_template(line, "range expects whole numbers");
+  }
+  const int64_t first = arguments.size() > 1 ? arguments[0].integer() : 0;
+  const int64_t last = arguments[arguments.size() > 1 ? 1 : 0].integer();
+  const int64_t step = arguments.size() > 2 ? arguments[2].integer() : 1;
+  ValueList list;
+  if (step == 0) refuse_template(line, "range with a step of 0");
+  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) {
+    if (std::ssize(list) == kMostInRange) refuse_template(line, "a range is too long");
+    list.emplace_back(i);
+  }
+  return list;
+}
+
+std::string time_text(const std::string& format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[256];
+  return std::string(text, std::strftime(text, sizeof(text), format.c_str(), &local));
+}
+
+Value copied_map(const ValueEntries& named, bool is_namespace) {
+  return ValueMap{.entries = named, .is_namespace = is_namespace};
+}
+
+}  // namespace
+
+Value call_method(const Value& value, const std::string& name, const ValueList& arguments,
+                  int64_t line) {
+  if (value.is_map()) return map_method(value, name, arguments, line);
+  if (!value.is_string()) {
+    refuse_template(line, "the method {} of {} is not supported", name, value.type_name());
+  }
+  const std::string& text = value.string();
+  const bool strips = name == "strip" || name == "lstrip" || name == "rstrip";
+  expect_arguments("method", name, arguments, 0, name == "split" || name == "replace" ? 2 : 1,
+                   line);
+  expect_strings(name, arguments, name == "replace" ? 2 : 1, line);
+  if (strips) {
+    return stripped(text, arguments.empty() ? kWhite : std::string_view(arguments[0].string()),
+                    name != "rstrip", name != "lstrip");
+  }
+  if (name == "upper" || name == "lower") return with_case(text, name == "upper");
+  if (name == "title" || name == "capitalize") return capitalised(text, name == "title");
+  if (name == "split") return split_text(text, arguments);
+  if (name == "replace" && arguments.size() == 2) {
+    return replaced(text, arguments[0].string(), arguments[1].string());
+  }
+  if (arguments.size() == 1 && name == "startswith") return text.starts_with(arguments[0].string());
+  if (arguments.size() == 1 && name == "endswith") return text.ends_with(arguments[0].string());
+  if (arguments.size() == 1 && name == "find") {
+    const size_t found = text.find(arguments[0].string());
+    return found == std::string::npos ? int64_t{-1} : static_cast<int64_t>(found);
+  }
+  refuse_template(line, "the method {} of a string is not supported", name);
+}
+
+Value call_filter(const Value& value, const std::string& name, const ValueList& arguments,
+                  const ValueEntries& named, int64_t line) {
+  if (name == "tojson") return json_text_of(value, arguments, named, line);
+  if (name == "map") return mapped(value, named, line);
+  if (!named.empty()) {
+    refuse_template(line, "the argument {} of the filter {} is not supported", named[0].first,
+                    name);
+  }
+  if (name == "trim") return stripped(value.text(), kWhite, true, true);
+  if (name == "length" || name == "count") return length_of(value, line);
+  if (name == "upper" || name == "lower") return with_case(value.text(), name == "upper");
+  if (name == "title" || name == "capitalize") return capitalised(value.text(), name == "title");
+  if (name == "string") return value.text();
+  if (name == "safe") return value;
+  if (name == "indent") return indented(value.text(), arguments);
+  if (name == "selectattr" || name == "rejectattr") return selected(value, name, arguments, line);
+  if (name == "items" && value.is_map()) return items_of(value.map());
+  if (name == "replace") {
+    expect_arguments("filter", name, arguments, 2, 2, line);
+    return replaced(value.text(), arguments[0].text(), arguments[1].text());
+  }
+  if (name == "default" || name == "d") {
+    expect_arguments("filter", name, arguments, 1, 2, line);
+    const bool is_absent =
+        value.is_undefined() || (arguments.size() > 1 && arguments[1].truth() && !value.truth());
+    return is_absent ? arguments[0] : value;
+  }
+  if (name == "join" && value.is_list()) {
+    expect_arguments("filter", name, arguments, 0, 1, line);
+    return joined_text(value.list(), arguments.empty() ? "" : arguments[0].text());
+  }
+  if ((name == "first" || name == "last") && value.is_list()) {
+    if (value.list().empty()) return {};
+    return name == "first" ? value.list().front() : value.list().back();
+  }
+  if (name == "list" && value.is_list()) return value;
+  if (name == "reverse" && value.is_list()) {
+    return ValueList(value.list().rbegin(), value.list().rend());
+  }
+  if (name == "int" && (value.is_number() || value.is_bool())) {
+    return static_cast<int64_t>(value.number());
+  }
+  refuse_template(line, "the filter {} of {} is not supported", name, value.type_name());
+}
+
+Value call_function(const std::string& name, const ValueList& arguments, const ValueEntries& named,
+                    int64_t line) {
+  if (name == "raise_exception") {
+    expect_arguments("function", name, arguments, 1, 1, line);
+    fail_as(ErrorKind::input, "chat_template: {}", arguments[0].text());
+  }
+  if ((name == "namespace" || name == "dict") && arguments.empty()) {
+    return copied_map(named, name == "namespace");
+  }
+  if (!named.empty()) {
+    refuse_template(line, "the argument {} of the function {} is not supported", named[0].first,
+                    name);
+  }
+  if (name == "range") return range_of(arguments, line);
+  if (name == "strftime_now") {
+    expect_arguments("function", name, arguments, 1, 1, line);
+    return time_text(arguments[0].text());
+  }
+  refuse_template(line, "the function {} is not supported", name);
+}
+
+bool passes_test(const Value& value, const std::string& name, const ValueList& arguments,
+                 int64_t line) {
+  const bool compares = name == "equalto" || name == "eq" || name == "ne" || name == "in";
+  expect_arguments("test", name, arguments, compares ? 1 : 0, compares ? 1 : 0, line);
+  if (name == "defined") return !value.is_undefined();
+  if (name == "undefined") return value.is_undefined();
+  if (name == "none") return value.is_none();
+  if (name == "string") return value.is_string();
+  if (name == "number") return value.is_number() || value.is_bool();
+  if (name == "integer") return value.is_integer();
+  if (name == "boolean") return value.is_bool();
+  if (name == "mapping") return value.is_map();
+  if (name == "sequence" || name == "iterable") {
+    return value.is_list() || value.is_string() || value.is_map();
+  }
+  if (name == "true") return value.is_bool() && value.truth();
+  if (name == "false") return value.is_bool() && !value.truth();
+  if (name == "equalto" || name == "eq") return value == arguments[0];
+  if (name == "ne") return !(value == arguments[0]);
+  if (name == "in" && arguments[0].is_list()) {
+    return std::ranges::find(arguments[0].list(), value) != arguments[0].list().end();
+  }
+  refuse_template(line, "the test {} is not supported", name);
+}
+
+}  // namespace fullshard::generation

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "fullshard/generation/chat/template_node.h"
+
+namespace fullshard::generation {
+namespace {
+
+enum class Flow { on, leave, next };
+
+constexpr size_t kMostText = size_t{64} << 20;  // bytes; a template that writes more is broken
+
+class TemplateRenderer {
+ public:
+  explicit TemplateRenderer(std::string& output) : output_(output) {}
+
+  Flow render(const std::vector<TemplateNode>& nodes, TemplateScope& scope) {
+    for (const TemplateNode& node : nodes) {
+      const Flow flow = render(node, scope);
+      if (flow != Flow::on) return flow;
+    }
+    return Flow::on;
+  }
+
+ private:
+  Flow render(const TemplateNode& node, TemplateScope& scope) {
+    switch (node.kind) {
+      case TemplateNodeKind::text:
+        write(node.text, node.line);
+        return Flow::on;
+      case TemplateNodeKind::print:
+        write(evaluate(*node.expression, scope).text(), node.line);
+        return Flow::on;
+      case TemplateNodeKind::set:
+        set(node, scope);
+        return Flow::on;
+      case TemplateNodeKind::condition:
+        return choose(node, scope);
+      case TemplateNodeKind::loop:
+        return loop(node, scope);
+      case TemplateNodeKind::leave_loop:
+        return Flow::leave;
+      case TemplateNodeKind::next_in_loop:
+        return Flow::next;
+      case TemplateNodeKind::group:
+        break;
+    }
+    return render(node.body, scope);
+  }
+
+  void write(const std::string& text, int64_t line) {
+    if (output_.size() + text.size() > kMostText) refuse_template(line, "the text grows too long");
+    output_ += text;
+  }
+
+  void set(const TemplateNode& node, TemplateScope& scope) {
+    Value value;
+    if (node.expression) {
+      value = evaluate(*node.expression, scope);
+    } else {
+      std::string text;
+      TemplateRenderer(text).render(node.body, scope);
+      value = text;
+    }
+    if (!node.sets_attribute) return scope.set(node.names[0], std::move(value));
+    const Value* space = scope.find(node.names[0]);
+    if (space == nullptr || !space->is_map() || !space->map().is_namespace) {
+      refuse_template(node.line, "attributes can be set of a namespace only, and {} is none",
+                      node.names[0]);
+    }
+    space->set(node.names[1], std::move(value));
+  }
+
+  Flow choose(const TemplateNode& node, TemplateScope& scope) {
+    for (const auto& branch : node.branches) {
+      if (branch.test && !evaluate(*branch.test, scope).truth()) continue;
+      return render(branch.body, scope);
+    }
+    return Flow::on;
+  }
+
+  ValueList looped_over(const TemplateNode& node, const TemplateScope& scope) {
+    const Value value = evaluate(*node.expression, scope);
+    ValueList items;
+    if (value.is_list()) {
+      items = value.list();
+    } else if (value.is_map()) {
+      for (const auto& [key, item] : value.map().entries) items.emplace_back(key);
+    } else if (value.is_string()) {
+      for (const char letter : value.string()) items.emplace_back(std::string(1, letter));
+    } else if (!value.is_undefined()) {
+      refuse_template(node.line, "a loop over {}", value.type_name());
+    }
+    if (node.filter) {
+      std::erase_if(items, [&](const Value& item) {
+        TemplateScope own(&scope);
+        name_item(node, item, own);
+        return !evaluate(*node.filter, own).truth();
+      });
+    }
+    return items;
+  }
+
+  static void name_item(const TemplateNode& node, const Value& item, TemplateScope& scope) {
+    if (node.names.size() == 1) return scope.set(node.names[0], item);
+    if (!item.is_list() || item.list().size() != node.names.size()) {
+      refuse_template(node.line, "{} names for the items of a loop that do not have as many parts",
+                      node.names.size());
+    }
+    for (size_t i = 0; i < node.names.size(); ++i) scope.set(node.names[i], item.list()[i]);
+  }
+
+  static Value loop_facts(const ValueList& items, size_t index) {
+    const auto place = static_cast<int64_t>(index), count = std::ssize(items);
+    ValueMap facts;
+    facts.entries = {{"index", place + 1},
+                     {"index0", place},
+                     {"revindex", count - place},
+                     {"revindex0", count - place - 1},
+                     {"first", place == 0},
+                     {"last", place == count - 1},
+                     {"length", count},
+                     {"previtem", index == 0 ? Value() : items[index - 1]},
+                     {"nextitem", place == count - 1 ? Value() : items[index + 1]}};
+    return facts;
+  }
+
+  // What is set inside is forgotten with every item, as in Jinja.
+  Flow loop(const TemplateNode& node, TemplateScope& scope) {
+    const ValueList items = looped_over(node, scope);
+    if (items.empty()) return render(node.otherwise, scope);
+    for (size_t index = 0; index < items.size(); ++index) {
+      TemplateScope own(&scope);
+      own.set("loop", loop_facts(items, index));
+      name_item(node, items[index], own);
+      if (render(node.body, own) == Flow::leave) break;
+    }
+    return Flow::on;
+  }
+
+  std::string& output_;
+};
+
+}  // namespace
+
+void render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope,
+                  std::string& output) {
+  TemplateRenderer(output).render(nodes, scope);
+}
+
+}  // namespace fullshard::generation

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch of sequences token by token: the likeliest one, or one drawn at random.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "fullshard/data/random.h"
+#include "fullshard/generation/batch_context.h"
+#include "fullshard/generation/logits_rules.h"
+#include "fullshard/generation/sampling.h"
+#include "fullshard/generation/text_stream.h"
+
+namespace fullshard::generation {
+namespace {
+
+struct RunningSequence {
+  GeneratedSequence result;
+  std::vector<int64_t> context;  // what the rules see
+  int64_t max_new_tokens = 0;
+  data::CounterRandom random;
+  std::optional<TextStream> stream;
+  bool is_done = false;
+};
+
+std::vector<RunningSequence> start_sequences(const BatchContext& batch) {
+  std::vector<RunningSequence> running;
+  for (size_t i = 0; i < batch.prompts.size(); ++i) {
+    const GeneratePrompt& prompt = batch.prompts[i];
+    for (int64_t number = 0; number < batch.options.num_return_sequences; ++number) {
+      running.push_back(
+          {.result = {.prompt = prompt.number, .number = number},
+           .context = batch.model.context_of(prompt.tokens),
+           .max_new_tokens = batch.max_new_tokens(i),
+           .random = data::CounterRandom(batch.options.seed, static_cast<uint64_t>(prompt.number),
+                                         static_cast<uint64_t>(number)),
+           .stream = {}});
+      if (batch.tokenizer != nullptr) {
+        running.back().stream.emplace(*batch.tokenizer, batch.options.stop);
+      }
+    }
+  }
+  return running;
+}
+
+int64_t choose_token(std::span<float> scores, RunningSequence& sequence,
+                     const GenerateOptions& options) {
+  const auto num_new = static_cast<int64_t>(sequence.result.tokens.size());
+  const double all = options.wants_logprobs ? log_sum_exp(scores) : 0;
+  std::vector<float> own;
+  if (options.wants_logprobs) own.assign(scores.begin(), scores.end());
+  apply_rules(scores, sequence.context, num_new, options);
+  const int64_t token = options.do_sample
+                            ? drawn_token(candidates_of(scores, options), sequence.random.uniform())
+                            : likeliest_token(scores);
+  if (options.wants_logprobs) {
+    sequence.result.logprobs.push_back(own[static_cast<size_t>(token)] - all);
+  }
+  return token;
+}
+
+void end_sequence(RunningSequence& sequence, FinishReason reason) {
+  sequence.is_done = true;
+  sequence.result.finish = reason;
+}
+
+void take_token(const BatchContext& batch, RunningSequence& sequence, int64_t token) {
+  sequence.result.tokens.push_back(token);
+  sequence.context.push_back(token);
+  const bool is_eos = batch.is_eos(token);
+  // What ends a sequence is no text of it.
+  std::string piece;
+  if (sequence.stream && !is_eos) piece = sequence.stream->push(token);
+  if (is_eos) {
+    end_sequence(sequence, FinishReason::eos);
+  } else if (sequence.stream && sequence.stream->has_stopped()) {
+    end_sequence(sequence, FinishReason::stop);
+  } else if (static_cast<int64_t>(sequence.result.tokens.size()) >= sequence.max_new_tokens) {
+    end_sequence(sequence, FinishReason::length);
+  }
+  if (sequence.is_done && sequence.stream) {
+    piece += sequence.stream->finish();
+    // The last token may have been held back in the middle of a stop text.
+    if (sequence.stream->has_stopped() && !is_eos) sequence.result.finish = FinishReason::stop;
+    sequence.result.text = sequence.stream->text();
+  }
+  if (batch.callbacks.on_token) {
+    batch.callbacks.on_token({.prompt = sequence.result.prompt,
+                              .sequence = sequence.result.number,
+                              .token = token,
+                              .text = piece,
+                              .is_last = sequence.is_done});
+  }
+}
+
+// The rows that go on, in an order that moves few of them: the last ones take free places.
+std::vector<int64_t> rows_that_go_on(const std::vector<RunningSequence*>& rows) {
+  std::vector<int64_t> kept(rows.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  for (size_t row = 0; row < kept.size();) {
+    if (!rows[static_cast<size_t>(kept[row])]->is_done) {
+      ++row;
+    } else {
+      kept[row] = kept.back();
+      kept.pop_back();
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::vector<GeneratedSequence> generate_tokens(const BatchContext& batch) {
+  std::vector<RunningSequence> sequences = start_sequences(batch);
+  std::vector<RunningSequence*> rows;
+  for (RunningSequence& sequence : sequences) rows.push_back(&sequence);
+  at::Tensor scores = host_scores(batch.begin());
+  const int64_t num_each = batch.options.num_return_sequences;
+  if (num_each > 1) {  // prompts are read once
+    std::vector<int64_t> prompt_of(rows.size());
+    for (size_t row = 0; row < rows.size(); ++row) {
+      prompt_of[row] = static_cast<int64_t>(row) / num_each;
+    }
+    batch.model.select_rows(prompt_of);
+    scores = scores.repeat_interleave(num_each, 0);
+  }
+  while (true) {
+    std::vector<int64_t> tokens;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      tokens.push_back(choose_token(row_of(scores, row), *rows[row], batch.options));
+      take_token(batch, *rows[row], tokens.back());
+    }
+    const std::vector<int64_t> kept = rows_that_go_on(rows);
+    if (kept.empty()) break;
+    if (kept.size() < rows.size()) {
+      batch.model.select_rows(kept);
+      std::vector<RunningSequence*> left;
+      std::vector<int64_t> tokens_left;
+      for (const int64_t row : kept) {
+        left.push_back(rows[static_cast<size_t>(row)]);
+        tokens_left.push_back(tokens[static_cast<size_t>(row)]);
+      }
+      rows = std::move(left);
+      tokens = std::move(tokens_left);
+    }
+    scores = host_scores(batch.next(tokens));
+  }
+  std::vector<GeneratedSequence> results;
+  for (RunningSequence& sequence : sequences) results.push_back(std::move(sequence.result));
+  return results;
+}
+
+}  // namespace fullshard::generation

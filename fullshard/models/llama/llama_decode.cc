@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Llama family over a cache of keys and values.
+#include "fullshard/models/common/inputs.h"
+#include "fullshard/models/common/key_value_cache.h"
+#include "fullshard/models/llama/llama_model.h"
+#include "fullshard/ops/cached_attention.h"
+#include "fullshard/ops/few_rows.h"
+#include "fullshard/ops/self_attention.h"
+
+namespace fullshard::models {
+
+at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
+                                      CachedPass& pass) {
+  const auto rows = ops::few_rows_norm_projection(
+      hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
+      {q_proj_->bias, k_proj_->bias, v_proj_->bias});
+  const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_kv_heads_});
+  const auto turned = apply_rotary(query, *pass.rotary, pass.places.positions);
+  const CachedLayer& layer = pass.cache->store(
+      pass.layer, apply_rotary(key, *pass.rotary, pass.places.positions), value, pass.places);
+  const auto mixed =
+      ops::cached_attention(turned, layer.keys, layer.values, pass.places, {.window = window_});
+  return ops::few_rows_linear(mixed, o_proj_->weight, o_proj_->bias, hidden);
+}
+
+at::Tensor LlamaFeedForwardImpl::decode(const at::Tensor& hidden, const NormTerms& norm) {
+  const auto rows = ops::few_rows_norm_projection(
+      hidden, norm, {gate_proj_->weight, up_proj_->weight}, {gate_proj_->bias, up_proj_->bias});
+  return ops::few_rows_activated_projection(rows, activation_, down_proj_->weight, down_proj_->bias,
+                                            hidden);
+}
+
+at::Tensor LlamaLayer::decode(const at::Tensor& hidden, CachedPass& pass) {
+  const auto attended = self_attn_->decode(hidden, input_layernorm_->terms(), pass);
+  return mlp_->decode(attended, post_attention_layernorm_->terms());
+}
+
+at::Tensor LlamaStackImpl::decode(const at::Tensor& input_ids, CachedPass& pass) {
+  auto hidden = embed_tokens_(input_ids);
+  // Of all positions that the cache may come to, so that it is made once.
+  pass.rotary = rope_.table(pass.cache->capacity(), hidden.device());
+  for (pass.layer = 0; pass.layer < layers_.size(); ++pass.layer) {
+    hidden = layers_[pass.layer]->forward(hidden, {}, {}, &pass);
+  }
+  return norm_(wanted_rows(hidden, pass));
+}
+
+ModelOutputs LlamaLanguageModel::decode(const ModelInputs& inputs) {
+  CachedPass& pass = *inputs.cached;
+  check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
+  pass.places = pass.cache->next_places(inputs.input_ids.size(1), inputs.input_ids.device());
+  const auto hidden = model_->decode(inputs.input_ids, pass);
+  pass.cache->advance(inputs.input_ids.size(1));
+  if (!config_.tied) return decoded_outputs(hidden, lm_head_);
+  return decoded_outputs(hidden, Head{.weight = model_->token_table()});
+}
+
+}  // namespace fullshard::models

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// T5's decoder over a cache: of the target so far, and of the source, whose keys and values are
+// made once.
+#include <algorithm>
+#include <cmath>
+
+#include "fullshard/base/error.h"
+#include "fullshard/models/common/inputs.h"
+#include "fullshard/models/common/key_value_cache.h"
+#include "fullshard/models/t5/t5_model.h"
+#include "fullshard/ops/cached_attention.h"
+#include "fullshard/ops/few_rows.h"
+#include "fullshard/ops/self_attention.h"
+
+namespace fullshard::models {
+namespace {
+
+// Sources are padded behind, so what a mask shows is their lengths.
+std::vector<int64_t> source_lengths(const at::Tensor& input_ids, const at::Tensor& mask) {
+  if (!mask.defined()) {
+    return std::vector<int64_t>(static_cast<size_t>(input_ids.size(0)), input_ids.size(1));
+  }
+  const auto sums = mask.ne(0).sum(1).cpu();
+  const auto* begin = sums.const_data_ptr<int64_t>();
+  return {begin, begin + sums.numel()};
+}
+
+}  // namespace
+
+at::Tensor T5AttentionImpl::position_bias(const ops::CachePlaces& places) const {
+  return relative_position_bias(table_->weight, places.starts.front(), places.count,
+                                places.num_columns(), positions_);
+}
+
+at::Tensor T5AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
+                                   CachedPass& pass) {
+  const auto rows = ops::few_rows_norm_projection(
+      hidden, norm, {query_->weight, key_->weight, value_->weight}, {{}, {}, {}});
+  const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_heads_});
+  const CachedLayer& layer = pass.cache->store(pass.layer, key, value, pass.places);
+  const auto mixed = ops::cached_attention(query, layer.keys, layer.values, pass.places,
+                                           {.scale = 1.0, .bias = pass.position_bias});
+  return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
+}
+
+at::Tensor T5AttentionImpl::decode_cross(const at::Tensor& hidden, const NormTerms& norm,
+                                         CachedPass& pass) {
+  if (pass.encoded.defined()) {
+    pass.cache->set_cross(pass.layer, heads_of(key_(pass.encoded)), heads_of(value_(pass.encoded)));
+  }
+  const auto query = ops::few_rows_linear(apply_norm(hidden, norm), query_->weight);
+  const CachedLayer& layer = pass.cache->cross(pass.layer);
+  const auto mixed = ops::complete_attention(heads_of(query), layer.keys, layer.values,
+                                             pass.cache->source_lengths(), {.scale = 1.0});
+  return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
+}
+
+at::Tensor T5AttentionLayerImpl::decode(const at::Tensor& hidden, CachedPass& pass) {
+  return attention_->decode(hidden, norm_->terms(), pass);
+}
+
+at::Tensor T5AttentionLayerImpl::decode_cross(const at::Tensor& hidden, CachedPass& pass) {
+  return attention_->decode_cross(hidden, norm_->terms(), pass);
+}
+
+at::Tensor T5FeedForwardImpl::decode(const at::Tensor& hidden) {
+  std::vector<at::Tensor> weights = {gate_->weight};
+  if (!up_.is_empty()) weights.push_back(up_->weight);
+  const std::vector<at::Tensor> biases(weights.size());
+  const auto rows = ops::few_rows_norm_projection(hidden, norm_->terms(), weights, biases);
+  return ops::few_rows_activated_projection(rows, activation_, down_->weight, {}, hidden);
+}
+
+at::Tensor T5BlockImpl::decode(at::Tensor hidden, CachedPass& pass) {
+  if (pass.layer == 0) pass.position_bias = self_attention_->position_bias(pass.places);
+  hidden = within_half_range(self_attention_->decode(hidden, pass));
+  hidden = within_half_range(cross_attention_->decode_cross(hidden, pass));
+  return within_half_range(feed_forward_->decode(hidden));
+}
+
+at::Tensor T5Stack::decode(const at::Tensor& embedded, CachedPass& pass) {
+  at::Tensor hidden = embedded;
+  for (pass.layer = 0; pass.layer < blocks_.size(); ++pass.layer) {
+    hidden =
+        blocks_[pass.layer](hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), &pass)
+            .hidden;
+  }
+  return norm_(wanted_rows(hidden, pass));
+}
+
+ModelOutputs T5ForConditionalGenerationImpl::decode(const ModelInputs& inputs) {
+  CachedPass& pass = *inputs.cached;
+  const auto& targets = inputs.decoder_input_ids;
+  check_tokens("decoder_input_ids", targets, config_.vocabulary, 0);
+  if (inputs.input_ids.defined()) {
+    check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
+    const auto mask = padding_mask(inputs.attention_mask);
+    pass.encoded = encoder_.forward(shared_(inputs.input_ids), mask, {}, {}, /*is_training=*/false);
+    pass.cache->set_source_lengths(source_lengths(inputs.input_ids, mask));
+  }
+  pass.places = pass.cache->next_places(targets.size(1), targets.device());
+  const auto hidden = decoder_.decode(shared_(targets), pass);
+  pass.cache->advance(targets.size(1));
+  const double scale =
+      config_.scales_head ? 1 / std::sqrt(static_cast<double>(config_.width)) : 1.0;
+  if (!head_.is_empty()) return decoded_outputs(hidden, head_, scale);
+  return decoded_outputs(hidden, Head{.weight = shared_.weight(), .scale = scale});
+}
+
+}  // namespace fullshard::models

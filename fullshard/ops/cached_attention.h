@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of new tokens to the keys and values that earlier passes left behind.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace fullshard::ops {
+
+// Where the tokens of one pass stand in their rows: token i of row r is number starts[r] + i of its
+// sequence, and keys lie in the column of their number. More than one token at a time only where
+// all rows start alike.
+struct CachePlaces {
+  std::vector<int64_t> starts{};
+  int64_t count = 1;       // tokens of each row in this pass
+  at::Tensor positions{};  // [rows, count], the numbers, on the device
+
+  int64_t num_rows() const { return static_cast<int64_t>(starts.size()); }
+  int64_t num_columns() const;  // filled after this pass, in the longest row
+  bool start_alike() const;
+};
+
+CachePlaces make_places(std::vector<int64_t> starts, int64_t count, at::Device device);
+
+// Writes new keys or values [rows, count, heads, D] into columns of `cache` [rows, heads, capacity,
+// D].
+void store_in_cache(const at::Tensor& cache, const at::Tensor& tokens, const CachePlaces& places);
+
+struct CachedAttentionOptions {
+  int64_t window = 0;                // only that many last keys; 0: all
+  std::optional<double> scale = {};  // absent: 1/sqrt(D)
+  at::Tensor bias = {};              // [1, heads, count, columns], added to the scores
+};
+
+// query [rows, count, heads, D] over keys and values [rows, kv_heads, capacity, D], which hold the
+// pass's own already: each token sees its row up to itself. The result is [rows, count, heads * D].
+// No gradients. Columns that were never stored may hold anything in fp32 on CPUs, and finite
+// numbers elsewhere.
+at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& keys,
+                            const at::Tensor& values, const CachePlaces& places,
+                            const CachedAttentionOptions& options);
+
+// The same for keys that are complete: every token of row r sees the first lengths[r].
+at::Tensor complete_attention(const at::Tensor& query, const at::Tensor& keys,
+                              const at::Tensor& values, const std::vector<int64_t>& lengths,
+                              const CachedAttentionOptions& options);
+
+}  // namespace fullshard::ops

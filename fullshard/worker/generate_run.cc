@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/generate_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
+#include "fullshard/base/launcher_environment.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/generation/cached_language_model.h"
+#include "fullshard/generation/chat/chat_template.h"
+#include "fullshard/generation/generate.h"
+#include "fullshard/generation/generation_config.h"
+#include "fullshard/generation/prompt_file.h"
+#include "fullshard/generation/whole_weights.h"
+#include "fullshard/text/byte_tokenizer.h"
+#include "fullshard/train/run/interruption.h"
+#include "fullshard/worker/generation_output.h"
+#include "fullshard/worker/rank_model.h"
+
+namespace fullshard::worker {
+namespace {
+
+template <class Value>
+void override_with(Value& target, const std::optional<Value>& flag) {
+  if (flag) target = *flag;
+}
+
+void apply_flags(const RunOptions& run, GenerateOptions& options) {
+  const GenerationRunOptions& flags = run.generation;
+  override_with(options.max_new_tokens, flags.max_new_tokens);
+  override_with(options.min_new_tokens, flags.min_new_tokens);
+  override_with(options.temperature, flags.temperature);
+  override_with(options.top_k, flags.top_k);
+  override_with(options.top_p, flags.top_p);
+  override_with(options.min_p, flags.min_p);
+  override_with(options.repetition_penalty, flags.repetition_penalty);
+  override_with(options.no_repeat_ngram_size, flags.no_repeat_ngram_size);
+  override_with(options.num_beams, flags.num_beams);
+  override_with(options.length_penalty, flags.length_penalty);
+  override_with(options.num_return_sequences, flags.num_return_sequences);
+  override_with(options.batch, flags.batch);
+  const bool samples = flags.temperature || flags.top_k || flags.top_p || flags.min_p;
+  if (samples) options.do_sample = true;
+  if (flags.greedy) options.do_sample = false;
+  // Beams that are asked for by a flag do not sample because a file would.
+  if (flags.num_beams.value_or(1) > 1 && !samples) options.do_sample = false;
+  if (samples && !flags.num_beams) options.num_beams = 1;
+  if (flags.early_stopping == "true") options.early_stopping = EarlyStopping::at_once;
+  if (flags.early_stopping == "false") options.early_stopping = EarlyStopping::heuristic;
+  if (flags.early_stopping == "never") options.early_stopping = EarlyStopping::never;
+  if (!flags.stop.empty()) options.stop = flags.stop;
+  options.prefill_tokens = flags.prefill_tokens;
+  options.wants_logprobs = flags.logprobs;
+  options.seed = run.seed;
+}
+
+bool has_tokenizer(const std::string& folder) {
+  if (folder.empty()) return false;
+  if (text::names_byte_tokenizer(folder)) return true;
+  return std::ranges::any_of(base::names_in_folder(folder), [](const std::string& name) {
+    return name == "tokenizer.json" || name.ends_with(".model") || name == "vocab.json" ||
+           name == "vocab.txt";
+  });
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const RunOptions& options, const std::string& folder) {
+  if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer);
+  return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
+}
+
+std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) {
+  std::vector<WrittenPrompt> prompts;
+  if (options.prompt) {
+    prompts.push_back({.text = *options.prompt, .place = "--prompt"});
+  } else if (!options.prompts.empty()) {
+    prompts = read_prompts(options.prompts);
+  } else if (const auto kept = base::LauncherEnvironment::of_process().prompts.number()) {
+    // Opened anew: every rank reads from the start.
+    prompts = read_prompt_input(fmt::format("/proc/self/fd/{}", *kept));
+  } else {
+    prompts = read_prompt_input();
+  }
+  if (!options.is_chat) return prompts;
+  for (WrittenPrompt& prompt : prompts) {
+    if (!prompt.messages.is_null() || !prompt.tokens.empty()) continue;
+    prompt.messages = {{{"role", "user"}, {"content", prompt.text}}};
+  }
+  return prompts;
+}
+
+// Everything that is known before ranks meet.
+struct GenerationJob {
+  GenerateOptions options;
+  std::optional<int64_t> start_token;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<GeneratePrompt> prompts;
+  std::vector<nlohmann::ordered_json> shown;  // what lines say of each
+  std::vector<std::string> warnings;
+};
+
+GenerationJob prepare_job(const RunOptions& options, const RankModel& run) {
+  GenerationJob job;
+  auto config = load_generation_config(run.source.folder, run.source.config_json);
+  job.options = std::move(config.options);
+  job.start_token = config.start_token;
+  job.warnings = std::move(config.warnings);
+  apply_flags(options, job.options);
+  check_generate_options(job.options);
+  job.tokenizer = tokenizer_of(options, run.source.folder);
+  if (!job.options.stop.empty() && !job.tokenizer) {
+    fail_as(ErrorKind::usage,
+            "--stop: the model's folder has no tokenizer; name one with "
+            "--tokenizer");
+  }
+  if (job.options.eos_tokens.empty() && job.tokenizer && job.tokenizer->eos()) {
+    job.options.eos_tokens = {*job.tokenizer->eos()};
+  }
+  const std::string& folder = options.tokenizer.empty() ? run.source.folder : options.tokenizer;
+  const auto chat = folder.empty() || folder == "bytes" ? std::nullopt : load_chat_template(folder);
+  const PromptEncoder encoder{.tokenizer = job.tokenizer.get(),
+                              .chat = chat ? &*chat : nullptr,
+                              .ends_prompts = run.model->is_encoder_decoder()};
+  for (const WrittenPrompt& prompt : written_prompts(options.generation)) {
+    const auto number = static_cast<int64_t>(job.prompts.size());
+    job.prompts.push_back({encoder.tokens_of(prompt), number});
+    if (prompt.tokens.empty()) {
+      job.shown.emplace_back(encoder.text_of(prompt));
+    } else {
+      job.shown.emplace_back(prompt.tokens);
+    }
+  }
+  return job;
+}
+
+// Which prompts a rank takes in one round: neighbours, as many on every rank.
+struct Round {
+  size_t first = 0;
+  size_t count = 0;
+  size_t next = 0;  // the first of the next round
+};
+
+Round round_of(size_t begin, size_t num_prompts, const World& world, int64_t batch) {
+  const auto ranks = static_cast<size_t>(world.size());
+  const size_t left = num_prompts - begin;
+  const size_t each = std::min(static_cast<size_t>(batch), (left + ranks - 1) / ranks);
+  const size_t first = std::min(begin + each * static_cast<size_t>(world.rank()), num_prompts);
+  return {first, std::min(each, num_prompts - first), std::min(begin + each * ranks, num_prompts)};
+}
+
+std::string lines_of(const std::vector<GeneratedSequence>& results, const GenerationJob& job,
+                     int rank, double seconds) {
+  std::string lines;
+  for (const GeneratedSequence& sequence : results) {
+    lines += line_of(sequence, {.prompt = job.shown[static_cast<size_t>(sequence.prompt)],
+                                .has_text = job.tokenizer != nullptr,
+                                .is_one_of_several = job.options.num_return_sequences > 1,
+                                .is_scored = job.options.num_beams > 1,
+                                .rank = rank,
+                                .seconds = seconds});
+  }
+  return lines;
+}
+
+// Signals end the run between two steps, so that what is written is whole.
+GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& num_done,
+                               size_t num_prompts) {
+  GenerateCallbacks callbacks;
+  callbacks.on_step = [&interruption, &num_done, num_prompts] {
+    if (!interruption.is_asked_for()) return;
+    fail("generate: {}: {} of {} prompts are done, and all of theirs is written",
+         train::interruption_name(interruption.signal()), num_done, num_prompts);
+  };
+  return callbacks;
+}
+
+void write_as_lines(TokenModel& model, const GenerationJob& job, const World& world,
+                    const std::string& path) {
+  std::optional<GenerationOutput> output;
+  const auto problem = engine::error_of([&] {
+    if (world.rank() == 0) output.emplace(path);
+  });
+  engine::throw_alike(world.communicator(), problem, "output");
+  const train::Interruption interruption;
+  size_t begin = 0;
+  const auto callbacks = callbacks_of(interruption, begin, job.prompts.size());
+  // A rank that still computes is not late.
+  const Communicator patient = world.communicator().limited_by(TimeLimit::none);
+  while (begin < job.prompts.size()) {
+    const Round round = round_of(begin, job.prompts.size(), world, job.options.batch);
+    const std::vector<GeneratePrompt> own(
+        job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first),
+        job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first + round.count));
+    const auto start = std::chrono::steady_clock::now();
+    const auto results = generate(model, own, job.options, job.tokenizer.get(), callbacks);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    const auto texts = engine::gather_texts(
+        patient, lines_of(results, job, world.rank(), time.count()), "generated text");
+    if (output) {
+      for (const std::string& text : texts) output->write(text);
+    }
+    begin = round.next;
+  }
+}
+
+// To somebody who watches: text as it comes, one prompt after the other.
+void write_to_terminal(TokenModel& model, GenerationJob job) {
+  GenerationOutput output("");
+  const train::Interruption interruption;
+  const bool streams = job.options.num_beams == 1 && job.options.num_return_sequences == 1;
+  for (size_t prompt = 0; prompt < job.prompts.size(); ++prompt) {
+    auto callbacks = callbacks_of(interruption, prompt, job.prompts.size());
+    if (streams && job.tokenizer) {
+      callbacks.on_token = [&output](const TokenEvent& event) {
+        output.write(std::string(event.text));
+      };
+    }
+    if (job.prompts.size() > 1) output.write(fmt::format("[{}] ", prompt));
+    const auto results =
+        generate(model, {job.prompts[prompt]}, job.options, job.tokenizer.get(), callbacks);
+    if (streams && job.tokenizer) {
+      output.write("\n");
+      continue;
+    }
+    for (const GeneratedSequence& sequence : results) {
+      output.write((job.tokenizer ? sequence.text : nlohmann::json(sequence.tokens).dump()) + "\n");
+    }
+  }
+}
+
+}  // namespace
+
+int run_generate(const cli::RunArguments& arguments) {
+  const RunOptions& options = arguments.options();
+  const RankModel run(options, /*is_trained=*/false);
+  run.model->eval();
+  GenerationJob job = prepare_job(options, run);
+  const World world = meet_ranks(arguments);
+  const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
+  CachedLanguageModel model(*run.model, {.device = world.device(),
+                                         .prefill_tokens = job.options.prefill_tokens,
+                                         .start_token = job.start_token});
+  check_prompts(model, job.prompts);
+  ShardedModel sharded = run.shard_frozen(world, plan, options);
+  if (world.rank() == 0) {
+    run.warn_of_unused_head();
+    for (const std::string& warning : job.warnings) {
+      base::say(fmt::format("warning: {}\n", warning));
+    }
+  }
+  generation::WholeWeights weights(sharded);
+  const std::string& path = options.generation.output;
+  const bool is_watched =
+      world.size() == 1 && path.empty() && !options.json && ::isatty(STDOUT_FILENO) != 0;
+  if (is_watched) {
+    write_to_terminal(model, std::move(job));
+  } else {
+    write_as_lines(model, job, world, path);
+  }
+  weights.close();
+  return 0;
+}
+
+}  // namespace fullshard::worker

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/generation_output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fullshard/base/error.h"
+
+namespace fullshard::worker {
+
+std::string line_of(const GeneratedSequence& sequence, const LineFacts& facts) {
+  nlohmann::ordered_json line;
+  line["index"] = sequence.prompt;
+  if (facts.is_one_of_several) line["sequence"] = sequence.number;
+  line["prompt"] = facts.prompt;
+  line["text"] = facts.has_text ? nlohmann::ordered_json(sequence.text) : nullptr;
+  line["tokens"] = sequence.tokens;
+  line["finish"] = finish_name(sequence.finish);
+  if (!sequence.logprobs.empty()) line["logprobs"] = sequence.logprobs;
+  if (facts.is_scored) line["score"] = sequence.score;
+  line["rank"] = facts.rank;
+  line["seconds"] = facts.seconds;
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+GenerationOutput::GenerationOutput(const std::string& path)
+    : name_(path.empty() ? "standard output" : path),
+      descriptor_(path.empty()
+                      ? STDOUT_FILENO
+                      : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) {
+    fail_as(ErrorKind::usage, "--output {}: cannot be written: {}", path, std::strerror(errno));
+  }
+}
+
+GenerationOutput::~GenerationOutput() {
+  if (descriptor_ != STDOUT_FILENO) ::close(descriptor_);
+}
+
+void GenerationOutput::write(const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t size = ::write(descriptor_, text.data() + done, text.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) fail("{}: cannot be written: {}", name_, std::strerror(errno));
+    done += static_cast<size_t>(size);
+  }
+}
+
+}  // namespace fullshard::worker

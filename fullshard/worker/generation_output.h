@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where generated sequences go: lines of JSON, each written as a whole and at once, so that nothing
+// of what is finished is lost whatever happens then.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fullshard/generation/sequence.h"
+
+namespace fullshard::worker {
+
+// What a line says beside the sequence.
+struct LineFacts {
+  nlohmann::ordered_json prompt;  // its text, or its tokens
+  bool has_text = false;
+  bool is_one_of_several = false;
+  bool is_scored = false;
+  int rank = 0;
+  double seconds = 0;  // of the batch that it was made in
+};
+
+// With a newline at its end.
+std::string line_of(const GeneratedSequence& sequence, const LineFacts& facts);
+
+class GenerationOutput {
+ public:
+  // To a file that is made anew, or for an empty path to standard output.
+  explicit GenerationOutput(const std::string& path);
+  ~GenerationOutput();
+  GenerationOutput(const GenerationOutput&) = delete;
+  GenerationOutput& operator=(const GenerationOutput&) = delete;
+
+  void write(const std::string& text);
+
+ private:
+  std::string name_;
+  int descriptor_;
+};
+
+}  // namespace fullshard::worker

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// `generate` as a user types it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "tests/launch/shell.h"
+
+namespace fullshard::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kModelFolders = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/";
+
+// A Llama that reads and writes bytes; its weights are random.
+constexpr const char* kByteLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "vocab_size": 259, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+  "initializer_range": 0.3, "tie_word_embeddings": true, "eos_token_id": 257})";
+
+class Generation : public ::testing::Test {
+ protected:
+  launch::Ended run(const std::string& words, const std::string& before = "") {
+    return launch::shell("cd " + folder_.path() +
+                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
+                         " OMP_NUM_THREADS=1; " + before + "fullshard generate " + words);
+  }
+
+  static std::vector<json> lines_of(const std::string& text) {
+    std::vector<json> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+      if (line.starts_with("{")) lines.push_back(json::parse(line));
+    }
+    return lines;
+  }
+
+  // What ranks and clocks change is taken away.
+  static std::vector<json> comparable(const std::string& text) {
+    auto lines = lines_of(text);
+    for (json& line : lines) {
+      line.erase("rank");
+      line.erase("seconds");
+    }
+    return lines;
+  }
+
+  void write_byte_llama() {
+    std::filesystem::create_directories(folder_ / "bytes-llama");
+    folder_.write("bytes-llama/config.json", kByteLlama);
+  }
+
+  // A tokenizer_config.json.
+  static std::string byte_tokenizer(const std::string& chat_template) {
+    json config = {{"tokenizer_class", "FullshardByteTokenizer"}};
+    if (!chat_template.empty()) config["chat_template"] = chat_template;
+    return config.dump();
+  }
+
+  launch::TemporaryFolder folder_;
+};
+
+TEST_F(Generation, WritesALineForEveryPrompt) {
+  folder_.write("p.jsonl",
+                "{\"tokens\": [7, 9, 11]}\n{\"tokens\": [5]}\n\n{\"tokens\": [20, 21, 22, 23]}\n");
+  const auto ended =
+      run("--model " + kModelFolders + "llama --prompts p.jsonl --max-new-tokens 6 --logprobs");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  const auto lines = lines_of(ended.output);
+  ASSERT_EQ(lines.size(), 3u) << ended.output;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(lines[i]["index"], i);
+    EXPECT_EQ(lines[i]["rank"], 0);
+    EXPECT_EQ(lines[i]["finish"], "length");
+    EXPECT_EQ(lines[i]["tokens"].size(), 6u);
+    EXPECT_EQ(lines[i]["logprobs"].size(), 6u);
+    EXPECT_TRUE(lines[i]["text"].is_null());  // the folder has no tokenizer
+    EXPECT_GE(lines[i]["seconds"].get<double>(), 0.0);
+  }
+  EXPECT_EQ(lines[2]["prompt"], json({20, 21, 22, 23}));
+}
+
+// Two flags say the same in another way: the fixture's tokens are those of transformers.
+TEST_F(Generation, GivesTheTokensOfTransformers) {
+  const json found = json::parse(
+      std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/generation/generation.json"))["mistral"];
+  std::string prompts;
+  for (const json& tokens : found["prompts"]) prompts += json{{"tokens", tokens}}.dump() + "\n";
+  folder_.write("p.jsonl", prompts);
+  const auto tokens_by = [&](const std::string& flags) {
+    const auto ended = run("--model " + kModelFolders +
+                           "mistral --prompts p.jsonl "
+                           "--max-new-tokens 10 --json " +
+                           flags);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    json tokens = json::array();
+    for (const json& line : lines_of(ended.output)) tokens.push_back(line["tokens"]);
+    return tokens;
+  };
+  // The model's own end tokens were not at work in the fixture.
+  const auto is_prefix = [](const json& found_tokens, const json& expected) {
+    return std::equal(found_tokens.begin(), found_tokens.end(), expected.begin());
+  };
+  const json greedy = tokens_by("--greedy");
+  ASSERT_EQ(greedy.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(is_prefix(greedy[i], found["cases"][0]["results"][i])) << greedy[i];
+  }
+}
+
+TEST_F(Generation, GivesTheSameTextOnAnyNumberOfRanks) {
+  write_byte_llama();
+  std::string prompts;
+  for (int i = 0; i < 7; ++i) prompts += "prompt number " + std::to_string(i) + "\n";
+  folder_.write("p.txt", prompts);
+  for (const std::string how : {"--greedy", "--temperature 0.8 --top-k 0 --seed 3",
+                                "--num-beams 3 --num-return-sequences 2"}) {
+    const std::string flags =
+        "--model bytes-llama --tokenizer bytes --prompts p.txt "
+        "--max-new-tokens 12 --batch 2 " +
+        how;
+    const auto alone = run(flags);
+    ASSERT_EQ(alone.status, 0) << alone.output;
+    const auto expected = comparable(alone.output);
+    EXPECT_EQ(expected.size(), how.starts_with("--num-beams") ? 14u : 7u) << alone.output;
+    for (const std::string ranks : {"2", "3"}) {
+      const auto ended = run(flags + " --ranks " + ranks);
+      ASSERT_EQ(ended.status, 0) << ended.output;
+      EXPECT_EQ(comparable(ended.output), expected) << ranks << " ranks, " << how;
+    }
+  }
+}
+
+TEST_F(Generation, WorksWithFewerPromptsThanRanks) {
+  folder_.write("p.jsonl", "{\"tokens\": [7, 9, 11]}\n{\"tokens\": [5]}\n");
+  const std::string flags =
+      "--model " + kModelFolders + "gpt2 --prompts p.jsonl --max-new-tokens 9 ";
+  const auto alone = run(flags);
+  const auto ended = run(flags + "--ranks 3");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(comparable(ended.output), comparable(alone.output));
+  const auto lines = lines_of(ended.output);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["rank"], 0);
+  EXPECT_EQ(lines[1]["rank"], 1);
+}
+
+TEST_F(Generation, ReadsStandardInput) {
+  write_byte_llama();
+  const std::string flags = "--model bytes-llama --tokenizer bytes --max-new-tokens 4 ";
+  for (const std::string ranks : {"", "--ranks 2"}) {
+    const auto ended = run(flags + ranks, "printf 'one\\ntwo\\nthree\\n' | ");
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    const auto lines = lines_of(ended.output);
+    ASSERT_EQ(lines.size(), 3u) << ended.output;
+    EXPECT_EQ(lines[2]["prompt"], "three");
+  }
+}
+
+TEST_F(Generation, WritesItsFileAndKeepsStandardOutputFree) {
+  write_byte_llama();
+  const auto ended =
+      run("--model bytes-llama --tokenizer bytes --prompt hello --max-new-tokens 4 "
+          "--output out.jsonl 2>/dev/null");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(ended.output, "");
+  const auto lines = lines_of(folder_.read("out.jsonl"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["prompt"], "hello");
+}
+
+TEST_F(Generation, RendersChats) {
+  write_byte_llama();
+  const std::string flags = "--model bytes-llama --max-new-tokens 2 --prompt hi ";
+  folder_.write("bytes-llama/tokenizer_config.json", byte_tokenizer(""));
+  const auto none = run(flags + "--chat");
+  EXPECT_EQ(none.status, 4) << none.output;
+  EXPECT_THAT(none.output, HasSubstr("--prompt: has messages, but the tokenizer has no"));
+  folder_.write("bytes-llama/tokenizer_config.json",
+                byte_tokenizer("<{{ messages[0]['role'] }}>{{ messages[0]['content'] }}"));
+  EXPECT_EQ(lines_of(run(flags + "--chat").output).at(0)["prompt"], "<user>hi");
+  EXPECT_EQ(lines_of(run(flags).output).at(0)["prompt"], "hi");
+  folder_.write("bytes-llama/tokenizer_config.json", byte_tokenizer("{% macro x() %}"));
+  const auto unsupported = run(flags + "--chat");
+  EXPECT_EQ(unsupported.status, 4) << unsupported.output;
+  EXPECT_THAT(unsupported.output, HasSubstr("the statement 'macro' is not supported"));
+}
+
+TEST_F(Generation, RefusesStagesThatShardNoParameters) {
+  folder_.write("p.jsonl", "{\"tokens\": [7]}\n");
+  for (const std::string how : {"--zero-stage 1", "--zero-stage 2", "--strategy SHARD_GRAD_OP"}) {
+    const auto ended = run("--model " + kModelFolders + "llama --prompts p.jsonl " + how);
+    EXPECT_EQ(ended.status, 2) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("generation has neither"));
+    EXPECT_THAT(ended.output, HasSubstr("use stage 3"));
+  }
+  folder_.write("zero3.json", R"({"train_micro_batch_size_per_gpu": 1,
+                                  "zero_optimization": {"stage": 3}})");
+  for (const std::string how : {"--config zero3.json --ranks 2", "--strategy NO_SHARD --ranks 2"}) {
+    const auto ended =
+        run("--model " + kModelFolders + "llama --prompts p.jsonl --max-new-tokens 2 " + how);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    EXPECT_EQ(lines_of(ended.output).size(), 1u) << ended.output;
+  }
+}
+
+TEST_F(Generation, SaysWhatIsWrongAtOnce) {
+  folder_.write(
+      "long.jsonl", "{\"tokens\": [5]}\n{\"tokens\": [" + [] {
+        std::string tokens = "4";
+        for (int i = 0; i < 23; ++i) tokens += ", 4";
+        return tokens;
+      }() + "]}\n");
+  folder_.write("bad.jsonl", "{\"tokens\": [5]}\n{\"tokens\": [");
+  const std::string gpt2 = "--model " + kModelFolders + "gpt2 ";
+  const auto expect = [&](const std::string& words, int status, const std::string& text) {
+    const auto ended = run(words);
+    EXPECT_EQ(ended.status, status) << words << ": " << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(text)) << words;
+    EXPECT_TRUE(lines_of(ended.output).empty()) << words;
+  };
+  expect(gpt2 + "--prompts long.jsonl", 4,
+         "prompt 1: has 24 tokens, but the model has 24 positions");
+  expect(gpt2 + "--prompts long.jsonl --ranks 2", 4, "prompt 1: has 24 tokens");
+  expect(gpt2 + "--prompts bad.jsonl", 4, "bad.jsonl, line 2: is not valid JSON");
+  expect(gpt2 + "--prompts none.jsonl", 4, "none.jsonl: cannot be opened");
+  expect(gpt2 + "--prompt hello", 4, "has no tokenizer");
+  expect(gpt2 + "--prompt a --prompts b", 2, "--prompt");
+  expect(gpt2 + "--prompt a --greedy --temperature 2", 2, "--greedy");
+  expect(gpt2 + "--prompts long.jsonl --stop x", 2, "--stop: the model's folder has no tokenizer");
+  expect(gpt2 + "--prompts long.jsonl --num-return-sequences 2", 2, "all would be the same");
+  expect("--model " + kModelFolders + "bert --prompt a --tokenizer bytes", 4, "makes no text");
+  expect(gpt2 + "--prompts long.jsonl --max-new-token 3", 2, "--max-new-tokens");
+}
+
+TEST_F(Generation, ReadsTheFoldersGenerationConfig) {
+  write_byte_llama();
+  folder_.write("bytes-llama/generation_config.json",
+                R"({"max_new_tokens": 3, "eos_token_id": 300, "top_g": 1})");
+  const std::string flags = "--model bytes-llama --tokenizer bytes --prompt hello ";
+  const auto ended = run(flags);
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("warning: "));
+  EXPECT_THAT(ended.output, HasSubstr("top_g is unknown"));
+  EXPECT_EQ(lines_of(ended.output)[0]["tokens"].size(), 3u);
+  EXPECT_EQ(lines_of(run(flags + "--max-new-tokens 5").output)[0]["tokens"].size(), 5u);
+  folder_.write("bytes-llama/generation_config.json", "{\"top_k\": \"x\"}");
+  const auto broken = run(flags);
+  EXPECT_EQ(broken.status, 4);
+  EXPECT_THAT(broken.output, HasSubstr("generation_config.json: top_k is \"x\""));
+}
+
+TEST_F(Generation, KeepsEveryLineThatWasWrittenWhenInterrupted) {
+  write_byte_llama();
+  std::string prompts;
+  for (int i = 0; i < 20000; ++i) prompts += "p" + std::to_string(i) + "\n";
+  folder_.write("p.txt", prompts);
+  // Interrupted as soon as a line is there.
+  const auto ended = launch::shell(
+      "cd " + folder_.path() + "; export HOME=" + folder_.path() +
+      " OMP_NUM_THREADS=1; "
+      "fullshard generate --model bytes-llama --tokenizer bytes --prompts p.txt --batch 4 "
+      "--max-new-tokens 30 --output out.jsonl & pid=$!; "
+      "until [ -s out.jsonl ]; do sleep 0.05; done; kill -INT $pid; wait $pid");
+  EXPECT_NE(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("of 20000 prompts are done"));
+  const std::string text = folder_.read("out.jsonl");
+  EXPECT_TRUE(text.ends_with("\n"));
+  const auto lines = lines_of(text);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.size() % 4, 0u);
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["index"], i);
+}
+
+}  // namespace
+}  // namespace fullshard::cli

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversations against what transformers renders (tests/fixtures/generation/make_chats.py).
+#include "fullshard/generation/chat/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/errors.h"
+#include "tests/files.h"
+
+namespace fullshard::testing {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+const ordered_json& chats() {
+  static const ordered_json found =
+      ordered_json::parse(read_file(FULLSHARD_SOURCE_DIR "/tests/fixtures/generation/chats.json"));
+  return found;
+}
+
+const ChatTemplateOptions kTokens{.bos_token = "<s>", .eos_token = "</s>"};
+
+class ChatTemplates : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ChatTemplates, GiveTheTextOfTransformers) {
+  const ChatTemplate chat(chats()["templates"][GetParam()].get<std::string>());
+  int num_cases = 0;
+  for (const auto& one : chats()["cases"]) {
+    if (one["template"] != GetParam()) continue;
+    ++num_cases;
+    ChatTemplateOptions options = kTokens;
+    options.add_generation_prompt = one["add_generation_prompt"].get<bool>();
+    const auto& messages = chats()["conversations"][one["conversation"].get<std::string>()];
+    if (one.contains("text")) {
+      EXPECT_EQ(chat.render(messages, options), one["text"].get<std::string>())
+          << one["conversation"];
+    } else {
+      EXPECT_NE(message_of([&] { chat.render(messages, options); }), "no error")
+          << one["conversation"];
+    }
+  }
+  EXPECT_EQ(num_cases, 14);
+}
+
+std::vector<std::string> template_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : chats()["templates"].items()) names.push_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ChatTemplates, ::testing::ValuesIn(template_names()),
+                         [](const auto& name) { return name.param; });
+
+std::string rendered(const std::string& text) {
+  return ChatTemplate(text).render(ordered_json::array(), kTokens);
+}
+
+TEST(ChatTemplate, SaysWhatItsAuthorSays) {
+  const auto said = message_of([] { rendered("{{ raise_exception('roles must alternate') }}"); });
+  EXPECT_EQ(said, "chat_template: roles must alternate");
+}
+
+TEST(ChatTemplate, NamesWhatIsNotSupportedAndWhere) {
+  const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
+  EXPECT_EQ(said("a\nb{% macro f() %}{% endmacro %}"),
+            "chat_template, line 2: the statement 'macro' is not supported; supported are if, for, "
+            "set, break and continue");
+  EXPECT_THAT(said("{{ 'a' | sort }}"), HasSubstr("the filter sort of a string is not supported"));
+  EXPECT_THAT(said("{{ 'a'.encode() }}"), HasSubstr("the method encode of a string"));
+  EXPECT_THAT(said("{{ lipsum() }}"), HasSubstr("the function lipsum is not supported"));
+  EXPECT_THAT(said("{{ 1 is prime }}"), HasSubstr("the test prime is not supported"));
+  EXPECT_THAT(said("{% include 'x' %}"), HasSubstr("the statement 'include'"));
+}
+
+TEST(ChatTemplate, NamesWhatIsBroken) {
+  const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
+  EXPECT_THAT(said("{% if true %}"), HasSubstr("'if' has no 'endif'"));
+  EXPECT_THAT(said("{% for x in [1] %}{% endif %}"), HasSubstr("'for' has no 'endfor'"));
+  EXPECT_THAT(said("{% endfor %}"), HasSubstr("'endfor' belongs to nothing"));
+  EXPECT_THAT(said("\n\n{{ 1 + }}"), HasSubstr("line 3: something is missing at the end"));
+  EXPECT_THAT(said("{{ 1 "), HasSubstr("{{ has no }}"));
+  EXPECT_THAT(said("{{ 'a }}"), HasSubstr("has no"));
+  EXPECT_THAT(said("{{ 1 2 }}"), HasSubstr("'2' is not understood there"));
+  EXPECT_THAT(said("{{ 'a' + 1 }}"), HasSubstr("'+' of a string and a number"));
+  EXPECT_THAT(said("{{ nothing.more }}"), HasSubstr("not defined"));
+  EXPECT_THAT(said("{{ 1 // 0 }}"), HasSubstr("a division by 0"));
+  EXPECT_THAT(said("{% set a.b = 1 %}"), HasSubstr("of a namespace only"));
+}
+
+TEST(ChatTemplate, EndsWhateverATemplateDoes) {
+  const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
+  EXPECT_THAT(said("{% for i in range(1000000000) %}x{% endfor %}"),
+              HasSubstr("range is too long"));
+  const std::string loops =
+      "{% for i in range(90000) %}{% for j in range(90000) %}{{ 'xxxxxxxxxxxxxxxx' }}{% endfor %}"
+      "{% endfor %}";
+  EXPECT_THAT(said(loops), HasSubstr("the text grows too long"));
+  std::string deep;
+  for (int i = 0; i < 5000; ++i) deep += "(";
+  EXPECT_THAT(said("{{ " + deep + " }}"), HasSubstr("nested too deep"));
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
+  EXPECT_THAT(said(blocks), HasSubstr("nested too deep"));
+  EXPECT_THAT(said("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested too deep"));
+}
+
+TEST(ChatTemplate, IsFoundInAFolder) {
+  TemporaryFolder folder;
+  EXPECT_FALSE(load_chat_template(folder.path()));
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.file(name)) << text;
+  };
+  write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>",
+    "chat_template": [{"name": "tool_use", "template": "no"},
+                      {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}]})");
+  const auto messages = ordered_json::parse(R"([{"role": "user", "content": "hi"}])");
+  auto loaded = load_chat_template(folder.path());
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "<b>hi<e>");
+  write("chat_template.jinja", "file");  // newer folders
+  loaded = load_chat_template(folder.path());
+  EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "file");
+  write("chat_template.jinja", "{% block %}");
+  EXPECT_THAT(message_of([&] { load_chat_template(folder.path()); }),
+              HasSubstr(folder.path() + ": chat_template, line 1"));
+}
+
+}  // namespace
+}  // namespace fullshard::testing
