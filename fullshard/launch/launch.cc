@@ -59,7 +59,7 @@ int port_for(const LaunchOptions& options) {
     const int port = find_free_port();
     if (options.master_port != 0) {
       base::say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n",
-                      options.master_port, port));
+                            options.master_port, port));
     }
     return port;
   }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fullshard/comm/gloo/gloo_group.h"
-#include "fullshard/comm/store/rendezvous.h"
 #include "fullshard/comm/recorder.h"
+#include "fullshard/comm/store/rendezvous.h"
 #include "fullshard/comm/timeouts.h"
 #include "fullshard/comm/transport.h"
 
