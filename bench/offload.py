@@ -16,6 +16,8 @@ import tempfile
 import machine
 
 WARM_UP = 3
+# Seconds that the device waited, by its own marks: computation for updates and parameters; updates for copies, those for windows.
+WAITS = ["update_wait_s", "fetch_wait_s", "copy_in_wait_s", "copy_out_wait_s"]
 PEER = os.path.join(machine.ROOT, "bench", "peers", "train_step.py")
 DEEPSPEED = os.path.join(machine.ROOT, "bench", "peers", "deepspeed_step.py")
 # model, sequence length, micro-batch, accumulation, recomputation
@@ -41,7 +43,8 @@ def random_tokens(folder):
 def everything_file(folder):
     path = os.path.join(folder, "fsdp.yaml")
     with open(path, "w") as file:
-        file.write("distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n  fsdp_offload_params: true\n")
+        file.write("distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n"
+                   "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: true\n")
     return path
 
 
@@ -71,6 +74,7 @@ def ours(arguments, shape, words, tokens, folder):
     with open(os.path.join(output, "run.json")) as file:
         memory = json.load(file).get("memory", {})
     return {"step_s": statistics.median(record["step_s"] for record in records[WARM_UP:]), "memory": memory,
+            "waits": [statistics.median(record.get(key, 0) for record in records[WARM_UP:]) for key in WAITS],
             "gib": max(record["device_peak_bytes"] for record in records) / 2**30,
             "host_gib": max(record["host_peak_bytes"] for record in records) / 2**30, "loss": records[-1]["loss"]}
 
@@ -103,13 +107,21 @@ def lines_of(arguments, shape, tokens, folder):
                 yield "DeepSpeed, ZeRO-2 offload", peer(arguments, shape, [DEEPSPEED, "--stage", "2", "--offload"], tokens)
 
 
+def waits_of(found):
+    """Computing, waiting for updates, for parameters; and beside it updates for copies in, copies in for windows; ms."""
+    if "waits" not in found:
+        return ["-"] * 3
+    update, fetch, copy_in, copy_out = (1000 * seconds for seconds in found["waits"])
+    return [f"{1000 * found['step_s'] - update - fetch:.0f}", f"{update:.0f} + {fetch:.0f}", f"{copy_in:.0f}, {copy_out:.0f}"]
+
+
 def measure(arguments, shape, tokens, folder):
     _, length, batch, accumulation, _ = SHAPES[shape]
     tokens_per_step = length * batch * accumulation
     base, rows = None, []
     for name, found in lines_of(arguments, shape, tokens, folder):
         if found is None:
-            rows.append([name, "did not run", "-", "-", "-", "-", "-", "-"])
+            rows.append([name, "did not run"] + ["-"] * 9)
             continue
         if base is None:
             base = found["step_s"]
@@ -117,7 +129,7 @@ def measure(arguments, shape, tokens, folder):
         host = found["host_gib"]
         rows.append([name, f"{found['step_s'] * 1000:.0f}", f"{tokens_per_step / found['step_s']:,.0f}",
                      f"{base / found['step_s']:.2f}", f"{found['gib']:.1f}", f"{host:.1f}" if host else "-",
-                     f"{found['loss']:.3f}", required])
+                     f"{found['loss']:.3f}", *waits_of(found), required])
         print(rows[-1], flush=True)
     return rows
 
@@ -145,7 +157,8 @@ def main():
         tokens = random_tokens(folder)
         for shape in arguments.shapes:
             text += f"## {shape}\n\n"
-            text += machine.table(["line", "ms/step", "tokens/s", "of the device", "device GiB", "host GiB", "last loss", "required"],
+            text += machine.table(["line", "ms/step", "tokens/s", "of the device", "device GiB", "host GiB", "last loss", "computing ms",
+                                   "waiting for updates + parameters", "updates for copies in, those for copies out", "required"],
                                   measure(arguments, shape, tokens, folder)) + "\n"
             machine.write("offload.md", text)
 

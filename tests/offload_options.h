@@ -38,6 +38,13 @@ inline std::map<std::string, tiers::TierOptions> residences(const std::string& f
       {"parameters on the host", {.parameters = host}},
       {"parameters and states on the host", {.parameters = host, .optimizer = host}},
       {"everything on the host", {.everything = true}},
+      {"states on the host, updated there", {.optimizer = host, .stepping = tiers::Stepping::host}},
+      {"states on the host, half of them updated there", {.optimizer = host, .host_share = 0.5}},
+      {"parameters and states on the host, updated there",
+       {.parameters = host, .optimizer = host, .stepping = tiers::Stepping::host}},
+      {"everything on the host, updated there",
+       {.stepping = tiers::Stepping::host, .everything = true}},
+      {"everything on the host, half of it updated there", {.host_share = 0.5, .everything = true}},
       {"states on disk", {.optimizer = disk}},
       {"states on disk, nothing at once",
        {.optimizer = disk, .pipeline_read = false, .pipeline_write = false}},
@@ -53,6 +60,8 @@ inline std::map<std::string, tiers::TierOptions> residences(const std::string& f
   for (auto& [name, options] : all) {
     options.window_bytes = kDiskWindow;
     options.streams_on_cpu = true;
+    // The same on every machine: nothing is measured.
+    if (options.stepping == tiers::Stepping::automatic) options.stepping = tiers::Stepping::device;
   }
   // As a CPU device does it.
   for (const std::string name :

@@ -282,6 +282,11 @@ void RunArguments::add_sharding() {
       ->expected(1)
       ->take_all();
   add_setting("--offload-ratio", "share of the optimizer states that leaves the device");
+  add_setting(
+      "--offload-step",
+      "who updates states in host memory: device, host, the host's share from 0 to 1, or as "
+      "measured",
+      "auto");
 }
 
 void RunArguments::add_compare() {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,11 @@ tiers::OffloadPlace place_of(const OffloadTarget& target) {
           .folder = target.nvme_path->value_or(""),
           .pin_memory = *target.pin_memory,
           .buffer_count = *target.buffer_count};
+}
+
+tiers::Stepping stepping_of(const std::string& step) {
+  if (step == "device") return tiers::Stepping::device;
+  return step == "host" ? tiers::Stepping::host : tiers::Stepping::automatic;
 }
 
 // Where the key of that name was said; the Plan's own name of it for one built in code.
@@ -75,6 +81,8 @@ tiers::TierOptions offload_of(const Plan& plan) {
   options.pipeline_write = unless_off(offload.pipeline_write);
   options.fast_init = *offload.fast_init;
   options.everything = *offload.everything;
+  options.stepping = stepping_of(*offload.step);
+  options.host_share = share_of_step(*offload.step);
   options.disk = {.block_size = *offload.block_size,
                   .queue_depth = *offload.queue_depth,
                   .num_threads = *offload.threads,
@@ -112,6 +120,14 @@ void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& dev
     note(plan.offload.optimizer.device.origin, "offload.optimizer.device");
   }
   if (*plan.offload.everything) note(plan.offload.everything.origin, "offload.everything");
+}
+
+std::optional<double> share_of_step(const std::string& value) {
+  double share = 0;
+  const char* const end = value.data() + value.size();
+  const auto [stop, problem] = std::from_chars(value.data(), end, share);
+  if (problem != std::errc() || stop != end || !(share >= 0 && share <= 1)) return std::nullopt;
+  return share;
 }
 
 std::optional<OffloadWords> offload_words(const std::string& value) {

@@ -23,6 +23,9 @@ void check_offload(const Plan& plan, Problems& problems);
 void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& device,
                          Problems& problems);
 
+// The value of --offload-step as a number from 0 to 1; nothing for a word.
+std::optional<double> share_of_step(const std::string& value);
+
 // The value of --offload: what goes (optimizer, param, all) and where to (cpu, or a folder).
 struct OffloadWords {
   bool optimizer = false;

@@ -118,6 +118,20 @@ class PlanFlags {
     if (const auto ratio = parsed(0.0, 1.0, "a number")) put(plan_.offload.ratio, *ratio);
   }
 
+  void offload_step() {
+    const std::string name = config::plain_name(flag_->value);
+    const bool is_word = name == "auto" || name == "device" || name == "host";
+    if (!is_word && !config::share_of_step(flag_->value)) {
+      problems_.errors.push_back(
+          {.file = flag_->flag,
+           .message =
+               fmt::format("is '{}', expected auto, device, host, or the host's share from 0 to 1",
+                           flag_->value)});
+      return;
+    }
+    put(plan_.offload.step, is_word ? name : flag_->value);
+  }
+
   // A policy's name, a least number of parameters, or class names.
   void wrap() {
     const std::string name = config::plain_name(flag_->value);
@@ -212,7 +226,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 20> kRows;
+  static const std::array<Row, 21> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -220,7 +234,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 20> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 21> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -240,6 +254,7 @@ const std::array<PlanFlags::Row, 20> PlanFlags::kRows = {{
     {"gradient_checkpointing", &PlanFlags::recompute},
     {"offload", &PlanFlags::offload},
     {"offload_ratio", &PlanFlags::offload_ratio},
+    {"offload_step", &PlanFlags::offload_step},
     {"wrap", &PlanFlags::wrap},
 }};
 

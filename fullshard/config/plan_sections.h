@@ -155,7 +155,9 @@ struct OffloadPlan {
   Setting<bool> pipeline_write{false};
   Setting<bool> fast_init{false};
   Setting<double> ratio{1.0};
-  Setting<bool> everything{false};  // FSDP: parameters, gradients and the step
+  Setting<bool> everything{false};  // FSDP: parameters, gradients and states
+  // Who updates states in host memory: auto, device, host, or the host's share of them.
+  Setting<std::string> step{"auto"};
 
   Setting<int64_t> block_size{1'048'576};  // aio, in bytes
   Setting<int64_t> queue_depth{8};

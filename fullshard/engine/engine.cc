@@ -8,6 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/assemble_units.h"
 #include "fullshard/engine/passes/activation_packer.h"
+#include "fullshard/engine/plan/measured_share.h"
 #include "fullshard/engine/plan/model_casts.h"
 
 namespace fullshard::engine {
@@ -45,10 +46,15 @@ memory::Pool::Source memory_source(const Mesh& mesh) {
   };
 }
 
+ShardOptions with_share(ShardOptions options, const World& world) {
+  options.offload = with_measured_share(std::move(options.offload), world);
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
-    : options_(options),
+    : options_(with_share(options, world)),
       decision_(decide_sharding(options.sharding, world.size(), world.ranks_per_host())),
       plan_(plan_units(module, options.wrap, options.ignored_modules,
                        options.advises_on_units && gathers(decision_))),
@@ -72,7 +78,7 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       unit_context_{&passes_, &passes_.recomputes(), &counters_, &watch_} {
   passes_.set_has_values(prepare_module(module, plan_, mesh_, options));
   watch_.watch_outputs(options.watch_non_finite);
-  units_ = assemble_units(plan_, options, decision_.sharding, context_, unit_context_, residence_);
+  units_ = assemble_units(plan_, options_, decision_.sharding, context_, unit_context_, residence_);
   for (const auto& note : residence_.notes) plan_.warnings.push_back(note);
   schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_),
                        world.device().is_cpu() ? Ahead::within_limits : Ahead::one_unit);
@@ -168,6 +174,10 @@ void Engine::finish_group_update(ParamGroup& group) {
 void Engine::finish_update() {
   for (auto* group : updating_) group->finish_update();
   updating_.clear();
+  // Not at the end of backward: the norm would wait for them.
+  tiers_.leaving().release_all();
+  counters_.update_wait_s += tiers_.update_waits().take();
+  counters_.fetch_wait_s += tiers_.fetch_waits().take();
 }
 
 }  // namespace fullshard::engine

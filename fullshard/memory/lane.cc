@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/memory/wait_times.h"
 
 namespace fullshard::memory {
 
@@ -27,6 +28,10 @@ struct LaneMark::Queue {
       ++num_run;
     }
   }
+};
+
+struct LaneMark::Promise {
+  std::shared_future<LaneMark> mark;
 };
 
 namespace {
@@ -49,12 +54,20 @@ LaneMark LaneMark::of_caller(at::Device device) {
   return mark;
 }
 
+LaneMark LaneMark::promised(std::shared_future<LaneMark> mark) {
+  LaneMark promised;
+  promised.promise_ = std::make_shared<const Promise>(Promise{std::move(mark)});
+  return promised;
+}
+
 void LaneMark::hold_caller() const {
+  if (promise_) promise_->mark.get().hold_caller();
   if (event_) event_->block(caller_stream(event_->device()));
   if (queue_) queue_->run_to(position_);
 }
 
 void LaneMark::wait() const {
+  if (promise_) promise_->mark.get().wait();
   if (event_) event_->synchronize();
   if (queue_) queue_->run_to(position_);
 }
@@ -83,8 +96,14 @@ void Lane::run(std::function<void()> work) {
 }
 
 void Lane::wait_for(const LaneMark& mark) {
+  if (mark.promise_) return wait_for(mark.promise_->mark.get());
   if (mark.event_) mark.event_->block(*stream_);
   if (mark.queue_) run([mark] { mark.wait(); });
+}
+
+void Lane::wait_for(const LaneMark& mark, WaitTimes& times) {
+  if (!stream_) return wait_for(mark);
+  times.around(*stream_, [&] { wait_for(mark); });
 }
 
 void Lane::keep(const at::Tensor& memory) const {

@@ -17,16 +17,22 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 
 namespace fullshard::memory {
+
+class WaitTimes;
 
 // A point that a lane, or the caller's stream, comes past. Empty: it has.
 class LaneMark {
  public:
   // What the caller's stream of that device holds now.
   static LaneMark of_caller(at::Device device);
+  // A mark that another thread has yet to make: everything that is done with it waits for that
+  // first, and throws what the thread threw instead.
+  static LaneMark promised(std::shared_future<LaneMark> mark);
 
   // What the caller issues from here on runs behind it; the host does not wait.
   void hold_caller() const;
@@ -39,6 +45,8 @@ class LaneMark {
   std::shared_ptr<c10::Event> event_;  // of a device
   std::shared_ptr<Queue> queue_;       // of the CPU, and how much of it must have run
   int64_t position_ = 0;
+  struct Promise;
+  std::shared_ptr<const Promise> promise_;
 };
 
 // One thread at a time.
@@ -54,6 +62,8 @@ class Lane {
   // later, so it must own what it uses.
   void run(std::function<void()> work);
   void wait_for(const LaneMark& mark);
+  // The same, timed on a device.
+  void wait_for(const LaneMark& mark, WaitTimes& times);
   LaneMark mark() const;
   // Memory of an accelerator's allocator that the lane still uses: freed, it is nobody else's
   // before the lane has come by.

@@ -47,6 +47,14 @@ void Adagrad::update(const PieceUpdate& update) {
                       update.elements());
 }
 
+std::function<void(double)> Adagrad::deferred_update(const PieceUpdate& update) {
+  return [constants = constants_of(1, update.lr, update.weight_decay),
+          elements = update.elements()](double factor) mutable {
+    constants.clip = factor;
+    optim::adagrad_step(constants, elements);
+  };
+}
+
 void Adagrad::update_on_device(const optim::DevicePass& pass) {
   std::vector<optim::AdagradStep> steps;
   for (const auto& setting : pass.settings) {

@@ -23,6 +23,7 @@ class Adagrad : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  std::function<void(double factor)> deferred_update(const PieceUpdate& update) override;
   void update_on_device(const optim::DevicePass& pass) override;
   optim::AdagradStep constants_of(double factor, double lr, double weight_decay) const;
 

@@ -55,6 +55,14 @@ void AdamW::update(const PieceUpdate& update) {
   optim::adamw_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
+std::function<void(double)> AdamW::deferred_update(const PieceUpdate& update) {
+  return [constants = constants_of(1, update.lr, update.weight_decay),
+          elements = update.elements()](double factor) mutable {
+    constants.clip = factor;
+    optim::adamw_step(constants, elements);
+  };
+}
+
 void AdamW::update_on_device(const optim::DevicePass& pass) {
   std::vector<optim::AdamWStep> steps;
   for (const auto& setting : pass.settings) {

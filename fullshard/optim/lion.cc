@@ -42,6 +42,14 @@ void Lion::update(const PieceUpdate& update) {
   optim::lion_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
+std::function<void(double)> Lion::deferred_update(const PieceUpdate& update) {
+  return [constants = constants_of(1, update.lr, update.weight_decay),
+          elements = update.elements()](double factor) mutable {
+    constants.clip = factor;
+    optim::lion_step(constants, elements);
+  };
+}
+
 void Lion::update_on_device(const optim::DevicePass& pass) {
   std::vector<optim::LionStep> steps;
   for (const auto& setting : pass.settings) {

@@ -24,6 +24,7 @@ class Lion : public Optimizer {
 
  private:
   void update(const PieceUpdate& update) override;
+  std::function<void(double factor)> deferred_update(const PieceUpdate& update) override;
   void update_on_device(const optim::DevicePass& pass) override;
   optim::LionStep constants_of(double factor, double lr, double weight_decay) const;
 };

@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/grad_norm.h"
+#include "fullshard/optim/host_step.h"
 #include "fullshard/optim/kernels/setting_checks.h"
 #include "fullshard/optim/state_stream.h"
 #include "fullshard/optim/streamed_arrays.h"
@@ -44,6 +45,7 @@ optim::PieceElements PieceUpdate::elements() const {
   elements.master = elements_of(piece.master);
   elements.gradient = elements_of(piece.gradient);
   elements.shown = elements_of(piece.shown);
+  if (piece.lower.defined()) elements.lower = static_cast<uint16_t*>(piece.lower.data_ptr());
   for (size_t i = 0; i < states.size(); ++i) elements.states.at(i) = elements_of(states[i]);
   elements.numel = piece.numel();
   elements.first = piece.begin;
@@ -70,6 +72,11 @@ Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
   if (shows() != ShardedModel::Shown::written_in_halves) model_.keep_masters_whole();
   if (traits_.needs_all_states.empty()) {
     stream_ = std::make_unique<optim::StateStream>(engine, states_);
+    const bool any_on_host =
+        std::any_of(groups.begin(), groups.end(), [](const engine::ParamGroup* group) {
+          return group->spec().residence.stepped_on == tiers::Tier::host;
+        });
+    if (any_on_host) host_step_ = std::make_unique<optim::HostStep>(engine);
   } else {
     check_usable_in_place();
   }
@@ -111,6 +118,7 @@ void Optimizer::make_states() {
 
 const at::Tensor& Optimizer::state(int group, int index) const {
   if (stream_) stream_->settle();
+  if (host_step_) host_step_->settle();
   return states_.at(group).at(index);
 }
 
@@ -190,13 +198,13 @@ void Optimizer::update_pieces(const std::vector<PieceView>& pieces,
 
 Optimizer::Moment Optimizer::exchange(const Moment& other) {
   return {std::exchange(traits_.lr, other.lr), std::exchange(traits_.momentum, other.momentum),
-          std::exchange(traits_.beta2, other.beta2), std::exchange(num_steps_, other.num_steps)};
+          std::exchange(traits_.beta2, other.beta2), std::exchange(num_steps_, other.num_steps),
+          std::exchange(factor_on_device_, other.factor_on_device)};
 }
 
-// A device is given its constants here; the lanes of the CPU come to them later.
 engine::StreamedUpdate Optimizer::issue_streamed(int group, const std::vector<PieceView>& pieces,
                                                  double factor) {
-  const Moment issued{traits_.lr, traits_.momentum, traits_.beta2, num_steps_};
+  const Moment issued{traits_.lr, traits_.momentum, traits_.beta2, num_steps_, factor_on_device_};
   return stream_->update(group, pieces, [this, factor, issued](const optim::StateChunk& chunk) {
     const at::NoGradGuard no_grad;
     const Moment now = exchange(issued);
@@ -205,8 +213,25 @@ engine::StreamedUpdate Optimizer::issue_streamed(int group, const std::vector<Pi
   });
 }
 
+bool Optimizer::is_stepped_on_host(int group) const {
+  return host_step_ && host_step_->steps(group);
+}
+
+engine::StreamedUpdate Optimizer::issue_on_host(int group, const std::vector<PieceView>& pieces,
+                                                double factor) {
+  const auto make = [this](const PieceView& piece) {
+    std::function<void(double)> step;
+    for_each({piece}, states_, 1,
+             [&](const PieceUpdate& update) { step = deferred_update(update); });
+    check(step != nullptr, "{}: it has no step on the host beside a device", name());
+    return step;
+  };
+  return host_step_->update(group, pieces, factor, make);
+}
+
 void Optimizer::step() {
   at::NoGradGuard no_grad;
+  if (stream_) stream_->issue_all();  // of the step before, with its tables
   ++num_steps_;
   device_pieces_.start_step();
   const auto shown = shows();
@@ -219,10 +244,16 @@ void Optimizer::step() {
     };
     if (stream_) {
       engine::StreamedUpdates streamed;
-      streamed.streams = [this](int group) { return stream_->streams(group); };
-      streamed.start = [this] { stream_->start_step({factor_on_device_}); };
+      streamed.streams = [this](int group) {
+        return stream_->streams(group) || is_stepped_on_host(group);
+      };
+      streamed.start = [this] {
+        stream_->start_step({factor_on_device_});
+        if (host_step_) host_step_->start_step(factor_on_device_);
+      };
       streamed.issue = [this](int group, const std::vector<PieceView>& pieces, double factor) {
-        return issue_streamed(group, pieces, factor);
+        return is_stepped_on_host(group) ? issue_on_host(group, pieces, factor)
+                                         : issue_streamed(group, pieces, factor);
       };
       model_.update(update_now, shown, streamed);
       stream_->finish_step();

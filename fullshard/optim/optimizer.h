@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct StreamedUpdate;
 }  // namespace fullshard::engine
 
 namespace fullshard::optim {
+class HostStep;
 class StateStream;
 }  // namespace fullshard::optim
 
@@ -99,6 +101,9 @@ class Optimizer {
   virtual void before_updates() {}
   // Writes master, states and shown of the piece.
   virtual void update(const PieceUpdate& update) = 0;
+  // The same, to be called by another thread, with the gradient's factor; settings are those of
+  // now. Empty: this optimizer has no such step.
+  virtual std::function<void(double factor)> deferred_update(const PieceUpdate&) { return {}; }
   // The same for all pieces of a batch that lies on a GPU. An optimizer that has no such step
   // refuses by its name.
   virtual void update_on_device(const optim::DevicePass& pass);
@@ -124,11 +129,12 @@ class Optimizer {
   const ParameterTable& parameters() const { return parameters_; }
 
  private:
-  // What a step of the CPU is made of that may change before the lanes come to it.
+  // What a step is made of that may change before the last of it is issued.
   struct Moment {
     double lr = 0;
     std::optional<double> momentum, beta2;
     int64_t num_steps = 0;
+    at::Tensor factor_on_device;
   };
   Moment exchange(const Moment& other);
 
@@ -136,6 +142,9 @@ class Optimizer {
   void check_usable_in_place() const;
   void update_pieces(const std::vector<PieceView>& pieces, const optim::StatePlaces& places,
                      double factor);
+  bool is_stepped_on_host(int group) const;
+  engine::StreamedUpdate issue_on_host(int group, const std::vector<PieceView>& pieces,
+                                       double factor);
   engine::StreamedUpdate issue_streamed(int group, const std::vector<PieceView>& pieces,
                                         double factor);
   // Kernels on a GPU read masters in halves beside fp32 states.
@@ -146,6 +155,7 @@ class Optimizer {
   ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state], where they rest
   std::unique_ptr<optim::StateStream> stream_;   // null: all of them on the device
+  std::unique_ptr<optim::HostStep> host_step_;   // null: the host updates none of them
   optim::DevicePieces device_pieces_;
   at::Tensor factor_on_device_;  // for the next step, instead of the model's
   int64_t num_steps_ = 0;

@@ -48,6 +48,14 @@ void Sgd::update(const PieceUpdate& update) {
   optim::sgd_step(constants_of(update.factor, update.lr, update.weight_decay), update.elements());
 }
 
+std::function<void(double)> Sgd::deferred_update(const PieceUpdate& update) {
+  return [constants = constants_of(1, update.lr, update.weight_decay),
+          elements = update.elements()](double factor) mutable {
+    constants.clip = factor;
+    optim::sgd_step(constants, elements);
+  };
+}
+
 void Sgd::update_on_device(const optim::DevicePass& pass) {
   std::vector<optim::SgdStep> steps;
   for (const auto& setting : pass.settings) {

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
 #include <utility>
 
 #include "fullshard/base/error.h"
 
 namespace fullshard::optim {
 namespace {
+
+// Chunks that are issued before somebody waits for them: a dozen calls each, on three streams.
+constexpr size_t kAhead = 48;
 
 // Targets that are undefined are left out.
 void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
@@ -80,9 +84,9 @@ StateStream::StateStream(engine::Engine& engine, const std::vector<std::vector<a
 // Work of the CPU's lanes belongs to the optimizer, which is gone: it cannot be done any more.
 StateStream::~StateStream() {
   engine_.leave_stream(*this);
-  if (engine_.mesh().world().device().is_cpu()) return;
   try {
-    settle();
+    issue_all();  // whoever still waits would ask this
+    if (!engine_.mesh().world().device().is_cpu()) settle();
   } catch (const std::exception& error) {
     spdlog::error("optimizer states outside the device: {}", error.what());
   }
@@ -143,7 +147,7 @@ void StateStream::fetch_next() {
   window.sources = sources_of(num_fetched_);
   ++num_fetched_;
   engine_.counters().states_copied_in += total_bytes(window.sources);
-  copies_in_.wait_for(window.emptied);
+  copies_in_.wait_for(window.emptied, for_copies_out_);
   const auto* group = engine_.trainable_groups()[static_cast<size_t>(range.group)];
   if (const auto* away = group->gradients().away()) copies_in_.wait_for(away->left());
   copies_in_.run([targets = arrays_in(window, range), sources = window.sources] {
@@ -167,6 +171,8 @@ void StateStream::store(const ChunkRange& range, Window& window) {
 }
 
 void StateStream::fetch_ahead() {
+  issue_all();
+  if (is_given_) forget_step();
   auto wanted = ranges();
   if (wanted == ranges_ && num_fetched_ > 0) return;
   ranges_ = std::move(wanted);
@@ -182,6 +188,8 @@ void StateStream::fetch_ahead() {
 void StateStream::start_step(std::vector<at::Tensor> kept) {
   fetch_ahead();
   kept_ = std::move(kept);
+  engine_.counters().copy_in_wait_s += for_copies_in_.take();
+  engine_.counters().copy_out_wait_s += for_copies_out_.take();
   updates_.wait_for(memory::LaneMark::of_caller(engine_.mesh().world().device()));
 }
 
@@ -243,33 +251,68 @@ void StateStream::update_in_window(size_t chunk, const std::vector<PieceView>& p
   if (num_fetched_ == chunk) fetch_next();
   const auto& range = ranges_[chunk];
   auto& window = windows_[chunk % windows_.size()];
-  updates_.wait_for(window.filled);
+  updates_.wait_for(window.filled, for_copies_in_);
   updates_.run(
       [update, chunk = chunk_of(range, arrays_in(window, range), pieces)] { update(chunk); });
   store(range, window);
 }
 
-engine::StreamedUpdate StateStream::update(int group, const std::vector<PieceView>& pieces,
-                                           const std::function<void(const StateChunk&)>& update) {
-  auto& largest = engine_.counters().largest_update;
-  while (num_updated_ < ranges_.size() && ranges_[num_updated_].group == group) {
-    const size_t chunk = num_updated_++;
-    largest = std::max(largest, ranges_[chunk].numel);
-    if (in_place_) {
-      update_in_place(chunk, pieces, update);
-    } else {
-      update_in_window(chunk, pieces, update);
-      if (num_fetched_ < num_updated_ + windows_.size()) fetch_next();
-    }
-  }
-  return {.updated = updates_.mark(), .stored = copies_out_.mark()};
+engine::StreamedUpdate StateStream::update(int group, std::vector<PieceView> pieces,
+                                           std::function<void(const StateChunk&)> update) {
+  size_t end = waiting_.empty() ? num_updated_ : waiting_.back()->end;
+  while (end < ranges_.size() && ranges_[end].group == group) ++end;
+  const auto added = std::make_shared<GroupUpdate>(GroupUpdate{
+      .group = group, .end = end, .pieces = std::move(pieces), .update = std::move(update)});
+  waiting_.push_back(added);
+  issue_to(is_deferring() ? kAhead : end);
+  const auto promise = [this, added](memory::LaneMark engine::StreamedUpdate::*mark) {
+    return memory::LaneMark::promised(
+        std::async(std::launch::deferred, [this, added, mark] { return issue(*added).*mark; }));
+  };
+  if (added->is_issued) return added->marks;
+  return {.updated = promise(&engine::StreamedUpdate::updated),
+          .stored = promise(&engine::StreamedUpdate::stored)};
 }
 
+// The host waits for a disk itself, and where the CPU uses its buffers there is nothing to issue.
+bool StateStream::is_deferring() const { return !disk_ && !in_place_; }
+
+void StateStream::issue_to(size_t end) {
+  auto& largest = engine_.counters().largest_update;
+  while (!waiting_.empty()) {
+    auto& group = *waiting_.front();
+    while (num_updated_ < group.end) {
+      if (num_updated_ >= end) return;
+      const size_t chunk = num_updated_++;
+      largest = std::max(largest, ranges_[chunk].numel);
+      if (in_place_) {
+        update_in_place(chunk, group.pieces, group.update);
+      } else {
+        update_in_window(chunk, group.pieces, group.update);
+        if (num_fetched_ < num_updated_ + windows_.size()) fetch_next();
+      }
+    }
+    group.marks = {.updated = updates_.mark(), .stored = copies_out_.mark()};
+    group.is_issued = true;
+    group.pieces.clear();
+    group.update = {};
+    waiting_.pop_front();
+  }
+}
+
+const engine::StreamedUpdate& StateStream::issue(const GroupUpdate& group) {
+  if (!group.is_issued) issue_to(group.end + kAhead);
+  return group.marks;
+}
+
+void StateStream::issue_all() { issue_to(ranges_.size()); }
+
 void StateStream::finish_step() {
-  check(num_updated_ == ranges_.size(),
+  const size_t num_given = waiting_.empty() ? num_updated_ : waiting_.back()->end;
+  check(num_given == ranges_.size(),
         "an update of states outside the device ended after {} of {} chunks; the optimizer's "
         "states and its parameters are of different steps: load the last checkpoint",
-        num_updated_, ranges_.size());
+        num_given, ranges_.size());
   if (disk_ && !in_place_) {
     const size_t first = ranges_.size() - std::min(ranges_.size(), windows_.size());
     for (size_t chunk = first; chunk < ranges_.size(); ++chunk) {
@@ -278,7 +321,8 @@ void StateStream::finish_step() {
     }
   }
   count_disk();
-  forget_step();
+  is_given_ = true;
+  if (waiting_.empty()) forget_step();
 }
 
 void StateStream::count_disk() {
@@ -290,12 +334,14 @@ void StateStream::count_disk() {
 }
 
 void StateStream::forget_step() {
+  is_given_ = false;
   ranges_.clear();
   num_fetched_ = 0;
   num_updated_ = 0;
 }
 
 void StateStream::settle() {
+  issue_all();
   copies_in_.mark().wait();
   updates_.mark().wait();
   copies_out_.mark().wait();

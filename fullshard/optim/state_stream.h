@@ -17,13 +17,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "fullshard/engine/engine.h"
 #include "fullshard/memory/lane.h"
 #include "fullshard/memory/pool.h"
+#include "fullshard/memory/wait_times.h"
 #include "fullshard/optim/disk_chunks.h"
 #include "fullshard/optim/state_places.h"
 #include "fullshard/optim/streamed_arrays.h"
@@ -46,12 +49,18 @@ class StateStream : public engine::UpdateStream {
   void fetch_ahead();
 
   // A step: start, then the groups that have gradients in the engine's forward order, then finish.
-  // Nothing waits but for a disk. `update` is called once for each chunk on the lane of updates.
-  // What the updates read of the caller's beside the pieces is `kept` until the next step.
+  // Nothing waits but for a disk. `update` is called once for each chunk on the lane of updates:
+  // the first at once, later ones when somebody waits for a group that is not far before them. A
+  // stream takes a thousand calls or so that its device has not come to; given all chunks of a
+  // large model at once it would hold up the host, and with it the forward that the update is to
+  // lie under. What the updates read of the caller's beside the pieces is `kept` until the next
+  // step.
   void start_step(std::vector<at::Tensor> kept);
-  engine::StreamedUpdate update(int group, const std::vector<PieceView>& pieces,
-                                const std::function<void(const StateChunk&)>& update);
+  engine::StreamedUpdate update(int group, std::vector<PieceView> pieces,
+                                std::function<void(const StateChunk&)> update);
   void finish_step();
+  // Issues what is left of the last step.
+  void issue_all();
 
   void settle() override;
 
@@ -79,6 +88,18 @@ class StateStream : public engine::UpdateStream {
                        const std::function<void(const StateChunk&)>& update);
   void update_in_window(size_t chunk, const std::vector<PieceView>& pieces,
                         const std::function<void(const StateChunk&)>& update);
+  // A group's part of a step, and what it has come to when its last chunk was issued.
+  struct GroupUpdate {
+    int group = 0;
+    size_t end = 0;  // behind its last chunk
+    std::vector<PieceView> pieces;
+    std::function<void(const StateChunk&)> update;
+    bool is_issued = false;
+    engine::StreamedUpdate marks{};
+  };
+  bool is_deferring() const;
+  void issue_to(size_t end);
+  const engine::StreamedUpdate& issue(const GroupUpdate& group);
   void count_disk();
   void forget_step();
 
@@ -89,10 +110,13 @@ class StateStream : public engine::UpdateStream {
   bool in_place_ = false;  // the device can use what the sources are
   std::vector<Window> windows_;
   memory::Lane copies_in_, updates_, copies_out_;
+  memory::WaitTimes for_copies_in_, for_copies_out_;
   // Of the step that is prepared or issued; chunk i goes through window i modulo their number.
   std::vector<ChunkRange> ranges_;
   size_t num_fetched_ = 0;
   size_t num_updated_ = 0;
+  std::deque<std::shared_ptr<GroupUpdate>> waiting_;  // whose last chunk was not issued
+  bool is_given_ = false;  // all of the step's groups were; what was prepared is no next step
   std::vector<at::Tensor> kept_;
   std::optional<DiskChunks> disk_;
   tiers::RingCounters counted_;  // of it

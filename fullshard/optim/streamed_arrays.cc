@@ -23,6 +23,7 @@ StreamedArray::Role role_of(engine::MasterPart::Kind kind) {
 std::vector<StreamedArray> arrays_of(const engine::ParamGroup& group,
                                      const std::vector<at::Tensor>& states) {
   std::vector<StreamedArray> arrays;
+  if (group.spec().residence.stepped_on == tiers::Tier::host) return arrays;
   const auto tier = group.spec().residence.states;
   if (tier != tiers::Tier::device) {
     for (size_t i = 0; i < states.size(); ++i) {

@@ -107,6 +107,12 @@ std::string to_json_line(const StepRecord& record) {
                         number_text(record.phases->backward_s),
                         number_text(record.phases->optimizer_s));
   }
+  if (record.offload) {
+    text += fmt::format(
+        R"(,"update_wait_s":{},"fetch_wait_s":{},"copy_in_wait_s":{},"copy_out_wait_s":{})",
+        number_text(record.offload->update_wait_s), number_text(record.offload->fetch_wait_s),
+        number_text(record.offload->copy_in_wait_s), number_text(record.offload->copy_out_wait_s));
+  }
   return text + "}";
 }
 
@@ -132,6 +138,12 @@ StepRecord parse_step_record(std::string_view line, std::string_view where) {
                                .forward_s = reader.real("forward_s"),
                                .backward_s = reader.real("backward_s"),
                                .optimizer_s = reader.real("optimizer_s")};
+  }
+  if (reader.has("update_wait_s")) {
+    record.offload = OffloadTimes{.update_wait_s = reader.real("update_wait_s"),
+                                  .fetch_wait_s = reader.real("fetch_wait_s"),
+                                  .copy_in_wait_s = reader.real("copy_in_wait_s"),
+                                  .copy_out_wait_s = reader.real("copy_out_wait_s")};
   }
   return record;
 }

@@ -27,6 +27,18 @@ struct PhaseTimes {
   bool operator==(const PhaseTimes&) const = default;
 };
 
+// What an accelerator waited for in a step because something rests outside it, by its own marks:
+// computation for updates and for parameters; updates for copies into their windows, and those for
+// copies out of them. The former two are part of the step's time, the latter of the update's.
+struct OffloadTimes {
+  double update_wait_s = 0;
+  double fetch_wait_s = 0;
+  double copy_in_wait_s = 0;
+  double copy_out_wait_s = 0;
+
+  bool operator==(const OffloadTimes&) const = default;
+};
+
 struct StepRecord {
   int64_t step = 0;  // counted from 1: so many steps are done with this one
   double loss = 0;
@@ -39,11 +51,12 @@ struct StepRecord {
   std::optional<double> mfu{};    // share of the device's peak, 1 is all of it; null: peak unknown
   int64_t device_peak_bytes = 0;  // of the rank with the most; 0 without a device of its own
   int64_t host_peak_bytes = 0;
-  double comm_s = 0;                   // collectives in flight
-  double exposed_comm_s = 0;           // of it, what the step waited for
-  bool skipped = false;                // gradients overflowed: nothing was updated
-  std::optional<double> eval_loss{};   // the key is there only where it was measured
-  std::optional<PhaseTimes> phases{};  // data_s, forward_s, backward_s, optimizer_s; likewise
+  double comm_s = 0;                      // collectives in flight
+  double exposed_comm_s = 0;              // of it, what the step waited for
+  bool skipped = false;                   // gradients overflowed: nothing was updated
+  std::optional<double> eval_loss{};      // the key is there only where it was measured
+  std::optional<PhaseTimes> phases{};     // data_s, forward_s, backward_s, optimizer_s; likewise
+  std::optional<OffloadTimes> offload{};  // update_wait_s, fetch_wait_s, …; likewise
 
   bool operator==(const StepRecord&) const = default;
 };

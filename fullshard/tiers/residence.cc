@@ -28,6 +28,11 @@ int64_t bytes_per_element(const GroupSize& group, Purpose purpose) {
   }
 }
 
+double host_share(const TierOptions& options) {
+  if (options.host_share) return *options.host_share;
+  return options.stepping == Stepping::host ? 1 : 0;
+}
+
 class ResidenceMaker {
  public:
   ResidenceMaker(const TierOptions& options, std::span<const GroupSize> groups,
@@ -42,6 +47,7 @@ class ResidenceMaker {
     place_parameters();
     place_gradients();
     place_states();
+    place_steps();
     if (budget_.is_cpu) keep_host_with_device();
     return std::move(residence_);
   }
@@ -87,6 +93,26 @@ class ResidenceMaker {
     }
   }
 
+  // The host takes those that forward needs last, so that there is the most time for them.
+  void place_steps() {
+    int64_t left = host_elements();
+    for (size_t i = groups_.size(); i-- > 0 && left > 0;) {
+      if (residence_.groups[i].states != Tier::host) continue;
+      const int64_t numel = trained(groups_[i]);
+      if (numel / 2 > left) break;  // nearer to the share without it
+      residence_.groups[i].stepped_on = Tier::host;
+      left -= numel;
+    }
+  }
+  int64_t host_elements() const {
+    int64_t total = 0;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (residence_.groups[i].states == Tier::host) total += trained(groups_[i]);
+    }
+    return static_cast<int64_t>(std::llround(static_cast<long double>(host_share(options_)) *
+                                             static_cast<long double>(total)));
+  }
+
   // By the ratio: all of them but those that are offloaded.
   int64_t resident_elements() const {
     constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
@@ -111,7 +137,7 @@ class ResidenceMaker {
           "offload: on a CPU device host memory holds everything already: nothing is moved");
     }
     for (GroupResidence& group : residence_.groups) {
-      for (Tier* tier : {&group.parameters, &group.gradients, &group.states}) {
+      for (Tier* tier : {&group.parameters, &group.gradients, &group.states, &group.stepped_on}) {
         if (*tier == Tier::host) *tier = Tier::device;
       }
     }

@@ -31,7 +31,8 @@ struct GroupSize {
 struct GroupResidence {
   Tier parameters = Tier::device;
   Tier gradients = Tier::device;
-  Tier states = Tier::device;  // masters and optimizer states, which are updated together
+  Tier states = Tier::device;      // masters and optimizer states, which are updated together
+  Tier stepped_on = Tier::device;  // who updates them: the device, or the host where they rest
 
   Tier of(Purpose purpose) const;
   bool operator==(const GroupResidence&) const = default;

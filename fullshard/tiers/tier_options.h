@@ -21,6 +21,11 @@ struct OffloadPlace {
   int64_t buffer_count = 4;  // windows on the device, and buffers of the ring beside a disk
 };
 
+// Who updates states that rest in host memory: the device, through windows; the host, with gradients
+// that come to it; or, `automatic`, each a share, so that both end at the same time by what was
+// measured of the bus and of host memory. The bits are the same.
+enum class Stepping { automatic, device, host };
+
 struct TierOptions {
   OffloadPlace parameters{.buffer_count = 5};
   int64_t buffer_size = 100'000'000;   // elements of a buffer for parameters
@@ -35,8 +40,12 @@ struct TierOptions {
   // Of one window of states: what is fetched, updated and stored at a time.
   int64_t window_bytes = 80 * kMiB;
 
-  // FSDP's offload_params: parameters, gradients, masters and states in host memory, and the step
-  // on the host.
+  Stepping stepping = Stepping::automatic;
+  // Share of the offloaded elements that the host updates; absent: as `stepping` says, and where
+  // that is automatic and nothing was measured, none.
+  std::optional<double> host_share{};
+
+  // FSDP's offload_params: parameters, gradients, masters and states in host memory.
   bool everything = false;
 
   DiskSettings disk{};

@@ -126,6 +126,10 @@ TEST(OffloadFlag, SaysWhatGoesAndWhere) {
     EXPECT_EQ(options.parameters.folder, "/nvme");
     EXPECT_EQ(options.optimizer.folder, "/nvme");
     EXPECT_EQ(options.ratio, 0.5);
+    EXPECT_EQ(options.stepping, tiers::Stepping::automatic);
+    EXPECT_EQ(offload_in(file, {{"--offload-step", "host"}}).stepping, tiers::Stepping::host);
+    EXPECT_EQ(offload_in(file, {{"--offload-step", "device"}}).stepping, tiers::Stepping::device);
+    EXPECT_EQ(offload_in(file, {{"--offload-step", "0.25"}}).host_share, 0.25);
   }
 }
 
@@ -138,6 +142,11 @@ TEST(OffloadFlag, IsOneOfItsWords) {
   }
   EXPECT_THAT(offload_errors(kFsdp, {{"--offload-ratio", "2"}}),
               ElementsAre("--offload-ratio: is '2', expected a number from 0 to 1"));
+  for (const std::string value : {"", "gpu", "1.5", "-0.1", "nan", "0.5x"}) {
+    EXPECT_THAT(offload_errors(kFsdp, {{"--offload-step", value}}),
+                ElementsAre("--offload-step: is '" + value +
+                            "', expected auto, device, host, or the host's share from 0 to 1"));
+  }
 }
 
 TEST(OffloadFlag, MayNotContradictTheFileOrItself) {

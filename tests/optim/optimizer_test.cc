@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers over pieces against torch's own over whole parameters.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +11,7 @@
 #include <torch/optim/sgd.h>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/float_halves.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/kernels/adamw_kernels.h"
@@ -110,6 +113,42 @@ TEST(PieceParameters, LetAnyTorchOptimizerStep) {
     auto optimizer = std::make_shared<torch::optim::AdamW>(pieces->tensors(), options);
     return [=] { pieces->step(*optimizer); };
   });
+}
+
+// What a step on the host does beside a GPU, whose masters are in halves.
+TEST(AdamWKernel, GivesMastersInHalvesTheBitsOfWholeOnes) {
+  constexpr int64_t kNumel = 5 * 1024 + 37;
+  at::manual_seed(3);
+  const auto whole = at::randn({kNumel});
+  const auto gradient = at::randn({kNumel}).to(at::kBFloat16);
+  auto moments = at::rand({2, kNumel});
+  auto moments_of_halves = moments.clone();
+  std::vector<uint16_t> nearest, lower;
+  for (int64_t i = 0; i < kNumel; ++i) {
+    const auto halves = base::halves_of(whole.data_ptr<float>()[i]);
+    nearest.push_back(halves.nearest);
+    lower.push_back(halves.lower);
+  }
+  optim::AdamWStep step;
+  step.step_size = 1e-2;
+  step.decay = 0.999;
+  step.clip = 0.7;
+  optim::PieceElements piece;
+  piece.numel = kNumel;
+  piece.gradient = {gradient.data_ptr(), at::kBFloat16};
+  piece.master = {whole.data_ptr(), at::kFloat};
+  for (const int i : {0, 1}) piece.states[i] = {moments[i].data_ptr(), at::kFloat};
+  optim::adamw_step(step, piece);
+
+  piece.master = {};
+  piece.shown = {nearest.data(), at::kBFloat16};
+  piece.lower = lower.data();
+  for (const int i : {0, 1}) piece.states[i] = {moments_of_halves[i].data_ptr(), at::kFloat};
+  optim::adamw_step(step, piece);
+  EXPECT_TRUE(at::equal(moments, moments_of_halves));
+  for (int64_t i = 0; i < kNumel; ++i) {
+    ASSERT_EQ(base::joined({nearest[i], lower[i]}), whole.data_ptr<float>()[i]) << "element " << i;
+  }
 }
 
 TEST(AdamWKernel, GivesTheSameBitsForEveryCut) {

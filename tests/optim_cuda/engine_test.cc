@@ -286,7 +286,9 @@ TEST(CudaEngine, RefusesOneBitAdamByName) {
 
 // Chunks of 64 elements of two fp32 states and a lower half.
 tiers::TierOptions in_host_memory() {
-  return {.optimizer = {.tier = tiers::Tier::host, .buffer_count = 3}, .window_bytes = 64 * 10};
+  return {.optimizer = {.tier = tiers::Tier::host, .buffer_count = 3},
+          .window_bytes = 64 * 10,
+          .stepping = tiers::Stepping::device};
 }
 
 TEST(CudaOffload, StepsAsWithoutIt) {
@@ -295,12 +297,20 @@ TEST(CudaOffload, StepsAsWithoutIt) {
       for (const auto& [name, make] : makers(states)) {
         ShardOptions options{.param_dtype = compute};
         const auto expected = train(kGpu, make, options);
+        const auto expect_same = [&](const std::string& what) {
+          expect_same_engine(train(kGpu, make, options), expected,
+                             name + " in " + c10::toString(compute) + ", states in " +
+                                 c10::toString(states) + ", " + what);
+        };
         for (const double share : {0.0, 0.02, 1.0}) {
           options.offload = in_host_memory();
           options.offload.ratio = 1 - share;
-          expect_same_engine(train(kGpu, make, options), expected,
-                             name + " in " + c10::toString(compute) + ", states in " +
-                                 c10::toString(states) + ", share " + std::to_string(share));
+          expect_same("share " + std::to_string(share));
+        }
+        options.offload = in_host_memory();
+        for (const double share : {0.5, 1.0}) {
+          options.offload.host_share = share;
+          expect_same("updated by the host, share " + std::to_string(share));
         }
       }
     }

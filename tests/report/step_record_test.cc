@@ -65,6 +65,15 @@ TEST(StepRecord, HasEvaluationAndPhasesOnlyWhereMeasured) {
   EXPECT_EQ(parse_step_record(line, "here"), record);
 }
 
+TEST(StepRecord, HasWaitsOnlyWhereSomethingRestsElsewhere) {
+  StepRecord record = example();
+  record.offload = OffloadTimes{.update_wait_s = 0.1, .fetch_wait_s = 0.2, .copy_out_wait_s = 0.5};
+  const std::string line = to_json_line(record);
+  EXPECT_THAT(line, ::testing::EndsWith(R"("skipped":false,"update_wait_s":0.1,"fetch_wait_s":0.2,)"
+                                        R"("copy_in_wait_s":0.0,"copy_out_wait_s":0.5})"));
+  EXPECT_EQ(parse_step_record(line, "here"), record);
+}
+
 TEST(StepRecord, KeepsEveryBitOfANumber) {
   std::mt19937_64 bits(1);
   for (int i = 0; i < 2000; ++i) {

@@ -141,6 +141,38 @@ TEST(Residence, OfFsdpsOffloadHoldsAllOnTheHost) {
   EXPECT_EQ(residence.groups[1], (tiers::GroupResidence{Tier::host, Tier::device, Tier::device}));
 }
 
+std::vector<Tier> steps_of(const tiers::Residence& residence) {
+  std::vector<Tier> tiers;
+  for (const auto& group : residence.groups) tiers.push_back(group.stepped_on);
+  return tiers;
+}
+
+TEST(Residence, LetsTheHostUpdateWhatForwardNeedsLast) {
+  const std::vector<tiers::GroupSize> groups = {
+      adamw_group(100), adamw_group(100), frozen_group(500), adamw_group(100), adamw_group(100)};
+  auto options = optimizer_on(Tier::host);
+  EXPECT_THAT(steps_of(tiers::residence_of(options, 3, groups)), Each(Tier::device));
+  options.host_share = 0.5;
+  const auto half = tiers::residence_of(options, 3, groups);
+  EXPECT_THAT(steps_of(half),
+              ElementsAre(Tier::device, Tier::device, Tier::device, Tier::host, Tier::host));
+  EXPECT_EQ(half.bytes(groups, tiers::Purpose::gradients, Tier::host), 0);
+  options.host_share = 0.3;  // 120 elements: one group is nearer than two
+  EXPECT_THAT(steps_of(tiers::residence_of(options, 3, groups)),
+              ElementsAre(Tier::device, Tier::device, Tier::device, Tier::device, Tier::host));
+  options.host_share.reset();
+  options.stepping = tiers::Stepping::host;
+  EXPECT_THAT(steps_of(tiers::residence_of(options, 3, groups)),
+              ElementsAre(Tier::host, Tier::host, Tier::device, Tier::host, Tier::host));
+  EXPECT_THAT(steps_of(tiers::residence_of(options, 3, groups, {.is_cpu = true})),
+              Each(Tier::device));
+  options.ratio = 0.5;  // what stays on the device is updated there
+  EXPECT_THAT(steps_of(tiers::residence_of(options, 3, groups)),
+              ElementsAre(Tier::device, Tier::device, Tier::device, Tier::host, Tier::host));
+  EXPECT_THAT(steps_of(tiers::residence_of(optimizer_on(Tier::disk), 3, groups)),
+              Each(Tier::device));
+}
+
 TEST(Residence, OnACpuHostMemoryIsTheDevicesAndTheDiskIsReal) {
   const std::vector<tiers::GroupSize> groups = {adamw_group(10), adamw_group(20)};
   tiers::TierOptions options = optimizer_on(Tier::host);

@@ -21,7 +21,9 @@ namespace fullshard::testing {
 namespace {
 
 tiers::TierOptions states_on_host(int64_t window_bytes) {
-  return {.optimizer = {.tier = tiers::Tier::host}, .window_bytes = window_bytes};
+  return {.optimizer = {.tier = tiers::Tier::host},
+          .window_bytes = window_bytes,
+          .stepping = tiers::Stepping::device};
 }
 
 TEST(CudaOffloadTraining, GivesTheSameBitsWithRecomputationAndAccumulation) {

@@ -47,8 +47,8 @@ void AwayGradients::take(const std::vector<at::Tensor>& values,
   } else {
     lane.wait_for(memory::LaneMark::of_caller(device));
     lane.run(copy);
-    for (const auto& tensor : memory) lane.keep(tensor);
     left_ = lane.mark();
+    context_.tiers->leaving().hold(left_, memory);
   }
   context_.counters->gradients_copied_out += bytes;
   is_away_ = true;

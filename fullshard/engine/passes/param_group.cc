@@ -226,7 +226,7 @@ void ParamGroup::begin_streamed_update(StreamedUpdate update, std::vector<at::Te
 }
 
 void ParamGroup::end_streamed_update() {
-  updated_->hold_caller();
+  context_.tiers->update_waits().around_caller(device(), [this] { updated_->hold_caller(); });
   updated_.reset();
   read_by_update_.clear();
   gradients_.end_use();

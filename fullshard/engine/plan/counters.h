@@ -32,6 +32,11 @@ struct ShardCounters {
   int64_t gradients_copied_in = 0;
   int64_t disk_bytes_read = 0;  // of states and parameters that rest on a disk
   int64_t disk_bytes_written = 0;
+  // Seconds, by the marks of an accelerator: that its caller's stream waited for updates and for
+  // parameters that rest elsewhere; that updates waited for copies into windows, and those for
+  // copies out of them.
+  double update_wait_s = 0, fetch_wait_s = 0;
+  double copy_in_wait_s = 0, copy_out_wait_s = 0;
   int64_t parameters_copied_in = 0;  // of shards that rest outside the device, for gathers
 
   void live(int64_t numel) {

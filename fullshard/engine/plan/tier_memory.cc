@@ -23,6 +23,9 @@ memory::PinMemory pinning_of(const tiers::TierOptions& options, at::Device devic
 // Every buffer of a ring has a read or a write under way, and so has a unit that is fetched.
 constexpr int kTickets = 1024;
 
+// Of the gradients of a few blocks; the newest may be larger.
+constexpr int64_t kMostLeaving = 512 * kMiB;
+
 std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place,
                                             const tiers::DiskSettings& settings) {
   if (place.tier != tiers::Tier::disk) return nullptr;
@@ -47,7 +50,8 @@ TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device dev
       parameter_disk_(disk_in(options.parameters, options.disk)),
       state_disk_(disk_in(options.optimizer, options.disk)),
       fetches_(std::make_unique<memory::Lane>(device)),
-      departures_(std::make_unique<memory::Lane>(device)) {
+      departures_(std::make_unique<memory::Lane>(device)),
+      leaving_(std::make_unique<memory::Leaving>(kMostLeaving)) {
   // One file for both where they go to one folder.
   const bool is_one =
       parameter_disk_ && state_disk_ && options.parameters.folder == options.optimizer.folder;

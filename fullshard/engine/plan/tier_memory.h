@@ -6,7 +6,9 @@
 
 #include "fullshard/memory/disk_memory.h"
 #include "fullshard/memory/lane.h"
+#include "fullshard/memory/leaving.h"
 #include "fullshard/memory/pool.h"
+#include "fullshard/memory/wait_times.h"
 #include "fullshard/tiers/tier_options.h"
 
 namespace fullshard::engine {
@@ -41,6 +43,11 @@ class TierMemory {
   // Copies of parameters to the device, and of gradients from it.
   memory::Lane& fetches() const { return *fetches_; }
   memory::Lane& departures() const { return *departures_; }
+  // For updates of what rests elsewhere, and for parameters: what the caller's stream waited.
+  memory::WaitTimes& update_waits() const { return *update_waits_; }
+  memory::WaitTimes& fetch_waits() const { return *fetch_waits_; }
+  // What gradients leave behind on the device.
+  memory::Leaving& leaving() const { return *leaving_; }
 
  private:
   at::Device device_;
@@ -49,6 +56,9 @@ class TierMemory {
   std::shared_ptr<memory::DiskMemory> parameter_disk_, state_disk_;
   std::shared_ptr<memory::Pool> parameter_disk_pool_, state_disk_pool_;
   std::unique_ptr<memory::Lane> fetches_, departures_;
+  std::unique_ptr<memory::Leaving> leaving_;
+  std::unique_ptr<memory::WaitTimes> update_waits_ = std::make_unique<memory::WaitTimes>();
+  std::unique_ptr<memory::WaitTimes> fetch_waits_ = std::make_unique<memory::WaitTimes>();
 };
 
 }  // namespace fullshard::engine

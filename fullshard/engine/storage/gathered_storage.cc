@@ -85,7 +85,10 @@ void GatheredStorage::finish_gather() {
     fetched_ = from_disk_.finish(own_slice(full()));
     gather_fetched();
   }
-  fetched_.hold_caller();
+  if (tier_ != tiers::Tier::device) {
+    context_.tiers->fetch_waits().around_caller(context_.tiers->device(),
+                                                [this] { fetched_.hold_caller(); });
+  }
   gather_.wait();
 }
 

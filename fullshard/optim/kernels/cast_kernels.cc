@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/float_halves.h"
 #include "fullshard/base/vectorised.h"
 #include "fullshard/optim/kernels/narrow_floats.h"
 
@@ -33,6 +34,22 @@ void store_stochastic_array(uint16_t* __restrict to, const float* __restrict fro
                             RoundingKey key, uint64_t first) {
   for (int64_t i = 0; i < numel; ++i) {
     to[i] = round_stochastically(from[i], random_bits(key, first + static_cast<uint64_t>(i)));
+  }
+}
+
+FULLSHARD_VECTORISED
+void join_array(float* __restrict to, const uint16_t* __restrict nearest,
+                const uint16_t* __restrict lower, int64_t numel) {
+  for (int64_t i = 0; i < numel; ++i) to[i] = base::joined({nearest[i], lower[i]});
+}
+
+FULLSHARD_VECTORISED
+void halve_array(uint16_t* __restrict nearest, uint16_t* __restrict lower,
+                 const float* __restrict from, int64_t numel) {
+  for (int64_t i = 0; i < numel; ++i) {
+    const auto halves = base::halves_of(from[i]);
+    nearest[i] = halves.nearest;
+    lower[i] = halves.lower;
   }
 }
 
@@ -78,6 +95,14 @@ void store_stochastically(void* to, const float* from, int64_t numel, const Roun
                           int64_t first) {
   store_stochastic_array(static_cast<uint16_t*>(to), from, numel, key,
                          static_cast<uint64_t>(first));
+}
+
+void load_halves(float* to, const void* nearest, const uint16_t* lower, int64_t numel) {
+  join_array(to, static_cast<const uint16_t*>(nearest), lower, numel);
+}
+
+void store_halves(void* nearest, uint16_t* lower, const float* from, int64_t numel) {
+  halve_array(static_cast<uint16_t*>(nearest), lower, from, numel);
 }
 
 template void load<float>(float*, const Elements&, int64_t);

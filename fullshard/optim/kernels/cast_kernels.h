@@ -21,4 +21,8 @@ void store(const Elements& to, const Real* from, int64_t numel);
 void store_stochastically(void* to, const float* from, int64_t numel, const RoundingKey& key,
                           int64_t first);
 
+// Masters in halves (base/float_halves): joined, and cut again.
+void load_halves(float* to, const void* nearest, const uint16_t* lower, int64_t numel);
+void store_halves(void* nearest, uint16_t* lower, const float* from, int64_t numel);
+
 }  // namespace fullshard::optim

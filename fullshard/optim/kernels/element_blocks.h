@@ -51,7 +51,23 @@ Real* in_place_or_staged(const Elements& elements, Real* stage, int64_t numel) {
 }
 
 template <class Real>
+Real* master_of(const PieceElements& piece, int64_t begin, Real* stage, int64_t numel) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (piece.lower != nullptr) {
+      load_halves(stage, piece.shown.from(begin).data, piece.lower + begin, numel);
+      return stage;
+    }
+  }
+  return in_place_or_staged(piece.master.from(begin), stage, numel);
+}
+
+template <class Real>
 void write_master(const PieceElements& piece, int64_t begin, Real* values, int64_t numel) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (piece.lower != nullptr) {
+      return store_halves(piece.shown.from(begin).data, piece.lower + begin, values, numel);
+    }
+  }
   const auto master = piece.master.from(begin);
   if (master.dtype != kDtype<Real>) {
     if constexpr (std::is_same_v<Real, float>) {
@@ -72,7 +88,7 @@ void update_block(const PieceElements& piece, int64_t index, Stage<Real>& stage,
   ElementBlock<Real> block;
   block.index = index;
   block.numel = std::min(kBlockNumel, piece.numel - begin);
-  block.master = in_place_or_staged(piece.master.from(begin), stage.rows[0], block.numel);
+  block.master = master_of(piece, begin, stage.rows[0], block.numel);
   block.gradient = in_place_or_staged(piece.gradient.from(begin), stage.rows[1], block.numel);
   for (int i = 0; i < kMaxStates; ++i) {
     block.states[i] =

@@ -27,6 +27,9 @@ struct PieceElements {
   Elements master;
   Elements gradient;  // none: the rule does not read it
   Elements shown;     // none: nobody looks at a cast
+  // Lower halves of a master whose nearest ones are `shown`, instead of `master`
+  // (base/float_halves); none: it is whole.
+  uint16_t* lower = nullptr;
   std::array<Elements, kMaxStates> states;
   int64_t numel = 0;
   int64_t first = 0;  // index of the first element in its tensor

@@ -147,8 +147,21 @@ StepRecord Trainer::train_step(int64_t step) {
   record.exposed_comm_s = clock.exposed();
   record.comm_s = clock.communicating();
   if (options_.records_phases) record.phases = clock.phases();
+  add_offload_times(record);
   clock_.emplace(sharded_.recorder());  // the device may be computing still: no moment is left out
   return record;
+}
+
+// Of this rank. The device may not have come past the last of them: those count in the next step.
+void Trainer::add_offload_times(StepRecord& record) {
+  if (device_.is_cpu() || !sharded_.options().offload.is_any()) return;
+  const auto& now = sharded_.counters();
+  record.offload =
+      OffloadTimes{.update_wait_s = now.update_wait_s - offload_counted_.update_wait_s,
+                   .fetch_wait_s = now.fetch_wait_s - offload_counted_.fetch_wait_s,
+                   .copy_in_wait_s = now.copy_in_wait_s - offload_counted_.copy_in_wait_s,
+                   .copy_out_wait_s = now.copy_out_wait_s - offload_counted_.copy_out_wait_s};
+  offload_counted_ = {now.update_wait_s, now.fetch_wait_s, now.copy_in_wait_s, now.copy_out_wait_s};
 }
 
 // An accelerator would have to be waited for before the update, to know the loss; and where the

@@ -88,6 +88,7 @@ class Trainer {
   std::vector<double> weights_of(const std::vector<train::StepBatch>& batches) const;
   // Whether the totals of a step travel with its gradient norm.
   bool totals_ride() const;
+  void add_offload_times(StepRecord& record);
   std::vector<double> own_totals_of(int64_t step, double loss, int64_t tokens) const;
   void add_totals(StepRecord& record, const train::StepTotals& totals);
   void add_last_peaks(StepRecord& record) const;
@@ -108,6 +109,7 @@ class Trainer {
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<train::StepBatches> batches_;
   std::optional<train::StepClock> clock_;  // of the step that is next or under way
+  OffloadTimes offload_counted_;           // so far
   std::function<bool()> is_interrupted_;
   bool was_interrupted_ = false;
   int64_t first_step_ = 0;
