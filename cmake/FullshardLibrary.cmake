@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES | SOME_MODULES] [MAY_INCLUDE <folder>...]
+# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES] [MAY_INCLUDE <folder>...]
 #                   [ROOMS <sub-folder>...] [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
@@ -7,15 +7,14 @@
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
 # "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
 # DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES
-# folders most sources need torch::nn::Module, in SOME_MODULES ones a few: PrecompiledHeader.cmake
-# says what that changes. ROOMS are sub-folders in the order of their layers, "." being the folder itself: each may
+# folders sources need torch::nn::Module: PrecompiledHeader.cmake says what that changes. ROOMS are sub-folders in the order of their layers, "." being the folder itself: each may
 # include itself and those named before it.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES;SOME_MODULES" "" "MAY_INCLUDE;ROOMS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES" "" "MAY_INCLUDE;ROOMS;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -39,10 +38,6 @@ function(fullshard_library folder)
     set(scope PUBLIC)
     add_library(${target} STATIC ${sources})
     fullshard_optimise_kernels(${sources})
-    set(together 8)
-    if(arg_MODULES OR arg_SOME_MODULES)
-      set(together 4)
-    endif()
     if(arg_MODULES)
       fullshard_use_precompiled_header(${target} module)
     elseif(arg_NO_TORCH OR arg_DTYPES)
@@ -50,7 +45,7 @@ function(fullshard_library folder)
     else()
       fullshard_use_precompiled_header(${target} tensor)
     endif()
-    fullshard_compile_together(${target} ${together})
+    fullshard_compile_together(${target} ${sources})
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)

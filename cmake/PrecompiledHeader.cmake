@@ -11,7 +11,7 @@
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
 option(FULLSHARD_UNITY "Compile the sources of a folder several at a time" ON)
-option(FULLSHARD_UNITY_TESTS "Do so with tests that need no torch::nn::Module, too" OFF)
+option(FULLSHARD_UNITY_TESTS "Do so with tests, too" ON)
 
 function(_fullshard_precompiled_header name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;OPTIONS;HEADERS")
@@ -53,17 +53,23 @@ function(fullshard_use_precompiled_header target name)
 endfunction()
 
 # Sources that are compiled together pay once for the headers they share and for what those leave to
-# instantiate: eight without torch::nn::Module take a third of the time that they take one by one
-# (the folder launch: 15 s with the header `plain`, 27 s with it alone, 20 s without it, 45 s with
-# neither). With torch::nn::Module four do: more save little, and a compiler takes 2 GB. Their
-# unnamed namespaces become one, so what lies there has names of its own; the test "layers" sees to that.
+# instantiate, which is most of a source's time. So a folder is one group, or several of equal size: up
+# to FULLSHARD_TOGETHER sources, for the sake of machines with many cores and of a compiler's memory.
+# Their unnamed namespaces become one, so what lies there has names of its own; the test "layers" sees
+# to that.
+set(FULLSHARD_TOGETHER 24)
 define_property(GLOBAL PROPERTY FULLSHARD_COMPILED_TOGETHER BRIEF_DOCS "targets")
-function(fullshard_compile_together target number)
+function(fullshard_compile_together target)  # target source...
   set_property(GLOBAL APPEND PROPERTY FULLSHARD_COMPILED_TOGETHER ${target})
-  if(NOT FULLSHARD_UNITY OR number EQUAL 1)
+  set(sources ${ARGN})
+  list(FILTER sources EXCLUDE REGEX "_kernels\\.cc$")  # which have options of their own
+  list(LENGTH sources number)
+  if(NOT FULLSHARD_UNITY OR number EQUAL 0)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${number})
+  math(EXPR groups "(${number} + ${FULLSHARD_TOGETHER} - 1) / ${FULLSHARD_TOGETHER}")
+  math(EXPR size "(${number} + ${groups} - 1) / ${groups}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   # Which g++ says of every class with a field of an unnamed namespace, outside the file it is given.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endfunction()

@@ -59,13 +59,9 @@ check_tsan() { build_and_test build/tsan --preset tsan; }
 
 # Headers and libraries of the oldest libtorch that is promised.
 check_torch211() {
-  local python=build/venv-torch-2.11/bin/python
-  if [[ ! -x $python ]]; then
-    python3 -m venv build/venv-torch-2.11 || skip "needs python3-venv"
-  fi
-  "$python" -m pip --disable-pip-version-check install --quiet --no-deps torch==2.11.0 ||
-    skip "pip finds no torch 2.11.0"
-  PYTHON=$PWD/$python build_and_test build/torch-2.11 -DCMAKE_BUILD_TYPE=Release
+  local folder=build/venv-torch-2.11
+  (unset TORCH_DIR PYTHON && DEVICE=cpu FULLSHARD_TORCH_VERSION=2.11.0 FULLSHARD_VENV=$folder scripts/setup.sh) || skip "pip finds no torch 2.11.0 without CUDA"
+  PYTHON=$PWD/$folder/bin/python build_and_test build/torch-2.11 -DCMAKE_BUILD_TYPE=Release
 }
 
 # The whole build with a CUDA libtorch, and its tests where a GPU answers. Without one, the kernels alone,

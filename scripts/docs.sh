@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The documentation as a site: docs/, the top folder's pages, and the examples and results that they link to.
+# The documentation as a site: docs/, the top folder's pages, and the sources, examples and results that they link to.
 #
 #   scripts/docs.sh OUTPUT_FOLDER      OUTPUT_FOLDER/index.html; a broken link, or a page that mkdocs.yml does not list, fails
 set -euo pipefail
@@ -22,9 +22,14 @@ done
 # All pages lie in one folder of the site, README.md as its first.
 rm -rf "$pages"
 mkdir -p "$pages/bench"
-cp -r docs/*.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE examples "$pages"
+cp -r docs/*.md docs/images CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE examples "$pages"
 cp -r bench/results bench/README.md "$pages/bench"
 cp README.md "$pages/index.md"
 sed -i -e 's|](docs/|](|g' -e 's|](\.\./|](|g' -e 's|](README\.md|](index.md|g' -e 's|](bench/results/\?)|](bench/README.md)|g' "$pages"/*.md
+# Sources are part of the site as they are, those that a page links to. What is not there stays a broken link.
+grep -ohE '\]\((fullshard|tests|tools|scripts|cmake)/[^)#]*\.(h|cc|cu|py|sh|cmake)' "$pages"/*.md | sed 's|^](||' | sort -u |
+  while read -r source; do
+    [[ ! -f $source ]] || install -D -m 644 "$source" "$pages/$source"
+  done
 mkdocs build --quiet --strict --config-file mkdocs.yml --site-dir "$(realpath -m "$output")"
 echo "docs: $output/index.html"

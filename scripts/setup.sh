@@ -8,20 +8,21 @@
 #   PYTHON=/usr/bin/python3 …            use the libtorch of that Python's torch
 #   DEVICE=cpu, DEVICE=cuda …            the wheel without CUDA, or with it, into .venv-cuda; else
 #                                        scripts/choose_device.sh decides
+#   FULLSHARD_TORCH_VERSION=2.11.0 …     the wheel of that version, and with FULLSHARD_VENV=… into that folder
 #
 # libtorch comes as the torch wheel: the wheel only carries the files, no Python runs later.
 # A second run finds everything, changes nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly torch_version=2.13.0
+readonly torch_version=${FULLSHARD_TORCH_VERSION:-2.13.0}
 readonly cmake_version=3.25
 readonly tools=(cmake:cmake ninja:ninja-build g++:g++ ccache:ccache clang-format:clang-format)
 readonly libraries=(libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config "$@")
 
 device=$(scripts/choose_device.sh)
-venv=.venv$([[ $device == cpu ]] || echo "-$device")
+venv=${FULLSHARD_VENV:-.venv$([[ $device == cpu ]] || echo "-$device")}
 readonly device venv
 
 say() { echo "setup: $*"; }
@@ -79,7 +80,7 @@ has_wheel() {
 }
 
 # The wheel without CUDA: the local version +cpu of an index or folder that pip is configured with,
-# or of pytorch.org; for aarch64, PyPI has it under the plain version.
+# or of pytorch.org. For aarch64, PyPI has it under the plain version; for x86_64 that one has CUDA.
 install_wheel() {
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   [[ -x $venv/bin/python ]] || python3 -m venv "$venv" ||
@@ -94,6 +95,8 @@ install_wheel() {
     "${pip[@]}" "torch==$torch_version+cpu" 2>/dev/null && return
     "${pip[@]}" --retries 1 --timeout 20 --index-url https://download.pytorch.org/whl/cpu \
       "torch==$torch_version+cpu" && return
+    fail "pip finds no torch $torch_version+cpu" \
+      "let pip reach https://download.pytorch.org/whl/cpu, or name an existing libtorch with TORCH_DIR=… or PYTHON=…"
   fi
   "${pip[@]}" "torch==$torch_version" || fail "pip could not install torch $torch_version" \
     "is the network there? Otherwise name an existing libtorch with TORCH_DIR=… or PYTHON=…"

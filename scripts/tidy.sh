@@ -20,11 +20,12 @@ if ! command -v "${tidy:-clang-tidy}" >/dev/null; then
   echo "error: tidy: ${tidy:-clang-tidy} is missing; apt-get install clang-tidy" >&2
   exit 1
 fi
+# As the build has them now: CMake leaves Unity files of earlier configurations where they were.
 sources=()
 for folder in "${folders[@]}"; do
-  for source in "$build/CMakeFiles/fullshard_$folder.dir/Unity"/*.cxx; do
-    [[ -e $source ]] && sources+=("$source")
-  done
+  while read -r source; do
+    sources+=("$source")
+  done < <(grep -oE "[^ \"]*/fullshard_$folder\.dir/Unity/[^ \"/]*\.cxx\"" "$build/compile_commands.json" | tr -d '"' | sort -u)
 done
 if [[ ${#sources[@]} -eq 0 ]]; then
   echo "error: tidy: $build has no Unity files; configure it with a preset that compiles sources together, as release does" >&2

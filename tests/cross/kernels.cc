@@ -43,13 +43,12 @@ void run_checksums(const std::vector<float>& input) {
 
 void run_sums(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> output(kNumel);
-  comm::kernels::sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
+  kernels::sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
   show("sum_of_two", output);
-  comm::kernels::streamed_sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
+  kernels::streamed_sum_of_two(output.data(), a.data(), b.data(), 0.3f, kNumel);
   show("streamed_sum_of_two", output);
-  comm::kernels::streamed_copy(reinterpret_cast<std::byte*>(output.data()),
-                               reinterpret_cast<const std::byte*>(a.data()),
-                               kNumel * sizeof(float));
+  kernels::streamed_copy(reinterpret_cast<std::byte*>(output.data()),
+                         reinterpret_cast<const std::byte*>(a.data()), kNumel * sizeof(float));
   show("streamed_copy", output);
 }
 
