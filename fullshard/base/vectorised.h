@@ -12,3 +12,14 @@
 #else
 #define FULLSHARD_VECTORISED
 #endif
+
+// For functions that are written once per instruction set, since how they cut their work depends on
+// the number of registers. Who calls one has asked the processor; anything else is undefined.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define FULLSHARD_HAS_X86_SETS 1
+#define FULLSHARD_VECTORISED_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,prefer-vector-width=512")))
+#define FULLSHARD_VECTORISED_AVX2 __attribute__((target("avx2")))
+#else
+#define FULLSHARD_HAS_X86_SETS 0
+#endif

@@ -13,33 +13,65 @@
 namespace fullshard::ops {
 namespace {
 
-bool is_plain_float(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+int64_t num_rows_of(const at::Tensor& input) {
+  return input.size(-1) == 0 ? 0 : input.numel() / input.size(-1);
 }
 
-bool has_few_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!is_plain_float(input) || !is_plain_float(weight) || at::GradMode::is_enabled()) return false;
-  const int64_t num_rows = input.size(-1) == 0 ? 0 : input.numel() / input.size(-1);
-  return num_rows > 0 && num_rows <= kMostFewRows && weight.dim() == 2 && weight.is_contiguous() &&
-         weight.size(1) == input.size(-1) &&
-         (!bias.defined() || (bias.scalar_type() == input.scalar_type() && bias.is_contiguous()));
+// Absent, or as the kernel reads it beside `input`.
+bool is_plain_beside(const at::Tensor& tensor, const at::Tensor& input) {
+  return !tensor.defined() ||
+         (tensor.is_cpu() && tensor.scalar_type() == input.scalar_type() && tensor.is_contiguous());
 }
 
-at::Tensor multiply_on_cpu(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias) {
-  auto sizes = input.sizes().vec();
-  sizes.back() = weight.size(0);
-  auto output = at::empty(sizes, input.options());
+bool has_few_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual = {}) {
+  if (!has_cpu_kernel({input, weight}) || at::GradMode::is_enabled()) return false;
+  const int64_t num_rows = num_rows_of(input);
+  return num_rows > 0 && num_rows <= kMostFewRows && weight.dim() == 2 &&
+         weight.size(1) == input.size(-1) && is_plain_beside(weight, input) &&
+         is_plain_beside(bias, input) && is_plain_beside(residual, input) &&
+         (!residual.defined() || residual.numel() == num_rows * weight.size(0));
+}
+
+at::Tensor packed_rows(const at::Tensor& input) {
   const auto dense = input.contiguous();
-  const FewRowsProduct product{.output = output.mutable_data_ptr<float>(),
-                               .num_outputs = weight.size(0),
-                               .inputs = dense.const_data_ptr<float>(),
-                               .num_inputs = input.numel() / input.size(-1),
-                               .width = input.size(-1),
-                               .weight = weight.const_data_ptr<float>(),
-                               .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr};
-  at::parallel_for(0, product.num_outputs, rows_per_thread(product.width),
-                   [&](int64_t begin, int64_t end) { multiply_few_rows(product, begin, end); });
+  auto packed = at::empty({input.numel()}, input.options().dtype(at::kFloat));
+  with_stored_type(dense, [&]<class Stored>(Stored*) {
+    pack_few_rows(packed.mutable_data_ptr<float>(), elements<Stored>(dense), num_rows_of(input),
+                  input.size(-1));
+  });
+  return packed;
+}
+
+struct FewRowsTerms {
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+  const at::Tensor& residual;
+};
+
+template <class Stored>
+const Stored* elements_if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? elements<Stored>(tensor) : nullptr;
+}
+
+// `packed` are the rows of `input`.
+at::Tensor multiply_packed(const at::Tensor& packed, const at::Tensor& input,
+                           const FewRowsTerms& terms) {
+  auto sizes = input.sizes().vec();
+  sizes.back() = terms.weight.size(0);
+  auto output = at::empty(sizes, input.options());
+  with_stored_type(input, [&]<class Stored>(Stored*) {
+    const FewRowsProduct<Stored> product{.output = mutable_elements<Stored>(output),
+                                         .num_outputs = terms.weight.size(0),
+                                         .packed = packed.const_data_ptr<float>(),
+                                         .num_inputs = num_rows_of(input),
+                                         .width = input.size(-1),
+                                         .weight = elements<Stored>(terms.weight),
+                                         .bias = elements_if_defined<Stored>(terms.bias),
+                                         .residual = elements_if_defined<Stored>(terms.residual)};
+    at::parallel_for(0, product.num_outputs, rows_per_thread(product.width),
+                     [&](int64_t begin, int64_t end) { multiply_few_rows(product, begin, end); });
+  });
   return output;
 }
 
@@ -47,9 +79,8 @@ at::Tensor multiply_on_cpu(const at::Tensor& input, const at::Tensor& weight,
 
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, const at::Tensor& residual) {
-  if (!has_few_rows(input, weight, bias)) return linear(input, weight, bias, residual);
-  auto output = multiply_on_cpu(input, weight, bias);
-  return residual.defined() ? output.add_(residual) : output;
+  if (!has_few_rows(input, weight, bias, residual)) return linear(input, weight, bias, residual);
+  return multiply_packed(packed_rows(input), input, {weight, bias, residual});
 }
 
 Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
@@ -61,9 +92,10 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
     }
   }
   const auto normalised = apply_norm(input, norm);
+  const auto packed = packed_rows(normalised);
   Projected result;
   for (size_t i = 0; i < weights.size(); ++i) {
-    result.parts.push_back(multiply_on_cpu(normalised, weights[i], biases[i]));
+    result.parts.push_back(multiply_packed(packed, normalised, {weights[i], biases[i], {}}));
   }
   return result;
 }

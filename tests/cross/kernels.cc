@@ -11,6 +11,7 @@
 #include "fullshard/comm/ordered_sum_kernels.h"
 #include "fullshard/comm/streamed_kernels.h"
 #include "fullshard/ops/kernels/activation_kernels.h"
+#include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/norm_kernels.h"
 #include "fullshard/ops/kernels/rotary_kernels.h"
 #include "fullshard/stored/blocks/crc32c.h"
@@ -64,6 +65,20 @@ void run_operators(const std::vector<float>& a, const std::vector<float>& b) {
   show("rotate_heads", output);
 }
 
+void run_products(const std::vector<float>& a, const std::vector<float>& b) {
+  constexpr int64_t width = 333, num_inputs = 13, num_outputs = 101;
+  std::vector<float> output(num_inputs * num_outputs), packed(num_inputs * width);
+  ops::pack_few_rows(packed.data(), a.data(), num_inputs, width);
+  const ops::FewRowsProduct<float> product{.output = output.data(),
+                                           .num_outputs = num_outputs,
+                                           .packed = packed.data(),
+                                           .num_inputs = num_inputs,
+                                           .width = width,
+                                           .weight = b.data()};
+  ops::multiply_few_rows(product, 0, num_outputs);
+  show("few_rows", output);
+}
+
 }  // namespace
 }  // namespace fullshard
 
@@ -72,5 +87,6 @@ int main() {
   fullshard::run_checksums(a);
   fullshard::run_sums(a, b);
   fullshard::run_operators(a, b);
+  fullshard::run_products(a, b);
   return 0;
 }

@@ -2,12 +2,16 @@
 #include "fullshard/ops/few_rows.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "fullshard/ops/activated_projection.h"
+#include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/norm_projection.h"
 
 namespace fullshard::ops {
@@ -50,6 +54,37 @@ TEST(FewRows, OfOneInputHaveTheSameBitsBesideAnyOthers) {
   for (const int64_t count : {1, 2, 4, 7, 8, 11, 17}) {
     EXPECT_TRUE(at::equal(few_rows_linear(input.narrow(0, 32 - count, count), weight),
                           all.narrow(0, 32 - count, count)));
+  }
+}
+
+std::vector<float> product_with(InstructionSet set, int64_t num_inputs, int64_t width,
+                                int64_t num_outputs) {
+  const auto input = at::arange(num_inputs * width, at::kFloat).sin();
+  const auto weight = at::arange(num_outputs * width, at::kFloat).cos();
+  std::vector<float> packed(static_cast<size_t>(num_inputs * width));
+  pack_few_rows(packed.data(), input.const_data_ptr<float>(), num_inputs, width);
+  std::vector<float> output(static_cast<size_t>(num_inputs * num_outputs));
+  const FewRowsProduct<float> product{.output = output.data(),
+                                      .num_outputs = num_outputs,
+                                      .packed = packed.data(),
+                                      .num_inputs = num_inputs,
+                                      .width = width,
+                                      .weight = weight.const_data_ptr<float>()};
+  // In two parts, as two threads would.
+  multiply_few_rows_with(set, product, 0, num_outputs / 3);
+  multiply_few_rows_with(set, product, num_outputs / 3, num_outputs);
+  return output;
+}
+
+TEST(FewRows, HaveTheSameBitsWithEveryInstructionSet) {
+  for (const int64_t num_inputs : {1, 2, 3, 5, 8, 9, 20}) {
+    for (const int64_t width : {16, 33, 160}) {
+      const auto plain = product_with(InstructionSet::plain, num_inputs, width, 41);
+      for (const auto set : {InstructionSet::avx2, InstructionSet::avx512}) {
+        if (set > best_instruction_set()) continue;
+        EXPECT_EQ(product_with(set, num_inputs, width, 41), plain) << num_inputs << " x " << width;
+      }
+    }
   }
 }
 

@@ -20,35 +20,36 @@ typedef float StoredLanes __attribute__((vector_size(64), aligned(4), may_alias)
 
 // Halves are added to halves until one number is left.
 [[gnu::always_inline]] inline float folded(const Lanes& sum) {
-  float lanes[kLanes];
-  for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = sum[lane];
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
+  const Lanes eight =
+      sum + __builtin_shufflevector(sum, sum, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  const Lanes four = eight + __builtin_shufflevector(eight, eight, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13,
+                                                     14, 15, 8, 9, 10, 11);
+  const Lanes two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9,
+                                                   14, 15, 12, 13);
+  return two[0] + two[1];
 }
 
-// sums[i] = the products of `row` with the i-th of `count` inputs of fp32, which lie `stride`
-// apart. What one of them gives does not depend on the others.
+// sums[i] = the products of the i-th of `count` rows, side by side, with `input`. What one row
+// gives does not depend on the others.
 template <int count>
-[[gnu::always_inline]] inline void dot_products(float* sums, const float* row, const float* inputs,
-                                                int64_t stride, int64_t width) {
+[[gnu::always_inline]] inline void dot_products(float* sums, const float* rows, const float* input,
+                                                int64_t width) {
   Lanes lanes[count] = {};
   int64_t k = 0;
   for (; k + kLanes <= width; k += kLanes) {
-    Lanes weights;
-    load_lanes(weights, row + k);
+    Lanes values;
+    load_lanes(values, input + k);
 #pragma GCC unroll 8
     for (int i = 0; i < count; ++i) {
-      Lanes values;
-      load_lanes(values, inputs + i * stride + k);
+      Lanes weights;
+      load_lanes(weights, rows + i * width + k);
       lanes[i] += weights * values;
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < count; ++i) {
     float rest = 0;
-    for (int64_t j = k; j < width; ++j) rest += row[j] * inputs[i * stride + j];
+    for (int64_t j = k; j < width; ++j) rest += rows[i * width + j] * input[j];
     sums[i] = folded(lanes[i]) + rest;
   }
 }
