@@ -54,10 +54,16 @@ endfunction()
 
 # Sources that are compiled together pay once for the headers they share and for what those leave to
 # instantiate, which is most of a source's time. So a folder is one group, or several of equal size: up
-# to FULLSHARD_TOGETHER sources, for the sake of machines with many cores and of a compiler's memory.
+# to 24 sources, for the sake of a compiler's memory; on machines with more than four cores up to 8, so
+# that all of them have something to do.
 # Their unnamed namespaces become one, so what lies there has names of its own; the test "layers" sees
 # to that.
-set(FULLSHARD_TOGETHER 24)
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+set(together_by_cores 24)
+if(cores GREATER 4)
+  set(together_by_cores 8)
+endif()
+set(FULLSHARD_TOGETHER ${together_by_cores} CACHE STRING "Sources of a folder that are compiled together, at most")
 define_property(GLOBAL PROPERTY FULLSHARD_COMPILED_TOGETHER BRIEF_DOCS "targets")
 function(fullshard_compile_together target)  # target source...
   set_property(GLOBAL APPEND PROPERTY FULLSHARD_COMPILED_TOGETHER ${target})
