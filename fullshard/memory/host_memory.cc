@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/tensor/parallel.h"
 
 namespace fullshard::memory {
 namespace {
@@ -25,6 +26,18 @@ void* mapped_pages(int64_t bytes) {
         std::strerror(errno));
   ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a wish: fewer pages to pin
   return data;
+}
+
+// All threads: the driver, which pins page by page, would have the kernel clear each of them on
+// one.
+void touch_pages(void* data, int64_t bytes) {
+  constexpr int64_t kPage = 4096;
+  constexpr int64_t kPagesPerThread = 4096;  // fewer are not worth another thread
+  auto* const first = static_cast<volatile char*>(data);
+  tensor::parallel_ranges((bytes + kPage - 1) / kPage, kPagesPerThread,
+                          [first](int64_t begin, int64_t end) {
+                            for (int64_t page = begin; page < end; ++page) first[page * kPage] = 0;
+                          });
 }
 
 void warn_of_pageable(int64_t bytes, const std::string& why) {
@@ -45,6 +58,7 @@ Pool::Source host_memory_source(PinMemory pinning) {
     void* data = mapped_pages(mapped);
     bool is_pinned = false;
     if (pinning.pin) {
+      touch_pages(data, mapped);
       const auto problem = pinning.pin(data, mapped);
       is_pinned = problem.empty();
       if (!is_pinned && !has_warned->exchange(true)) warn_of_pageable(bytes, problem);
