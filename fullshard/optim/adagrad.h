@@ -20,6 +20,7 @@ struct AdagradOptions {
 class Adagrad : public Optimizer {
  public:
   Adagrad(ShardedModel model, const AdagradOptions& options);
+  ~Adagrad() override { finish_updates(); }
 
  private:
   void update(const PieceUpdate& update) override;

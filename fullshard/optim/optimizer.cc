@@ -3,9 +3,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -107,6 +109,15 @@ void Optimizer::check_usable_in_place() const {
 }
 
 Optimizer::~Optimizer() = default;
+
+void Optimizer::finish_updates() noexcept {
+  if (!stream_) return;
+  try {
+    stream_->issue_all();
+  } catch (const std::exception& error) {
+    spdlog::error("{}: {}", name(), error.what());
+  }
+}
 
 void Optimizer::make_states() {
   for (int group = 0; group < model_.num_groups(); ++group) {

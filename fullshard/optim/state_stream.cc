@@ -84,8 +84,8 @@ StateStream::StateStream(engine::Engine& engine, const std::vector<std::vector<a
 // Work of the CPU's lanes belongs to the optimizer, which is gone: it cannot be done any more.
 StateStream::~StateStream() {
   engine_.leave_stream(*this);
+  waiting_.clear();  // whose update nobody can make any more
   try {
-    issue_all();  // whoever still waits would ask this
     if (!engine_.mesh().world().device().is_cpu()) settle();
   } catch (const std::exception& error) {
     spdlog::error("optimizer states outside the device: {}", error.what());
@@ -267,7 +267,12 @@ engine::StreamedUpdate StateStream::update(int group, std::vector<PieceView> pie
   issue_to(is_deferring() ? kAhead : end);
   const auto promise = [this, added](memory::LaneMark engine::StreamedUpdate::*mark) {
     return memory::LaneMark::promised(
-        std::async(std::launch::deferred, [this, added, mark] { return issue(*added).*mark; }));
+        std::async(std::launch::deferred, [this, added, mark, alive = std::weak_ptr(alive_)] {
+          check(added->is_issued || !alive.expired(),
+                "an update was still to be issued when its optimizer was destroyed; call "
+                "sharded.settle() before the optimizer ends");
+          return added->is_issued ? added->marks.*mark : issue(*added).*mark;
+        }));
   };
   if (added->is_issued) return added->marks;
   return {.updated = promise(&engine::StreamedUpdate::updated),

@@ -116,6 +116,7 @@ class StateStream : public engine::UpdateStream {
   size_t num_fetched_ = 0;
   size_t num_updated_ = 0;
   std::deque<std::shared_ptr<GroupUpdate>> waiting_;  // whose last chunk was not issued
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   bool is_given_ = false;  // all of the step's groups were; what was prepared is no next step
   std::vector<at::Tensor> kept_;
   std::optional<DiskChunks> disk_;
