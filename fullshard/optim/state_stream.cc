@@ -13,9 +13,6 @@
 namespace fullshard::optim {
 namespace {
 
-// Chunks that are issued before somebody waits for them: a dozen calls each, on three streams.
-constexpr size_t kAhead = 48;
-
 // Targets that are undefined are left out.
 void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -264,7 +261,7 @@ engine::StreamedUpdate StateStream::update(int group, std::vector<PieceView> pie
   const auto added = std::make_shared<GroupUpdate>(GroupUpdate{
       .group = group, .end = end, .pieces = std::move(pieces), .update = std::move(update)});
   waiting_.push_back(added);
-  issue_to(is_deferring() ? kAhead : end);
+  issue_to(is_deferring() ? num_ahead() : end);
   const auto promise = [this, added](memory::LaneMark engine::StreamedUpdate::*mark) {
     return memory::LaneMark::promised(
         std::async(std::launch::deferred, [this, added, mark, alive = std::weak_ptr(alive_)] {
@@ -281,6 +278,10 @@ engine::StreamedUpdate StateStream::update(int group, std::vector<PieceView> pie
 
 // The host waits for a disk itself, and where the CPU uses its buffers there is nothing to issue.
 bool StateStream::is_deferring() const { return !disk_ && !in_place_; }
+
+size_t StateStream::num_ahead() const {
+  return static_cast<size_t>(engine_.options().offload.windows_ahead);
+}
 
 void StateStream::issue_to(size_t end) {
   auto& largest = engine_.counters().largest_update;
@@ -306,7 +307,7 @@ void StateStream::issue_to(size_t end) {
 }
 
 const engine::StreamedUpdate& StateStream::issue(const GroupUpdate& group) {
-  if (!group.is_issued) issue_to(group.end + kAhead);
+  if (!group.is_issued) issue_to(group.end + num_ahead());
   return group.marks;
 }
 

@@ -98,6 +98,7 @@ class StateStream : public engine::UpdateStream {
     engine::StreamedUpdate marks{};
   };
   bool is_deferring() const;
+  size_t num_ahead() const;
   void issue_to(size_t end);
   const engine::StreamedUpdate& issue(const GroupUpdate& group);
   void count_disk();

@@ -21,9 +21,9 @@ struct OffloadPlace {
   int64_t buffer_count = 4;  // windows on the device, and buffers of the ring beside a disk
 };
 
-// Who updates states that rest in host memory: the device, through windows; the host, with gradients
-// that come to it; or, `automatic`, each a share, so that both end at the same time by what was
-// measured of the bus and of host memory. The bits are the same.
+// Who updates states that rest in host memory: the device, through windows; the host, with
+// gradients that come to it; or, `automatic`, each a share, so that both end at the same time by
+// what was measured of the bus and of host memory. The bits are the same.
 enum class Stepping { automatic, device, host };
 
 struct TierOptions {
@@ -39,6 +39,9 @@ struct TierOptions {
   bool fast_init = false;      // new states are written in one go, not unit by unit
   // Of one window of states: what is fetched, updated and stored at a time.
   int64_t window_bytes = 80 * kMiB;
+  // Windows' worth of an update that is issued before somebody waits for it: a dozen calls each, of
+  // which a stream takes about a thousand before it holds up the host.
+  int64_t windows_ahead = 48;
 
   Stepping stepping = Stepping::automatic;
   // Share of the offloaded elements that the host updates; absent: as `stepping` says, and where

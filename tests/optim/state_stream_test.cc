@@ -188,6 +188,7 @@ TEST(StreamedStates, AreCountedToTheByteOnEachTier) {
     run.sharded.settle();
     const auto before = run.sharded.counters();
     run.train(step, step + 1);
+    run.sharded.settle();  // the last chunks are issued when somebody waits for them
     EXPECT_EQ(run.sharded.counters().states_copied_in - before.states_copied_in, 8 * numel);
     EXPECT_EQ(run.sharded.counters().states_copied_out - before.states_copied_out, 8 * numel);
   }
@@ -213,8 +214,23 @@ TEST(StreamedStates, OfTheResidentShareStayOnTheDevice) {
   EXPECT_EQ(run.held(tiers::Purpose::optimizer),
             8 * run.sharded.shard_numel(0) + 2 * kSmallestWindow);
   run.train(0, 1);
+  run.sharded.settle();
   EXPECT_EQ(run.sharded.counters().states_copied_in,
             run.held(tiers::Purpose::optimizer, tiers::Tier::host));
+}
+
+TEST(StreamedStates, AreUpdatedAsSomebodyWaitsForThemAndAllOfThemByTheNextStep) {
+  auto offload = streamed();
+  offload.windows_ahead = 2;
+  StreamedRun run(offload);
+  run.train(0, 1);
+  const auto copied = [&] { return run.sharded.counters().states_copied_out; };
+  EXPECT_EQ(copied(), 2 * kSmallestWindow);
+  run.sharded.settle();
+  EXPECT_EQ(copied(), 8 * shard_numel(run.sharded));
+  run.train(1, 3);
+  run.sharded.settle();
+  EXPECT_EQ(copied(), 3 * 8 * shard_numel(run.sharded));
 }
 
 TEST(StreamedStates, TakeNoMemoryAfterTheSecondStep) {
