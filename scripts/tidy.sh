@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # clang-tidy, with the checks of .clang-tidy, over the sources that link no libtorch. They are read as they are compiled,
-# several at a time (the build folder's Unity files), which takes an eighth of the time.
+# many at a time (the build folder's Unity files): the headers they share are read once.
 #
 #   scripts/tidy.sh BUILD_DIR [FOLDER]…      all folders of the list below, or those named
 #   CLANG_TIDY=clang-tidy-16 …               that program; else clang-tidy, or the newest with a number in its name
