@@ -157,11 +157,12 @@ class Optimizer {
   OptimizerTraits traits_;
   ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state], where they rest
-  std::unique_ptr<optim::StateStream> stream_;   // null: all of them on the device
-  std::unique_ptr<optim::HostStep> host_step_;   // null: the host updates none of them
   optim::DevicePieces device_pieces_;
   at::Tensor factor_on_device_;  // for the next step, instead of the model's
   int64_t num_steps_ = 0;
+  // Last, so that they end first: both make updates with what stands above.
+  std::unique_ptr<optim::StateStream> stream_;  // null: all states on the device
+  std::unique_ptr<optim::HostStep> host_step_;  // null: the host updates none of them
 };
 
 template <class Use>
