@@ -16,6 +16,7 @@
 #include "fullshard/engine/plan/sharding.h"
 #include "fullshard/engine/plan/wrap.h"
 #include "fullshard/engine/sharded_model.h"
+#include "fullshard/engine/sleep.h"
 #include "fullshard/memory/ledger.h"
 #include "fullshard/nn/activation_offload.h"
 #include "fullshard/nn/deferred.h"

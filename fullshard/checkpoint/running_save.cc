@@ -168,6 +168,7 @@ void RunningSave::settle(stored::BufferPool& pool) {
   if (device_ == nullptr) {
     files_->settle(pool);
   } else {
+    files_->await_disk_content();
     device_->copies->hold_training();
   }
 }

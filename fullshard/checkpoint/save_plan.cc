@@ -128,6 +128,13 @@ stored::ByteSpan SavePlan::device_span(const Place& place, ValuesOf values,
   return {nullptr, place.bytes, begin_copy};
 }
 
+bool SavePlan::is_on_disk(const Group& group, int kind) {
+  if (kind != kWeights) return group.group->spec().residence.states == tiers::Tier::disk;
+  const auto parts = group.group->master_parts();
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const engine::MasterPart& part) { return part.tier == tiers::Tier::disk; });
+}
+
 std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole,
                                                    SnapshotCopies* copies) const {
   const int rank = engine_.mesh().world().rank();
@@ -136,22 +143,24 @@ std::vector<SavePlan::OwnFile> SavePlan::own_files(bool copies_whole,
     const auto layout = lay_out(rank, kind);
     if (layout.bytes == 0) continue;
     OwnFile file{file_name(rank, kind), {}, {}};
-    const auto add = [&](const Place& place, const ValuesOf& values) {
+    const auto add = [&](const Place& place, const ValuesOf& values, bool is_on_disk) {
       if (copies != nullptr) {
         file.content.push_back(device_span(place, values, *copies));
       } else {
         file.held.push_back(values(0, place.bytes / bytes_of(1, place.dtype)));
         file.content.push_back({file.held.back().data_ptr(), place.bytes});
       }
+      file.content.back().is_on_disk = is_on_disk;
       file.content.push_back({nullptr, round_up(place.bytes, stored::kPieceAlign) - place.bytes});
     };
     for (size_t i = 0; i < groups_.size(); ++i) {
-      if (layout.groups[i].offset >= 0) add(layout.groups[i], values(groups_[i], kind));
+      if (layout.groups[i].offset < 0) continue;
+      add(layout.groups[i], values(groups_[i], kind), is_on_disk(groups_[i], kind));
     }
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (layout.tensors[i].offset < 0) continue;
       const auto values = tensors_[i].own_part()->values;
-      add(layout.tensors[i], parts_of(copies_whole ? values.clone() : values));
+      add(layout.tensors[i], parts_of(copies_whole ? values.clone() : values), false);
     }
     files.push_back(std::move(file));
   }

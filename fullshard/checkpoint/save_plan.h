@@ -81,6 +81,7 @@ class SavePlan {
   using ValuesOf = std::function<at::Tensor(int64_t first, int64_t numel)>;
   ValuesOf values(const Group& group, int kind) const;
   static stored::ByteSpan device_span(const Place& place, ValuesOf values, SnapshotCopies& copies);
+  static bool is_on_disk(const Group& group, int kind);
   std::optional<at::ScalarType> dtype(const Group& group, int kind) const;  // none: no values
   FileLayout lay_out(int rank, int kind) const;
   void add_intervals(int kind, stored::Manifest& manifest) const;

@@ -185,6 +185,7 @@ class Saver {
 
 void save_weights(const std::string& folder, ShardedModel& model, const SaveOptions& options) {
   auto& engine = engine::EngineAccess::of(model);
+  engine.check_awake("save_weights");
   check(engine.has_values(),
         "save_weights: the model was built deferred and its parameters have no values yet; call "
         "load_weights or initialise_weights first");

@@ -64,7 +64,7 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
       pool_(std::make_shared<memory::Pool>(
           memory_source(mesh_), ledger_, tiers::Tier::device,
           world.device().is_cpu() ? memory::Returned::kept : memory::Returned::freed)),
-      tiers_(pool_, world.device(), options.offload),
+      tiers_(pool_, world.device(), world.rank(), options.offload),
       context_{&mesh_,
                &traffic_,
                &draining_,
@@ -119,6 +119,7 @@ void Engine::await_updates() {
 }
 
 void Engine::settle_updates() {
+  check_awake("reading masters or states");
   for (auto* stream : streams_) stream->settle();
   await_updates();
 }
@@ -147,11 +148,38 @@ void Engine::begin_update() {
   ++counters_.steps;
 }
 
-void Engine::begin_change(std::string_view what) {
+void Engine::check_no_scope(std::string_view what) const {
   check(open_scopes == 0,
         "{} inside an open gather_full scope: close the scope first, its full parameters would be "
         "stale",
         what);
+}
+
+void Engine::come_to_rest(std::string_view what) {
+  check_no_scope(what);
+  if (phase() == Phase::backward) recover();
+  release_all();
+  settle_updates();
+  draining_.settle();
+}
+
+void Engine::leave_device(const memory::Relocation& relocation) {
+  for (auto* stream : streams_) stream->give_windows_back();
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) group->leave_device(relocation);
+  }
+}
+
+void Engine::return_to_device(const memory::Relocation& relocation) {
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) group->return_to_device(relocation);
+  }
+  for (auto* stream : streams_) stream->take_windows();
+}
+
+void Engine::begin_change(std::string_view what) {
+  check_awake(what);
+  check_no_scope(what);
   if (phase() == Phase::backward) recover();
   release_all();
   await_updates();

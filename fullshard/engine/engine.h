@@ -59,6 +59,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The host waits for all of them: masters and states may be read and written.
   void settle_updates();
 
+  // Around a sleep (sleep.h). At rest nothing is gathered, reduced or updated, and nobody looks at
+  // full parameters.
+  void come_to_rest(std::string_view what);
+  void leave_device(const memory::Relocation& relocation);
+  void return_to_device(const memory::Relocation& relocation);
+  bool is_asleep() const { return passes_.is_asleep(); }
+  void set_asleep(bool asleep) { passes_.set_asleep(asleep); }
+  // An error that says so otherwise.
+  void check_awake(std::string_view what) const { passes_.check_awake(what); }
+
   // Marks around a change of the masters, by the optimizer or, as `what`, by somebody else.
   void begin_update();
   void begin_change(std::string_view what);
@@ -90,6 +100,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   void await_updates();
+  void check_no_scope(std::string_view what) const;
   void set_saved_tensors(const std::shared_ptr<nn::SavedTensorPacker>& packer);
 
   ShardOptions options_;

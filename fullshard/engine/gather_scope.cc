@@ -33,6 +33,7 @@ std::vector<engine::UnitRuntime*> find_units(const engine::Engine& engine,
 
 GatherScope::GatherScope(std::shared_ptr<engine::Engine> engine, const GatherOptions& options)
     : write_back_(options.write_back), uncaught_(std::uncaught_exceptions()) {
+  engine->check_awake("gather_full");
   check(engine->open_scopes == 0, "gather_full: a scope is open already; close it first");
   if (engine->phase() == engine::Phase::backward) engine->recover();
   units_ = find_units(*engine, options.units);

@@ -18,7 +18,8 @@ namespace fullshard {
 // What the handle's copies share beside the engine.
 struct ShardedModel::State {
   engine::GradientFactor factor;
-  std::vector<memory::Block> optimizer_states;
+  std::vector<engine::OwnedState> optimizer_states;
+  engine::Sleep sleep;
   std::optional<engine::BufferBroadcast> buffers;  // absent: each rank keeps its own
 };
 
@@ -59,6 +60,7 @@ double ShardedModel::clip_grad_norm(double max_norm, Norm norm, engine::NormRide
 }
 
 void ShardedModel::zero_grad() {
+  engine_->check_awake("zero_grad()");
   engine_->drop_gradients();
   state_->factor.forget_clip();
 }
@@ -140,6 +142,12 @@ void ShardedModel::keep_masters_whole() {
 }
 
 void ShardedModel::settle() { engine_->settle_updates(); }
+
+SleepReport ShardedModel::sleep() {
+  return state_->sleep.begin(*engine_, state_->optimizer_states);
+}
+
+SleepReport ShardedModel::wake() { return state_->sleep.end(*engine_, state_->optimizer_states); }
 
 namespace {
 
@@ -289,10 +297,12 @@ at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
   const int64_t numel = shard_numel(group);
   const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
   const auto tier = engine_->trainable_groups().at(group)->spec().residence.states;
-  const auto& pool = engine_->tiers().states(tier);
-  state_->optimizer_states.push_back(pool->take(bytes, tiers::Purpose::optimizer));
-  const auto state = state_->optimizer_states.back().as(numel, dtype);
-  return tier == tiers::Tier::disk ? state : state.zero_();  // a new file reads as zeros
+  engine_->check_awake("a new optimizer");
+  auto memory = engine_->tiers().states(tier)->take(bytes, tiers::Purpose::optimizer);
+  const auto state = memory.as(numel, dtype);
+  if (tier != tiers::Tier::disk) state.zero_();  // a new file reads as zeros
+  state_->optimizer_states.push_back({std::move(memory), state});
+  return state;
 }
 
 const ShardOptions& ShardedModel::options() const { return engine_->options(); }

@@ -16,6 +16,7 @@
 #include "fullshard/engine/gradients/non_finite_watch.h"
 #include "fullshard/engine/plan/counters.h"
 #include "fullshard/engine/plan/options.h"
+#include "fullshard/engine/sleep.h"
 #include "fullshard/memory/ledger.h"
 
 namespace torch::nn {
@@ -123,6 +124,14 @@ class ShardedModel {
   // The host waits for updates under way: parameters, masters and states may be read outside
   // forwards. Nothing to wait for where all states rest on the device.
   void settle();
+
+  // For programs that share the device: everything that this rank keeps there of parameters,
+  // gradients and states (all but what an optimizer of your own keeps) goes to host memory, and
+  // what the allocator holds unused to the driver; wake() brings it back, to the bit. Parameters
+  // keep their identity. In between forwards, steps and saves are errors. Every rank calls it.
+  SleepReport sleep();
+  SleepReport wake();
+
   double gradient_factor() const;  // that the next update will be given
 
   // This rank's pieces in the order of the module tree; gradients filled in when reduced.

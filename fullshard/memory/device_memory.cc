@@ -25,6 +25,10 @@ void reset_device_peak(at::Device device) {
   if (!device.is_cpu()) at::getDeviceAllocator(device.type())->resetPeakStats(device.index());
 }
 
+void release_unused(at::Device device) {
+  if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
+}
+
 void synchronise(at::Device device) {
   if (device.is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(device.type());

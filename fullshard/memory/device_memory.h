@@ -20,6 +20,9 @@ struct DeviceMemory {
 DeviceMemory device_memory(at::Device device);
 void reset_device_peak(at::Device device);
 
+// Gives the driver what the allocator keeps and nobody uses, for other programs.
+void release_unused(at::Device device);
+
 // Waits for everything issued to the current stream.
 void synchronise(at::Device device);
 

@@ -32,6 +32,9 @@ class Block {
   void* data() const;
   const at::Tensor& memory() const { return memory_; }  // all of it, as its source gave it
   tiers::Tier tier() const;                             // where it lies; it is not empty
+  int64_t bytes() const { return bytes_; }              // as they were asked for
+  tiers::Purpose purpose() const { return purpose_; }
+  bool is_of(const Pool& pool) const { return pool_.get() == &pool; }
   // A 1-D tensor over the first `numel` elements; valid while the block is held.
   at::Tensor as(int64_t numel, at::ScalarType dtype) const;
 

@@ -16,6 +16,7 @@ constexpr int64_t kPage = 4096;
 
 void add(tiers::RingCounters& sum, const tiers::RingCounters& more) {
   sum.bytes_read += more.bytes_read;
+  sum.bytes_visited += more.bytes_visited;
   sum.bytes_written += more.bytes_written;
   sum.num_read_waits += more.num_read_waits;
   sum.read_wait_bytes += more.read_wait_bytes;

@@ -63,19 +63,27 @@ StateStream::StateStream(engine::Engine& engine, const std::vector<std::vector<a
     num_chunks += static_cast<size_t>((group.numel + group.chunk_numel - 1) / group.chunk_numel);
   }
   windows_.resize(std::min(static_cast<size_t>(options.optimizer.buffer_count), num_chunks));
-  for (auto& window : windows_) {
-    if (in_place_) break;
-    window.memory = engine.pool()->take(window_bytes_, tiers::Purpose::optimizer);
-  }
   if (uses_disk) {
     disk_.emplace(groups_, num_windows(),
                   tiers::RingOptions{.reads_ahead = options.pipeline_read,
                                      .writes_behind = options.pipeline_write},
                   disks_of(engine.tiers()), *engine.tiers().host());
   }
-  // The windows are the lanes' from here on; their memory may be what the caller's stream used.
-  copies_in_.wait_for(memory::LaneMark::of_caller(engine.mesh().world().device()));
+  take_windows();
   engine_.enter_stream(*this);
+}
+
+void StateStream::take_windows() {
+  if (in_place_) return;
+  for (auto& window : windows_) {
+    window.memory = engine_.pool()->take(window_bytes_, tiers::Purpose::optimizer);
+  }
+  // They are the lanes' from here on; their memory may be what the caller's stream used.
+  copies_in_.wait_for(memory::LaneMark::of_caller(engine_.mesh().world().device()));
+}
+
+void StateStream::give_windows_back() {
+  for (auto& window : windows_) window = {};
 }
 
 // Work of the CPU's lanes belongs to the optimizer, which is gone: it cannot be done any more.
@@ -334,8 +342,10 @@ void StateStream::finish_step() {
 void StateStream::count_disk() {
   if (!disk_) return;
   const auto now = disk_->counters();
-  engine_.counters().disk_bytes_read += now.bytes_read - counted_.bytes_read;
+  engine_.counters().disk_bytes_read += now.bytes_visited - counted_.bytes_visited;
   engine_.counters().disk_bytes_written += now.bytes_written - counted_.bytes_written;
+  engine_.counters().disk_read_wait_s += now.read_wait_seconds - counted_.read_wait_seconds;
+  engine_.counters().disk_write_wait_s += now.write_wait_seconds - counted_.write_wait_seconds;
   counted_ = now;
 }
 

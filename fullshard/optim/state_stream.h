@@ -63,6 +63,8 @@ class StateStream : public engine::UpdateStream {
   void issue_all();
 
   void settle() override;
+  void give_windows_back() override;
+  void take_windows() override;
 
   int num_windows() const { return static_cast<int>(windows_.size()); }
   int64_t window_bytes() const { return window_bytes_; }

@@ -168,6 +168,12 @@ std::string memory_tile(const RunTotals& totals) {
                   : "host of a rank");
 }
 
+std::string disk_tile(const DiskTraffic& disk) {
+  return tile("written to disk", fmt::format("{} a day", format_bytes(disk.bytes_written_per_day)),
+              fmt::format("{} written, {} read", format_bytes(disk.bytes_written),
+                          format_bytes(disk.bytes_read)));
+}
+
 std::string time_tile(const RunRecord& record, const RunTotals& totals) {
   const std::string inside = fmt::format("{} inside steps", format_clock(totals.seconds()));
   if (!record.ended) return tile("time", format_clock(totals.seconds()), "inside steps");
@@ -218,6 +224,7 @@ std::string numbers_section(const RunFolder& run, const RunTotals& totals) {
   tiles += tile("tokens/s", format_rate(totals.median_tokens_per_s()), "median, all ranks");
   if (const auto mfu = totals.median_mfu()) tiles += tile("MFU", format_percent(*mfu), "median");
   tiles += memory_tile(totals);
+  if (run.record && run.record->disk) tiles += disk_tile(*run.record->disk);
   const bool is_told = run.record && run.record->tokens > 0;
   tiles += tile("tokens", format_count(is_told ? run.record->tokens : totals.tokens()), "seen");
   tiles += time_tile(run.record.value_or(RunRecord{}), totals);

@@ -72,6 +72,12 @@ class ObjectReader {
     if (!value->is_number_integer()) refuse(key, *value, "a whole number");
     target = value->get<int64_t>();
   }
+  void read(const char* key, double& target) const {
+    const Json* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_number()) refuse(key, *value, "a number");
+    target = value->get<double>();
+  }
   void read(const char* key, int& target) const {
     int64_t wide = target;
     read(key, wide);
@@ -147,6 +153,28 @@ MemoryPlan read_memory(const Json& json, const std::string& where) {
   return plan;
 }
 
+Json disk_json(const DiskTraffic& disk) {
+  return {{"folders", disk.folders},
+          {"bytes_read", disk.bytes_read},
+          {"bytes_written", disk.bytes_written},
+          {"bytes_written_per_day", disk.bytes_written_per_day},
+          {"read_wait_s", disk.read_wait_s},
+          {"write_wait_s", disk.write_wait_s}};
+}
+
+std::optional<DiskTraffic> read_disk(const Json& json, const std::string& where) {
+  if (json.empty()) return std::nullopt;
+  const ObjectReader reader(json, where, "disk");
+  DiskTraffic disk;
+  reader.read("folders", disk.folders);
+  reader.read("bytes_read", disk.bytes_read);
+  reader.read("bytes_written", disk.bytes_written);
+  reader.read("bytes_written_per_day", disk.bytes_written_per_day);
+  reader.read("read_wait_s", disk.read_wait_s);
+  reader.read("write_wait_s", disk.write_wait_s);
+  return disk;
+}
+
 RunStatus read_status(const ObjectReader& reader) {
   std::string name(name_of(RunStatus::running));
   reader.read("status", name);
@@ -203,6 +231,7 @@ std::string to_json(const RunRecord& record) {
   json["ended"] = record.ended ? Json(report::format_utc(*record.ended)) : Json();
   json["warnings"] = record.warnings;
   json["memory_plan"] = memory_json(record.memory);
+  if (record.disk) json["disk"] = disk_json(*record.disk);
   json["configuration"] = base::parse_json<Json>(record.configuration);
   check(json["configuration"].is_object(), "run record: the configuration is no JSON object: {}",
         base::printable(record.configuration, 80));
@@ -236,6 +265,7 @@ RunRecord parse_run_record(std::string_view text, std::string_view where) {
   record.ended = reader.time("ended");
   reader.read("warnings", record.warnings);
   record.memory = read_memory(reader.object("memory_plan"), place);
+  record.disk = read_disk(reader.object("disk"), place);
   record.configuration =
       reader.object("configuration").dump(-1, ' ', false, Json::error_handler_t::replace);
   return record;

@@ -26,6 +26,17 @@ struct MemoryPlan {
   std::vector<std::vector<MemoryShare>> ranks{};  // one entry stands for all when they are alike
 };
 
+// What all ranks together read and wrote where states or parameters rest on a disk, and how long
+// the rank that waited longest waited for it.
+struct DiskTraffic {
+  std::vector<std::string> folders{};
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+  int64_t bytes_written_per_day = 0;  // at the speed of this run's steps
+  double read_wait_s = 0;
+  double write_wait_s = 0;
+};
+
 struct RunMesh {
   int world = 1;
   int replicas = 1;
@@ -51,6 +62,7 @@ struct RunRecord {
   // A JSON object of key → {"value", "origin", "effect"}, as Explanation::json() gives it.
   std::string configuration = "{}";
   MemoryPlan memory{};
+  std::optional<DiskTraffic> disk{};  // absent: nothing rests on one, or the run goes on
   std::vector<std::string> warnings{};
   int64_t num_steps = 0;           // planned; 0: not known
   int64_t tokens = 0;              // seen so far, all ranks; 0 while running

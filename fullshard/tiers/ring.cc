@@ -188,6 +188,7 @@ std::span<char> Ring::acquire(int64_t visit) {
     counters_.read_wait_seconds += seconds_of([&] { settle(*buffer); });
   }
   buffer->state = State::held;
+  counters_.bytes_visited += window.bytes;
   ++next_turn_;
   read_ahead();
   return {buffer->data, static_cast<size_t>(window.bytes)};

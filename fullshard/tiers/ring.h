@@ -27,7 +27,8 @@ struct RingOptions {
 };
 
 struct RingCounters {
-  int64_t bytes_read = 0;  // of visits, without padding
+  int64_t bytes_read = 0;     // of visits, without padding; also ahead, and when that was in vain
+  int64_t bytes_visited = 0;  // of them acquired: the same in every pass, whenever reads began
   int64_t bytes_written = 0;
   // Times that the caller had to wait, with the bytes it waited for.
   int64_t num_read_waits = 0;

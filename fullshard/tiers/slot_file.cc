@@ -52,6 +52,7 @@ SlotFile::SlotFile(SlotFileOptions options)
     : slot_bytes_(std::move(options.slot_bytes)),
       slot_offsets_(offsets_of(slot_bytes_)),
       disk_(checked(options.disk)),
+      owner_(std::move(options.owner)),
       file_(options.folder, slot_offsets_.back()),
       is_direct_(file_.direct() >= 0),
       operations_(static_cast<size_t>(options.num_tickets)) {
@@ -130,6 +131,7 @@ SlotFile::Ticket SlotFile::begin(const Window& window, char* data, bool is_write
       return is_in_the_way(operation, window, is_write);
     });
   });
+  if (!is_write) check_kept(window.slot);
   const auto free = std::find_if(operations_.begin(), operations_.end(),
                                  [](const Operation& operation) { return !operation.is_taken; });
   check(free != operations_.end(),
@@ -180,8 +182,15 @@ void SlotFile::end(const DiskBlock& block) {
       operation.broken = block.problem;
     }
     if (!operation.has_ended()) return;
+    if (operation.is_write && operation.error != 0) {
+      lost_.emplace(operation.window.slot, problem_of(operation));
+    }
   }
   ended_.notify_all();
+}
+
+void SlotFile::check_kept(int slot) const {
+  if (const auto lost = lost_.find(slot); lost != lost_.end()) fail("{}", lost->second);
 }
 
 bool SlotFile::has_ended(Ticket ticket) {
@@ -205,6 +214,7 @@ void SlotFile::drain() {
       return !operation.is_taken || operation.has_ended();
     });
   });
+  if (!lost_.empty()) check_kept(lost_.begin()->first);
 }
 
 std::string SlotFile::problem_of(const Operation& operation) const {
@@ -213,10 +223,10 @@ std::string SlotFile::problem_of(const Operation& operation) const {
                                ? "the file ended early"
                                : std::strerror(operation.error);
   return fmt::format(
-      "offload: '{}': cannot {} slot {} at byte {}: {}; the disk or its file system "
+      "offload: {}'{}': cannot {} slot {} at byte {}: {}; the disk or its file system "
       "failed, see the kernel's log (dmesg)",
-      base::printable(folder()), operation.is_write ? "write" : "read", operation.window.slot,
-      operation.error_at, what);
+      owner_.empty() ? "" : owner_ + ", ", base::printable(folder()),
+      operation.is_write ? "write" : "read", operation.window.slot, operation.error_at, what);
 }
 
 DiskCounters SlotFile::counters() const {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,7 @@ struct SlotFileOptions {
   std::vector<int64_t> slot_bytes{};
   DiskSettings disk{};
   int num_tickets = 64;  // reads and writes that are not waited for yet, at most
+  std::string owner{};   // "rank 3", for messages
   // Empty, the default: by io_uring or by threads. Tests put a disk that fails here.
   DiskWorker::MakeTransfers make_transfers = {};
 };
@@ -58,7 +60,9 @@ class SlotFile {
   Ticket read(const Window& window, char* data);
   Ticket write(const Window& window, const char* data);
   bool has_ended(Ticket ticket);
-  // Throws what the disk said, with the folder, the operation and the slot.
+  // Throws what the disk said, with the owner, the folder, the operation and the slot. A slot that
+  // could not be written holds nothing that anybody should use: reads of it, and drain(), throw the
+  // same from then on, whoever waited for the write.
   void wait(Ticket ticket);
 
   // Waits until nothing is under way: what is mapped may be read and written.
@@ -102,10 +106,12 @@ class SlotFile {
   void post(int ticket, const Operation& operation);
   void end(const DiskBlock& block);
   std::string problem_of(const Operation& operation) const;
+  void check_kept(int slot) const;
 
   std::vector<int64_t> slot_bytes_;
   std::vector<int64_t> slot_offsets_;
   const DiskSettings disk_;
+  const std::string owner_;
   UnnamedFile file_;
 
   std::atomic<bool> is_direct_{false};
@@ -113,6 +119,7 @@ class SlotFile {
   mutable std::mutex mutex_;  // of the operations
   std::condition_variable ended_;
   std::vector<Operation> operations_;                 // by ticket
+  std::map<int, std::string> lost_;                   // slots that a write failed on, and why
   std::vector<std::unique_ptr<DiskWorker>> workers_;  // last: they end before what they use
 };
 

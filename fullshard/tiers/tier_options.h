@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/disk/transfers.h"
 #include "fullshard/tiers/disk_settings.h"
 #include "fullshard/tiers/tier.h"
 
@@ -53,8 +56,11 @@ struct TierOptions {
 
   DiskSettings disk{};
 
-  // For tests: a CPU device streams as an accelerator does, and its windows are host memory too.
+  // For tests: a CPU device streams as an accelerator does, and its windows are host memory too;
+  // what pins memory in the driver's place (why not; empty: it is pinned); and a disk that fails.
   bool streams_on_cpu = false;
+  std::function<std::string(void* data, int64_t bytes)> pin = {};
+  std::function<std::unique_ptr<disk::Transfers>(int depth)> make_transfers = {};
 
   bool is_any() const {
     return everything || parameters.tier != Tier::device || optimizer.tier != Tier::device;

@@ -233,6 +233,7 @@ class TrainRun {
                 options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
                 [&] { return interruption.is_asked_for(); });
     account.take_memory(sharded);
+    account.take_disk_traffic(sharded);
     places_ = {{"report", options_.output + "/report.html"}};
     if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && base::is_folder(options_.output + "/best")) {

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "fullshard/base/error.h"
 #include "fullshard/stored/blocks/block_reader.h"
@@ -186,6 +188,38 @@ TEST(BlockFiles, HoldWhatTheContentWasWhenItWasSettled) {
   EXPECT_TRUE(written.run());
   written.settle(pool);  // nothing is left to copy
   EXPECT_EQ(pool.bytes(), 3 * stored::kWriteBytes);
+}
+
+TEST(BlockFiles, WaitForContentOfADiskInsteadOfCopyingIt) {
+  const TemporaryFolder folder;
+  std::string content(9'000'000, 'a');
+  const std::string before = content;
+  stored::ByteSpan span{content.data(), 9'000'000};
+  span.is_on_disk = true;
+  stored::BufferPool pool(stored::kWriteBytes);
+  stored::BlockWriter writer({{folder.file("f"), {span}}});
+  std::atomic<bool> begins{false};
+  std::thread settling([&] {
+    begins = true;
+    writer.settle(pool);
+    content.assign(content.size(), 'b');
+  });
+  while (!begins) std::this_thread::yield();
+  EXPECT_TRUE(writer.run());
+  settling.join();
+  EXPECT_EQ(pool.bytes(), 0);
+  EXPECT_TRUE(read_file(folder.file("f")) == before);
+}
+
+TEST(BlockFiles, LetWhoeverWaitsForThemGoWhenTheyFail) {
+  const TemporaryFolder folder;
+  const std::string content(100, 'a');
+  stored::ByteSpan span{content.data(), 100};
+  span.is_on_disk = true;
+  stored::BlockWriter writer({{folder.file("missing/f"), {span}}});
+  std::thread waiting([&] { writer.await_disk_content(); });
+  EXPECT_THROW(writer.run(), Error);
+  waiting.join();
 }
 
 }  // namespace

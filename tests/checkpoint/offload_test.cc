@@ -96,5 +96,31 @@ TEST(CheckpointWithOffload, IsWrittenWhileTrainingGoesOn) {
   }
 }
 
+// States of a disk may be more than memory holds: they are waited for, not copied.
+TEST(CheckpointWithOffload, CopiesNothingOfADiskIntoMemoryWhileTrainingGoesOn) {
+  const CheckpointsFolder folder;
+  const TemporaryFolder disk;
+  for (const int ranks : {1, 2}) {
+    const auto expected = train_and_save(plain_way(ranks), folder / "expected", 3);
+    for (const std::string name :
+         {"parameters and states on disk", "parameters and states on disk of a CPU device"}) {
+      SCOPED_TRACE(name);
+      Way way = plain_way(ranks);
+      way.options.offload = residences(disk.path()).at(name);
+      run_ranks({.ranks = ranks}, [&](const World& world) {
+        RankRun run(world, way.options, false);
+        run.train(0, 3);
+        AsyncSaver saver;
+        saver.start(folder / "aside", run.sharded, run.optimizer, {.step = 3});
+        saver.settle();
+        run.train(3, 6);
+        saver.finish();
+        EXPECT_EQ(saver.copied_bytes(), 0);
+      });
+      expect_same_state(load_whole(way, folder / "aside"), expected);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fullshard::testing

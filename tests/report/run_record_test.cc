@@ -31,6 +31,12 @@ RunRecord example_run() {
       R"({"zero_optimization.stage":{"value":3,"origin":"ds.json:4","effect":"shards"}})";
   record.memory = {.unsharded = {{"parameters", "device", 400}, {"optimizer", "device", 800}},
                    .ranks = {{{"parameters", "device", 200}, {"optimizer", "host", 400}}}};
+  record.disk = DiskTraffic{.folders = {"/nvme"},
+                            .bytes_read = 300,
+                            .bytes_written = 200,
+                            .bytes_written_per_day = 86400,
+                            .read_wait_s = 0.5,
+                            .write_wait_s = 0.25};
   record.warnings = {"ds.json:9: key: has no effect"};
   record.num_steps = 100;
   record.tokens = 4096;
@@ -81,6 +87,7 @@ TEST(RunRecord, ReadsLikeThePromisedFile) {
   EXPECT_EQ(json["started"], "2031-05-10T07:08:09Z");
   EXPECT_EQ(json["configuration"]["zero_optimization.stage"]["origin"], "ds.json:4");
   EXPECT_EQ(json["memory_plan"]["ranks"][0][0]["bytes"], 200);
+  EXPECT_EQ(json["disk"]["bytes_written_per_day"], 86400);
 }
 
 TEST(RunRecord, HasNoEndWhileItRuns) {

@@ -61,6 +61,7 @@ TEST(Ring, CarriesChangesFromPassToPass) {
         const int64_t sum = 10 + 4 * kWindow + 1 + 5000;
         EXPECT_EQ(ring.counters().bytes_written, 4 * sum);
         EXPECT_GE(ring.counters().bytes_read, 4 * sum);  // and what is ahead
+        EXPECT_EQ(ring.counters().bytes_visited, 4 * sum);
         EXPECT_EQ(file.counters().bytes_written, 4 * (2 + 4 + 2 + 0) * kWindow);
       }
     }

@@ -256,6 +256,7 @@ struct Broken {
       : file({.folder = folder.path(),
               .slot_bytes = {kPage, 8 * kPage},
               .disk = {.block_size = kPage, .queue_depth = 2},
+              .owner = "rank 3",
               .make_transfers = [answer](int) { return std::make_unique<FakeDisk>(answer); }}) {}
 
   std::string writing() {
@@ -270,13 +271,31 @@ TEST(SlotFile, TellsWhatTheDiskSaidWithFolderOperationAndSlot) {
   Broken broken([](const disk::Transfer& transfer) -> int64_t {
     return transfer.offset == 4 * kPage ? -EIO : kCarryOut;
   });
-  const std::string begin = "offload: '" + broken.folder.path() + "': cannot ";
+  const std::string begin = "offload: rank 3, '" + broken.folder.path() + "': cannot ";
   const std::string end =
       " slot 1 at byte 12288: Input/output error; the disk or its file system failed, see the "
       "kernel's log (dmesg)";
-  EXPECT_EQ(broken.writing(), begin + "write" + end);
   EXPECT_EQ(broken.reading(), begin + "read" + end);
+  EXPECT_EQ(broken.writing(), begin + "write" + end);
   // The file goes on for what the disk can do.
+  EXPECT_EQ(message_of([&] {
+              broken.file.wait(broken.file.read({.slot = 0, .bytes = kPage}, broken.data.data()));
+            }),
+            "no error");
+}
+
+// Written behind, a slot is read by somebody who never waited for the write.
+TEST(SlotFile, GivesNobodyASlotThatCouldNotBeWritten) {
+  Broken broken([](const disk::Transfer& transfer) -> int64_t {
+    return transfer.is_write && transfer.offset >= kPage ? -EIO : kCarryOut;
+  });
+  EXPECT_EQ(message_of([&] { broken.file.drain(); }), "no error");
+  const auto ticket = broken.file.write({.slot = 1, .bytes = 8 * kPage}, broken.data.data());
+  const std::string lost = "cannot write slot 1 at byte 0: Input/output error";
+  EXPECT_THAT(broken.reading(), HasSubstr(lost));
+  EXPECT_THAT(message_of([&] { broken.file.drain(); }), HasSubstr(lost));
+  EXPECT_THAT(message_of([&] { broken.file.wait(ticket); }), HasSubstr(lost));
+  EXPECT_THAT(broken.reading(), HasSubstr(lost));
   EXPECT_EQ(message_of([&] {
               broken.file.wait(broken.file.read({.slot = 0, .bytes = kPage}, broken.data.data()));
             }),
@@ -298,7 +317,8 @@ TEST(SlotFile, DoesTheRestOfAShortTransferAndTellsOfNone) {
   std::fill_n(halves.data.data(), 8 * kPage, '?');
   EXPECT_EQ(halves.reading(), "no error");
   EXPECT_EQ(std::string(halves.data.data(), 8 * kPage), std::string(8 * kPage, 'h'));
-  Broken none([](const disk::Transfer&) -> int64_t { return 0; });
+  const auto nothing = [](const disk::Transfer&) -> int64_t { return 0; };
+  Broken none(nothing);
   EXPECT_THAT(none.reading(), HasSubstr("cannot read slot 1 at byte 0: the file ended early"));
   EXPECT_THAT(none.writing(), HasSubstr("cannot write slot 1 at byte 0: No space left on device"));
 }
@@ -325,8 +345,8 @@ TEST(SlotFile, GoesThroughThePageCacheWhereDirectTransfersAreRefusedAndSaysSoOnc
 
 TEST(SlotFile, TellsEveryWaiterWhenRequestsCanNoLongerBeMade) {
   Broken broken([](const disk::Transfer&) -> int64_t { fail("io_uring: gone"); });
-  EXPECT_THAT(broken.writing(), HasSubstr("cannot write slot 1 at byte 0: io_uring: gone"));
   EXPECT_THAT(broken.reading(), HasSubstr("cannot read slot 1 at byte 0: io_uring: gone"));
+  EXPECT_THAT(broken.writing(), HasSubstr("cannot write slot 1 at byte 0: io_uring: gone"));
 }
 
 // Sequences of reads and writes, waited for in any order, against the same in memory.

@@ -401,6 +401,14 @@ double GroupGradients::squares_of_piece(size_t index) const {
   return wide.dot(wide).item<double>();
 }
 
+void GroupGradients::relocate(const memory::Relocation& relocation) {
+  if (slots_) slots_->relocate(relocation);
+  for (auto* block : {&full_, &wide_, &shard_, &sums_, &carried_}) relocation.move(*block);
+  for (auto* gradients : {&parked_, &kept_}) {
+    for (auto& gradient : *gradients) relocation.move(gradient, tiers::Purpose::gradients);
+  }
+}
+
 void GroupGradients::drop() {
   drop_unreduced();
   if (away_) away_->forget();

@@ -66,6 +66,9 @@ class GroupGradients {
   void begin_use() { is_in_use_ = true; }
   void end_use();
 
+  // What lies on the device moves, reduced or not; nothing is under way.
+  void relocate(const memory::Relocation& relocation);
+
   bool is_reduced() const { return is_reduced_; }
   // Null where they wait on the device.
   const AwayGradients* away() const { return away_ ? &*away_ : nullptr; }

@@ -79,6 +79,11 @@ void SlotGradients::fill_missing() {
   }
 }
 
+void SlotGradients::relocate(const memory::Relocation& relocation) {
+  relocation.move(buffer_);
+  for (auto& own : dedicated_) relocation.move(own, tiers::Purpose::gradients);
+}
+
 std::vector<at::Tensor> SlotGradients::memory() const {
   std::vector<at::Tensor> memory;
   if (buffer_) memory.push_back(buffer_.memory());

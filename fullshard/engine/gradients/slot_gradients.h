@@ -11,6 +11,7 @@
 #include "fullshard/engine/gradients/used_gradients.h"
 #include "fullshard/engine/plan/layout.h"
 #include "fullshard/memory/pool.h"
+#include "fullshard/memory/relocation.h"
 #include "fullshard/nn/gradient_hook.h"
 
 namespace fullshard::engine {
@@ -31,6 +32,8 @@ class SlotGradients {
   void drop();
   // The same for slots that an update still reads: their memory goes to `used`.
   void drop_into(UsedGradients& used);
+
+  void relocate(const memory::Relocation& relocation);
 
   // What the slots lie in.
   std::vector<at::Tensor> memory() const;

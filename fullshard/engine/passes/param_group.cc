@@ -149,10 +149,14 @@ void ParamGroup::begin_unshard() {
 
 void ParamGroup::finish_unshard() {
   await_update();
-  if (!arriving_) return;
-  full_->finish_gather();
+  if (!std::exchange(arriving_, false)) return;
+  try {
+    full_->finish_gather();
+  } catch (...) {  // what came, of a disk or of other ranks, is not to be used
+    context_.counters->live(-layout_.numel());
+    throw;
+  }
   flat_.attach(full_->full().data_ptr());
-  arriving_ = false;
 }
 
 void ParamGroup::reshard() {
@@ -230,6 +234,23 @@ void ParamGroup::end_streamed_update() {
   updated_.reset();
   read_by_update_.clear();
   gradients_.end_use();
+  if (!is_released_at_rest()) flat_.attach(full_->full().data_ptr());
+}
+
+void ParamGroup::relocate(const memory::Relocation& relocation) {
+  full_->relocate(relocation);
+  master_->relocate(relocation, full_->resting_slice());
+  gradients_.relocate(relocation);
+}
+
+void ParamGroup::leave_device(const memory::Relocation& relocation) {
+  relocate(relocation);
+  flat_.detach_asleep();
+}
+
+void ParamGroup::return_to_device(const memory::Relocation& relocation) {
+  relocate(relocation);
+  flat_.detach();
   if (!is_released_at_rest()) flat_.attach(full_->full().data_ptr());
 }
 

@@ -63,6 +63,11 @@ class ParamGroup {
   }
   bool is_updating() const { return updated_.has_value(); }
 
+  // Everything of it that lies on the device goes, and comes back; meanwhile parameters have no
+  // memory. It rests, and no update is under way.
+  void leave_device(const memory::Relocation& relocation);
+  void return_to_device(const memory::Relocation& relocation);
+
   // An error that names the parameter when somebody wrote it or gave it other memory.
   void check_untouched();
   // Makes torch refuse a backward through a graph that saw the old values.
@@ -109,6 +114,7 @@ class ParamGroup {
   void end_write();
   void note_versions();
   void end_streamed_update();
+  void relocate(const memory::Relocation& relocation);
   void await_stored() const;  // the host waits until the last update is where the master rests
 
   const GroupContext& context_;

@@ -42,7 +42,16 @@ void PassController::start(std::weak_ptr<void> life) {
   module_gradients_ = ModuleGradients(std::move(parameters));
 }
 
+void PassController::check_awake(std::string_view what) const {
+  check(!is_asleep_,
+        "{}: the model sleeps: its parameters, gradients and states are in host memory; call "
+        "sharded.wake() first",
+        what);
+}
+
 void PassController::before_forward(UnitRuntime& unit) {
+  if (is_asleep_) [[unlikely]]
+    check_awake("forward of " + describe_unit(unit.path()));
   if (!has_values_) [[unlikely]] {
     fail(
         "forward of {}: the model was built deferred and its parameters have no values yet; call "
@@ -277,6 +286,7 @@ void PassController::drop_gradients() {
 }
 
 void PassController::check_gradients_kept() {
+  check_awake("step() or the gradient norm");
   if (is_stale()) recover();
   check(!lost_gradients_,
         "a backward failed after earlier micro-batches had left gradients, and theirs were dropped "

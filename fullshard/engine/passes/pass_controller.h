@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "fullshard/engine/gradients/module_gradients.h"
@@ -61,6 +62,9 @@ class PassController : public UnitEvents {
   // False for a deferred model until weights are loaded or initialised; forward throws meanwhile.
   bool has_values() const { return has_values_; }
   void set_has_values(bool has) { has_values_ = has; }
+  bool is_asleep() const { return is_asleep_; }
+  void set_asleep(bool asleep) { is_asleep_ = asleep; }
+  void check_awake(std::string_view what) const;  // an error while it sleeps
 
  private:
   bool expects_backward() const;
@@ -92,6 +96,7 @@ class PassController : public UnitEvents {
 
   Phase phase_ = Phase::resting;
   bool has_values_ = true;
+  bool is_asleep_ = false;
   bool any_gradient_ = false;
   bool had_gradients_ = false;         // before the backward that runs now
   bool lost_gradients_ = false;        // with one that failed

@@ -13,6 +13,11 @@ class UpdateStream {
   // The host waits until nothing is under way. What was fetched for the next step counts no more:
   // the caller may write masters and states.
   virtual void settle() = 0;
+
+  // Nothing is under way, and for a while nothing will be: memory of the device that holds nothing
+  // between steps is given back, and taken again.
+  virtual void give_windows_back() {}
+  virtual void take_windows() {}
 };
 
 }  // namespace fullshard::engine

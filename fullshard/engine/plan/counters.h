@@ -32,6 +32,8 @@ struct ShardCounters {
   int64_t gradients_copied_in = 0;
   int64_t disk_bytes_read = 0;  // of states and parameters that rest on a disk
   int64_t disk_bytes_written = 0;
+  double disk_read_wait_s = 0;  // that the host waited for it, for parameters or in a step
+  double disk_write_wait_s = 0;
   // Seconds, by the marks of an accelerator: that its caller's stream waited for updates and for
   // parameters that rest elsewhere; that updates waited for copies into windows, and those for
   // copies out of them.

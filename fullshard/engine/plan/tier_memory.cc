@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/engine/plan/tier_memory.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -17,7 +19,9 @@ std::shared_ptr<memory::Pool> pool_of(memory::Pool::Source source, memory::Pool&
 
 memory::PinMemory pinning_of(const tiers::TierOptions& options, at::Device device) {
   const bool pins = options.optimizer.pin_memory && options.parameters.pin_memory;
-  return pins ? memory::pin_memory_for(device) : memory::PinMemory{};
+  if (!pins) return {};
+  return options.pin ? memory::PinMemory{.pin = options.pin, .unpin = [](void*) {}}
+                     : memory::pin_memory_for(device);
 }
 
 // Every buffer of a ring has a read or a write under way, and so has a unit that is fetched.
@@ -26,29 +30,37 @@ constexpr int kTickets = 1024;
 // Of the gradients of a few blocks; the newest may be larger.
 constexpr int64_t kMostLeaving = 512 * kMiB;
 
-std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place,
-                                            const tiers::DiskSettings& settings) {
+std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place, int rank,
+                                            const tiers::TierOptions& options) {
   if (place.tier != tiers::Tier::disk) return nullptr;
   return std::make_shared<memory::DiskMemory>(
-      tiers::SlotFileOptions{.folder = place.folder, .disk = settings, .num_tickets = kTickets});
+      tiers::SlotFileOptions{.folder = place.folder,
+                             .disk = options.disk,
+                             .num_tickets = kTickets,
+                             .owner = fmt::format("rank {}", rank),
+                             .make_transfers = options.make_transfers});
 }
 
 }  // namespace
 
-TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device,
+TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device, int rank,
                        const tiers::TierOptions& options)
+    : TierMemory(std::move(device_pool), device, rank, options,
+                 memory::host_memory_source(pinning_of(options, device))) {}
+
+// One source for all that is pinned: it warns once.
+TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device, int rank,
+                       const tiers::TierOptions& options, const memory::Pool::Source& pinned)
     : device_(device),
       parameter_buffer_count_(options.parameters.buffer_count),
       parameter_buffer_numel_(options.buffer_size),
       device_pool_(std::move(device_pool)),
-      host_(pool_of(memory::host_memory_source(pinning_of(options, device)), *device_pool_,
-                    tiers::Tier::host)),
+      host_(pool_of(pinned, *device_pool_, tiers::Tier::host)),
       pageable_(pool_of(memory::host_memory_source({}), *device_pool_, tiers::Tier::host)),
-      staging_(std::make_shared<memory::Pool>(
-          memory::host_memory_source(pinning_of(options, device)), device_pool_->shared_ledger(),
-          tiers::Tier::host, memory::Returned::kept)),
-      parameter_disk_(disk_in(options.parameters, options.disk)),
-      state_disk_(disk_in(options.optimizer, options.disk)),
+      staging_(std::make_shared<memory::Pool>(pinned, device_pool_->shared_ledger(),
+                                              tiers::Tier::host, memory::Returned::kept)),
+      parameter_disk_(disk_in(options.parameters, rank, options)),
+      state_disk_(disk_in(options.optimizer, rank, options)),
       fetches_(std::make_unique<memory::Lane>(device)),
       departures_(std::make_unique<memory::Lane>(device)),
       leaving_(std::make_unique<memory::Leaving>(kMostLeaving)) {

@@ -16,8 +16,8 @@ namespace fullshard::engine {
 // Owned by the engine; groups and optimizers take from it. One thread at a time.
 class TierMemory {
  public:
-  // Files are made with the first byte that is to rest in them.
-  TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device,
+  // Files are made with the first byte that is to rest in them; `rank` names them in messages.
+  TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device, int rank,
              const tiers::TierOptions& options);
 
   at::Device device() const { return device_; }
@@ -50,6 +50,9 @@ class TierMemory {
   memory::Leaving& leaving() const { return *leaving_; }
 
  private:
+  TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device device, int rank,
+             const tiers::TierOptions& options, const memory::Pool::Source& pinned);
+
   at::Device device_;
   int64_t parameter_buffer_count_, parameter_buffer_numel_;
   std::shared_ptr<memory::Pool> device_pool_, host_, pageable_, staging_;

@@ -2,8 +2,10 @@
 #include "fullshard/engine/storage/disk_fetch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
 
 namespace fullshard::engine {
 
@@ -22,6 +24,7 @@ void DiskFetch::begin_part(int64_t index) {
 }
 
 void DiskFetch::begin(const at::Tensor& resting) {
+  abandon();  // what a failed pass left
   if (resting.numel() == 0) return;
   resting_ = resting;
   // Parts begin at multiples of 4 KiB.
@@ -35,14 +38,14 @@ void DiskFetch::begin(const at::Tensor& resting) {
   }
 }
 
-memory::LaneMark DiskFetch::finish(const at::Tensor& target) {
+void DiskFetch::copy_parts(const at::Tensor& target) {
   auto& lane = tiers_.fetches();
   // The target's memory may be what the caller's stream used last.
   lane.wait_for(memory::LaneMark::of_caller(tiers_.device()));
   const auto count = static_cast<int64_t>(buffers_.size());
   for (int64_t i = 0; i < num_parts(); ++i) {
     auto& buffer = buffers_[static_cast<size_t>(i % count)];
-    tiers_.disk_of_parameters()->file().wait(buffer.ticket);
+    tiers_.disk_of_parameters()->file().wait(std::exchange(buffer.ticket, {}));
     const auto to = part(target, i);
     const auto from = buffer.memory.as(to.numel(), to.scalar_type());
     lane.run([to, from] { to.copy_(from, /*non_blocking=*/true); });
@@ -51,11 +54,31 @@ memory::LaneMark DiskFetch::finish(const at::Tensor& target) {
     buffer.copied.wait();
     begin_part(i + count);
   }
-  const auto mark = lane.mark();
-  for (const auto& buffer : buffers_) buffer.copied.wait();
+}
+
+memory::LaneMark DiskFetch::finish(const at::Tensor& target) {
+  try {
+    copy_parts(target);
+    const auto mark = tiers_.fetches().mark();
+    for (const auto& buffer : buffers_) buffer.copied.wait();
+    abandon();
+    return mark;
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void DiskFetch::abandon() {
+  for (auto& buffer : buffers_) {
+    if (!buffer.ticket) continue;
+    try {
+      tiers_.disk_of_parameters()->file().wait(std::exchange(buffer.ticket, {}));
+    } catch (const Error&) {  // whoever asked for it has been told, or does not ask any more
+    }
+  }
   buffers_.clear();
   resting_ = at::Tensor();
-  return mark;
 }
 
 }  // namespace fullshard::engine

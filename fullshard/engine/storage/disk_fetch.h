@@ -18,6 +18,9 @@ namespace fullshard::engine {
 class DiskFetch {
  public:
   explicit DiskFetch(const TierMemory& tiers) : tiers_(tiers) {}
+  ~DiskFetch() { abandon(); }
+  DiskFetch(const DiskFetch&) = delete;
+  DiskFetch& operator=(const DiskFetch&) = delete;
 
   // Reads as much as the buffers hold, without waiting. `resting` is mapped.
   void begin(const at::Tensor& resting);
@@ -25,6 +28,8 @@ class DiskFetch {
   // Waits for the disk, reads the rest, and copies all of it into `target`, behind the mark that it
   // returns. The buffers are free again.
   memory::LaneMark finish(const at::Tensor& target);
+  // Nobody wants it any more: waits until the disk has done with the buffers, well or badly.
+  void abandon();
 
  private:
   struct Buffer {
@@ -36,6 +41,7 @@ class DiskFetch {
   int64_t num_parts() const;
   at::Tensor part(const at::Tensor& whole, int64_t index) const;
   void begin_part(int64_t index);
+  void copy_parts(const at::Tensor& target);
 
   const TierMemory& tiers_;
   at::Tensor resting_;

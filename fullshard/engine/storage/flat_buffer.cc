@@ -22,7 +22,9 @@ FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::st
           "a parameter of {} is used while the optimizer's update of it is under way: its states "
           "rest in host memory, and it is updated just before its unit's next forward. Call "
           "`sharded.settle()` after step() before code that reads it outside a forward",
-          owner)) {
+          owner)),
+      asleep_message_(fmt::format(
+          "a parameter of {} is used while the model sleeps; call sharded.wake() first", owner)) {
   flat_ = tensor::empty_storage_tensor(layout.numel(), dtype, released_message_, device);
 }
 
@@ -56,6 +58,11 @@ void FlatBuffer::detach() {
 
 void FlatBuffer::detach_for_update() {
   tensor::release(flat_, updated_message_);
+  attached_ = false;
+}
+
+void FlatBuffer::detach_asleep() {
+  tensor::release(flat_, asleep_message_);
   attached_ = false;
 }
 

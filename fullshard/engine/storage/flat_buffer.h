@@ -30,6 +30,8 @@ class FlatBuffer {
   void detach();
   // The same while an update of the values is under way beside the caller.
   void detach_for_update();
+  // The same while the model sleeps.
+  void detach_asleep();
   bool is_attached() const { return attached_; }
 
   // False once somebody gave an adopted parameter other memory (Module::to, set_data).
@@ -40,6 +42,7 @@ class FlatBuffer {
   at::Tensor flat_;
   std::string released_message_;
   std::string updated_message_;
+  std::string asleep_message_;
   bool attached_ = false;
 };
 

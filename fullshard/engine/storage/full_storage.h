@@ -23,6 +23,7 @@
 #include "fullshard/engine/plan/layout.h"
 #include "fullshard/engine/storage/master.h"
 #include "fullshard/memory/lane.h"
+#include "fullshard/memory/relocation.h"
 
 namespace fullshard::engine {
 
@@ -71,6 +72,8 @@ class FullStorage {
   virtual bool publishes_values() const { return false; }
   virtual void begin_publish() {}
   virtual void finish_publish() {}
+  // What rests on the device moves, where that is memory of this rank's own; nothing is gathered.
+  virtual void relocate(const memory::Relocation&) {}
   // Marks of "updated" for ranks that share memory; slot of this group in them.
   virtual void use_counters(std::shared_ptr<SharedCounters>, int) {}
 

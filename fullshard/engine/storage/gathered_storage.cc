@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace fullshard::engine {
@@ -80,9 +81,17 @@ void GatheredStorage::gather_fetched() {
   context_.tiers->fetches().run([this] { gather(own_slice(full())); });
 }
 
+void GatheredStorage::release() {
+  from_disk_.abandon();
+  full_ = {};
+}
+
 void GatheredStorage::finish_gather() {
   if (from_disk_.is_under_way()) {
+    const auto begin = std::chrono::steady_clock::now();
     fetched_ = from_disk_.finish(own_slice(full()));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    context_.counters->disk_read_wait_s += waited.count();
     gather_fetched();
   }
   if (tier_ != tiers::Tier::device) {

@@ -25,7 +25,7 @@ class GatheredStorage : public FullStorage {
 
   void begin_gather(const Master& master, const memory::LaneMark& stored) override;
   void finish_gather() override;
-  void release() override { full_ = {}; }
+  void release() override;
 
   // What was gathered goes with the scope.
   void take_written(Master& master) override { master.take_written(own_slice(full())); }

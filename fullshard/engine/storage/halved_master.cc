@@ -88,4 +88,9 @@ void HalvedMaster::take_written(const at::Tensor& written) {
   keep_untouched(whole(), nearest_halves(whole()), written);
 }
 
+void HalvedMaster::relocate(const memory::Relocation& relocation, const at::Tensor& resting) {
+  place_.resting = resting;
+  halves_->relocate(relocation, resting);
+}
+
 }  // namespace fullshard::engine

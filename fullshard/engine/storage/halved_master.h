@@ -30,6 +30,7 @@ class HalvedMaster : public Master {
   at::Tensor to_send(const at::Tensor& place) const override;
   void show() override;
   void take_written(const at::Tensor& written) override;
+  void relocate(const memory::Relocation& relocation, const at::Tensor& resting) override;
   void finish_update(bool) override { rest(); }
 
  private:

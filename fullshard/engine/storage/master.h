@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "fullshard/memory/pool.h"
+#include "fullshard/memory/relocation.h"
 
 namespace fullshard::engine {
 
@@ -81,6 +82,8 @@ class Master {
   // The elements that a write scope left, in the compute dtype; the master is whole. It is more
   // precise than what was seen of it, and stays where nobody wrote anything else.
   virtual void take_written(const at::Tensor& written) = 0;
+  // Its memory moves, while it rests; so has `resting` of its place, which is what was given.
+  virtual void relocate(const memory::Relocation& relocation, const at::Tensor& resting) = 0;
   // After an update; `is_shown`: the update has written the resting slice too.
   virtual void finish_update(bool is_shown) = 0;
 };

@@ -52,6 +52,14 @@ MasterHalves::MasterHalves(const at::Tensor& master, const at::Tensor& resting,
   });
 }
 
+void MasterHalves::relocate(const memory::Relocation& relocation, const at::Tensor& resting) {
+  const int64_t numel = this->numel();
+  relocation.move(nearest_memory_);
+  relocation.move(lower_memory_);
+  nearest_ = nearest_memory_ ? nearest_memory_.as(numel, at::kBFloat16) : resting;
+  lower_ = lower_memory_.as(numel, at::kShort);
+}
+
 void MasterHalves::join_into(const at::Tensor& master) const { join(0, master); }
 
 at::Tensor MasterHalves::joined(int64_t first, int64_t numel) const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fullshard/memory/pool.h"
+#include "fullshard/memory/relocation.h"
 
 namespace fullshard::engine {
 
@@ -32,6 +33,8 @@ class MasterHalves {
     return {std::move(nearest_memory_), std::move(lower_memory_)};
   }
   at::Tensor joined(int64_t first, int64_t numel) const;
+  // The memory of both moves; `resting` as given to the constructor, moved.
+  void relocate(const memory::Relocation& relocation, const at::Tensor& resting);
 
  private:
   void join(int64_t begin, const at::Tensor& master) const;

@@ -62,6 +62,12 @@ void PlainMaster::take_written(const at::Tensor& written) {
   }
 }
 
+void PlainMaster::relocate(const memory::Relocation& relocation, const at::Tensor& resting) {
+  relocation.move(memory_);
+  if (memory_) shown_ = resting;
+  values_ = memory_ ? memory_.as(values_.numel(), values_.scalar_type()) : resting;
+}
+
 void PlainMaster::finish_update(bool is_shown) {
   if (!is_shown) show();
 }

@@ -28,6 +28,7 @@ class PlainMaster : public Master {
   at::Tensor to_send(const at::Tensor& place) const override;
   void show() override;
   void take_written(const at::Tensor& written) override;
+  void relocate(const memory::Relocation& relocation, const at::Tensor& resting) override;
   void finish_update(bool is_shown) override;
 
  private:

@@ -28,6 +28,8 @@ class ReplicatedStorage : public FullStorage {
   void begin_publish() override;
   void finish_publish() override { gather_.wait(); }
 
+  void relocate(const memory::Relocation& relocation) override { relocation.move(full_); }
+
  private:
   at::Tensor lasting() const { return full_.as(numel(), dtype_); }
 

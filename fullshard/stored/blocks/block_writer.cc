@@ -51,6 +51,15 @@ struct BlockWriter::File {
     }
   }
 
+  bool is_on_disk(int64_t begin, int64_t count) const {
+    for (size_t span = 0; span < content.size(); ++span) {
+      const bool overlaps =
+          begins[span] < begin + count && begin < begins[span] + content[span].bytes;
+      if (overlaps && content[span].is_on_disk) return true;
+    }
+    return false;
+  }
+
   static void copy(const ByteSpan& span, int64_t from, int64_t count, char* target) {
     if (span.begin_copy) {
       span.begin_copy(from, count, target);
@@ -74,6 +83,7 @@ struct BlockWriter::Item {
   Checksums* checksums = nullptr;
   int64_t begin = 0;
   int64_t bytes = 0;
+  bool is_on_disk = false;                        // some of it
   bool is_taken = false;                          // the content has been looked at
   std::unique_ptr<disk::DirectBuffer> copy = {};  // made by settle() or begin_snapshot()
   DeviceCopies::Mark copied = 0;                  // of begin_snapshot()
@@ -86,9 +96,15 @@ BlockWriter::BlockWriter(std::vector<BlockFile> files, DeviceContent device)
     auto* file = writing_.back().get();
     checksums_[i].resize(static_cast<size_t>(num_blocks(file->bytes)));
     for (int64_t begin = 0; begin < file->bytes; begin += kWriteBytes) {
-      items_.push_back({file, &checksums_[i], begin, std::min(kWriteBytes, file->bytes - begin)});
+      const int64_t bytes = std::min(kWriteBytes, file->bytes - begin);
+      const bool is_on_disk = file->is_on_disk(begin, bytes);
+      items_.push_back({file, &checksums_[i], begin, bytes, is_on_disk});
+      num_on_disk_ += is_on_disk;
     }
   }
+  // First, since somebody may have to wait for them.
+  std::stable_partition(items_.begin(), items_.end(),
+                        [](const Item& item) { return item.is_on_disk; });
 }
 
 BlockWriter::~BlockWriter() {
@@ -104,8 +120,9 @@ BlockWriter::~BlockWriter() {
 void BlockWriter::begin_snapshot() {
   pool_ = device_.windows;
   is_snapshot_ = true;
-  pool_->reserve(static_cast<int64_t>(items_.size()));
+  pool_->reserve(static_cast<int64_t>(items_.size()) - num_on_disk_);
   for (auto& item : items_) {
+    if (item.is_on_disk) continue;
     item.copy = std::make_unique<disk::DirectBuffer>(pool_->take());
     item.file->collect(item.begin, item.bytes, item.copy->data());
     item.copied = device_.copies->mark();
@@ -113,6 +130,12 @@ void BlockWriter::begin_snapshot() {
 }
 
 bool BlockWriter::run() {
+  // Whoever waits for content is let go, however this ends.
+  const std::shared_ptr<void> end(nullptr, [this](void*) {
+    const std::lock_guard lock(taken_mutex_);
+    is_over_ = true;
+    taken_.notify_all();
+  });
   for (const auto& file : writing_) {
     file->output.emplace(file->path);
     if (file->bytes == 0) file->output->sync();
@@ -152,8 +175,20 @@ disk::Transfer BlockWriter::prepare(Item& item, disk::DirectBuffer& staging) {
     auto& checksum = (*item.checksums)[static_cast<size_t>((item.begin + done) / kBlockBytes)];
     checksum = crc32c(data + done, part, checksum);
   }
-  item.is_taken = true;
+  note_taken(item);
   return item.file->output->transfer(item.begin, data, item.bytes);
+}
+
+void BlockWriter::note_taken(Item& item) {
+  item.is_taken = true;
+  if (!item.is_on_disk) return;
+  const std::lock_guard lock(taken_mutex_);
+  if (--num_on_disk_ == 0) taken_.notify_all();
+}
+
+void BlockWriter::await_disk_content() {
+  std::unique_lock lock(taken_mutex_);
+  taken_.wait(lock, [this] { return num_on_disk_ == 0 || is_over_; });
 }
 
 void BlockWriter::finish(Item& item, const disk::Transfer& transfer, int64_t result) {
@@ -166,12 +201,13 @@ void BlockWriter::finish(Item& item, const disk::Transfer& transfer, int64_t res
 }
 
 void BlockWriter::settle(BufferPool& pool) {
+  await_disk_content();
   const std::lock_guard gate(gate_);
   const std::lock_guard content(content_);
   pool_ = &pool;
   std::vector<Item*> rest;
   for (auto& item : items_) {
-    if (!item.is_taken && !item.copy) rest.push_back(&item);
+    if (!item.is_taken && !item.copy && !item.is_on_disk) rest.push_back(&item);
   }
   do_items(static_cast<int64_t>(rest.size()), kCopyWorkers, [&](int, int64_t i) {
     auto& item = *rest[static_cast<size_t>(i)];

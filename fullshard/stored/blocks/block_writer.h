@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,7 @@ struct ByteSpan {
   int64_t bytes = 0;
   // Of bytes in an accelerator's memory: begins to copy `count` of them, from `begin` on.
   std::function<void(int64_t begin, int64_t count, char* target)> begin_copy = {};
+  bool is_on_disk = false;  // mapped: it may be more than memory holds
 };
 
 // How content that lies in an accelerator's memory comes into the host's. Both outlive the writer.
@@ -55,9 +57,9 @@ class BlockWriter {
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
 
-  // Before run(), with content of an accelerator: begins to copy all of it, into as many windows
-  // as it fills. It is needed until those copies have ended. Without this each worker of run()
-  // copies into the window that it writes next.
+  // Before run(), with content of an accelerator: begins to copy all of it but for what is on a
+  // disk, into as many windows as it fills. It is needed until those copies have ended. Without
+  // this each worker of run() copies into the window that it writes next.
   void begin_snapshot();
 
   // Creates the files, writes them and flushes them to the device. Beside the content six
@@ -67,8 +69,11 @@ class BlockWriter {
   // By other threads, while run() goes on:
   void stop() { stop_ = true; }
   // Returns when the content is no longer needed: what was not written yet is copied into buffers
-  // of the pool (of kWriteBytes), which outlives this.
+  // of the pool (of kWriteBytes), which outlives this; what is on a disk, and comes first, is
+  // waited for instead.
   void settle(BufferPool& pool);
+  // Returns when no content that is on a disk is needed any more, or run() has ended.
+  void await_disk_content();
 
   // After run().
   const std::vector<Checksums>& checksums() const { return checksums_; }
@@ -78,6 +83,7 @@ class BlockWriter {
   struct Item;
   disk::Transfer prepare(Item& item, disk::DirectBuffer& staging);
   void await_copies(Item& item, char* data);
+  void note_taken(Item& item);
   void finish(Item& item, const disk::Transfer& transfer, int64_t result);
 
   std::vector<BlockFile> files_;
@@ -92,6 +98,11 @@ class BlockWriter {
   std::mutex gate_;
   std::shared_mutex content_;
   std::atomic<bool> stop_{false};
+
+  std::mutex taken_mutex_;
+  std::condition_variable taken_;
+  int64_t num_on_disk_ = 0;  // items that have not been looked at
+  bool is_over_ = false;     // run()
 };
 
 // The same in one call.

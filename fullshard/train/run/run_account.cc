@@ -15,6 +15,7 @@
 #include "fullshard/config/headline.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/tiers/wear.h"
 #include "fullshard/train/run/run_facts.h"
 
 namespace fullshard::train {
@@ -25,6 +26,12 @@ constexpr int64_t kUsualLines = 40;
 constexpr auto kPageAge = std::chrono::seconds(10);  // of report.html while steps go on
 
 std::string in(const RunOptions& options, const char* name) { return options.output + "/" + name; }
+
+std::string wear_text(const DiskTraffic& disk) {
+  return fmt::format("{} written; {}", format_bytes(disk.bytes_written),
+                     tiers::wear_note(fmt::format("{}", fmt::join(disk.folders, "' and '")),
+                                      static_cast<double>(disk.bytes_written_per_day)));
+}
 
 }  // namespace
 
@@ -108,6 +115,10 @@ void RunAccount::take_memory(const ShardedModel& sharded) {
   if (settings_.shows_memory) show_memory();
 }
 
+void RunAccount::take_disk_traffic(const ShardedModel& sharded) {
+  record_.disk = disk_traffic_of_all(sharded, totals_.seconds());
+}
+
 void RunAccount::show_memory() {
   for (size_t rank = 0; rank < record_.memory.ranks.size(); ++rank) {
     std::vector<std::string> parts;
@@ -145,9 +156,16 @@ void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>
     if (totals_.last()) summary["loss"] = totals_.last()->loss;
     if (totals_.last_evaluation()) summary["eval_loss"] = totals_.last_evaluation()->loss;
     if (!record_.checkpoint.empty()) summary["checkpoint"] = record_.checkpoint;
+    if (record_.disk) {
+      summary["disk_bytes_written"] = record_.disk->bytes_written;
+      summary["disk_bytes_written_per_day"] = record_.disk->bytes_written_per_day;
+    }
     fmt::print("{}\n", summary.dump());
   } else if (!options_.quiet) {
-    fmt::print("{}", report::summary_table(totals_, elapsed.count(), places));
+    std::vector<std::pair<std::string, std::string>> rows;
+    if (record_.disk) rows.emplace_back("disk", wear_text(*record_.disk));
+    rows.insert(rows.end(), places.begin(), places.end());
+    fmt::print("{}", report::summary_table(totals_, elapsed.count(), rows));
   }
   base::flush_standard_output();
 }

@@ -37,6 +37,8 @@ class RunAccount {
 
   // Collective: bytes by purpose of all ranks, for the report.
   void take_memory(const ShardedModel& sharded);
+  // Collective, after the last step: what went to and from disks.
+  void take_disk_traffic(const ShardedModel& sharded);
   // Rank 0 writes run.json and report.html; `problem` is why it failed, or what interrupted it,
   // `checkpoint` the last that was written.
   void finish(RunStatus status, const std::string& problem, const std::string& checkpoint);

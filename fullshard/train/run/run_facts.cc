@@ -9,6 +9,8 @@
 #include <ctime>
 
 #include "fullshard/engine/engine_access.h"
+#include "fullshard/tiers/wear.h"
+#include "fullshard/train/run/step_totals.h"
 
 namespace fullshard::train {
 namespace {
@@ -113,6 +115,30 @@ MemoryPlan memory_of_all(const ShardedModel& model) {
   }
   plan.unsharded = unsharded_of(model, optimizer_bytes / model.mesh().num_replicas());
   return plan;
+}
+
+std::optional<DiskTraffic> disk_traffic_of_all(const ShardedModel& model, double seconds) {
+  const tiers::TierOptions& options = model.options().offload;
+  if (!options.uses_disk()) return std::nullopt;
+  const ShardCounters& counters = model.counters();
+  // Below 2^53, so that they are exact.
+  const StepTotals totals(model.mesh().everyone(),
+                          {static_cast<double>(counters.disk_bytes_read),
+                           static_cast<double>(counters.disk_bytes_written),
+                           counters.disk_read_wait_s, counters.disk_write_wait_s},
+                          "disk traffic");
+  DiskTraffic disk;
+  for (const tiers::OffloadPlace& place : {options.optimizer, options.parameters}) {
+    const bool is_new = disk.folders.empty() || disk.folders.front() != place.folder;
+    if (place.tier == tiers::Tier::disk && is_new) disk.folders.push_back(place.folder);
+  }
+  disk.bytes_read = static_cast<int64_t>(totals.sum(0));
+  disk.bytes_written = static_cast<int64_t>(totals.sum(1));
+  disk.bytes_written_per_day =
+      static_cast<int64_t>(tiers::bytes_written_per_day(disk.bytes_written, seconds));
+  disk.read_wait_s = totals.largest(2);
+  disk.write_wait_s = totals.largest(3);
+  return disk;
 }
 
 }  // namespace fullshard::train

@@ -23,4 +23,8 @@ report::ProgressOptions run_progress(const base::LauncherEnvironment& launcher);
 // 0 gets them, the others nothing.
 MemoryPlan memory_of_all(const ShardedModel& model);
 
+// Collective: what went to and from disks so far, of all ranks; absent where nothing rests on one.
+// `seconds` were spent inside steps.
+std::optional<DiskTraffic> disk_traffic_of_all(const ShardedModel& model, double seconds);
+
 }  // namespace fullshard::train

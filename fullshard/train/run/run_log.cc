@@ -204,9 +204,11 @@ void RunLog::warn(const std::string& line) {
 
 void RunLog::finish(RunStatus status, const std::string& problem) {
   MemoryPlan memory = train::memory_of_all(model_);
+  auto disk = train::disk_traffic_of_all(model_, files_ ? files_->totals.seconds() : 0);
   if (!files_) return;
   check(!files_->has_ended, "RunLog: {}: is finished already", files_->folder);
   files_->record.memory = std::move(memory);
+  files_->record.disk = std::move(disk);
   files_->end(status, problem);
   if (!options_.quiet && status != RunStatus::failed) files_->show_summary();
 }
