@@ -11,7 +11,7 @@
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
 option(FULLSHARD_UNITY "Compile the sources of a folder several at a time" ON)
-option(FULLSHARD_UNITY_TESTS "Do so with tests, too" ON)
+option(FULLSHARD_UNITY_TESTS "Do so with tests, too" OFF)
 
 function(_fullshard_precompiled_header name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;OPTIONS;HEADERS")

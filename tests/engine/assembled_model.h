@@ -45,7 +45,7 @@ class AssembledModel {
               return everyone.allocate(bytes, at::kByte);
             },
             std::make_shared<Ledger>(), tiers::Tier::device)),
-        tiers_(pool_, world.device(), {}),
+        tiers_(pool_, world.device(), world.rank(), {}),
         context_{&mesh_, &traffic_, &draining_, pool_, &tiers_, &counters},
         schedule_(schedule, {}),
         passes(units, schedule_, context_, watch_),

@@ -24,7 +24,8 @@ class StoredGroup {
           return everyone.allocate(bytes, at::kByte);
         },
         ledger_, tiers::Tier::device);
-    tiers_ = std::make_unique<TierMemory>(pool_, world.device(), tiers::TierOptions{});
+    tiers_ =
+        std::make_unique<TierMemory>(pool_, world.device(), world.rank(), tiers::TierOptions{});
     context_ = {&mesh_, &traffic_, &draining_, pool_, tiers_.get(), &counters_};
     context_.one_copy = placement == FullPlacement::host_copy;
     spec_.master_dtype = master_dtype;
