@@ -13,12 +13,12 @@ namespace fullshard::optim {
 namespace {
 
 template <class Copies>
-void copy_all(const Copies& copies) {
+void make_copies(const Copies& copies) {
   for (const auto& copy : copies) copy.to.copy_(copy.from, /*non_blocking=*/true);
 }
 
 template <class Copies>
-int64_t bytes_of(const Copies& copies) {
+int64_t total_of(const Copies& copies) {
   int64_t bytes = 0;
   for (const auto& copy : copies) bytes += static_cast<int64_t>(copy.to.nbytes());
   return bytes;
@@ -97,12 +97,12 @@ engine::StreamedUpdate HostStep::update(int group, const std::vector<PieceView>&
   auto visit = this->visit(group, pieces);
   std::vector<PieceStep> steps;
   for (const auto& piece : visit.pieces) steps.push_back(make(piece));
-  engine_.counters().states_copied_out += bytes_of(visit.down);
-  engine_.counters().states_copied_in += bytes_of(visit.up);
+  engine_.counters().states_copied_out += total_of(visit.down);
+  engine_.counters().states_copied_in += total_of(visit.up);
   const auto issued = memory::LaneMark::of_caller(engine_.mesh().world().device());
   if (!visit.down.empty()) {
     copies_down_.wait_for(issued);
-    copies_down_.run([&visit] { copy_all(visit.down); });
+    copies_down_.run([&visit] { make_copies(visit.down); });
   }
   const auto* away = engine_.trainable_groups()[static_cast<size_t>(group)]->gradients().away();
   const auto left = away != nullptr ? away->left() : memory::LaneMark();
@@ -116,7 +116,7 @@ engine::StreamedUpdate HostStep::update(int group, const std::vector<PieceView>&
     for (const auto& step : steps) step(counts);
     if (visit.up.empty()) return memory::LaneMark();
     copies_up_.wait_for(issued);
-    copies_up_.run([&visit] { copy_all(visit.up); });
+    copies_up_.run([&visit] { make_copies(visit.up); });
     return copies_up_.mark();
   };
   const auto updated = thread_.run(std::move(work));

@@ -53,7 +53,7 @@ struct StepBytes {
   int64_t in = 0, out = 0, gradients_out = 0, disk = 0;
 };
 
-StepBytes expected_bytes(const CountedRun& run) {
+StepBytes planned_bytes(const CountedRun& run) {
   StepBytes bytes;
   for (const auto* group : run.engine().trainable_groups()) {
     const auto& residence = group->spec().residence;
@@ -86,7 +86,7 @@ int64_t gathered_bytes(const CountedRun& run, std::initializer_list<Tier> from) 
 }
 
 void expect_moves(CountedRun& run) {
-  const auto expected = expected_bytes(run);
+  const auto expected = planned_bytes(run);
   const bool in_place = !run.engine().options().offload.streams_on_cpu;
   run.train(0, 1);
   for (int step = 1; step < 3; ++step) {

@@ -85,7 +85,7 @@ ShardOptions on_played_device(tiers::TierOptions offload = {}) {
   return options;
 }
 
-void expect_same_masters(const NapMasters& actual, const NapMasters& expected) {
+void expect_masters_awake(const NapMasters& actual, const NapMasters& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (const auto& [name, values] : expected) {
     EXPECT_TRUE(at::equal(actual.at(name), values)) << name;
@@ -137,7 +137,7 @@ TEST(Sleep, LeavesEveryBitAsItWasWheneverItComes) {
           }
           Napper sleeping(world, options);
           sleeping.train(0, 3, when);
-          expect_same_masters(sleeping.masters(), waking.masters());
+          expect_masters_awake(sleeping.masters(), waking.masters());
         });
       }
     }
