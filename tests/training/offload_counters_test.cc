@@ -63,8 +63,11 @@ StepBytes planned_bytes(const CountedRun& run) {
     const int64_t states = residence.states != Tier::device ? 8 * numel : 0;
     const int64_t parameters = residence.parameters != Tier::device ? 4 * numel : 0;
     const bool has_gradients = residence.gradients != Tier::device;
-    bytes.in += states + parameters + (has_gradients ? 4 * numel : 0);
-    bytes.out += states + parameters;
+    // What the host updates passes through no window, and of a CPU device lies on the host anyway.
+    if (residence.stepped_on == Tier::device) {
+      bytes.in += states + parameters + (has_gradients ? 4 * numel : 0);
+      bytes.out += states + parameters;
+    }
     bytes.gradients_out += has_gradients ? 4 * own : 0;
     bytes.disk += residence.states == Tier::disk ? states : 0;
     bytes.disk += residence.parameters == Tier::disk ? parameters : 0;
