@@ -12,7 +12,6 @@ namespace fullshard::testing {
 inline tiers::TierOptions states_in_host_memory(int64_t window_bytes, int64_t num_windows) {
   return {.optimizer = {.tier = tiers::Tier::host, .buffer_count = num_windows},
           .window_bytes = window_bytes,
-          .windows_ahead = 1,
           .streams_on_cpu = true};
 }
 
@@ -20,7 +19,6 @@ inline tiers::TierOptions states_in_host_memory(int64_t window_bytes, int64_t nu
 inline tiers::TierOptions all_in_host_memory(int64_t window_bytes, int64_t num_windows) {
   return {.optimizer = {.buffer_count = num_windows},
           .window_bytes = window_bytes,
-          .windows_ahead = 1,
           .everything = true,
           .streams_on_cpu = true};
 }
@@ -61,7 +59,6 @@ inline std::map<std::string, tiers::TierOptions> residences(const std::string& f
       {"parameters and states on disk", {.parameters = disk, .max_in_cpu = 0, .optimizer = disk}}};
   for (auto& [name, options] : all) {
     options.window_bytes = kDiskWindow;
-    options.windows_ahead = 1;
     options.streams_on_cpu = true;
     // The same on every machine: nothing is measured.
     if (options.stepping == tiers::Stepping::automatic) options.stepping = tiers::Stepping::device;

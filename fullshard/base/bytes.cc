@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace fullshard {
 namespace {
@@ -44,6 +47,32 @@ std::string format_bytes(int64_t bytes) {
   static constexpr std::array<std::string_view, 6> kUnits = {"B",   "KiB", "MiB",
                                                              "GiB", "TiB", "PiB"};
   return scaled(bytes, 1024, kUnits, 1024);
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{
+      {"", 1},
+      {"B", 1},
+      {"KB", 1e3},
+      {"MB", 1e6},
+      {"GB", 1e9},
+      {"TB", 1e12},
+      {"KIB", 1024.0},
+      {"MIB", 1024.0 * 1024},
+      {"GIB", 1024.0 * 1024 * 1024},
+      {"TIB", 1024.0 * 1024 * 1024 * 1024},
+  }};
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc()) return std::nullopt;
+  std::string unit(stop, end);
+  for (char& sign : unit) sign = static_cast<char>(std::toupper(static_cast<unsigned char>(sign)));
+  for (const auto& [name, bytes] : kUnits) {
+    const double size = number * bytes;
+    if (name == unit && size >= 1 && size <= 1e18) return static_cast<int64_t>(size);
+  }
+  return std::nullopt;
 }
 
 std::string format_count(int64_t count) {

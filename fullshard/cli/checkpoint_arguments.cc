@@ -5,11 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 
 namespace fullshard::cli {
@@ -106,30 +105,11 @@ CheckpointCommandOptions CheckpointArguments::options() const {
 }
 
 int64_t parse_file_size(const std::string& text, const std::string& where) {
-  constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{
-      {"", 1},
-      {"B", 1},
-      {"KB", 1e3},
-      {"MB", 1e6},
-      {"GB", 1e9},
-      {"TB", 1e12},
-      {"KIB", 1024.0},
-      {"MIB", 1024.0 * 1024},
-      {"GIB", 1024.0 * 1024 * 1024},
-      {"TIB", 1024.0 * 1024 * 1024 * 1024},
-  }};
-  double number = 0;
-  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(stop, text.data() + text.size());
-  for (char& sign : unit) sign = static_cast<char>(std::toupper(static_cast<unsigned char>(sign)));
-  for (const auto& [name, bytes] : kUnits) {
-    if (problem != std::errc() || name != unit ||
-        !(number * bytes >= 1 && number * bytes <= 1e18)) {
-      continue;
-    }
-    return static_cast<int64_t>(number * bytes);
+  const auto bytes = parse_bytes(text);
+  if (!bytes) {
+    fail_as(ErrorKind::usage, "{}: is '{}', expected a size such as 5GB or 500MB", where, text);
   }
-  fail_as(ErrorKind::usage, "{}: is '{}', expected a size such as 5GB or 500MB", where, text);
+  return *bytes;
 }
 
 }  // namespace fullshard::cli

@@ -282,6 +282,9 @@ void RunArguments::add_sharding() {
       ->expected(1)
       ->take_all();
   add_setting("--offload-ratio", "share of the optimizer states that leaves the device");
+  add_setting("--offload-resident",
+              "device memory for states that stay there all the same, as 20GB: those that forward "
+              "needs first");
   add_setting(
       "--offload-step",
       "who updates states in host memory: device, host, the host's share from 0 to 1, or as "

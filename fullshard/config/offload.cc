@@ -73,6 +73,7 @@ tiers::TierOptions offload_of(const Plan& plan) {
   options.optimizer = place_of(offload.optimizer);
   // DeepSpeed's default says nothing: what fits on the device may stay there then.
   if (offload.ratio.origin.is_explicit() || *offload.ratio != 1) options.ratio = *offload.ratio;
+  options.resident_bytes = *offload.resident_bytes;
   // DeepSpeed switches them off by default; here that takes a word.
   const auto unless_off = [](const Setting<bool>& setting) {
     return *setting || !setting.origin.is_explicit();

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <limits>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/config/flags.h"
 #include "fullshard/config/offload.h"
 #include "fullshard/config/plan.h"
@@ -118,6 +119,14 @@ class PlanFlags {
     if (const auto ratio = parsed(0.0, 1.0, "a number")) put(plan_.offload.ratio, *ratio);
   }
 
+  void offload_resident() {
+    const auto bytes = parse_bytes(flag_->value);
+    if (bytes) return put(plan_.offload.resident_bytes, bytes);
+    problems_.errors.push_back(
+        {.file = flag_->flag,
+         .message = fmt::format("is '{}', expected a size such as 20GB", flag_->value)});
+  }
+
   void offload_step() {
     const std::string name = config::plain_name(flag_->value);
     const bool is_word = name == "auto" || name == "device" || name == "host";
@@ -226,7 +235,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 21> kRows;
+  static const std::array<Row, 22> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -234,7 +243,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 21> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 22> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -254,6 +263,7 @@ const std::array<PlanFlags::Row, 21> PlanFlags::kRows = {{
     {"gradient_checkpointing", &PlanFlags::recompute},
     {"offload", &PlanFlags::offload},
     {"offload_ratio", &PlanFlags::offload_ratio},
+    {"offload_resident", &PlanFlags::offload_resident},
     {"offload_step", &PlanFlags::offload_step},
     {"wrap", &PlanFlags::wrap},
 }};

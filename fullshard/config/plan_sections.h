@@ -155,7 +155,8 @@ struct OffloadPlan {
   Setting<bool> pipeline_write{false};
   Setting<bool> fast_init{false};
   Setting<double> ratio{1.0};
-  Setting<bool> everything{false};  // FSDP: parameters, gradients and states
+  Setting<std::optional<int64_t>> resident_bytes{};  // device memory for states that may stay
+  Setting<bool> everything{false};                   // FSDP: parameters, gradients and states
   // Who updates states in host memory: auto, device, host, or the host's share of them.
   Setting<std::string> step{"auto"};
 

@@ -161,6 +161,7 @@ void Engine::come_to_rest(std::string_view what) {
   release_all();
   settle_updates();
   draining_.settle();
+  tiers_.leaving().release_all();
 }
 
 void Engine::leave_device(const memory::Relocation& relocation) {

@@ -20,7 +20,6 @@ struct AdagradOptions {
 class Adagrad : public Optimizer {
  public:
   Adagrad(ShardedModel model, const AdagradOptions& options);
-  ~Adagrad() override { finish_updates(); }
 
  private:
   void update(const PieceUpdate& update) override;

@@ -23,7 +23,6 @@ struct AdamWOptions {
 class AdamW : public Optimizer {
  public:
   AdamW(ShardedModel model, const AdamWOptions& options);
-  ~AdamW() override { finish_updates(); }
 
  private:
   void update(const PieceUpdate& update) override;

@@ -21,7 +21,6 @@ struct LionOptions {
 class Lion : public Optimizer {
  public:
   Lion(ShardedModel model, const LionOptions& options);
-  ~Lion() override { finish_updates(); }
 
  private:
   void update(const PieceUpdate& update) override;

@@ -3,11 +3,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -109,15 +107,6 @@ void Optimizer::check_usable_in_place() const {
 }
 
 Optimizer::~Optimizer() = default;
-
-void Optimizer::finish_updates() noexcept {
-  if (!stream_) return;
-  try {
-    stream_->issue_all();
-  } catch (const std::exception& error) {
-    spdlog::error("{}: {}", name(), error.what());
-  }
-}
 
 void Optimizer::make_states() {
   for (int group = 0; group < model_.num_groups(); ++group) {
@@ -242,7 +231,6 @@ engine::StreamedUpdate Optimizer::issue_on_host(int group, const std::vector<Pie
 
 void Optimizer::step() {
   at::NoGradGuard no_grad;
-  if (stream_) stream_->issue_all();  // of the step before, with its tables
   ++num_steps_;
   device_pieces_.start_step();
   const auto shown = shows();

@@ -97,9 +97,6 @@ class Optimizer {
  protected:
   Optimizer(ShardedModel model, OptimizerTraits traits);
 
-  // For destructors of the classes that update: issues what is left of the last step, while they
-  // can.
-  void finish_updates() noexcept;
   // Collective, before the updates of a step.
   virtual void before_updates() {}
   // Writes master, states and shown of the piece.

@@ -20,7 +20,6 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   Sgd(ShardedModel model, const SgdOptions& options);
-  ~Sgd() override { finish_updates(); }
 
  private:
   void update(const PieceUpdate& update) override;

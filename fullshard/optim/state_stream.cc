@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <future>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -89,7 +88,6 @@ void StateStream::give_windows_back() {
 // Work of the CPU's lanes belongs to the optimizer, which is gone: it cannot be done any more.
 StateStream::~StateStream() {
   engine_.leave_stream(*this);
-  waiting_.clear();  // whose update nobody can make any more
   try {
     if (!engine_.mesh().world().device().is_cpu()) settle();
   } catch (const std::exception& error) {
@@ -176,8 +174,6 @@ void StateStream::store(const ChunkRange& range, Window& window) {
 }
 
 void StateStream::fetch_ahead() {
-  issue_all();
-  if (is_given_) forget_step();
   auto wanted = ranges();
   if (wanted == ranges_ && num_fetched_ > 0) return;
   ranges_ = std::move(wanted);
@@ -262,71 +258,27 @@ void StateStream::update_in_window(size_t chunk, const std::vector<PieceView>& p
   store(range, window);
 }
 
-engine::StreamedUpdate StateStream::update(int group, std::vector<PieceView> pieces,
-                                           std::function<void(const StateChunk&)> update) {
-  size_t end = waiting_.empty() ? num_updated_ : waiting_.back()->end;
-  while (end < ranges_.size() && ranges_[end].group == group) ++end;
-  const auto added = std::make_shared<GroupUpdate>(GroupUpdate{
-      .group = group, .end = end, .pieces = std::move(pieces), .update = std::move(update)});
-  waiting_.push_back(added);
-  issue_to(is_deferring() ? num_ahead() : end);
-  const auto promise = [this, added](memory::LaneMark engine::StreamedUpdate::*mark) {
-    return memory::LaneMark::promised(
-        std::async(std::launch::deferred, [this, added, mark, alive = std::weak_ptr(alive_)] {
-          check(added->is_issued || !alive.expired(),
-                "an update was still to be issued when its optimizer was destroyed; call "
-                "sharded.settle() before the optimizer ends");
-          return added->is_issued ? added->marks.*mark : issue(*added).*mark;
-        }));
-  };
-  if (added->is_issued) return added->marks;
-  return {.updated = promise(&engine::StreamedUpdate::updated),
-          .stored = promise(&engine::StreamedUpdate::stored)};
-}
-
-// The host waits for a disk itself, and where the CPU uses its buffers there is nothing to issue.
-bool StateStream::is_deferring() const { return !disk_ && !in_place_; }
-
-size_t StateStream::num_ahead() const {
-  return static_cast<size_t>(engine_.options().offload.windows_ahead);
-}
-
-void StateStream::issue_to(size_t end) {
+engine::StreamedUpdate StateStream::update(int group, const std::vector<PieceView>& pieces,
+                                           const std::function<void(const StateChunk&)>& update) {
   auto& largest = engine_.counters().largest_update;
-  while (!waiting_.empty()) {
-    auto& group = *waiting_.front();
-    while (num_updated_ < group.end) {
-      if (num_updated_ >= end) return;
-      const size_t chunk = num_updated_++;
-      largest = std::max(largest, ranges_[chunk].numel);
-      if (in_place_) {
-        update_in_place(chunk, group.pieces, group.update);
-      } else {
-        update_in_window(chunk, group.pieces, group.update);
-        if (num_fetched_ < num_updated_ + windows_.size()) fetch_next();
-      }
+  while (num_updated_ < ranges_.size() && ranges_[num_updated_].group == group) {
+    const size_t chunk = num_updated_++;
+    largest = std::max(largest, ranges_[chunk].numel);
+    if (in_place_) {
+      update_in_place(chunk, pieces, update);
+    } else {
+      update_in_window(chunk, pieces, update);
+      if (num_fetched_ < num_updated_ + windows_.size()) fetch_next();
     }
-    group.marks = {.updated = updates_.mark(), .stored = copies_out_.mark()};
-    group.is_issued = true;
-    group.pieces.clear();
-    group.update = {};
-    waiting_.pop_front();
   }
+  return {.updated = updates_.mark(), .stored = copies_out_.mark()};
 }
-
-const engine::StreamedUpdate& StateStream::issue(const GroupUpdate& group) {
-  if (!group.is_issued) issue_to(group.end + num_ahead());
-  return group.marks;
-}
-
-void StateStream::issue_all() { issue_to(ranges_.size()); }
 
 void StateStream::finish_step() {
-  const size_t num_given = waiting_.empty() ? num_updated_ : waiting_.back()->end;
-  check(num_given == ranges_.size(),
+  check(num_updated_ == ranges_.size(),
         "an update of states outside the device ended after {} of {} chunks; the optimizer's "
         "states and its parameters are of different steps: load the last checkpoint",
-        num_given, ranges_.size());
+        num_updated_, ranges_.size());
   if (disk_ && !in_place_) {
     const size_t first = ranges_.size() - std::min(ranges_.size(), windows_.size());
     for (size_t chunk = first; chunk < ranges_.size(); ++chunk) {
@@ -335,8 +287,7 @@ void StateStream::finish_step() {
     }
   }
   count_disk();
-  is_given_ = true;
-  if (waiting_.empty()) forget_step();
+  forget_step();
 }
 
 void StateStream::count_disk() {
@@ -350,14 +301,12 @@ void StateStream::count_disk() {
 }
 
 void StateStream::forget_step() {
-  is_given_ = false;
   ranges_.clear();
   num_fetched_ = 0;
   num_updated_ = 0;
 }
 
 void StateStream::settle() {
-  issue_all();
   copies_in_.mark().wait();
   updates_.mark().wait();
   copies_out_.mark().wait();

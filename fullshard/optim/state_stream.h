@@ -17,9 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -49,18 +47,14 @@ class StateStream : public engine::UpdateStream {
   void fetch_ahead();
 
   // A step: start, then the groups that have gradients in the engine's forward order, then finish.
-  // Nothing waits but for a disk. `update` is called once for each chunk on the lane of updates:
-  // the first at once, later ones when somebody waits for a group that is not far before them. A
-  // stream takes a thousand calls or so that its device has not come to; given all chunks of a
-  // large model at once it would hold up the host, and with it the forward that the update is to
-  // lie under. What the updates read of the caller's beside the pieces is `kept` until the next
-  // step.
+  // Nothing waits but for a disk. `update` is called once for each chunk on the lane of updates;
+  // what it reads of the caller's beside the pieces is `kept` until the next step. All chunks are
+  // issued at once: chunks that wait for somebody to ask for them were slower where the host
+  // updates a share, and no faster elsewhere (bench/results/offload.md).
   void start_step(std::vector<at::Tensor> kept);
-  engine::StreamedUpdate update(int group, std::vector<PieceView> pieces,
-                                std::function<void(const StateChunk&)> update);
+  engine::StreamedUpdate update(int group, const std::vector<PieceView>& pieces,
+                                const std::function<void(const StateChunk&)>& update);
   void finish_step();
-  // Issues what is left of the last step.
-  void issue_all();
 
   void settle() override;
   void give_windows_back() override;
@@ -90,19 +84,6 @@ class StateStream : public engine::UpdateStream {
                        const std::function<void(const StateChunk&)>& update);
   void update_in_window(size_t chunk, const std::vector<PieceView>& pieces,
                         const std::function<void(const StateChunk&)>& update);
-  // A group's part of a step, and what it has come to when its last chunk was issued.
-  struct GroupUpdate {
-    int group = 0;
-    size_t end = 0;  // behind its last chunk
-    std::vector<PieceView> pieces;
-    std::function<void(const StateChunk&)> update;
-    bool is_issued = false;
-    engine::StreamedUpdate marks{};
-  };
-  bool is_deferring() const;
-  size_t num_ahead() const;
-  void issue_to(size_t end);
-  const engine::StreamedUpdate& issue(const GroupUpdate& group);
   void count_disk();
   void forget_step();
 
@@ -118,9 +99,6 @@ class StateStream : public engine::UpdateStream {
   std::vector<ChunkRange> ranges_;
   size_t num_fetched_ = 0;
   size_t num_updated_ = 0;
-  std::deque<std::shared_ptr<GroupUpdate>> waiting_;  // whose last chunk was not issued
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
-  bool is_given_ = false;  // all of the step's groups were; what was prepared is no next step
   std::vector<at::Tensor> kept_;
   std::optional<DiskChunks> disk_;
   tiers::RingCounters counted_;  // of it

@@ -37,14 +37,14 @@ struct TierOptions {
   OffloadPlace optimizer{};  // states and masters
   // Share of the elements whose states are offloaded. Absent: all, but for what a budget holds.
   std::optional<double> ratio{};
+  // Device memory for states that stay there although they could leave; absent: none, but for what
+  // the ratio keeps.
+  std::optional<int64_t> resident_bytes{};
   bool pipeline_read = true;   // read the next states while some are updated
   bool pipeline_write = true;  // write those that were updated meanwhile
   bool fast_init = false;      // new states are written in one go, not unit by unit
   // Of one window of states: what is fetched, updated and stored at a time.
   int64_t window_bytes = 80 * kMiB;
-  // Windows' worth of an update that is issued before somebody waits for it: a dozen calls each, of
-  // which a stream takes about a thousand before it holds up the host.
-  int64_t windows_ahead = 48;
 
   Stepping stepping = Stepping::automatic;
   // Share of the offloaded elements that the host updates; absent: as `stepping` says, and where

@@ -22,6 +22,16 @@ TEST(Bytes, GoToTheNextUnitInsteadOfFourDigits) {
   EXPECT_EQ(format_count(999999), "1 M");
 }
 
+TEST(Bytes, AreParsedWithDecimalAndBinaryUnitsInAnyCase) {
+  EXPECT_EQ(parse_bytes("77"), 77);
+  EXPECT_EQ(parse_bytes("5GB"), 5'000'000'000);
+  EXPECT_EQ(parse_bytes("20.5mib"), 20 * kMiB + kMiB / 2);
+  for (const auto* wrong :
+       {"", "GB", "5 GBit", "0", "-1", "0.1B", "1e19", "nan", "inf GB", "5 GB"}) {
+    EXPECT_EQ(parse_bytes(wrong), std::nullopt) << wrong;
+  }
+}
+
 TEST(Bytes, CountsUseDecimalUnits) {
   EXPECT_EQ(format_count(950), "950");
   EXPECT_EQ(format_count(12345), "12.3 K");

@@ -45,8 +45,10 @@ class LongRuns : public ::testing::Test {
         "ranks() { for child in $(cat /proc/$launcher/task/*/children); do case \"$(tr '\\0' ' ' < "
         "/proc/$child/cmdline)\" in *fullshard-core*) printf '%s ' $child;; esac; done | sed 's/ "
         "$//'; }; " +
-        "gone() { for rank in \"$@\"; do until ! [ -e /proc/$rank ] || grep -q ') Z' "
-        "/proc/$rank/stat; do sleep 0.02; done; done; }; " +
+        // Threads of a zombie may still hold its files.
+        "gone() { for rank in \"$@\"; do until ! [ -e /proc/$rank ] || { grep -q ') Z' "
+        "/proc/$rank/stat && [ $(ls /proc/$rank/task | wc -l) -le 1 ]; }; do sleep 0.02; done; "
+        "done; }; " +
         meanwhile + "; wait $launcher; echo \"status $?\" > status; cat said");
     launch::Ended result{.status = -1, .output = ended.output};
     std::istringstream(folder_.read("status").substr(sizeof "status")) >> result.status;

@@ -127,6 +127,8 @@ TEST(OffloadFlag, SaysWhatGoesAndWhere) {
     EXPECT_EQ(options.optimizer.folder, "/nvme");
     EXPECT_EQ(options.ratio, 0.5);
     EXPECT_EQ(options.stepping, tiers::Stepping::automatic);
+    EXPECT_EQ(options.resident_bytes, std::nullopt);
+    EXPECT_EQ(offload_in(file, {{"--offload-resident", "1.5KiB"}}).resident_bytes, 1536);
     EXPECT_EQ(offload_in(file, {{"--offload-step", "host"}}).stepping, tiers::Stepping::host);
     EXPECT_EQ(offload_in(file, {{"--offload-step", "device"}}).stepping, tiers::Stepping::device);
     EXPECT_EQ(offload_in(file, {{"--offload-step", "0.25"}}).host_share, 0.25);
@@ -142,6 +144,8 @@ TEST(OffloadFlag, IsOneOfItsWords) {
   }
   EXPECT_THAT(offload_errors(kFsdp, {{"--offload-ratio", "2"}}),
               ElementsAre("--offload-ratio: is '2', expected a number from 0 to 1"));
+  EXPECT_THAT(offload_errors(kFsdp, {{"--offload-resident", "half"}}),
+              ElementsAre("--offload-resident: is 'half', expected a size such as 20GB"));
   for (const std::string value : {"", "gpu", "1.5", "-0.1", "nan", "0.5x"}) {
     EXPECT_THAT(offload_errors(kFsdp, {{"--offload-step", value}}),
                 ElementsAre("--offload-step: is '" + value +

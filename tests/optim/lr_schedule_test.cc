@@ -18,20 +18,19 @@
 namespace fullshard::optim {
 namespace {
 
-using nlohmann::json;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-const json& recorded_rates() {
-  static const json table =
-      json::parse(std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/schedules/schedules.json"));
+const nlohmann::json& recorded_rates() {
+  static const nlohmann::json table =
+      nlohmann::json::parse(std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/schedules/schedules.json"));
   return table;
 }
 
 // Keys that a case leaves out keep the default of the options.
 class Params {
  public:
-  explicit Params(const json& params) : params_(params) {}
+  explicit Params(const nlohmann::json& params) : params_(params) {}
 
   template <class Value>
   void read(const char* key, Value& value) const {
@@ -48,7 +47,7 @@ class Params {
   }
 
  private:
-  const json& params_;
+  const nlohmann::json& params_;
 };
 
 template <class Options>
@@ -118,7 +117,7 @@ std::unique_ptr<LrSchedule> make_trainers(const std::string& name, const Params&
   return make_cosine_schedule(options);
 }
 
-std::unique_ptr<LrSchedule> make_schedule(const json& entry) {
+std::unique_ptr<LrSchedule> make_schedule(const nlohmann::json& entry) {
   const auto name = entry.at("schedule").get<std::string>();
   const Params params(entry.at("params"));
   if (name.starts_with("Warmup")) return make_warmup(name, params);
@@ -142,7 +141,7 @@ TEST(LrSchedule, EqualsTheTablesOfDeepSpeedAndTransformers) {
     const auto expected = entry.at("lr").get<std::vector<double>>();
     const double peak = *std::max_element(expected.begin(), expected.end());
     for (size_t i = 0; i < steps.size(); ++i) {
-      SCOPED_TRACE(testing::Message()
+      SCOPED_TRACE(::testing::Message()
                    << schedule->name() << entry.at("params") << " step " << steps[i]);
       const auto rates = schedule->at(steps[i], optimizer_lr);
       expect_rate(rates.lr, expected[i], peak);

@@ -24,8 +24,8 @@
 namespace fullshard::optim {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 struct ScheduledNetImpl : Unit {
   ScheduledNetImpl() { linear = register_module("linear", torch::nn::Linear(3, 2)); }

@@ -17,13 +17,13 @@
 namespace fullshard::optim {
 namespace {
 
-constexpr int64_t kNumel = 5000;  // several blocks, and a part of one
+constexpr int64_t kExchanged = 5000;  // several blocks, and a part of one
 constexpr int kRounds = 4;
 
 // Multiples of 1/64: the same on every machine, and zero among them.
 at::Tensor gradient(int round, int rank) {
   auto generator = at::detail::createCPUGenerator(100 * round + rank);
-  return at::randint(-127, 128, {kNumel}, generator, at::kFloat) / 64;
+  return at::randint(-127, 128, {kExchanged}, generator, at::kFloat) / 64;
 }
 
 std::shared_ptr<memory::Pool> make_pool() {
@@ -44,7 +44,7 @@ struct Naive {
   at::Tensor exp_avg, worker_errors, server_error;  // worker_errors: one row per rank
 
   explicit Naive(int ranks, int64_t padded)
-      : exp_avg(at::zeros({kNumel}, at::kDouble)),
+      : exp_avg(at::zeros({kExchanged}, at::kDouble)),
         worker_errors(at::zeros({ranks, padded}, at::kDouble)),
         server_error(at::zeros({padded}, at::kDouble)) {}
 
@@ -53,7 +53,7 @@ struct Naive {
     auto mean = at::zeros_like(server_error);
     for (int64_t rank = 0; rank < ranks; ++rank) {
       auto error = worker_errors[rank];
-      error.narrow(0, 0, kNumel) += exp_avg * 0.5 + gradient(round, static_cast<int>(rank)) * 0.5;
+      error.narrow(0, 0, kExchanged) += exp_avg * 0.5 + gradient(round, static_cast<int>(rank)) * 0.5;
       const auto sent = rounded(error);
       error -= sent;
       mean += sent / ranks;
@@ -63,16 +63,16 @@ struct Naive {
     for (const auto& chunk : server_error.chunk(ranks)) chunks.push_back(rounded(chunk));
     const auto result = at::cat(chunks);
     server_error -= result;
-    exp_avg = result.narrow(0, 0, kNumel);
+    exp_avg = result.narrow(0, 0, kExchanged);
   }
 };
 
 TEST(OneBitExchange, AgreesWithWholeTensorsInDoublePrecision) {
   for (const auto& [ranks, padded] : {std::pair(2, 5008), std::pair(3, 5040)}) {
     run_ranks({.ranks = ranks}, [&](const World& world) {
-      OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kNumel}});
+      OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kExchanged}});
       Naive naive(ranks, padded);
-      const auto exp_avg = at::zeros({kNumel});
+      const auto exp_avg = at::zeros({kExchanged});
       for (int round = 0; round < kRounds; ++round) {
         const auto own = gradient(round, world.rank());
         exchange.average({.beta1 = 0.5}, {{elements_of(exp_avg), elements_of(own)}});
@@ -87,8 +87,8 @@ TEST(OneBitExchange, AgreesWithWholeTensorsInDoublePrecision) {
 
 TEST(OneBitExchange, SendsTwentyOneTimesLessThanAnAllReduceOfTwoRanks) {
   run_ranks({.ranks = 2}, [](const World& world) {
-    OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kNumel}});
-    const auto exp_avg = at::zeros({kNumel}), own = gradient(0, world.rank());
+    OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kExchanged}});
+    const auto exp_avg = at::zeros({kExchanged}), own = gradient(0, world.rank());
     world.recorder().reset_totals();
     exchange.average({}, {{elements_of(exp_avg), elements_of(own)}});
     // 4 bytes of scale, 5008 bits, and 2 to a multiple of 4; then half of the bits, and 3.

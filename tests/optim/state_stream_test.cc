@@ -219,18 +219,16 @@ TEST(StreamedStates, OfTheResidentShareStayOnTheDevice) {
             run.held(tiers::Purpose::optimizer, tiers::Tier::host));
 }
 
-TEST(StreamedStates, AreUpdatedAsSomebodyWaitsForThemAndAllOfThemByTheNextStep) {
+TEST(StreamedStates, OfABudgetStayOnTheDevice) {
   auto offload = streamed();
-  offload.windows_ahead = 2;
+  StreamedRun all(offload);
+  offload.resident_bytes = 8 * all.sharded.shard_numel(0);  // the root, to the byte
   StreamedRun run(offload);
-  run.train(0, 1);
-  const auto copied = [&] { return run.sharded.counters().states_copied_out; };
-  EXPECT_EQ(copied(), 2 * kSmallestWindow);
-  run.sharded.settle();
-  EXPECT_EQ(copied(), 8 * shard_numel(run.sharded));
-  run.train(1, 3);
-  run.sharded.settle();
-  EXPECT_EQ(copied(), 3 * 8 * shard_numel(run.sharded));
+  EXPECT_EQ(run.held(tiers::Purpose::optimizer, tiers::Tier::host),
+            8 * (shard_numel(run.sharded) - run.sharded.shard_numel(0)));
+  offload.resident_bytes = 8 * all.sharded.shard_numel(0) - 1;
+  EXPECT_EQ(StreamedRun(offload).held(tiers::Purpose::optimizer, tiers::Tier::host),
+            8 * shard_numel(run.sharded));
 }
 
 TEST(StreamedStates, TakeNoMemoryAfterTheSecondStep) {

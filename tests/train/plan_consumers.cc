@@ -73,11 +73,12 @@ std::string options_text(const ShardOptions& options) {
     return fmt::format("{} {} {} {}", name_of(to.tier), to.folder, to.pin_memory, to.buffer_count);
   };
   const auto& offload = options.offload;
-  text += fmt::format("offload {} {} {} {} {} {} {} {} {} {} {}\n", place(offload.parameters),
-                      offload.buffer_size, offload.max_in_cpu, place(offload.optimizer),
-                      text_of(offload.ratio), offload.pipeline_read, offload.pipeline_write,
-                      offload.fast_init, offload.everything, static_cast<int>(offload.stepping),
-                      text_of(offload.host_share));
+  text +=
+      fmt::format("offload {} {} {} {} {} {} {} {} {} {} {} {}\n", place(offload.parameters),
+                  offload.buffer_size, offload.max_in_cpu, place(offload.optimizer),
+                  text_of(offload.ratio), text_of(offload.resident_bytes), offload.pipeline_read,
+                  offload.pipeline_write, offload.fast_init, offload.everything,
+                  static_cast<int>(offload.stepping), text_of(offload.host_share));
   text += fmt::format("aio {} {} {} {} {}\n", offload.disk.block_size, offload.disk.queue_depth,
                       offload.disk.num_threads, offload.disk.single_submit,
                       offload.disk.overlap_events);

@@ -35,7 +35,10 @@ struct GpuNapper {
   }
   std::map<std::string, at::Tensor> masters() {
     std::map<std::string, at::Tensor> values;
-    for (const auto& piece : sharded.pieces()) values[piece.name] = piece.master.cpu();
+    for (const auto& piece : sharded.pieces()) {  // copies: what rests on the host goes with it
+      values[piece.name] =
+          piece.master.to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    }
     return values;
   }
 

@@ -38,7 +38,8 @@ tiers::Residence place_groups(const ShardOptions& options, int num_shards, at::D
   }
   const bool is_cpu = device.is_cpu() && !options.offload.streams_on_cpu;
   auto residence =
-      tiers::residence_of(options.offload, stage_of(options.sharding), sizes, {.is_cpu = is_cpu});
+      tiers::residence_of(options.offload, stage_of(options.sharding), sizes,
+                          {.device_bytes = options.offload.resident_bytes, .is_cpu = is_cpu});
   size_t next = 0;
   for (auto& unit : units) {
     for (auto& spec : unit) spec.residence = residence.groups[next++];
