@@ -24,6 +24,14 @@ void RunArguments::add_generation() {
   command_->add_flag("--chat", own.is_chat, "texts are what a user says, for the chat template")
       ->group(kPrompts);
   command_->add_option("-o,--output", own.output, "JSON lines go to this file")->group(kPrompts);
+  command_->add_flag("--overwrite", options_.overwrite, "although the file is there and not empty")
+      ->group(kPrompts);
+  command_
+      ->add_option("--resident-share", own.resident_share,
+                   "of the weights, the most that stays on the device while the rest is fetched in "
+                   "every step; default: all that fits, with --offload none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kPrompts);
   command_->add_option("--batch", own.batch, "prompts of a rank at a time; default: 8")
       ->check(CLI::PositiveNumber)
       ->group(kPrompts);

@@ -270,6 +270,13 @@ void RunArguments::add_sharding() {
       ->add_flag("--deterministic", options_.is_deterministic,
                  "the same bits on every run, also on CUDA, where that may cost speed")
       ->group(kSharding);
+  if (kind_ == RunKind::generate || kind_ == RunKind::eval) {
+    add_setting("--offload",
+                "param, with :cpu (default) or :FOLDER of a disk behind it: weights rest there and "
+                "are fetched as they are used")
+        ->expected(1)
+        ->take_all();
+  }
   if (kind_ != RunKind::train) return;
   auto* recompute = command_
                         ->add_flag("--recompute,--gradient-checkpointing", recompute_,

@@ -34,6 +34,9 @@ struct GenerationRunOptions {
   int64_t prefill_tokens = 512;
   bool logprobs = false;
   bool is_chat = false;  // prompts are what a user says, for the chat template
+  // Of the weights, at most this share stays on the device while the rest is fetched in every step.
+  // Absent: all that fit; with offload_param none.
+  std::optional<double> resident_share{};
 };
 
 struct RunOptions {

@@ -2,12 +2,15 @@
 #include "fullshard/generation/cached_language_model.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
@@ -15,6 +18,7 @@
 namespace fullshard {
 namespace {
 
+using generation::PassKind;
 using Rows = std::vector<std::vector<int64_t>>;
 
 int64_t longest_of(const Rows& rows) {
@@ -93,16 +97,62 @@ std::vector<int64_t> CachedLanguageModel::context_of(const std::vector<int64_t>&
 at::Tensor CachedLanguageModel::logits_of(ModelInputs inputs, models::CachedPass& pass) {
   const at::NoGradGuard no_grad;
   inputs.cached = &pass;
+  if (options_.vote != nullptr) {
+    const bool encodes = model_.is_encoder_decoder() && inputs.input_ids.defined();
+    const auto kind = options_.vote->agree(encodes ? PassKind::encode : PassKind::decode);
+    if (kind == PassKind::encode && !encodes) serve_encoder(inputs, pass);
+  }
   return model_.forward(std::move(inputs)).logits;
+}
+
+// Another rank reads a source in this pass: this one goes through the encoder too.
+void CachedLanguageModel::serve_encoder(ModelInputs& inputs, models::CachedPass& pass) const {
+  if (!model_.is_encoder_decoder()) return;
+  inputs.input_ids = at::zeros({1, 1}, inputs.decoder_input_ids.options());
+  pass.drops_source = true;
+}
+
+void CachedLanguageModel::serve_others() {
+  if (options_.vote == nullptr) return;
+  const at::NoGradGuard no_grad;
+  const auto token = at::zeros({1, 1}, at::TensorOptions().dtype(at::kLong)).to(options_.device);
+  for (auto kind = PassKind::none; (kind = options_.vote->agree(PassKind::none)) != PassKind::none;
+       ++num_served_) {
+    models::KeyValueCache cache(1, 1);
+    models::CachedPass pass(cache);
+    ModelInputs inputs{.input_ids = token, .cached = &pass};
+    if (model_.is_encoder_decoder()) {
+      // Its decoder needs a source; where others have theirs, nothing of one is gathered.
+      inputs.decoder_input_ids = token;
+      pass.skips_encoder = kind == PassKind::decode;
+    }
+    model_.forward(std::move(inputs));
+  }
 }
 
 at::Tensor CachedLanguageModel::begin(const std::vector<std::vector<int64_t>>& prompts,
                                       int64_t max_new_tokens) {
+  may_repeat_ = false;
+  graph_.reset();
   const bool reads_apart = model_.is_encoder_decoder();
   const int64_t own = reads_apart ? 1 : longest_of(prompts);
   cache_ = std::make_unique<models::KeyValueCache>(static_cast<int64_t>(prompts.size()),
                                                    own + max_new_tokens);
-  return reads_apart ? read_sources(prompts) : read_prompts(prompts);
+  if (reads_apart) cache_->set_source_capacity(longest_of(prompts));
+  if (!options_.device.is_cpu()) return read_rows(prompts);
+  // Products of other sizes may round otherwise: so that a prompt gives the same bits in every
+  // batch it is read alone, which costs a CPU little and spares it the padding.
+  std::vector<at::Tensor> logits;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    cache_->show_rows(static_cast<int64_t>(row), 1);
+    logits.push_back(read_rows({prompts[row]}));
+  }
+  cache_->show_all_rows();
+  return at::cat(logits);
+}
+
+at::Tensor CachedLanguageModel::read_rows(const Rows& prompts) {
+  return model_.is_encoder_decoder() ? read_sources(prompts) : read_prompts(prompts);
 }
 
 at::Tensor CachedLanguageModel::read_prompts(const Rows& prompts) {
@@ -134,16 +184,57 @@ at::Tensor CachedLanguageModel::read_sources(const Rows& sources) {
       pass);
 }
 
-at::Tensor CachedLanguageModel::next(const std::vector<int64_t>& tokens) {
-  const auto column = indices(tokens, options_.device).unsqueeze(1);
-  models::CachedPass pass(*cache_);
+at::Tensor CachedLanguageModel::step(const at::Tensor& tokens, models::CachedPass& pass) {
   if (model_.is_encoder_decoder()) {
-    return logits_of({.input_ids = {}, .decoder_input_ids = column}, pass);
+    return logits_of({.input_ids = {}, .decoder_input_ids = tokens}, pass);
   }
-  return logits_of({.input_ids = column}, pass);
+  return logits_of({.input_ids = tokens}, pass);
+}
+
+at::Tensor CachedLanguageModel::next(const std::vector<int64_t>& tokens) {
+  if (may_repeat_) return next_by_graph(tokens);
+  models::CachedPass pass(*cache_);
+  const auto logits = step(indices(tokens, options_.device).unsqueeze(1), pass);
+  // One step has shown which kernels the model takes, and made what they keep.
+  may_repeat_ = options_.weights_stay && options_.vote == nullptr && pass.layer > 0 &&
+                pass.num_on_device == pass.layer;
+  return logits;
+}
+
+at::Tensor CachedLanguageModel::next_by_graph(const std::vector<int64_t>& tokens) {
+  if (graph_ == nullptr && !capture_step()) return next(tokens);
+  const auto lengths = cache_->lengths();
+  cache_->next_places(1, options_.device, graph_->positions());  // whether there is room
+  cache_->advance(1);
+  graph_->load(tokens, lengths);
+  return graph_->replay();
+}
+
+bool CachedLanguageModel::capture_step() {
+  const auto lengths = cache_->lengths();
+  auto graph = std::make_unique<generation::StepGraph>(options_.device, cache_->num_rows());
+  try {
+    graph->capture([&] {
+      models::CachedPass pass(*cache_);
+      pass.positions = graph->positions();
+      return step(graph->tokens(), pass);
+    });
+    graph_ = std::move(graph);
+  } catch (const std::exception& error) {
+    spdlog::warn("generate: steps are issued kernel by kernel, since a graph of them failed: {}",
+                 error.what());
+    may_repeat_ = options_.weights_stay = false;
+  }
+  cache_->set_lengths(lengths);  // nothing ran
+  return graph_ != nullptr;
 }
 
 void CachedLanguageModel::select_rows(const std::vector<int64_t>& rows) {
+  // As many rows stay in the memory that the graph knows.
+  if (static_cast<int64_t>(rows.size()) != cache_->num_rows()) {
+    may_repeat_ = false;
+    graph_.reset();
+  }
   cache_->select_rows(rows);
 }
 

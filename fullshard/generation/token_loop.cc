@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A batch of sequences token by token: the likeliest one, or one drawn at random.
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -59,6 +62,46 @@ int64_t choose_token(std::span<float> scores, RunningSequence& sequence,
   return token;
 }
 
+// Nobody looks at more of the scores than the likeliest token: that is found where they are.
+bool chooses_on_device(const at::Tensor& logits, const GenerateOptions& options) {
+  return !logits.is_cpu() && !options.do_sample && !options.wants_logprobs &&
+         options.repetition_penalty == 1 && options.no_repeat_ngram_size == 0;
+}
+
+// The tokens that end a sequence, as columns of these logits and beside them; undefined: none.
+at::Tensor end_columns(const at::Tensor& logits, const GenerateOptions& options) {
+  std::vector<int64_t> ends;
+  for (const int64_t token : options.eos_tokens) {
+    if (token >= 0 && token < logits.size(1)) ends.push_back(token);
+  }
+  if (ends.empty()) return {};
+  return at::tensor(ends, at::TensorOptions().dtype(at::kLong)).to(logits.device());
+}
+
+std::vector<int64_t> likeliest_on_device(const at::Tensor& logits) {
+  const auto likeliest = logits.argmax(1).cpu();
+  const auto* first = likeliest.const_data_ptr<int64_t>();
+  return {first, first + likeliest.numel()};
+}
+
+// One token for every row; all of them have as many new ones. `ends` are end_columns().
+std::vector<int64_t> choose_tokens(const at::Tensor& logits, const at::Tensor& ends,
+                                   const std::vector<RunningSequence*>& rows,
+                                   const GenerateOptions& options) {
+  if (chooses_on_device(logits, options)) {
+    const auto num_new = static_cast<int64_t>(rows.front()->result.tokens.size());
+    if (num_new >= options.min_new_tokens || !ends.defined()) return likeliest_on_device(logits);
+    constexpr double kNever = -std::numeric_limits<double>::infinity();
+    return likeliest_on_device(logits.index_fill(1, ends, kNever));
+  }
+  const auto scores = host_scores(logits);
+  std::vector<int64_t> tokens;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    tokens.push_back(choose_token(row_of(scores, row), *rows[row], options));
+  }
+  return tokens;
+}
+
 void end_sequence(RunningSequence& sequence, FinishReason reason) {
   sequence.is_done = true;
   sequence.result.finish = reason;
@@ -114,7 +157,7 @@ std::vector<GeneratedSequence> generate_tokens(const BatchContext& batch) {
   std::vector<RunningSequence> sequences = start_sequences(batch);
   std::vector<RunningSequence*> rows;
   for (RunningSequence& sequence : sequences) rows.push_back(&sequence);
-  at::Tensor scores = host_scores(batch.begin());
+  at::Tensor logits = batch.begin();
   const int64_t num_each = batch.options.num_return_sequences;
   if (num_each > 1) {  // prompts are read once
     std::vector<int64_t> prompt_of(rows.size());
@@ -122,14 +165,12 @@ std::vector<GeneratedSequence> generate_tokens(const BatchContext& batch) {
       prompt_of[row] = static_cast<int64_t>(row) / num_each;
     }
     batch.model.select_rows(prompt_of);
-    scores = scores.repeat_interleave(num_each, 0);
+    logits = logits.repeat_interleave(num_each, 0);
   }
+  const auto ends = end_columns(logits, batch.options);
   while (true) {
-    std::vector<int64_t> tokens;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      tokens.push_back(choose_token(row_of(scores, row), *rows[row], batch.options));
-      take_token(batch, *rows[row], tokens.back());
-    }
+    std::vector<int64_t> tokens = choose_tokens(logits, ends, rows, batch.options);
+    for (size_t row = 0; row < rows.size(); ++row) take_token(batch, *rows[row], tokens[row]);
     const std::vector<int64_t> kept = rows_that_go_on(rows);
     if (kept.empty()) break;
     if (kept.size() < rows.size()) {
@@ -143,7 +184,7 @@ std::vector<GeneratedSequence> generate_tokens(const BatchContext& batch) {
       rows = std::move(left);
       tokens = std::move(tokens_left);
     }
-    scores = host_scores(batch.next(tokens));
+    logits = batch.next(tokens);
   }
   std::vector<GeneratedSequence> results;
   for (RunningSequence& sequence : sequences) results.push_back(std::move(sequence.result));

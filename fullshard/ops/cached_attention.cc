@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/attention.h"
+#include "fullshard/ops/device_decoding.h"
 #include "fullshard/ops/kernels/cached_attention_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 
@@ -106,13 +107,16 @@ bool CachePlaces::start_alike() const {
   return std::ranges::all_of(starts, [this](int64_t start) { return start == starts.front(); });
 }
 
-CachePlaces make_places(std::vector<int64_t> starts, int64_t count, at::Device device) {
+CachePlaces make_places(std::vector<int64_t> starts, int64_t count, at::Device device,
+                        const at::Tensor& positions) {
   CachePlaces places{.starts = std::move(starts), .count = count};
   check(
       count == 1 || places.start_alike(),
       "cached attention: {} tokens at a time for rows that hold different numbers of tokens; give "
       "one at a time",
       count);
+  places.positions = positions;
+  if (positions.defined()) return places;
   const auto own = at::tensor(places.starts, at::TensorOptions().dtype(at::kLong)).unsqueeze(1);
   places.positions = (own + at::arange(count, own.options())).to(device);
   return places;
@@ -158,6 +162,29 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& keys,
   }
   return attention(query, by_sequence(keys, num_columns), by_sequence(values, num_columns), general)
       .flatten(2);
+}
+
+at::Tensor step_attention(const Projected& rows, const SelfAttentionHeads& heads,
+                          const RotaryTable* rotary, const at::Tensor& keys,
+                          const at::Tensor& values, const CachePlaces& places,
+                          const CachedAttentionOptions& options) {
+  if (!rows.packed.defined() || places.count != 1 || !keys.defined() || options.bias.defined()) {
+    return {};
+  }
+  const StepAttention step{
+      .rows = rows.packed,
+      .keys = keys,
+      .values = values,
+      .positions = places.positions,
+      .rotary = rotary,
+      .num_heads = heads.num_heads,
+      .window = options.window,
+      .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(keys.size(3))))};
+  if (!has_device_step_attention(step)) return {};
+  auto output =
+      at::empty({rows.packed.size(0), 1, heads.num_heads * keys.size(3)}, rows.packed.options());
+  device_step_attention(output, step);
+  return output;
 }
 
 at::Tensor complete_attention(const at::Tensor& query, const at::Tensor& keys,

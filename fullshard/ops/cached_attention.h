@@ -8,6 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "fullshard/ops/projected.h"
+#include "fullshard/ops/self_attention.h"
+
 namespace fullshard::ops {
 
 // Where the tokens of one pass stand in their rows: token i of row r is number starts[r] + i of its
@@ -23,7 +26,9 @@ struct CachePlaces {
   bool start_alike() const;
 };
 
-CachePlaces make_places(std::vector<int64_t> starts, int64_t count, at::Device device);
+// `positions` where they are on the device already.
+CachePlaces make_places(std::vector<int64_t> starts, int64_t count, at::Device device,
+                        const at::Tensor& positions = {});
 
 // Writes new keys or values [rows, count, heads, D] into columns of `cache` [rows, heads, capacity,
 // D].
@@ -42,6 +47,15 @@ struct CachedAttentionOptions {
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& keys,
                             const at::Tensor& values, const CachePlaces& places,
                             const CachedAttentionOptions& options);
+
+// The same for one new token per row, with what comes before it: rows of query | key | value as
+// norm_projection packs them; the new keys, turned by `rotary` unless that is null, and values are
+// stored. Where a GPU has it in one kernel, that reads the places on the device; the result is
+// undefined, and nothing is done, where it has not.
+at::Tensor step_attention(const Projected& rows, const SelfAttentionHeads& heads,
+                          const RotaryTable* rotary, const at::Tensor& keys,
+                          const at::Tensor& values, const CachePlaces& places,
+                          const CachedAttentionOptions& options);
 
 // The same for keys that are complete: every token of row r sees the first lengths[r].
 at::Tensor complete_attention(const at::Tensor& query, const at::Tensor& keys,

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 
 #include "fullshard/ops/activated_projection.h"
+#include "fullshard/ops/device_decoding.h"
+#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/linear.h"
@@ -75,10 +77,24 @@ at::Tensor multiply_packed(const at::Tensor& packed, const at::Tensor& input,
   return output;
 }
 
+at::Tensor few_rows_on_device(const at::Tensor& input, const FewRowsOperands& operands,
+                              const at::Tensor& residual) {
+  auto sizes = input.sizes().vec();
+  sizes.back() = 0;
+  for (const auto& weight : operands.weights) sizes.back() += weight.size(0);
+  auto output = at::empty(sizes, input.options());
+  device_few_rows(output, input, operands, residual);
+  return output;
+}
+
 }  // namespace
 
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, const at::Tensor& residual) {
+  const FewRowsOperands operands{{weight}, {bias}};
+  if (has_device_few_rows(input, operands, residual)) {
+    return few_rows_on_device(input, operands, residual);
+  }
   if (!has_few_rows(input, weight, bias, residual)) return linear(input, weight, bias, residual);
   return multiply_packed(packed_rows(input), input, {weight, bias, residual});
 }
@@ -86,6 +102,10 @@ at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
 Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<at::Tensor>& biases) {
+  const FewRowsOperands operands{weights, biases};
+  if (has_device_few_rows(input, operands, {})) {
+    return {.packed = few_rows_on_device(apply_norm(input, norm), operands, {})};
+  }
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!has_few_rows(input, weights[i], biases[i])) {
       return norm_projection(input, norm, weights, biases).projected;
@@ -103,6 +123,13 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
 at::Tensor few_rows_activated_projection(const Projected& input, Activation kind,
                                          const at::Tensor& weight, const at::Tensor& bias,
                                          const at::Tensor& residual) {
+  if (input.packed.defined() && has_device_few_rows(input.packed)) {
+    auto sizes = input.packed.sizes().vec();
+    sizes.back() = weight.size(1);
+    const auto activated = at::empty(sizes, input.packed.options());
+    device_activate(activated, input.packed, kind);
+    return few_rows_linear(activated, weight, bias, residual);
+  }
   if (input.packed.defined() || input.parts.size() > 2 ||
       !has_few_rows(input.parts.front(), weight, bias)) {
     return activated_projection(input, kind, weight, bias, residual);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/worker/generate_run.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -14,16 +16,20 @@
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/engine/storage/agreement.h"
+#include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
 #include "fullshard/generation/chat/chat_template.h"
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/generation_config.h"
+#include "fullshard/generation/pass_vote.h"
 #include "fullshard/generation/prompt_file.h"
 #include "fullshard/generation/whole_weights.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/train/run/interruption.h"
 #include "fullshard/worker/generation_output.h"
+#include "fullshard/worker/measured_steps.h"
 #include "fullshard/worker/rank_model.h"
+#include "fullshard/worker/weight_residence.h"
 
 namespace fullshard::worker {
 namespace {
@@ -181,13 +187,20 @@ GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& 
   return callbacks;
 }
 
-void write_as_lines(TokenModel& model, const GenerationJob& job, const World& world,
-                    const std::string& path) {
-  std::optional<GenerationOutput> output;
+// Before anything is computed.
+std::unique_ptr<GenerationOutput> open_output(const World& world, const RunOptions& options) {
+  std::unique_ptr<GenerationOutput> output;
   const auto problem = engine::error_of([&] {
-    if (world.rank() == 0) output.emplace(path);
+    if (world.rank() != 0) return;
+    output = std::make_unique<GenerationOutput>(options.generation.output, options.overwrite);
   });
   engine::throw_alike(world.communicator(), problem, "output");
+  return output;
+}
+
+// `serve` is called where this rank has no more steps to make and others may.
+void write_as_lines(TokenModel& model, const GenerationJob& job, const World& world,
+                    GenerationOutput* output, const std::function<void()>& serve) {
   const train::Interruption interruption;
   size_t begin = 0;
   const auto callbacks = callbacks_of(interruption, begin, job.prompts.size());
@@ -201,9 +214,10 @@ void write_as_lines(TokenModel& model, const GenerationJob& job, const World& wo
     const auto start = std::chrono::steady_clock::now();
     const auto results = generate(model, own, job.options, job.tokenizer.get(), callbacks);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    serve();
     const auto texts = engine::gather_texts(
         patient, lines_of(results, job, world.rank(), time.count()), "generated text");
-    if (output) {
+    if (output != nullptr) {
       for (const std::string& text : texts) output->write(text);
     }
     begin = round.next;
@@ -235,6 +249,47 @@ void write_to_terminal(TokenModel& model, GenerationJob job) {
   }
 }
 
+// Ranks must come to one answer, and the fullest of them decides.
+int64_t lowest_of_all(const World& world, int64_t own) {
+  auto negative = at::full({1}, -own, at::TensorOptions().dtype(at::kLong));
+  world.communicator().all_reduce(negative, ReduceOp::max, "free memory").wait();
+  return -negative.item<int64_t>();
+}
+
+// Elements of keys and values that the largest batch of a rank may take.
+int64_t numel_of_largest_batch(const GenerationJob& job, const LanguageModel& model,
+                               int num_ranks) {
+  const auto size = generation::cache_size(model);
+  int64_t longest = 0;
+  for (const GeneratePrompt& prompt : job.prompts) {
+    longest = std::max(longest, static_cast<int64_t>(prompt.tokens.size()));
+  }
+  const auto num_prompts = static_cast<int64_t>(job.prompts.size());
+  const int64_t rows = std::min(job.options.batch, (num_prompts + num_ranks - 1) / num_ranks) *
+                       std::max(job.options.num_beams, job.options.num_return_sequences);
+  int64_t tokens = (model.is_encoder_decoder() ? 1 : longest) + job.options.max_new_tokens;
+  if (model.max_positions() > 0) tokens = std::min(tokens, model.max_positions());
+  return rows * (tokens * size.numel_per_token + longest * size.numel_per_source_token);
+}
+
+// `floor`: seconds that a step takes at least; 0: not known.
+void say_start(const WeightResidence& residence, double floor) {
+  for (const std::string& warning : residence.warnings) {
+    base::say(fmt::format("warning: {}\n", warning));
+  }
+  const auto least =
+      fmt::format("; a step takes at least {:.2f} ms by the memory's speed", 1000 * floor);
+  base::say(fmt::format("{}{}\n", residence.text(), floor > 0 ? least : ""));
+}
+
+void say_end(const MeasuredSteps& steps, double floor) {
+  if (steps.num_steps() == 0) return;
+  const double each = steps.seconds_per_step();
+  const auto share = fmt::format(": {:.2f} of what the memory allows", floor / each);
+  base::say(fmt::format("{} steps of {:.2f} ms each{}\n", steps.num_steps(), 1000 * each,
+                        floor > 0 ? share : ""));
+}
+
 }  // namespace
 
 int run_generate(const cli::RunArguments& arguments) {
@@ -244,27 +299,47 @@ int run_generate(const cli::RunArguments& arguments) {
   GenerationJob job = prepare_job(options, run);
   const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
-  CachedLanguageModel model(*run.model, {.device = world.device(),
-                                         .prefill_tokens = job.options.prefill_tokens,
-                                         .start_token = job.start_token});
-  check_prompts(model, job.prompts);
-  ShardedModel sharded = run.shard_frozen(world, plan, options);
+  const generation::PassVote vote(world.communicator());
+  CachedModelOptions model_options{.device = world.device(),
+                                   .prefill_tokens = job.options.prefill_tokens,
+                                   .start_token = job.start_token};
+  check_prompts(CachedLanguageModel(*run.model, model_options), job.prompts);
+  const bool is_watched = world.size() == 1 && options.generation.output.empty() && !options.json &&
+                          ::isatty(STDOUT_FILENO) != 0;
+  const auto output = open_output(world, options);
+  WeightNeeds needs;
+  ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
+    needs = weight_needs(*run.model, world, shard_options,
+                         numel_of_largest_batch(job, *run.model, world.size()));
+    needs.available_bytes = lowest_of_all(world, needs.available_bytes);
+    place_weights(needs, world, shard_options);
+  });
+  const WeightResidence residence = weight_residence(sharded, needs, options.generation);
   if (world.rank() == 0) {
     run.warn_of_unused_head();
     for (const std::string& warning : job.warnings) {
       base::say(fmt::format("warning: {}\n", warning));
     }
   }
-  generation::WholeWeights weights(sharded);
-  const std::string& path = options.generation.output;
-  const bool is_watched =
-      world.size() == 1 && path.empty() && !options.json && ::isatty(STDOUT_FILENO) != 0;
+  const bool tells = world.rank() == 0 && !options.quiet && !is_watched;
+  const double floor = tells ? step_floor(residence, world.device()).value_or(0) : 0;
+  if (tells) say_start(residence, floor);
+  std::optional<std::vector<std::string>> resident;
+  model_options.weights_stay = residence.units.is_whole();
+  if (!residence.units.is_whole()) {
+    resident = residence.units.resident;
+    if (world.size() > 1) model_options.vote = &vote;
+  }
+  generation::WholeWeights weights(sharded, resident);
+  CachedLanguageModel model(*run.model, model_options);
+  MeasuredSteps measured(model);
   if (is_watched) {
-    write_to_terminal(model, std::move(job));
+    write_to_terminal(measured, std::move(job));
   } else {
-    write_as_lines(model, job, world, path);
+    write_as_lines(measured, job, world, output.get(), [&model] { model.serve_others(); });
   }
   weights.close();
+  if (tells) say_end(measured, floor);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "fullshard/worker/generation_output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,14 +27,24 @@ std::string line_of(const GeneratedSequence& sequence, const LineFacts& facts) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-GenerationOutput::GenerationOutput(const std::string& path)
+GenerationOutput::GenerationOutput(const std::string& path, bool overwrites)
     : name_(path.empty() ? "standard output" : path),
-      descriptor_(path.empty()
-                      ? STDOUT_FILENO
-                      : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+      descriptor_(path.empty() ? STDOUT_FILENO
+                               : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
   if (descriptor_ < 0) {
     fail_as(ErrorKind::usage, "--output {}: cannot be written: {}", path, std::strerror(errno));
   }
+  if (path.empty()) return;
+  struct stat facts = {};
+  const bool holds_something =
+      ::fstat(descriptor_, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;
+  if (!holds_something) return;
+  const bool is_cleared = overwrites && ::ftruncate(descriptor_, 0) == 0;
+  if (is_cleared) return;
+  ::close(descriptor_);
+  fail_as(ErrorKind::usage,
+          "--output {}: holds {} bytes already; name another file, or add --overwrite", path,
+          facts.st_size);
 }
 
 GenerationOutput::~GenerationOutput() {

@@ -25,8 +25,9 @@ std::string line_of(const GeneratedSequence& sequence, const LineFacts& facts);
 
 class GenerationOutput {
  public:
-  // To a file that is made anew, or for an empty path to standard output.
-  explicit GenerationOutput(const std::string& path);
+  // To a new file, or for an empty path to standard output. A file that holds something is an Error
+  // of kind usage unless it may be overwritten: an earlier run's answers are not lost by a mistake.
+  explicit GenerationOutput(const std::string& path, bool overwrites = false);
   ~GenerationOutput();
   GenerationOutput(const GenerationOutput&) = delete;
   GenerationOutput& operator=(const GenerationOutput&) = delete;

@@ -72,7 +72,8 @@ ShardedModel RankModel::shard(const World& world, const Plan& plan, const RunOpt
 }
 
 ShardedModel RankModel::shard_frozen(const World& world, const Plan& plan,
-                                     const RunOptions& options) const {
+                                     const RunOptions& options,
+                                     const std::function<void(ShardOptions&)>& place) const {
   plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
   train::set_log_level(plan);
   ShardOptions shard_options = shard_options_of(plan);
@@ -80,6 +81,7 @@ ShardedModel RankModel::shard_frozen(const World& world, const Plan& plan,
   for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
   shard_options.master_dtype = shard_options.param_dtype;
   shard_options.watch_non_finite = false;
+  if (place) place(shard_options);
   return shard_by(world, shard_options, options, /*fills=*/true);
 }
 

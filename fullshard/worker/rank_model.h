@@ -3,6 +3,7 @@
 // and give it its weights.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,9 @@ struct RankModel {
                      bool fills = true) const;
   // Collective. The same for a model that is never trained: nothing of it has gradients, and
   // weights are kept in the dtype that is computed in. ZeRO stages 1 and 2 are an Error of kind
-  // usage.
-  ShardedModel shard_frozen(const World& world, const Plan& plan, const RunOptions& options) const;
+  // usage; `place` may change where weights rest.
+  ShardedModel shard_frozen(const World& world, const Plan& plan, const RunOptions& options,
+                            const std::function<void(ShardOptions&)>& place = {}) const;
   // On standard error; for one rank.
   void warn_of_unused_head() const;
   AutoInputs auto_inputs() const;

@@ -176,6 +176,74 @@ TEST_F(Generation, WritesItsFileAndKeepsStandardOutputFree) {
   EXPECT_EQ(lines[0]["prompt"], "hello");
 }
 
+TEST_F(Generation, DoesNotCutOffAnEarlierAnswer) {
+  write_byte_llama();
+  const std::string flags =
+      "--model bytes-llama --tokenizer bytes --prompt hello --max-new-tokens 4 --output out.jsonl ";
+  folder_.write("out.jsonl", "of an earlier run\n");
+  const auto refused = run(flags);
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("--output out.jsonl: holds 18 bytes already"));
+  EXPECT_EQ(folder_.read("out.jsonl"), "of an earlier run\n");
+  EXPECT_EQ(run(flags + "--overwrite").status, 0);
+  EXPECT_EQ(lines_of(folder_.read("out.jsonl")).size(), 1u);
+  EXPECT_THAT(folder_.read("out.jsonl"), Not(HasSubstr("earlier")));
+}
+
+TEST_F(Generation, GivesTheSameTextFromADiskAndUnitByUnit) {
+  write_byte_llama();
+  folder_.write("p.txt", "one\ntwo and more\nthree\n");
+  folder_.write("zero3.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {
+      "stage": 3, "offload_param": {"device": "nvme", "nvme_path": ".", "max_in_cpu": 0}}})");
+  const std::string flags =
+      "--model bytes-llama --tokenizer bytes --prompts p.txt --max-new-tokens 9 --batch 1 "
+      "--temperature 0.9 ";
+  const auto alone = run(flags);
+  ASSERT_EQ(alone.status, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr(", whole; a step takes at least "));
+  EXPECT_THAT(alone.output, HasSubstr(" of what the memory allows"));
+  for (const std::string how :
+       {"--offload param:.", "--offload param:. --ranks 2", "--config zero3.json",
+        "--resident-share 0 --ranks 2", "--resident-share 0.5 --ranks 3",
+        "--offload param:. --resident-share 0.5"}) {
+    const auto ended = run(flags + how);
+    ASSERT_EQ(ended.status, 0) << how << ": " << ended.output;
+    EXPECT_EQ(comparable(ended.output), comparable(alone.output)) << how;
+    EXPECT_THAT(ended.output, HasSubstr("although all of them would fit")) << how;
+    EXPECT_THAT(ended.output, HasSubstr(" in every step")) << how;
+  }
+  const auto quiet = run(flags + "--quiet");
+  EXPECT_THAT(quiet.output, Not(HasSubstr("weights:")));
+}
+
+TEST_F(Generation, SaysBeforeTheStartWhatDoesNotFit) {
+  folder_.write("p.jsonl", "{\"tokens\": [7, 9, 1]}\n");
+  const auto ended =
+      run("--model " + kModelFolders + "t5 --prompts p.jsonl --max-new-tokens 1000000000000");
+  EXPECT_EQ(ended.status, 3) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("the keys and values of a batch"));
+  EXPECT_TRUE(lines_of(ended.output).empty());
+}
+
+// A terminal of its own, which `script` makes.
+TEST_F(Generation, ShowsTextOnATerminalAsItComes) {
+  if (launch::shell("command -v script").status != 0) GTEST_SKIP() << "script is not installed";
+  write_byte_llama();
+  const auto ended = launch::shell(
+      "cd " + folder_.path() + "; export HOME=" + folder_.path() +
+      " OMP_NUM_THREADS=1; script -qec 'fullshard generate --model bytes-llama --tokenizer bytes "
+      "--prompt hello --max-new-tokens 12 --min-new-tokens 12' shown.txt </dev/null >/dev/null");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  const auto shown = folder_.read("shown.txt");
+  EXPECT_THAT(shown, Not(HasSubstr("\"tokens\"")));
+  const auto line =
+      lines_of(run("--model bytes-llama --tokenizer bytes --prompt hello --max-new-tokens 12 "
+                   "--min-new-tokens 12 --quiet")
+                   .output);
+  ASSERT_EQ(line.size(), 1u);
+  EXPECT_EQ(line[0]["tokens"].size(), 12u);
+}
+
 TEST_F(Generation, RendersChats) {
   write_byte_llama();
   const std::string flags = "--model bytes-llama --max-new-tokens 2 --prompt hi ";

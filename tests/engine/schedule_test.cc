@@ -31,6 +31,15 @@ TEST(Schedule, LooksAheadAlongForward) {
   EXPECT_THAT(schedule.next_in_forward(3), IsEmpty());
 }
 
+// Forwards that follow each other: the first units come after the last.
+TEST(Schedule, LooksAheadIntoTheNextForwardWhereForwardsRepeat) {
+  const auto schedule = seen({.max_gathers_in_flight = 2, .repeats_forward = true});
+  EXPECT_THAT(schedule.next_in_forward(2), ElementsAre(3, 0, 1));
+  EXPECT_TRUE(schedule.prefetches_forward());
+  EXPECT_TRUE(schedule.may_prefetch(3, /*in_flight=*/1, /*live=*/200, /*ahead=*/100));
+  EXPECT_FALSE(schedule.may_prefetch(3, /*in_flight=*/2, /*live=*/200, /*ahead=*/200));
+}
+
 TEST(Schedule, AUnitCalledAgainIsLookedForWhereItWasFirstSeen) {
   auto schedule = seen({});
   schedule.note_start(1);

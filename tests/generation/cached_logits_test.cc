@@ -9,6 +9,7 @@
 
 #include <limits>
 
+#include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
 #include "tests/errors.h"
 #include "tests/generation/fixture_models.h"
@@ -84,7 +85,20 @@ TEST_P(CachedLogits, FollowTheirRows) {
   expect_whole_logits(*model, cached.next({kNext[3][1], kNext[3][0]}), {1, 0}, 4);
 }
 
-// What one row gives does not depend on the others, to the bit, once prompts are read.
+// Prompts that are read beside others give the bits that they give alone.
+TEST_P(CachedLogits, OfAPromptHaveTheSameBitsInEveryBatch) {
+  const auto model = load_generator(GetParam());
+  CachedLanguageModel cached(*model);
+  const auto all = cached.begin(kPrompts, 8);
+  const auto after_all = cached.next(kNext[0]);
+  for (size_t row = 0; row < kPrompts.size(); ++row) {
+    const auto place = static_cast<int64_t>(row);
+    EXPECT_TRUE(at::equal(cached.begin({kPrompts[row]}, 8)[0], all[place])) << row;
+    EXPECT_TRUE(at::equal(cached.next({kNext[0][row]})[0], after_all[place])) << row;
+  }
+}
+
+// What one row gives does not depend on the others, to the bit.
 TEST_P(CachedLogits, OfAStepHaveTheSameBitsInEveryBatch) {
   const auto model = load_generator(GetParam());
   CachedLanguageModel cached(*model);
@@ -121,6 +135,18 @@ TEST(CachedModel, ComputesAndRemembersInTheModelsDtype) {
   EXPECT_TRUE(at::allclose(next[0].to(at::kFloat),
                            whole_logits(*model, kPrompts[0], {kNext[0][0]}).to(at::kFloat), 0.1,
                            0.1));
+}
+
+// What is promised before there is a cache is what one takes.
+TEST_P(CachedLogits, TakeTheBytesThatWereForeseen) {
+  const auto model = load_generator(GetParam());
+  CachedLanguageModel cached(*model);
+  cached.begin(kPrompts, 8);
+  const auto size = generation::cache_size(*model);
+  const int64_t longest = 12, num_rows = 3;
+  const int64_t tokens = model->is_encoder_decoder() ? 1 + 8 : longest + 8;
+  EXPECT_EQ(cached.cache_bytes(),
+            num_rows * 4 * (tokens * size.numel_per_token + longest * size.numel_per_source_token));
 }
 
 // Rows of unequal lengths hide columns that were never written, in memory that others had before.

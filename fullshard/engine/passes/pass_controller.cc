@@ -69,6 +69,8 @@ void PassController::before_forward(UnitRuntime& unit) {
   if (expects_backward()) {
     schedule_.note_start(unit.index());
     log_.start(unit.index());
+  } else if (schedule_.options().repeats_forward) {
+    schedule_.note_start(unit.index());
   }
   unit.unshard();
   unit.check_untouched();
@@ -84,7 +86,7 @@ void PassController::after_forward(UnitRuntime& unit, bool has_backward) {
   if (!stays_after_forward(unit, has_backward)) unit.reshard();
   // What was fetched ahead of a forward that is over now will not be used by it.
   const bool is_over = unit.index() == 0 && !recomputes_.is_replaying() && !has_backward;
-  if (is_over) release_all();
+  if (is_over && !schedule_.options().repeats_forward) release_all();
 }
 
 // Not by what this rank's outputs need: ranks keep and gather alike.

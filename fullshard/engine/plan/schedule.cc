@@ -33,13 +33,22 @@ std::vector<int> Schedule::after(const std::vector<int>& order, int unit) {
   return found == order.end() ? std::vector<int>() : std::vector<int>(found + 1, order.end());
 }
 
-std::vector<int> Schedule::next_in_forward(int unit) const { return after(start_order_, unit); }
+std::vector<int> Schedule::next_in_forward(int unit) const {
+  auto next = after(start_order_, unit);
+  if (!options_.repeats_forward) return next;
+  for (const int first : start_order_) {
+    if (first == unit) break;
+    next.push_back(first);
+  }
+  return next;
+}
 
 bool Schedule::may_prefetch(int unit, int in_flight, int64_t live, int64_t ahead) const {
   if (!options_.overlap_comm || in_flight >= options_.max_gathers_in_flight) return false;
   if (always_ahead_ == Ahead::one_unit && ahead == 0) return true;
   const int64_t numel = numel_[unit];
   if (options_.max_live_parameters > 0 && live + numel > options_.max_live_parameters) return false;
+  if (options_.repeats_forward) return true;
   if (options_.prefetch_bucket_size > 0) return ahead + numel <= options_.prefetch_bucket_size;
   return ahead == 0;
 }

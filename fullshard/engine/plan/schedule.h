@@ -18,6 +18,9 @@ struct ScheduleOptions {
   std::optional<bool> forward_prefetch = {};
   int max_gathers_in_flight = 2;
   bool overlap_comm = true;  // off: every collective is waited for before computation goes on
+  // For a model without backwards: forwards teach the order, as many units are fetched ahead as
+  // gathers may be in flight, and the last units fetch the first ones of the next forward.
+  bool repeats_forward = false;
 
   // DeepSpeed's limits, in elements; 0: none.
   int64_t prefetch_bucket_size = 0;  // fetched ahead; without it one unit
@@ -50,7 +53,8 @@ class Schedule {
                                                          : options_.backward_prefetch;
   }
   bool prefetches_forward() const {
-    return always_ahead_ == Ahead::one_unit || options_.forward_prefetch.value_or(false);
+    return always_ahead_ == Ahead::one_unit || options_.repeats_forward ||
+           options_.forward_prefetch.value_or(false);
   }
   // What is worth gathering while `unit` computes, nearest first.
   std::vector<int> next_in_forward(int unit) const;

@@ -84,15 +84,30 @@ int64_t bytes_of(const std::vector<CachedLayer>& layers) {
 }  // namespace
 
 KeyValueCache::KeyValueCache(int64_t num_rows, int64_t capacity)
-    : capacity_(capacity), lengths_(static_cast<size_t>(num_rows), 0) {
+    : capacity_(capacity), num_shown_(num_rows), lengths_(static_cast<size_t>(num_rows), 0) {
   check(num_rows > 0 && capacity > 0,
         "key-value cache: {} rows of {} tokens; expected at least one", num_rows, capacity);
 }
 
 int64_t KeyValueCache::bytes() const { return bytes_of(layers_) + bytes_of(cross_); }
 
-ops::CachePlaces KeyValueCache::next_places(int64_t count, at::Device device) const {
-  auto places = ops::make_places(lengths_, count, device);
+void KeyValueCache::show_rows(int64_t first, int64_t count) {
+  check(first >= 0 && count > 0 && first + count <= num_rows(),
+        "key-value cache: rows {} to {} of {} are asked for", first, first + count, num_rows());
+  first_shown_ = first;
+  num_shown_ = count;
+}
+
+CachedLayer KeyValueCache::shown_of(const CachedLayer& layer) const {
+  if (num_shown_ == num_rows()) return layer;
+  return {layer.keys.narrow(0, first_shown_, num_shown_),
+          layer.values.narrow(0, first_shown_, num_shown_)};
+}
+
+ops::CachePlaces KeyValueCache::next_places(int64_t count, at::Device device,
+                                            const at::Tensor& positions) const {
+  const auto first = lengths_.begin() + first_shown_;
+  auto places = ops::make_places({first, first + num_shown_}, count, device, positions);
   check(places.num_columns() <= capacity_,
         "key-value cache: {} tokens in a row, but it was made for {}; make a larger one",
         places.num_columns(), capacity_);
@@ -100,22 +115,27 @@ ops::CachePlaces KeyValueCache::next_places(int64_t count, at::Device device) co
 }
 
 void KeyValueCache::advance(int64_t count) {
-  for (int64_t& length : lengths_) length += count;
+  for (int64_t row = 0; row < num_shown_; ++row) lengths_[first_shown_ + row] += count;
 }
 
-void KeyValueCache::set_lengths(std::vector<int64_t> lengths) {
-  check(lengths.size() == lengths_.size(), "key-value cache: {} lengths for {} rows",
-        lengths.size(), lengths_.size());
+void KeyValueCache::set_lengths(const std::vector<int64_t>& lengths) {
+  check(static_cast<int64_t>(lengths.size()) == num_shown_,
+        "key-value cache: {} lengths for {} rows", lengths.size(), num_shown_);
   for (size_t row = 0; row < lengths.size(); ++row) {
-    check(lengths[row] >= 0 && lengths[row] <= lengths_[row],
-          "key-value cache: row {} holds {} tokens, so {} cannot be kept", row, lengths_[row],
-          lengths[row]);
+    int64_t& held = lengths_[static_cast<size_t>(first_shown_) + row];
+    check(lengths[row] >= 0 && lengths[row] <= held,
+          "key-value cache: row {} holds {} tokens, so {} cannot be kept", row, held, lengths[row]);
+    held = lengths[row];
   }
-  lengths_ = std::move(lengths);
 }
 
-const CachedLayer& KeyValueCache::store(size_t number, const at::Tensor& keys,
-                                        const at::Tensor& values, const ops::CachePlaces& places) {
+CachedLayer KeyValueCache::layer(size_t number) const {
+  if (layers_.size() <= number || !layers_[number].keys.defined()) return {};
+  return shown_of(layers_[number]);
+}
+
+CachedLayer KeyValueCache::store(size_t number, const at::Tensor& keys, const at::Tensor& values,
+                                 const ops::CachePlaces& places) {
   if (layers_.size() <= number) layers_.resize(number + 1);
   CachedLayer& layer = layers_[number];
   if (!layer.keys.defined()) {
@@ -123,14 +143,34 @@ const CachedLayer& KeyValueCache::store(size_t number, const at::Tensor& keys,
     layer.keys = new_columns(sizes, keys.options());
     layer.values = new_columns(sizes, values.options());
   }
-  ops::store_in_cache(layer.keys, keys, places);
-  ops::store_in_cache(layer.values, values, places);
-  return layer;
+  CachedLayer shown = shown_of(layer);
+  ops::store_in_cache(shown.keys, keys, places);
+  ops::store_in_cache(shown.values, values, places);
+  return shown;
 }
 
-void KeyValueCache::set_cross(size_t layer, const at::Tensor& keys, const at::Tensor& values) {
-  if (cross_.size() <= layer) cross_.resize(layer + 1);
-  cross_[layer] = {keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous()};
+void KeyValueCache::set_source_lengths(const std::vector<int64_t>& lengths) {
+  source_lengths_.resize(lengths_.size());
+  std::ranges::copy(lengths, source_lengths_.begin() + first_shown_);
+}
+
+std::vector<int64_t> KeyValueCache::source_lengths() const {
+  const auto first = source_lengths_.begin() + first_shown_;
+  return {first, first + num_shown_};
+}
+
+void KeyValueCache::set_cross(size_t number, const at::Tensor& keys, const at::Tensor& values) {
+  if (cross_.size() <= number) cross_.resize(number + 1);
+  CachedLayer& layer = cross_[number];
+  if (!layer.keys.defined()) {
+    const std::vector<int64_t> sizes = {num_rows(), keys.size(2),
+                                        std::max(source_capacity_, keys.size(1)), keys.size(3)};
+    layer.keys = new_columns(sizes, keys.options());
+    layer.values = new_columns(sizes, values.options());
+  }
+  const CachedLayer shown = shown_of(layer);
+  shown.keys.narrow(2, 0, keys.size(1)).copy_(keys.transpose(1, 2));
+  shown.values.narrow(2, 0, values.size(1)).copy_(values.transpose(1, 2));
 }
 
 void KeyValueCache::select_rows(const std::vector<int64_t>& rows) {
@@ -146,6 +186,7 @@ void KeyValueCache::select_rows(const std::vector<int64_t>& rows) {
   }
   source_lengths_ = lengths_of(source_lengths_, rows);
   lengths_ = lengths_of(lengths_, rows);
+  show_all_rows();
 }
 
 at::Tensor wanted_rows(const at::Tensor& hidden, const CachedPass& pass) {

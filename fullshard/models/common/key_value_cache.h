@@ -31,28 +31,41 @@ class KeyValueCache {
   const std::vector<int64_t>& lengths() const { return lengths_; }  // tokens that each row holds
   int64_t bytes() const;
 
-  // The next `count` tokens of every row; an Error where they do not fit.
-  ops::CachePlaces next_places(int64_t count, at::Device device) const;
+  // Rows [first, first + count) alone are there for passes, until all of them are again.
+  void show_rows(int64_t first, int64_t count);
+  void show_all_rows() { show_rows(0, num_rows()); }
+
+  // The next `count` tokens of every row; an Error where they do not fit. `positions`: their
+  // numbers on the device, where they are there already.
+  ops::CachePlaces next_places(int64_t count, at::Device device,
+                               const at::Tensor& positions = {}) const;
   void advance(int64_t count);
   // A padded prompt: what lies behind is as if it had never been stored.
-  void set_lengths(std::vector<int64_t> lengths);
+  void set_lengths(const std::vector<int64_t>& lengths);
 
+  // What was stored in it so far; undefined tensors: nothing.
+  CachedLayer layer(size_t number) const;
   // Stores [rows, count, kv_heads, D] and gives the layer.
-  const CachedLayer& store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
-                           const ops::CachePlaces& places);
+  CachedLayer store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
+                    const ops::CachePlaces& places);
 
-  // Encoder-decoder models: keys and values of the source, made once. `lengths` are those of the
-  // sources, whose rows are padded behind.
-  void set_source_lengths(std::vector<int64_t> lengths) { source_lengths_ = std::move(lengths); }
-  const std::vector<int64_t>& source_lengths() const { return source_lengths_; }
+  // Encoder-decoder models: keys and values of the sources, made once, with room for the longest of
+  // them. `lengths` are those of the rows that are shown, which are padded behind.
+  void set_source_capacity(int64_t capacity) { source_capacity_ = capacity; }
+  void set_source_lengths(const std::vector<int64_t>& lengths);
+  std::vector<int64_t> source_lengths() const;
   void set_cross(size_t layer, const at::Tensor& keys, const at::Tensor& values);
-  const CachedLayer& cross(size_t layer) const { return cross_.at(layer); }
+  CachedLayer cross(size_t layer) const { return shown_of(cross_.at(layer)); }
 
   // Row i goes on from what was row rows[i]; there may be more or fewer of them than before.
   void select_rows(const std::vector<int64_t>& rows);
 
  private:
+  CachedLayer shown_of(const CachedLayer& layer) const;
+
   int64_t capacity_;
+  int64_t source_capacity_ = 0;  // as long as the sources that come, unless told
+  int64_t first_shown_ = 0, num_shown_;
   std::vector<int64_t> lengths_;
   std::vector<int64_t> source_lengths_;
   std::vector<CachedLayer> layers_;
@@ -66,6 +79,14 @@ struct CachedPass {
   KeyValueCache* cache;
   // Which tokens get logits, as places in [rows * count]; undefined: the last of every row.
   at::Tensor wanted{};
+  // The numbers of the tokens in their rows, int64 [rows, count], where they are on the device
+  // already; undefined: they are brought there.
+  at::Tensor positions{};
+
+  // Encoder-decoder models whose ranks make passes together (generation/pass_vote.h): the source is
+  // encoded and forgotten; a source of zeros stands in for one that is not encoded.
+  bool drops_source = false;
+  bool skips_encoder = false;
 
   // The model's own, while the call lasts.
   ops::CachePlaces places{};
@@ -73,6 +94,10 @@ struct CachedPass {
   std::shared_ptr<const RotaryTable> rotary{};
   at::Tensor position_bias{};  // T5
   at::Tensor encoded{};        // T5, in the pass that makes the keys of the source
+
+  // Of layers that looked for their places on the device only. Where all of them do, the next pass
+  // is the same kernels with other positions, and may be a graph.
+  size_t num_on_device = 0;
 };
 
 // hidden [rows, count, width] at the wanted places: [n, width].

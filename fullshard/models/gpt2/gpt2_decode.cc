@@ -12,8 +12,16 @@ namespace fullshard::models {
 at::Tensor Gpt2AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
                                      CachedPass& pass) {
   const auto rows = ops::few_rows_norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
-  const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_heads_});
-  const CachedLayer& layer = pass.cache->store(pass.layer, key, value, pass.places);
+  const ops::SelfAttentionHeads heads{num_heads_, num_heads_};
+  const CachedLayer known = pass.cache->layer(pass.layer);
+  const auto at_once = ops::step_attention(rows, heads, nullptr, known.keys, known.values,
+                                           pass.places, {.scale = scale_});
+  if (at_once.defined()) {
+    ++pass.num_on_device;
+    return ops::few_rows_linear(at_once, c_proj_->weight, c_proj_->bias, hidden);
+  }
+  const auto [query, key, value] = ops::split_heads(rows, heads);
+  const CachedLayer layer = pass.cache->store(pass.layer, key, value, pass.places);
   const auto mixed =
       ops::cached_attention(query, layer.keys, layer.values, pass.places, {.scale = scale_});
   return ops::few_rows_linear(mixed, c_proj_->weight, c_proj_->bias, hidden);
@@ -40,7 +48,8 @@ at::Tensor Gpt2StackImpl::decode(const at::Tensor& input_ids, CachedPass& pass) 
 ModelOutputs GPT2LMHeadModelImpl::decode(const ModelInputs& inputs) {
   CachedPass& pass = *inputs.cached;
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
-  pass.places = pass.cache->next_places(inputs.input_ids.size(1), inputs.input_ids.device());
+  pass.places =
+      pass.cache->next_places(inputs.input_ids.size(1), inputs.input_ids.device(), pass.positions);
   check(pass.places.num_columns() <= config_.positions,
         "input_ids: a sequence of {} tokens, but the model has {} positions; cut the sequences",
         pass.places.num_columns(), config_.positions);

@@ -14,9 +14,17 @@ at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms&
   const auto rows = ops::few_rows_norm_projection(
       hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
       {q_proj_->bias, k_proj_->bias, v_proj_->bias});
-  const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_kv_heads_});
+  const ops::SelfAttentionHeads heads{num_heads_, num_kv_heads_};
+  const CachedLayer known = pass.cache->layer(pass.layer);
+  const auto at_once = ops::step_attention(rows, heads, pass.rotary.get(), known.keys, known.values,
+                                           pass.places, {.window = window_});
+  if (at_once.defined()) {
+    ++pass.num_on_device;
+    return ops::few_rows_linear(at_once, o_proj_->weight, o_proj_->bias, hidden);
+  }
+  const auto [query, key, value] = ops::split_heads(rows, heads);
   const auto turned = apply_rotary(query, *pass.rotary, pass.places.positions);
-  const CachedLayer& layer = pass.cache->store(
+  const CachedLayer layer = pass.cache->store(
       pass.layer, apply_rotary(key, *pass.rotary, pass.places.positions), value, pass.places);
   const auto mixed =
       ops::cached_attention(turned, layer.keys, layer.values, pass.places, {.window = window_});
@@ -48,7 +56,8 @@ at::Tensor LlamaStackImpl::decode(const at::Tensor& input_ids, CachedPass& pass)
 ModelOutputs LlamaLanguageModel::decode(const ModelInputs& inputs) {
   CachedPass& pass = *inputs.cached;
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
-  pass.places = pass.cache->next_places(inputs.input_ids.size(1), inputs.input_ids.device());
+  pass.places =
+      pass.cache->next_places(inputs.input_ids.size(1), inputs.input_ids.device(), pass.positions);
   const auto hidden = model_->decode(inputs.input_ids, pass);
   pass.cache->advance(inputs.input_ids.size(1));
   if (!config_.tied) return decoded_outputs(hidden, lm_head_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // T5's decoder over a cache: of the target so far, and of the source, whose keys and values are
 // made once.
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +39,7 @@ at::Tensor T5AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& no
   const auto rows = ops::few_rows_norm_projection(
       hidden, norm, {query_->weight, key_->weight, value_->weight}, {{}, {}, {}});
   const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_heads_});
-  const CachedLayer& layer = pass.cache->store(pass.layer, key, value, pass.places);
+  const CachedLayer layer = pass.cache->store(pass.layer, key, value, pass.places);
   const auto mixed = ops::cached_attention(query, layer.keys, layer.values, pass.places,
                                            {.scale = 1.0, .bias = pass.position_bias});
   return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
@@ -49,7 +51,7 @@ at::Tensor T5AttentionImpl::decode_cross(const at::Tensor& hidden, const NormTer
     pass.cache->set_cross(pass.layer, heads_of(key_(pass.encoded)), heads_of(value_(pass.encoded)));
   }
   const auto query = ops::few_rows_linear(apply_norm(hidden, norm), query_->weight);
-  const CachedLayer& layer = pass.cache->cross(pass.layer);
+  const CachedLayer layer = pass.cache->cross(pass.layer);
   const auto mixed = ops::complete_attention(heads_of(query), layer.keys, layer.values,
                                              pass.cache->source_lengths(), {.scale = 1.0});
   return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
@@ -88,15 +90,27 @@ at::Tensor T5Stack::decode(const at::Tensor& embedded, CachedPass& pass) {
   return norm_(wanted_rows(hidden, pass));
 }
 
+void T5ForConditionalGenerationImpl::encode(const ModelInputs& inputs, CachedPass& pass) {
+  const auto mask = padding_mask(inputs.attention_mask);
+  if (pass.skips_encoder) {
+    pass.encoded = at::zeros({inputs.input_ids.size(0), inputs.input_ids.size(1), config_.width},
+                             shared_.weight().options());
+  } else {
+    const auto encoded =
+        encoder_.forward(shared_(inputs.input_ids), mask, {}, {}, /*is_training=*/false);
+    if (pass.drops_source) return;
+    pass.encoded = encoded;
+  }
+  pass.cache->set_source_lengths(source_lengths(inputs.input_ids, mask));
+}
+
 ModelOutputs T5ForConditionalGenerationImpl::decode(const ModelInputs& inputs) {
   CachedPass& pass = *inputs.cached;
   const auto& targets = inputs.decoder_input_ids;
   check_tokens("decoder_input_ids", targets, config_.vocabulary, 0);
   if (inputs.input_ids.defined()) {
     check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
-    const auto mask = padding_mask(inputs.attention_mask);
-    pass.encoded = encoder_.forward(shared_(inputs.input_ids), mask, {}, {}, /*is_training=*/false);
-    pass.cache->set_source_lengths(source_lengths(inputs.input_ids, mask));
+    encode(inputs, pass);
   }
   pass.places = pass.cache->next_places(targets.size(1), targets.device());
   const auto hidden = decoder_.decode(shared_(targets), pass);

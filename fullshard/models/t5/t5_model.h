@@ -61,6 +61,7 @@ class T5ForConditionalGenerationImpl : public LanguageModel {
   at::Tensor decoder_inputs(const ModelInputs& inputs) const;
   // Sources come with the first pass of a cache only.
   ModelOutputs decode(const ModelInputs& inputs);
+  void encode(const ModelInputs& inputs, CachedPass& pass);
 
   T5Config config_;
   TokenTable shared_;

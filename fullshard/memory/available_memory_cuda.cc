@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include "fullshard/memory/available_memory.h"
+#include "fullshard/memory/device_memory.h"
+
+namespace fullshard::memory {
+
+int64_t available_on_accelerator(c10::Device device) {
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // whose allocator is asked
+  const c10::cuda::CUDAGuard guard(device);
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+  const DeviceMemory held = device_memory(device);
+  return static_cast<int64_t>(free) + held.reserved_bytes - held.allocated_bytes;
+}
+
+}  // namespace fullshard::memory

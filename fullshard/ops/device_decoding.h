@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two kernels of a decoding step on a GPU, one token per row of bf16. They write into tensors
+// that are given, on the current stream, and read nothing on the host, so that a step can be
+// captured as a graph. A build without CUDA has neither.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "fullshard/ops/rotary.h"
+
+namespace fullshard::ops {
+
+// Weights [outputs, width] that the same few rows are multiplied with; biases may be undefined.
+struct FewRowsOperands {
+  std::vector<at::Tensor> weights, biases;
+};
+
+// Whether rows are few, and of a kind that the kernel has code for; gradients are off.
+bool has_device_few_rows(const at::Tensor& input);
+// And whether the rest is: bf16 on one GPU, contiguous, beginning where it can be read 16 bytes at
+// a time.
+bool has_device_few_rows(const at::Tensor& input, const FewRowsOperands& operands,
+                         const at::Tensor& residual);
+// output [..., all outputs] = input [..., width] * weights + biases + residual; the residual may be
+// undefined.
+void device_few_rows(const at::Tensor& output, const at::Tensor& input,
+                     const FewRowsOperands& operands, const at::Tensor& residual);
+
+// Attention of one new token per row: rows [rows, 1, query | key | value], keys and values [rows,
+// kv_heads, capacity, D], which get the new ones, and positions int64 [rows, 1].
+struct StepAttention {
+  at::Tensor rows, keys, values, positions;
+  const RotaryTable* rotary = nullptr;
+  int64_t num_heads = 0;
+  int64_t window = 0;
+  double scale = 1;
+};
+
+bool has_device_step_attention(const StepAttention& step);
+// output [rows, 1, heads * D].
+void device_step_attention(const at::Tensor& output, const StepAttention& step);
+
+}  // namespace fullshard::ops

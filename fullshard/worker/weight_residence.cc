@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/weight_residence.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/launch/cgroup.h"
+#include "fullshard/memory/available_memory.h"
+#include "fullshard/memory/device_memory.h"
+#include "fullshard/memory/measure_bus.h"
+#include "fullshard/tiers/host_memory_speed.h"
+
+namespace fullshard::worker {
+namespace {
+
+int64_t element_bytes_of(const LanguageModel& model, const ShardOptions& options) {
+  const auto own = model.parameters().front().scalar_type();
+  return static_cast<int64_t>(c10::elementSize(options.param_dtype.value_or(own)));
+}
+
+int64_t numel_of(const LanguageModel& model) {
+  int64_t numel = 0;
+  for (const auto& parameter : model.parameters()) numel += parameter.numel();
+  return numel;
+}
+
+[[noreturn]] void refuse_weights(const WeightNeeds& needs, const char* what_to_do) {
+  fail_as(ErrorKind::no_fit,
+          "generate: the weights take {} and the keys and values of a batch {}, but {} {}; {}",
+          format_bytes(needs.num_copies * needs.weight_bytes), format_bytes(needs.cache_bytes),
+          format_bytes(needs.available_bytes),
+          needs.is_cpu ? "of memory are free" : "of the device", what_to_do);
+}
+
+// Bytes per second of reading and writing on the device itself.
+double device_bandwidth(at::Device device) {
+  constexpr int64_t kBytes = 512 * kMiB;
+  const auto options = at::TensorOptions().dtype(at::kByte).device(device);
+  const auto from = at::empty({kBytes}, options), to = at::empty({kBytes}, options);
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    memory::synchronise(device);
+    const auto start = std::chrono::steady_clock::now();
+    to.copy_(from);
+    memory::synchronise(device);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    best = std::max(best, 2.0 * static_cast<double>(kBytes) / time.count());
+  }
+  return best;
+}
+
+double resident_bandwidth(at::Device device) {
+  if (!device.is_cpu()) return device_bandwidth(device);
+  constexpr int kRounds = 2;
+  return tiers::measure_host_memory(at::get_num_threads(), 96 * kMiB, kRounds).bytes_per_second;
+}
+
+std::optional<double> fetch_bandwidth(tiers::Tier tier, at::Device device) {
+  if (device.is_cpu() || tier != tiers::Tier::host) return std::nullopt;
+  constexpr int kRounds = 2;
+  const auto bus = memory::measure_bus(256 * kMiB, kRounds);
+  if (!bus) return std::nullopt;
+  return bus->to_device;
+}
+
+}  // namespace
+
+WeightNeeds weight_needs(const LanguageModel& model, const World& world,
+                         const ShardOptions& options, int64_t numel_of_batch) {
+  const int64_t element_bytes = element_bytes_of(model, options);
+  WeightNeeds needs{.weight_bytes = numel_of(model) * element_bytes,
+                    .cache_bytes = numel_of_batch * element_bytes,
+                    .available_bytes = memory::available_bytes(world.device()),
+                    .is_cpu = world.device().is_cpu()};
+  if (!needs.is_cpu) return needs;
+  if (const auto limit = launch::cgroup_limits().memory_bytes) {
+    needs.available_bytes = std::min(needs.available_bytes, *limit);
+  }
+  // Ranks of one host share its memory, and look at one copy of what is gathered.
+  needs.cache_bytes *= world.local_size();
+  if (!options.share_host_copy) needs.num_copies = world.local_size();
+  return needs;
+}
+
+void place_weights(const WeightNeeds& needs, const World& world, ShardOptions& options) {
+  options.schedule.repeats_forward = true;
+  auto& place = options.offload.parameters;
+  if (needs.fits_whole() || place.tier != tiers::Tier::device) return;
+  if (needs.is_cpu) {
+    refuse_weights(needs,
+                   "use --offload param:FOLDER, which leaves the weights on a disk, a "
+                   "smaller --batch, or --precision bf16");
+  }
+  const int64_t at_rest = needs.weight_bytes / world.size();
+  if (at_rest + needs.cache_bytes > needs.available_bytes || world.size() == 1) {
+    place.tier = tiers::Tier::host;
+  }
+}
+
+WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& needs,
+                                 const GenerationRunOptions& options) {
+  const auto& engine = engine::EngineAccess::of(model);
+  const tiers::Tier tier = model.options().offload.parameters.tier;
+  // On a CPU device host memory is where weights are anyway.
+  const bool is_asked_for =
+      tier == tiers::Tier::disk || (tier == tiers::Tier::host && !needs.is_cpu);
+  std::vector<tiers::UnitBytes> units;
+  for (const auto& unit : engine.units()) {
+    int64_t bytes = 0;
+    for (const auto& group : unit->groups()) {
+      for (const auto& parameter : group->parameters()) {
+        bytes += parameter.numel() * static_cast<int64_t>(parameter.element_size());
+      }
+    }
+    units.push_back({unit->path(), bytes, unit->path().empty()});
+  }
+  const double share = options.resident_share.value_or(is_asked_for ? 0.0 : 1.0);
+  const int64_t room = needs.available_bytes - needs.cache_bytes;
+  const auto found = tiers::resident_units(units, {.device_bytes = room, .most_share = share});
+  if (!found) {
+    refuse_weights(needs, "use a smaller --batch, fewer --max-new-tokens, or --precision bf16");
+  }
+  WeightResidence residence{.units = *found, .warnings = {}, .tier = tier};
+  if (!found->is_whole() && needs.fits_whole()) {
+    residence.warnings.push_back(fmt::format(
+        "generate: {} of the weights are fetched in every step although all of them would fit; "
+        "leave out {}",
+        format_bytes(found->fetched_bytes), is_asked_for ? "offload_param" : "--resident-share"));
+  }
+  return residence;
+}
+
+std::string WeightResidence::text() const {
+  if (units.is_whole()) {
+    return fmt::format("weights: {}, whole", format_bytes(units.resident_bytes));
+  }
+  const char* from = tier == tiers::Tier::disk   ? "a disk"
+                     : tier == tiers::Tier::host ? "host memory"
+                                                 : "the shards of all ranks";
+  return fmt::format("weights: {} stay, {} are fetched from {} in every step",
+                     format_bytes(units.resident_bytes), format_bytes(units.fetched_bytes), from);
+}
+
+std::optional<double> step_floor(const WeightResidence& residence, at::Device device) {
+  const auto& units = residence.units;
+  double seconds = static_cast<double>(units.resident_bytes) / resident_bandwidth(device);
+  if (units.is_whole()) return seconds;
+  const auto bandwidth = fetch_bandwidth(residence.tier, device);
+  if (!bandwidth) return std::nullopt;
+  return seconds + static_cast<double>(units.fetched_bytes) / *bandwidth;
+}
+
+}  // namespace fullshard::worker
