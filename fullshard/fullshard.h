@@ -9,5 +9,6 @@
 #include "fullshard/generation.h"
 #include "fullshard/models.h"
 #include "fullshard/optimizers.h"
+#include "fullshard/planning.h"
 #include "fullshard/sharding.h"
 #include "fullshard/training.h"

@@ -62,6 +62,7 @@ int run(int count, char** arguments) {
   RunArguments eval(app, RunKind::eval);
   RunArguments compare(app, RunKind::compare);
   RunArguments generate(app, RunKind::generate);
+  RunArguments estimate(app, RunKind::estimate);
   CheckpointArguments checkpoint(app);
   check_command(app, words, "fullshard");
   try {
@@ -85,6 +86,10 @@ int run(int count, char** arguments) {
   if (checkpoint.was_chosen()) {
     const auto options = checkpoint.options();  // what is wrong with the words is said at once
     if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
+    become_core(words);
+  }
+  if (estimate.was_chosen()) {
+    estimate.plan(std::nullopt, {}, true);  // what is wrong with the words is said at once
     become_core(words);
   }
   for (RunArguments* command : {&train, &eval, &compare, &generate}) {

@@ -25,6 +25,8 @@ std::string_view name_of(RunKind kind) {
       return "eval";
     case RunKind::compare:
       return "compare";
+    case RunKind::estimate:
+      return "estimate";
     case RunKind::generate:
       break;
   }
@@ -35,6 +37,7 @@ std::string_view help_of(RunKind kind) {
   if (kind == RunKind::train) return "pretrain or fine-tune a model";
   if (kind == RunKind::eval) return "loss and perplexity of a model on data";
   if (kind == RunKind::generate) return "text from a model: greedy, sampled or by beams";
+  if (kind == RunKind::estimate) return "memory of a run before it runs";
   return "compare a model's logits, loss and gradients with a reference file";
 }
 
@@ -61,6 +64,11 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_data();
     add_evaluation();
   }
+  if (kind == RunKind::estimate) {
+    add_examples();
+    add_optimizer();
+    add_planning();
+  }
   if (kind == RunKind::train) {
     add_training();
     add_checkpoints();
@@ -72,7 +80,7 @@ void RunArguments::add_model() {
   command_
       ->add_option("--model", options_.model,
                    "a Hugging Face folder, or a preset: gpt2-124m, llama-15m, …")
-      ->required()
+      ->required(kind_ != RunKind::estimate)  // DeepSpeed's table can do without
       ->group(kModel);
   command_
       ->add_option("--tokenizer", options_.tokenizer,
@@ -116,16 +124,7 @@ void RunArguments::add_data() {
   command_->add_option("--task", options_.task, "causal-lm, masked-lm or translation")
       ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation"}))
       ->group(kModel);
-  command_
-      ->add_option("--sequence-length", options_.sequence_length,
-                   "tokens of an example; default: the model's, at most 512")
-      ->check(CLI::PositiveNumber)
-      ->group(kModel);
-  command_
-      ->add_option("--target-length", options_.target_length,
-                   "tokens of a translation; default: as --sequence-length")
-      ->check(CLI::PositiveNumber)
-      ->group(kModel);
+  add_examples();
   command_->add_option("--field", options_.text_field, "of JSONL lines that holds the text")
       ->capture_default_str()
       ->group(kModel);
@@ -142,6 +141,19 @@ void RunArguments::add_data() {
       ->add_option("--mask-probability", options_.mask_probability, "masked-lm: share of tokens")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()
+      ->group(kModel);
+}
+
+void RunArguments::add_examples() {
+  command_
+      ->add_option("--sequence-length", options_.sequence_length,
+                   "tokens of an example; default: the model's, at most 512")
+      ->check(CLI::PositiveNumber)
+      ->group(kModel);
+  command_
+      ->add_option("--target-length", options_.target_length,
+                   "tokens of a translation; default: as --sequence-length")
+      ->check(CLI::PositiveNumber)
       ->group(kModel);
 }
 
@@ -177,6 +189,37 @@ void RunArguments::add_training() {
   command_->add_option("--epochs", options_.epochs, "times through the data")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
+  add_optimizer();
+  command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kOutput);
+  command_
+      ->add_flag("--keep-best", options_.keep_best,
+                 "keep the model of the lowest evaluation loss in DIR/best")
+      ->group(kOutput);
+  command_
+      ->add_flag("--restore-best", options_.restore_best,
+                 "go back to that model at the end, so that DIR/model is it; also keeps it")
+      ->group(kOutput);
+  command_
+      ->add_flag_callback(
+          "--no-save-model", [this] { options_.save_model = false; }, "do not write DIR/model")
+      ->group(kOutput);
+  command_->add_option("-o,--output", options_.output, "folder of the run")
+      ->capture_default_str()
+      ->group(kOutput);
+  command_
+      ->add_flag("--overwrite", options_.overwrite,
+                 "replace the run that is there, with its checkpoints")
+      ->group(kOutput);
+}
+
+// What a step is made of.
+void RunArguments::add_optimizer() {
   const Plan fresh;  // what holds where neither a file nor a flag says more
   const auto text = [](double value) { return fmt::format("{}", value); };
   add_setting("--accumulate", "micro-batches per optimizer step", "1");
@@ -206,32 +249,26 @@ void RunArguments::add_training() {
                  "with --accumulate: add the micro-batches of a step on each rank and reduce their "
                  "sum once; less traffic, whole gradients in memory")
       ->group(kTraining);
-  command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
-      ->check(CLI::PositiveNumber)
-      ->group(kTraining);
-  command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(kOutput);
+}
+
+void RunArguments::add_planning() {
+  const auto size = [&](const char* name, std::string& text, const char* help) {
+    command_->add_option(name, text, help)->group("Planning");
+  };
+  size("--device-memory", planning_.device_memory,
+       "of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
+  size("--host-memory", planning_.host_memory, "of one host; default: this machine's");
   command_
-      ->add_flag("--keep-best", options_.keep_best,
-                 "keep the model of the lowest evaluation loss in DIR/best")
-      ->group(kOutput);
-  command_
-      ->add_flag("--restore-best", options_.restore_best,
-                 "go back to that model at the end, so that DIR/model is it; also keeps it")
-      ->group(kOutput);
-  command_
-      ->add_flag_callback(
-          "--no-save-model", [this] { options_.save_model = false; }, "do not write DIR/model")
-      ->group(kOutput);
-  command_->add_option("-o,--output", options_.output, "folder of the run")
-      ->capture_default_str()
-      ->group(kOutput);
-  command_
-      ->add_flag("--overwrite", options_.overwrite,
-                 "replace the run that is there, with its checkpoints")
-      ->group(kOutput);
+      ->add_flag("--deepspeed-table", planning_.deepspeed_table,
+                 "print what DeepSpeed's own estimators say instead")
+      ->group("Planning");
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group("Planning");
+  };
+  number("--total-params", planning_.total_params, "of the table, in place of a model");
+  number("--largest-layer-params", planning_.largest_layer_params, "of the table");
+  number("--gpus-per-node", planning_.gpus_per_node, "of the table; default: --ranks, else one");
+  number("--nodes", planning_.nodes, "of the table; default: one");
 }
 
 void RunArguments::add_checkpoints() {
@@ -277,7 +314,7 @@ void RunArguments::add_sharding() {
         ->expected(1)
         ->take_all();
   }
-  if (kind_ != RunKind::train) return;
+  if (kind_ != RunKind::train && kind_ != RunKind::estimate) return;
   auto* recompute = command_
                         ->add_flag("--recompute,--gradient-checkpointing", recompute_,
                                    "compute activations again in backward instead of keeping them")
@@ -340,6 +377,11 @@ bool RunArguments::was_chosen() const { return command_->parsed(); }
 std::string RunArguments::name() const { return std::string(name_of(kind_)); }
 
 std::string RunArguments::device() const {
+  // A plan needs no GPU. Whoever says how much memory a device has means one.
+  if (kind_ == RunKind::estimate) {
+    if (!options_.device.empty()) return options_.device;
+    if (!planning_.device_memory.empty()) return "cuda";
+  }
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }

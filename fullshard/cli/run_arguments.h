@@ -18,7 +18,15 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare, generate };
+enum class RunKind { train, eval, compare, generate, estimate };
+
+// `estimate`: what is there for the run, and DeepSpeed's own table.
+struct PlanningOptions {
+  std::string device_memory{}, host_memory{};  // "80GB"; empty: this machine's
+  bool deepspeed_table = false;
+  int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
+  int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
+};
 
 class RunArguments {
  public:
@@ -30,6 +38,7 @@ class RunArguments {
   RunKind kind() const { return kind_; }
   std::string name() const;
   const RunOptions& options() const { return options_; }
+  const PlanningOptions& planning() const { return planning_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
   // What a launcher says of this rank by a flag, beside the environment.
@@ -51,6 +60,9 @@ class RunArguments {
   void add_compare();
   void add_generation();
   void add_search();
+  void add_examples();
+  void add_optimizer();
+  void add_planning();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,
@@ -61,6 +73,7 @@ class RunArguments {
   LaunchFlags launch_;
   ConfigFlags config_;
   RunOptions options_;
+  PlanningOptions planning_;
   bool recompute_ = false;
   int local_rank_ = -1;
   struct Setting {

@@ -17,6 +17,7 @@
 #include "fullshard/ops/cuda/norm_rows.h"
 #include "fullshard/ops/cuda/rotate_rows.h"
 #include "fullshard/ops/cuda/segment_sums.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::ops {
 namespace {
@@ -118,10 +119,11 @@ bool has_cuda_kernel(std::initializer_list<at::Tensor> tensors) {
 }
 
 void device_column_sums(const WideTarget& target, const at::Tensor& matrix) {
-  const Launch launch(matrix);
   const int64_t num_rows = matrix.size(0), width = matrix.size(1);
   const auto dtype = dtype_of(matrix);
   const auto partials = make_partials(matrix, num_partial_rows(num_rows, width, dtype), width);
+  if (tensor::is_pretended()) return;
+  const Launch launch(matrix);
   column_sums(floats_of(target.values), target.accumulate, data_of(matrix), dtype, num_rows, width,
               matrix.stride(0), floats_of(partials), launch.stream());
   launch.check_error();
@@ -129,11 +131,12 @@ void device_column_sums(const WideTarget& target, const at::Tensor& matrix) {
 
 NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
                            const NormTerms& terms) {
-  const Launch launch(input);
   const int64_t num_rows = input.numel() / std::max<int64_t>(input.size(-1), 1);
   const auto wide = input.options().dtype(at::kFloat);
   NormStatistics statistics{{}, at::empty({num_rows}, wide)};
   if (terms.centred) statistics.mean = at::empty({num_rows}, wide);
+  if (tensor::is_pretended()) return statistics;
+  const Launch launch(input);
   normalise_rows(mutable_data_of(output), norm_rows(input, terms, statistics),
                  static_cast<float>(terms.epsilon), launch.stream());
   launch.check_error();
@@ -142,6 +145,7 @@ NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
 
 void device_norm_again(const at::Tensor& output, const at::Tensor& input, const NormTerms& terms,
                        const NormStatistics& statistics) {
+  if (tensor::is_pretended()) return;
   const Launch launch(input);
   normalise_rows_again(mutable_data_of(output), norm_rows(input, terms, statistics),
                        launch.stream());
@@ -151,13 +155,14 @@ void device_norm_again(const at::Tensor& output, const at::Tensor& input, const 
 void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& output_gradient,
                           const at::Tensor& added, const at::Tensor& input, const NormTerms& terms,
                           const NormStatistics& statistics) {
-  const Launch launch(input);
   const auto rows = norm_rows(input, terms, statistics);
   const int64_t num_partials = num_norm_partials(rows);
   const auto room_for = [&](const WideTarget& target) {
     return target.values.defined() ? make_partials(input, num_partials, rows.width) : at::Tensor();
   };
   const auto weight = room_for(targets.weight), bias = room_for(targets.bias);
+  if (tensor::is_pretended()) return;
+  const Launch launch(input);
   norm_gradient_rows({.input_gradient = mutable_data_of(targets.input),
                       .output_gradient = data_of(output_gradient),
                       .added = data_of(added),
@@ -174,6 +179,7 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
 }
 
 void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind) {
+  if (tensor::is_pretended()) return;
   const Launch launch(input);
   activate_rows(mutable_data_of(output), activation_rows(input, output.size(-1), kind),
                 launch.stream());
@@ -183,6 +189,7 @@ void device_activate(const at::Tensor& output, const at::Tensor& input, Activati
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
                               Activation kind) {
+  if (tensor::is_pretended()) return;
   const Launch launch(input);
   const int64_t width = output_gradient.size(-1);
   const auto rows = activation_rows(input, width, kind);
@@ -199,6 +206,7 @@ void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor
 
 void device_rotate(const at::Tensor& rows, int64_t num_turned, const RotaryTable& table,
                    const at::Tensor& positions, float sign) {
+  if (tensor::is_pretended()) return;
   const Launch launch(rows);
   const int64_t width = rows.size(-1);
   rotate_rows(mutable_data_of(rows), dtype_of(rows), rows.size(0) * rows.size(1), width, num_turned,
@@ -210,6 +218,7 @@ void device_rotate(const at::Tensor& rows, int64_t num_turned, const RotaryTable
 void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at::Tensor& key,
                        const at::Tensor& value, const RotaryTable* table,
                        const at::Tensor& positions) {
+  if (tensor::is_pretended()) return;
   const Launch launch(rows);
   const HeadSources sources{.query = data_of(query),
                             .key = data_of(key),
@@ -224,6 +233,7 @@ void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at
 
 void device_entropy(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& labels,
                     int64_t ignore_index, double smoothing, bool wants_gradient) {
+  if (tensor::is_pretended()) return;
   const Launch launch(logits);
   entropy_rows({.dtype = dtype_of(logits),
                 .logits = mutable_data_of(logits),
@@ -241,10 +251,11 @@ void device_entropy(const at::Tensor& logits, const at::Tensor& losses, const at
 
 void device_add_rows(const at::Tensor& table, const at::Tensor& indices, const at::Tensor& rows,
                      int64_t skipped) {
-  const Launch launch(rows);
   const auto [sorted, order] = indices.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   const int64_t num_rows = rows.size(0), width = rows.size(1);
   const auto partials = make_partials(rows, 2 * num_segment_chunks(num_rows), width);
+  if (tensor::is_pretended()) return;
+  const Launch launch(rows);
   add_segments({.dtype = dtype_of(rows),
                 .table = floats_of(table),
                 .rows = data_of(rows),

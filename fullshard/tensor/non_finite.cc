@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "fullshard/tensor/non_finite_kernels.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::tensor {
 namespace {
@@ -19,6 +20,7 @@ bool any(const at::Tensor& tensor, Bits exponent) {
 
 bool has_non_finite(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point()) return false;
+  if (is_pretended()) return false;
   if (tensor.is_cpu() && tensor.is_non_overlapping_and_dense()) {
     switch (tensor.scalar_type()) {
       case at::kFloat:

@@ -23,6 +23,7 @@
 #include "fullshard/worker/build_facts.h"
 #include "fullshard/worker/checkpoint_run.h"
 #include "fullshard/worker/compare_run.h"
+#include "fullshard/worker/estimate_run.h"
 #include "fullshard/worker/eval_run.h"
 #include "fullshard/worker/generate_run.h"
 #include "fullshard/worker/train_run.h"
@@ -45,6 +46,7 @@ int run(int count, char** arguments) {
   cli::RunArguments eval(app, cli::RunKind::eval);
   cli::RunArguments compare(app, cli::RunKind::compare);
   cli::RunArguments generate(app, cli::RunKind::generate);
+  cli::RunArguments estimate(app, cli::RunKind::estimate);
   cli::CheckpointArguments checkpoint(app);
   cli::BenchCommand bench(app);
   const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
@@ -59,6 +61,7 @@ int run(int count, char** arguments) {
   if (train.was_chosen()) return run_train(train, command);
   if (eval.was_chosen()) return run_eval(eval);
   if (generate.was_chosen()) return run_generate(generate);
+  if (estimate.was_chosen()) return run_estimate(estimate);
   if (bench.was_chosen()) return bench.is_bus() ? run_bench_bus(bench) : bench.run();
   if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);

@@ -2,9 +2,13 @@
 #include "fullshard/comm/world/fake_backend.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <functional>
 #include <utility>
+#include <vector>
+
+#include "fullshard/tensor/allocation_watch.h"
 
 namespace fullshard::comm {
 namespace {
@@ -17,6 +21,18 @@ class Later : public Work::Pending {
 
  private:
   std::function<void()> act_;
+};
+
+// Every other rank has always come as far as this one.
+class FakeCounters : public SharedCounters {
+ public:
+  explicit FakeCounters(int slots) : values_(static_cast<size_t>(slots)) {}
+  void publish(int slot, uint64_t value) override { values_.at(static_cast<size_t>(slot)) = value; }
+  void wait_for_all(int, uint64_t, std::string_view, std::string_view) override {}
+  uint64_t value(int slot, int) const override { return values_.at(static_cast<size_t>(slot)); }
+
+ private:
+  std::vector<uint64_t> values_;
 };
 
 Work later(std::function<void()> act) { return Work(std::make_unique<Later>(std::move(act))); }
@@ -54,6 +70,20 @@ void FakeBackend::barrier(const Call&) {}
 
 at::Tensor FakeBackend::allocate(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype));
+}
+
+// A rank answers for its part of it.
+at::Tensor FakeBackend::allocate_common(int64_t numel, at::ScalarType dtype) {
+  if (const auto watch = tensor::AllocationWatch::current()) {
+    const int64_t bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
+    watch->change(at::kCPU, tensor::AllocationKind::bytes, bytes / size_);
+  }
+  const tensor::UnwatchedScope whole;
+  return at::zeros({numel}, at::TensorOptions().dtype(dtype));
+}
+
+std::shared_ptr<SharedCounters> FakeBackend::make_counters(int slots) {
+  return std::make_shared<FakeCounters>(slots);
 }
 
 }  // namespace fullshard::comm

@@ -9,7 +9,8 @@ namespace fullshard::comm {
 
 class FakeBackend : public Backend {
  public:
-  FakeBackend(int rank, int size) : rank_(rank), size_(size) {}
+  FakeBackend(int rank, int size, bool shares_memory = false)
+      : rank_(rank), size_(size), shares_memory_(shares_memory) {}
 
   std::string_view name() const override { return "fake"; }
   int rank() const override { return rank_; }
@@ -21,10 +22,14 @@ class FakeBackend : public Backend {
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override;
   void barrier(const Call& call) override;
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) override;
+  bool shares_memory() const override { return shares_memory_; }
+  at::Tensor allocate_common(int64_t numel, at::ScalarType dtype) override;
+  std::shared_ptr<SharedCounters> make_counters(int slots) override;
 
  private:
   int rank_;
   int size_;
+  bool shares_memory_;
 };
 
 }  // namespace fullshard::comm

@@ -13,6 +13,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/comm/ordered_sum.h"
 #include "fullshard/engine/gradients/gradient_factor.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::engine {
 namespace {
@@ -23,7 +24,8 @@ int64_t bytes_of(int64_t numel, at::ScalarType dtype) {
 
 // Most gradients are contiguous and of the right dtype: a plain copy is quicker than torch's.
 void copy_into(const at::Tensor& target, const at::Tensor& source) {
-  if (source.scalar_type() != target.scalar_type() || !source.is_contiguous() || !target.is_cpu()) {
+  if (source.scalar_type() != target.scalar_type() || !source.is_contiguous() || !target.is_cpu() ||
+      tensor::is_pretended()) {
     target.copy_(source);
     return;
   }
@@ -391,6 +393,7 @@ void GroupGradients::take_squares(int64_t begin, int64_t end) {
 }
 
 double GroupGradients::squares_of_piece(size_t index) const {
+  if (tensor::is_pretended()) return 0;
   const bool is_known = squared_numel_ > 0 && squared_numel_ == layout_.shard_numel();
   if (is_known) return squares_[index].total();
   const auto gradient = of_piece(pieces_[index]);

@@ -9,9 +9,17 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/passes/present_pass.h"
 #include "fullshard/engine/plan/unit_name.h"
 
 namespace fullshard::engine {
+namespace {
+
+thread_local PresentPass present;
+
+}  // namespace
+
+const PresentPass& present_pass() { return present; }
 
 PassController::PassController(const Units& units, Schedule& schedule, const GroupContext& context,
                                NonFiniteWatch& watch)
@@ -72,6 +80,8 @@ void PassController::before_forward(UnitRuntime& unit) {
   } else if (schedule_.options().repeats_forward) {
     schedule_.note_start(unit.index());
   }
+  present = {recomputes_.is_replaying() ? PresentPass::Kind::backward : PresentPass::Kind::forward,
+             unit.path()};
   unit.unshard();
   unit.check_untouched();
   prefetch_after(unit);
@@ -82,6 +92,7 @@ void PassController::after_forward(UnitRuntime& unit, bool has_backward) {
     schedule_.note_end(unit.index());
     log_.end(unit.index());
   }
+  present.unit.clear();          // what comes next is the root's, until a unit says otherwise
   if (unit.is_called()) return;  // by a call around this one
   if (!stays_after_forward(unit, has_backward)) unit.reshard();
   // What was fetched ahead of a forward that is over now will not be used by it.
@@ -139,6 +150,7 @@ void PassController::before_backward(UnitRuntime& unit) { begin_unit(unit); }
 
 void PassController::begin_unit(UnitRuntime& unit) {
   backward_runs();
+  present = {PresentPass::Kind::backward, unit.path()};
   pass_.begin(unit.index());
   if (unit.is_read_in_backward()) unit.unshard();
   pass_.gather_ahead(unit.index());
@@ -220,6 +232,7 @@ void PassController::finish_backward() {
   if (!only_asked) module_gradients_.poison();
   schedule_.seal();
   phase_ = Phase::resting;
+  present = {};
   backward_task_.reset();
 }
 

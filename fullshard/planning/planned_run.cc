@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/planning/planned_run.h"
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/comm/world/fake_world.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/new_values.h"
+#include "fullshard/planning/memory_meter.h"
+#include "fullshard/tensor/pretence.h"
+#include "fullshard/train/apply_plan.h"
+
+namespace fullshard::planning {
+namespace {
+
+constexpr int kGpusPerHost = 8;
+
+ShardOptions planned_options(const Plan& plan) {
+  ShardOptions options = shard_options_of(plan);
+  options.advises_on_units = false;
+  options.sync_module_states = false;
+  options.watch_non_finite = false;
+  // Here is no bus to measure.
+  auto& stepping = options.offload.stepping;
+  if (stepping == tiers::Stepping::automatic) stepping = tiers::Stepping::device;
+  return options;
+}
+
+// A plan makes no files.
+void refuse_disk(const tiers::TierOptions& offload) {
+  const bool uses_disk =
+      offload.parameters.tier == tiers::Tier::disk || offload.optimizer.tier == tiers::Tier::disk;
+  if (!uses_disk) return;
+  fail_as(ErrorKind::usage,
+          "estimate: offload to a disk cannot be planned yet; plan it with host memory "
+          "(--offload all), whose share of the device is planned alike");
+}
+
+}  // namespace
+
+World planned_world(const EstimateOptions& options) {
+  const bool on_cpu = options.device.is_cpu();
+  const int usual = on_cpu ? options.ranks : std::min(options.ranks, kGpusPerHost);
+  return comm::fake_world(
+      {.size = options.ranks,
+       .ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : usual,
+       .device = options.device,
+       .share_memory = on_cpu});
+}
+
+Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
+                  const PlannedRun& run, const std::function<void()>& between) {
+  const auto meter = std::make_shared<MemoryMeter>(world.device());
+  const tensor::WatchScope watched(meter);
+  ShardedModel sharded(model, world, planned_options(run.plan));
+  meter->explain_by(sharded.ledger());
+  engine::replace_values(engine::EngineAccess::of(sharded), "plan", [] {});
+
+  const auto optimizer = make_optimizer(sharded, run.plan);
+  StepperOptions how = stepper_options_of(run.plan, world.size());
+  how.reduces_once = run.options.reduce_once;
+  Stepper stepper(sharded, *optimizer, how);
+  model->train();
+  for (int step = 0; step < 2; ++step) {
+    for (int part = 0; part < how.accumulation_steps; ++part) {
+      meter->begin("forward");
+      stepper.backward(run.micro_batch());
+    }
+    meter->begin("the optimizer's step");
+    stepper.step();
+    sharded.settle();
+    meter->note_rest();
+    if (step == 0 && between) between();
+  }
+  Estimate result = meter->estimate();
+  result.ranks = world.size();
+  result.device = world.device();
+  result.num_parameters = sharded.numel();
+  return result;
+}
+
+ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
+                           const EstimateOptions& options) {
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(options.device);
+  const int64_t most = model.max_positions();
+  const int64_t columns =
+      most > 0 ? std::min(options.sequence_length, most) : options.sequence_length;
+  ModelInputs inputs;
+  inputs.label_smoothing = options.label_smoothing;
+  inputs.input_ids = at::zeros({rows, columns}, integers);
+  const bool is_padded = model.is_encoder_decoder() || model.is_masked();
+  if (is_padded) inputs.attention_mask = at::ones({rows, columns}, integers);
+  const int64_t targets =
+      model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
+  inputs.labels = at::zeros({rows, targets}, integers);
+  inputs.labels_are_next = !is_padded;
+  return inputs;
+}
+
+}  // namespace fullshard::planning
+
+namespace fullshard {
+
+Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& plan,
+                  const EstimateOptions& options,
+                  const std::function<at::Tensor(at::Device)>& loss) {
+  check(options.ranks > 0, "estimate: {} ranks, expected at least one", options.ranks);
+  planning::refuse_disk(shard_options_of(plan).offload);
+  if (!options.device.is_cpu()) tensor::pretend_gpus();
+  const tensor::PretenceScope pretence;
+  const auto world = planning::planned_world(options);
+  return planning::run_plan(model, world, {plan, options, [&] { return loss(world.device()); }});
+}
+
+Estimate estimate(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
+                  const EstimateOptions& options) {
+  const auto batch = plan.batch_sizes(options.ranks);
+  auto result =
+      estimate(std::static_pointer_cast<torch::nn::Module>(model), plan, options, [&](at::Device) {
+        return model->forward(planning::planned_inputs(*model, batch.micro_batch, options)).loss;
+      });
+  const int64_t columns = options.sequence_length;
+  result.num_tokens = batch.micro_batch * batch.accumulation * columns;
+  return result;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a plan: what a trainer does, with tensors that have no memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "fullshard/comm/world/world.h"
+#include "fullshard/planning/estimate.h"
+
+namespace fullshard::planning {
+
+// World of the ranks that are planned for.
+World planned_world(const EstimateOptions& options);
+
+// Inside a scope of tensor/pretence.h and of a watch. `micro_batch` gives one loss.
+struct PlannedRun {
+  const Plan& plan;
+  const EstimateOptions& options;
+  std::function<at::Tensor()> micro_batch;
+};
+
+// Two steps: the first observes the order of units, the second prefetches by it. `between` is
+// called when the first is over.
+Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
+                  const PlannedRun& run, const std::function<void()>& between = {});
+
+// A batch of the model's task, of which every token counts.
+ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
+                           const EstimateOptions& options);
+
+}  // namespace fullshard::planning

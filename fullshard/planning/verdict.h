@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a plan fits, which byte decides, and what to change when it does not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/planning/estimate.h"
+
+namespace fullshard::planning {
+
+// Bytes that there are; absent: not known, and so no reason to refuse.
+struct MemoryLimits {
+  std::optional<int64_t> device_bytes{};  // of one rank's device
+  std::optional<int64_t> host_bytes{};    // of a whole host
+  int ranks_per_host = 1;
+};
+
+// What this machine has: its memory for ranks of the CPU, shared by those of the host.
+MemoryLimits limits_here(at::Device device, int ranks_per_host);
+
+struct FitVerdict {
+  bool fits = true;
+  std::string why{};                   // one line: the byte that decides
+  std::vector<std::string> changes{};  // when it does not fit, the cheapest first
+};
+
+// `plan` says what has been done already.
+FitVerdict judge(const Estimate& estimate, const Plan& plan, const MemoryLimits& limits);
+
+// An Error of kind no_fit, with the changes, when it does not.
+void check_fits(const Estimate& estimate, const Plan& plan, const MemoryLimits& limits);
+
+}  // namespace fullshard::planning

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/estimate_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/checkpoint_arguments.h"
+#include "fullshard/planning/deepspeed_table.h"
+#include "fullshard/planning/estimate_text.h"
+#include "fullshard/train/model_source.h"
+
+namespace fullshard::worker {
+namespace {
+
+constexpr int kUsualGpusPerHost = 8;
+constexpr int64_t kUsualSequence = 512;
+
+planning::ModelSize size_for_table(const RunOptions& options, const cli::PlanningOptions& own) {
+  planning::ModelSize size{own.total_params, own.largest_layer_params};
+  if (!options.model.empty()) {
+    const auto found = planning::size_of(*make_deferred_model(find_model(options.model)));
+    if (size.total == 0) size.total = found.total;
+    if (size.largest_layer == 0) size.largest_layer = found.largest_layer;
+  }
+  if (size.total == 0) {
+    fail_as(ErrorKind::usage,
+            "estimate: --deepspeed-table needs --model, or --total-params and "
+            "--largest-layer-params");
+  }
+  return size;
+}
+
+int print_deepspeed_table(const RunOptions& options, const cli::PlanningOptions& own, int ranks) {
+  const auto size = size_for_table(options, own);
+  const int gpus = own.gpus_per_node > 0 ? own.gpus_per_node : std::max(ranks / own.nodes, 1);
+  const auto rows = planning::deepspeed_table(size, gpus, own.nodes);
+  fmt::print("{}", options.json ? planning::deepspeed_json(rows) + "\n"
+                                : planning::deepspeed_text(rows, size, gpus, own.nodes));
+  return 0;
+}
+
+planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks) {
+  const int per_host = device.is_cpu() ? ranks : std::min(ranks, kUsualGpusPerHost);
+  auto limits = planning::limits_here(device, per_host);
+  if (!own.device_memory.empty()) {
+    limits.device_bytes = cli::parse_file_size(own.device_memory, "--device-memory");
+  }
+  if (!own.host_memory.empty()) {
+    limits.host_bytes = cli::parse_file_size(own.host_memory, "--host-memory");
+  }
+  return limits;
+}
+
+// As `train` chooses it.
+int64_t sequence_length_of(const RunOptions& options, const LanguageModel& model) {
+  const int64_t most = model.max_positions();
+  if (most > 0 && options.sequence_length > most) {
+    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions",
+            options.sequence_length, most);
+  }
+  if (options.sequence_length > 0) return options.sequence_length;
+  return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
+}
+
+}  // namespace
+
+int run_estimate(cli::RunArguments& arguments) {
+  const RunOptions& options = arguments.options();
+  const auto& own = arguments.planning();
+  auto& launch = arguments.launch();
+  launch.take(arguments.plan(std::nullopt, {}, true).launch);
+  launch.set_default_ranks(1);
+  const int ranks = launch.world_size();
+  if (own.deepspeed_table) return print_deepspeed_table(options, own, ranks);
+  if (options.model.empty()) {
+    fail_as(ErrorKind::usage, "estimate: --model is missing: a Hugging Face folder or a preset");
+  }
+  const ModelSource source = find_model(options.model);
+  const auto model = make_deferred_model(source, /*needs_head=*/true);
+  const Plan plan = arguments.plan(ranks, {.hidden_size = source.hidden_size()}, options.json);
+  const at::Device device =
+      arguments.device() == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const Estimate result = estimate(model, plan,
+                                   {.ranks = ranks,
+                                    .device = device,
+                                    .sequence_length = sequence_length_of(options, *model),
+                                    .target_length = options.target_length,
+                                    .reduce_once = options.reduce_once,
+                                    .label_smoothing = options.label_smoothing});
+  const auto verdict = planning::judge(result, plan, limits_of(own, device, ranks));
+  fmt::print("{}", options.json ? planning::estimate_json(result, verdict) + "\n"
+                                : planning::estimate_text(result, verdict));
+  base::flush_standard_output();
+  return 0;
+}
+
+}  // namespace fullshard::worker

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fullshard estimate`: one process, no ranks.
+#pragma once
+
+#include "fullshard/cli/run_arguments.h"
+
+namespace fullshard::worker {
+
+int run_estimate(cli::RunArguments& arguments);  // gives the exit status
+
+}  // namespace fullshard::worker

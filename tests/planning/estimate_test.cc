@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans beside real runs of the same model, and plans that no machine here could run.
+#include "fullshard/planning/estimate.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "fullshard/models/model_folder.h"
+#include "fullshard/nn/deferred.h"
+#include "fullshard/planning/estimate_text.h"
+#include "fullshard/tensor/pretence.h"
+#include "tests/planning/measured_run.h"
+
+namespace fullshard::testing {
+namespace {
+
+constexpr double kTolerance = 0.02;
+
+// Autograd counts devices once, at the first backward of the process.
+[[maybe_unused]] const bool pretends_gpus = (tensor::pretend_gpus(), true);
+
+void expect_as_measured(const Case& run) {
+  const auto plan = planned(run).on(tiers::Tier::device);
+  const auto found = measured_peak(run);
+  EXPECT_NEAR(static_cast<double>(plan.peak_bytes), static_cast<double>(found),
+              kTolerance * static_cast<double>(found))
+      << "planned " << plan.peak_bytes << ", measured " << found << ", peak in the "
+      << plan.peak_at;
+}
+
+std::string small_llama(int64_t vocabulary = 2000) {
+  auto config = nlohmann::json::parse(preset_config("llama-tiny"));
+  config["vocab_size"] = vocabulary;
+  return config.dump();
+}
+
+std::string small_bert() {
+  auto config = nlohmann::json::parse(preset_config("bert-base"));
+  config["num_hidden_layers"] = 2;
+  config["hidden_size"] = 96;
+  config["num_attention_heads"] = 3;
+  config["intermediate_size"] = 256;
+  config["vocab_size"] = 1000;
+  return config.dump();
+}
+
+std::string small_gpt2() {
+  auto config = nlohmann::json::parse(preset_config("gpt2-124m"));
+  config["n_layer"] = 2;
+  config["n_embd"] = 96;
+  config["n_head"] = 3;
+  config["vocab_size"] = 1000;
+  return config.dump();
+}
+
+std::string small_t5() {
+  auto config = nlohmann::json::parse(preset_config("t5-small"));
+  config["num_layers"] = 2;
+  config["num_decoder_layers"] = 2;
+  config["d_model"] = 96;
+  config["d_ff"] = 256;
+  config["num_heads"] = 2;
+  config["vocab_size"] = 1000;
+  return config.dump();
+}
+
+TEST(Estimate, IsWhatRunsHoldOnAllStagesAndRanks) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("stage {}, {} ranks", stage, ranks));
+      expect_as_measured({.config = small_llama(), .ranks = ranks, .stage = stage});
+    }
+  }
+}
+
+TEST(Estimate, IsWhatOtherModelsHold) {
+  for (const auto& config : {small_gpt2(), small_bert(), small_t5()}) {
+    SCOPED_TRACE(config.substr(0, 60));
+    expect_as_measured({.config = config, .ranks = 2});
+  }
+}
+
+TEST(Estimate, KnowsRecomputationAndPrecision) {
+  expect_as_measured({.config = small_llama(), .ranks = 2, .micro_batch = 8, .recompute = true});
+  for (const int64_t batch : {2, 8}) {
+    expect_as_measured({.config = small_llama(), .micro_batch = batch, .precision = "bf16"});
+  }
+}
+
+TEST(Estimate, RecomputationHoldsLess) {
+  const Case kept{.config = small_llama(), .micro_batch = 8};
+  Case again = kept;
+  again.recompute = true;
+  EXPECT_LT(planned(again).on(tiers::Tier::device).peak_bytes,
+            planned(kept).on(tiers::Tier::device).peak_bytes * 3 / 4);
+}
+
+TEST(Estimate, SaysWhenItIsFullestAndWithWhat) {
+  const auto plan = planned({.config = small_llama(), .ranks = 2, .micro_batch = 8});
+  const auto& device = plan.on(tiers::Tier::device);
+  EXPECT_THAT(device.peak_at, ::testing::HasSubstr("unit"));
+  int64_t sum = 0;
+  for (const int64_t bytes : device.by_purpose) sum += bytes;
+  EXPECT_EQ(sum, device.peak_bytes);
+  EXPECT_GT(device.by_purpose[static_cast<size_t>(tiers::Purpose::activations)], 0);
+  EXPECT_LT(device.rest_bytes, device.peak_bytes);
+}
+
+TEST(Estimate, HasTheKeysThatArePromised) {
+  const Case run{.config = small_llama()};
+  const auto plan = planned(run);
+  const auto verdict = planning::judge(plan, plan_of(run), {.device_bytes = 1000});
+  EXPECT_FALSE(verdict.fits);
+  EXPECT_FALSE(verdict.changes.empty());
+  const auto json = nlohmann::json::parse(planning::estimate_json(plan, verdict));
+  for (const char* key : {"fits", "ranks", "why", "device", "host", "disk"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  for (const char* key : {"rest_bytes", "peak_bytes", "peak_at", "by_purpose"}) {
+    EXPECT_TRUE(json["device"].contains(key)) << key;
+  }
+}
+
+std::string llama_70b() {
+  auto config = nlohmann::json::parse(preset_config("llama-8b"));
+  config["num_hidden_layers"] = 80;
+  config["hidden_size"] = 8192;
+  config["num_attention_heads"] = 64;
+  config["intermediate_size"] = 28672;
+  config["max_position_embeddings"] = 8192;
+  return config.dump();
+}
+
+TEST(Estimate, OfSeventyBillionParametersOnAThousandGpusTakesNoMemory) {
+  const auto start = std::chrono::steady_clock::now();
+  std::shared_ptr<LanguageModel> model;
+  {
+    const DeferredScope scope;
+    model = make_model(llama_70b(), "test", {});
+  }
+  const auto plan = Plan::from_words(
+      "", "",
+      {.flags = {{"--strategy", "FULL_SHARD"}, {"--micro-batch", "1"}, {"--precision", "bf16"}},
+       .ranks = 1024});
+  const auto result = estimate(
+      model, plan, {.ranks = 1024, .device = at::Device(at::kCUDA, 0), .sequence_length = 4096});
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  RecordProperty("seconds", fmt::format("{}", elapsed.count()));
+  const double per_rank = static_cast<double>(result.num_parameters) / 1024;
+  // Masters in fp32 and two states are 12 bytes each, of which halves are the parameters.
+  EXPECT_GT(static_cast<double>(result.on(tiers::Tier::device).rest_bytes), 12 * per_rank);
+  EXPECT_LT(static_cast<double>(result.on(tiers::Tier::device).rest_bytes), 13 * per_rank);
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  EXPECT_LT(usage.ru_maxrss, 900 * 1024);  // of the whole test program, in KiB
+}
+
+}  // namespace
+}  // namespace fullshard::testing

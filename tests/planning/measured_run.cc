@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/planning/measured_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "fullshard/comm/world/world.h"
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/engine/new_values.h"
+#include "fullshard/models/model_folder.h"
+#include "fullshard/nn/deferred.h"
+#include "fullshard/planning/planned_run.h"
+#include "fullshard/train/apply_plan.h"
+#include "tests/planning/counting_allocator.h"
+
+namespace fullshard::testing {
+namespace {
+
+std::shared_ptr<LanguageModel> deferred_model(const Case& run) {
+  const DeferredScope scope;
+  return make_model(run.config, "test", {});
+}
+
+// What the ranks of a host look at together is in nobody's allocator: one shard of it is a rank's.
+int64_t shared_bytes(const ShardedModel& sharded) {
+  if (!sharded.shares_host_copy()) return 0;
+  const bool is_master = !sharded.options().param_dtype.has_value();
+  return sharded.ledger().held(is_master ? tiers::Purpose::master : tiers::Purpose::parameters);
+}
+
+int64_t peak_of_rank(const Case& run, const World& world) {
+  const auto watch = std::make_shared<TotalWatch>();
+  const tensor::WatchScope watched(watch);
+  const auto plan = plan_of(run);
+  const auto model = deferred_model(run);
+  ShardOptions options = shard_options_of(plan);
+  options.advises_on_units = false;
+  ShardedModel sharded(model, world, options);
+  auto& engine = engine::EngineAccess::of(sharded);
+  engine::replace_values(engine, "test", [] {});
+  const auto optimizer = make_optimizer(sharded, plan);
+  Stepper stepper(sharded, *optimizer, stepper_options_of(plan, world.size()));
+  model->train();
+  for (int step = 0; step < 3; ++step) {
+    stepper.backward(
+        model->forward(planning::planned_inputs(*model, run.micro_batch, options_of(run))).loss);
+    stepper.step();
+  }
+  // Over shm the pool's memory is not libtorch's.
+  const int64_t pooled = world.size() > 1 ? engine.pool()->reserved_bytes() : 0;
+  return watch->peak() + pooled + shared_bytes(sharded);
+}
+
+}  // namespace
+
+void TotalWatch::change(at::Device, tensor::AllocationKind, int64_t bytes) {
+  const int64_t now = held_ += bytes;
+  if (now > peak_) peak_ = now;
+}
+
+Plan plan_of(const Case& run) {
+  PlanOptions options{.flags = {{"--zero-stage", fmt::format("{}", run.stage)},
+                                {"--micro-batch", fmt::format("{}", run.micro_batch)},
+                                {"--precision", run.precision}},
+                      .ranks = run.ranks,
+                      .device = "cpu"};
+  if (run.recompute) options.flags.push_back({"--recompute", "true"});
+  return Plan::from_words("", "", options);
+}
+
+EstimateOptions options_of(const Case& run) {
+  return {.ranks = run.ranks, .sequence_length = run.sequence_length};
+}
+
+Estimate planned(const Case& run) {
+  return estimate(deferred_model(run), plan_of(run), options_of(run));
+}
+
+int64_t measured_peak(const Case& run) {
+  install_counting_allocator();
+  if (run.ranks == 1) return peak_of_rank(run, World::single());
+  std::mutex mutex;
+  int64_t most = 0;
+  run_ranks({.ranks = run.ranks}, [&](const World& world) {
+    const int64_t own = peak_of_rank(run, world);
+    const std::lock_guard lock(mutex);
+    most = std::max(most, own);
+  });
+  return most;
+}
+
+}  // namespace fullshard::testing

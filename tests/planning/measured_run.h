@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real run's memory, as the allocators see it, for comparison with a plan.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "fullshard/planning/estimate.h"
+#include "fullshard/tensor/allocation_watch.h"
+
+namespace fullshard::testing {
+
+// All that a thread's tensors hold.
+class TotalWatch : public tensor::AllocationWatch {
+ public:
+  void change(at::Device, tensor::AllocationKind, int64_t bytes) override;
+  int64_t peak() const { return peak_; }
+
+ private:
+  std::atomic<int64_t> held_{0}, peak_{0};
+};
+
+struct Case {
+  std::string config;  // of the model: the text of a config.json
+  int ranks = 1;
+  int stage = 3;
+  int64_t micro_batch = 2;
+  int64_t sequence_length = 64;
+  bool recompute = false;
+  std::string precision = "no";
+};
+
+Plan plan_of(const Case& run);
+EstimateOptions options_of(const Case& run);
+Estimate planned(const Case& run);
+// The fullest rank's peak over three steps, all ranks as threads of this process.
+int64_t measured_peak(const Case& run);
+
+}  // namespace fullshard::testing
