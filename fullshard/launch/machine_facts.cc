@@ -11,12 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
 #include <sstream>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/memory_info.h"
 #include "fullshard/launch/cgroup.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/devices.h"
@@ -26,17 +26,6 @@ namespace fullshard::launch {
 namespace {
 
 using Kind = Fact::Kind;
-
-// "MemAvailable:  1234 kB" as bytes by name.
-std::map<std::string, int64_t> memory_info() {
-  std::map<std::string, int64_t> bytes;
-  std::ifstream file("/proc/meminfo");
-  int64_t number = 0;
-  for (std::string name, rest; file >> name >> number && std::getline(file, rest);) {
-    bytes[name.substr(0, name.size() - 1)] = number * kKiB;
-  }
-  return bytes;
-}
 
 Fact cores_fact() {
   const auto share = cgroup_limits().cores;
@@ -51,20 +40,16 @@ Fact cores_fact() {
 }
 
 Fact memory_fact() {
-  const auto info = memory_info();
-  const auto number = [&](const char* name) {
-    const auto found = info.find(name);
-    return found == info.end() ? int64_t{0} : found->second;
-  };
+  const auto info = base::memory_info();
   const auto limit = cgroup_limits().memory_bytes;
-  int64_t available = number("MemAvailable");
+  int64_t available = info.available_bytes;
   if (limit) available = std::min(available, *limit);
   // AdamW in fp32: parameter, gradient and two states.
   constexpr int64_t kBytesPerParameter = 16;
   return {
       "memory",
-      fmt::format("{} of {} available{}", format_bytes(number("MemAvailable")),
-                  format_bytes(number("MemTotal")),
+      fmt::format("{} of {} available{}", format_bytes(info.available_bytes),
+                  format_bytes(info.total_bytes),
                   limit ? fmt::format(", a control group allows {}", format_bytes(*limit)) : ""),
       fmt::format("on CPU all ranks together train at most about {} parameters with AdamW in "
                   "fp32 (16 bytes each, activations not counted)",

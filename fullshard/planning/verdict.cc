@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/memory_info.h"
 #include "fullshard/engine/plan/sharding.h"
 #include "fullshard/launch/cgroup.h"
 #include "fullshard/train/apply_plan.h"
@@ -18,15 +18,6 @@ namespace {
 
 using tiers::Purpose;
 using tiers::Tier;
-
-int64_t total_memory() {
-  std::ifstream file("/proc/meminfo");
-  int64_t number = 0;
-  for (std::string name, rest; file >> name >> number && std::getline(file, rest);) {
-    if (name == "MemTotal:") return number * kKiB;
-  }
-  return 0;
-}
 
 std::string_view largest_purpose(const TierEstimate& tier) {
   const auto largest = std::max_element(tier.by_purpose.begin(), tier.by_purpose.end());
@@ -91,7 +82,7 @@ std::vector<std::string> changes_on_host(const Estimate& estimate) {
 MemoryLimits limits_here(at::Device device, int ranks_per_host) {
   MemoryLimits limits;
   limits.ranks_per_host = std::max(ranks_per_host, 1);
-  int64_t memory = total_memory();
+  int64_t memory = base::memory_info().total_bytes;
   if (const auto allowed = launch::cgroup_limits().memory_bytes) {
     memory = memory > 0 ? std::min(memory, *allowed) : *allowed;
   }
