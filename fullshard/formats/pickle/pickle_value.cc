@@ -3,16 +3,17 @@
 
 #include <fmt/format.h>
 
-#include <ranges>
+#include <algorithm>
 
 namespace fullshard::formats {
 
 const PickleValue* PickleValue::find(std::string_view key) const {
+  const auto is_named = [&](const auto& pair) {
+    return pair.first->kind == PickleKind::text && pair.first->text == key;
+  };
   // The last one wins, as in Python.
-  for (const auto& [name, value] : std::views::reverse(pairs)) {
-    if (name->kind == PickleKind::text && name->text == key) return value;
-  }
-  return nullptr;
+  const auto found = std::find_if(pairs.rbegin(), pairs.rend(), is_named);
+  return found == pairs.rend() ? nullptr : found->second;
 }
 
 std::string_view PickleValue::class_name() const {
