@@ -54,8 +54,8 @@ check_newer() {
   build_and_test build/newer -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler"
 }
 
-check_asan() { build_and_test build/asan --preset asan; }
-check_tsan() { build_and_test build/tsan --preset tsan; }
+check_asan() { build_and_test build/asan --preset asan -DFULLSHARD_UNITY=ON; }
+check_tsan() { build_and_test build/tsan --preset tsan -DFULLSHARD_UNITY=ON; }
 
 # Headers and libraries of the oldest libtorch that is promised.
 check_torch211() {

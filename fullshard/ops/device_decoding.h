@@ -7,8 +7,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "fullshard/ops/activation.h"
+#include "fullshard/ops/norm.h"
 #include "fullshard/ops/rotary.h"
 
 namespace fullshard::ops {
@@ -16,6 +19,12 @@ namespace fullshard::ops {
 // Weights [outputs, width] that the same few rows are multiplied with; biases may be undefined.
 struct FewRowsOperands {
   std::vector<at::Tensor> weights, biases;
+  const NormTerms* norm = nullptr;  // of the rows, before
+  // Of the results; with two weights the second's are multiplied with it.
+  std::optional<Activation> activation = std::nullopt;
+
+  bool is_gated() const { return activation && weights.size() == 2; }
+  int64_t num_outputs() const;  // of a row
 };
 
 // Whether rows are few, and of a kind that the kernel has code for; gradients are off.
@@ -24,8 +33,8 @@ bool has_device_few_rows(const at::Tensor& input);
 // a time.
 bool has_device_few_rows(const at::Tensor& input, const FewRowsOperands& operands,
                          const at::Tensor& residual);
-// output [..., all outputs] = input [..., width] * weights + biases + residual; the residual may be
-// undefined.
+// output [..., all outputs] = norm(input [..., width]) * weights + biases + residual, activated;
+// the residual may be undefined.
 void device_few_rows(const at::Tensor& output, const at::Tensor& input,
                      const FewRowsOperands& operands, const at::Tensor& residual);
 

@@ -23,14 +23,24 @@ int64_t num_rows_of_matrix(const at::Tensor& input) {
   return input.size(-1) == 0 ? 0 : input.numel() / input.size(-1);
 }
 
-int64_t num_outputs_of(const FewRowsOperands& operands) {
-  int64_t sum = 0;
-  for (const auto& weight : operands.weights) sum += weight.size(0);
-  return sum;
-}
-
 const void* data_if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+FewRowsNorm norm_of(const FewRowsOperands& operands) {
+  const NormTerms* norm = operands.norm;
+  if (norm == nullptr) return {};
+  return {.weight = norm->weight.const_data_ptr(),
+          .bias = data_if_defined(norm->bias),
+          .epsilon = static_cast<float>(norm->epsilon),
+          .centred = norm->centred};
+}
+
+FewRowsActivation activation_of(const FewRowsOperands& operands) {
+  if (!operands.activation) return {};
+  return {.is_wanted = true,
+          .is_gated = operands.is_gated(),
+          .kind = static_cast<RowActivation>(*operands.activation)};
 }
 
 }  // namespace
@@ -56,7 +66,10 @@ bool has_device_few_rows(const at::Tensor& input, const FewRowsOperands& operand
   return std::ranges::all_of(operands.weights, is_weight) &&
          std::ranges::all_of(operands.biases, is_absent_or_dense) && is_absent_or_dense(residual) &&
          (!residual.defined() ||
-          residual.numel() == num_rows_of_matrix(input) * num_outputs_of(operands));
+          residual.numel() == num_rows_of_matrix(input) * operands.num_outputs()) &&
+         (operands.norm == nullptr ||
+          (is_absent_or_dense(operands.norm->weight) && is_absent_or_dense(operands.norm->bias))) &&
+         (!operands.is_gated() || operands.weights[0].size(0) == operands.weights[1].size(0));
 }
 
 void device_few_rows(const at::Tensor& output, const at::Tensor& input,
@@ -65,6 +78,8 @@ void device_few_rows(const at::Tensor& output, const at::Tensor& input,
   FewRowsProducts products{.output = output.mutable_data_ptr(),
                            .input = input.const_data_ptr(),
                            .residual = data_if_defined(residual),
+                           .norm = norm_of(operands),
+                           .activation = activation_of(operands),
                            .num_rows = num_rows_of_matrix(input),
                            .width = input.size(-1),
                            .num_weights = static_cast<int>(operands.weights.size()),

@@ -6,7 +6,6 @@
 
 #include "fullshard/ops/activated_projection.h"
 #include "fullshard/ops/device_decoding.h"
-#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/linear.h"
@@ -80,18 +79,37 @@ at::Tensor multiply_packed(const at::Tensor& packed, const at::Tensor& input,
 at::Tensor few_rows_on_device(const at::Tensor& input, const FewRowsOperands& operands,
                               const at::Tensor& residual) {
   auto sizes = input.sizes().vec();
-  sizes.back() = 0;
-  for (const auto& weight : operands.weights) sizes.back() += weight.size(0);
+  sizes.back() = operands.num_outputs();
   auto output = at::empty(sizes, input.options());
   device_few_rows(output, input, operands, residual);
   return output;
 }
 
+// As activated_projection.
+at::Tensor few_rows_activated_projection(const Projected& input, Activation kind,
+                                         const at::Tensor& weight, const at::Tensor& bias,
+                                         const at::Tensor& residual) {
+  if (input.packed.defined() || input.parts.size() > 2 ||
+      !has_few_rows(input.parts.front(), weight, bias)) {
+    return activated_projection(input, kind, weight, bias, residual);
+  }
+  const auto activated = input.parts.size() == 2 ? gated(input.parts[0], input.parts[1], kind)
+                                                 : activate(input.parts[0], kind);
+  return few_rows_linear(activated, weight, bias, residual);
+}
+
 }  // namespace
+
+int64_t FewRowsOperands::num_outputs() const {
+  if (is_gated()) return weights.front().size(0);
+  int64_t sum = 0;
+  for (const auto& weight : weights) sum += weight.size(0);
+  return sum;
+}
 
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, const at::Tensor& residual) {
-  const FewRowsOperands operands{{weight}, {bias}};
+  const FewRowsOperands operands{.weights = {weight}, .biases = {bias}};
   if (has_device_few_rows(input, operands, residual)) {
     return few_rows_on_device(input, operands, residual);
   }
@@ -102,9 +120,9 @@ at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
 Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<at::Tensor>& biases) {
-  const FewRowsOperands operands{weights, biases};
+  const FewRowsOperands operands{.weights = weights, .biases = biases, .norm = &norm};
   if (has_device_few_rows(input, operands, {})) {
-    return {.packed = few_rows_on_device(apply_norm(input, norm), operands, {})};
+    return {.packed = few_rows_on_device(input, operands, {})};
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!has_few_rows(input, weights[i], biases[i])) {
@@ -120,23 +138,19 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
   return result;
 }
 
-at::Tensor few_rows_activated_projection(const Projected& input, Activation kind,
-                                         const at::Tensor& weight, const at::Tensor& bias,
-                                         const at::Tensor& residual) {
-  if (input.packed.defined() && has_device_few_rows(input.packed)) {
-    auto sizes = input.packed.sizes().vec();
-    sizes.back() = weight.size(1);
-    const auto activated = at::empty(sizes, input.packed.options());
-    device_activate(activated, input.packed, kind);
-    return few_rows_linear(activated, weight, bias, residual);
+at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
+                                 const FeedForwardWeights& weights) {
+  const FewRowsOperands operands{.weights = weights.inner,
+                                 .biases = weights.inner_biases,
+                                 .norm = &norm,
+                                 .activation = weights.activation};
+  if (has_device_few_rows(input, operands, {})) {
+    return few_rows_linear(few_rows_on_device(input, operands, {}), weights.outer,
+                           weights.outer_bias, input);
   }
-  if (input.packed.defined() || input.parts.size() > 2 ||
-      !has_few_rows(input.parts.front(), weight, bias)) {
-    return activated_projection(input, kind, weight, bias, residual);
-  }
-  const auto activated = input.parts.size() == 2 ? gated(input.parts[0], input.parts[1], kind)
-                                                 : activate(input.parts[0], kind);
-  return few_rows_linear(activated, weight, bias, residual);
+  const auto rows = few_rows_norm_projection(input, norm, weights.inner, weights.inner_biases);
+  return few_rows_activated_projection(rows, weights.activation, weights.outer, weights.outer_bias,
+                                       input);
 }
 
 }  // namespace fullshard::ops

@@ -27,9 +27,15 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<at::Tensor>& biases);
 
-// As activated_projection.
-at::Tensor few_rows_activated_projection(const Projected& input, Activation kind,
-                                         const at::Tensor& weight, const at::Tensor& bias,
-                                         const at::Tensor& residual);
+// The weights of a feed-forward block; two of them are gate and up. Biases may be undefined.
+struct FeedForwardWeights {
+  std::vector<at::Tensor> inner, inner_biases;
+  Activation activation;
+  at::Tensor outer, outer_bias = {};
+};
+
+// input + outer * activation(inner * norm(input)).
+at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
+                                 const FeedForwardWeights& weights);
 
 }  // namespace fullshard::ops

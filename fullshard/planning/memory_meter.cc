@@ -64,6 +64,18 @@ void MemoryMeter::note_rest() {
   for (auto& tier : tiers_) tier.rest = tier.held;
 }
 
+// Files are no allocations. They are made with the weights, and stay as large.
+TierEstimate MemoryMeter::on_disk() const {
+  TierEstimate disk{.rest_bytes = ledger_->held_total(tiers::Tier::disk),
+                    .peak_bytes = ledger_->peak_total(tiers::Tier::disk),
+                    .peak_at = "the optimizer's step"};
+  for (int purpose = 0; purpose < tiers::kNumPurposes; ++purpose) {
+    disk.by_purpose[static_cast<size_t>(purpose)] =
+        ledger_->peak(static_cast<tiers::Purpose>(purpose), tiers::Tier::disk);
+  }
+  return disk;
+}
+
 Estimate MemoryMeter::estimate() {
   const std::lock_guard lock(mutex_);
   Estimate result;
@@ -72,6 +84,7 @@ Estimate MemoryMeter::estimate() {
     const auto& own = tiers_[static_cast<size_t>(tier)];
     result.tiers[static_cast<size_t>(tier)] = {own.rest, own.peak, own.peak_at, own.by_purpose};
   }
+  if (ledger_ != nullptr) result.tiers[static_cast<size_t>(tiers::Tier::disk)] = on_disk();
   ledger_ = nullptr;
   return result;
 }

@@ -43,6 +43,7 @@ class MemoryMeter : public tensor::AllocationWatch {
     std::string peak_at{};
   };
   void explain(int tier);
+  TierEstimate on_disk() const;
   std::string moment() const;
 
   at::Device device_;

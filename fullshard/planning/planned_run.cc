@@ -31,16 +31,6 @@ ShardOptions planned_options(const Plan& plan) {
   return options;
 }
 
-// A plan makes no files.
-void refuse_disk(const tiers::TierOptions& offload) {
-  const bool uses_disk =
-      offload.parameters.tier == tiers::Tier::disk || offload.optimizer.tier == tiers::Tier::disk;
-  if (!uses_disk) return;
-  fail_as(ErrorKind::usage,
-          "estimate: offload to a disk cannot be planned yet; plan it with host memory "
-          "(--offload all), whose share of the device is planned alike");
-}
-
 }  // namespace
 
 World planned_world(const EstimateOptions& options) {
@@ -110,7 +100,6 @@ Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& p
                   const EstimateOptions& options,
                   const std::function<at::Tensor(at::Device)>& loss) {
   check(options.ranks > 0, "estimate: {} ranks, expected at least one", options.ranks);
-  planning::refuse_disk(shard_options_of(plan).offload);
   if (!options.device.is_cpu()) tensor::pretend_gpus();
   const tensor::PretenceScope pretence;
   const auto world = planning::planned_world(options);

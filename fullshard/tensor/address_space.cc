@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLargestSpace = size_t{1} << 46, kSmallestSpace = size_t{1} << 34;
 constexpr size_t kAlignment = 64;
+constexpr size_t kPage = 4096;
 // What the allocators of GPUs round to, and so count.
 constexpr size_t kDeviceAlignment = 512;
 
@@ -63,8 +64,10 @@ void* AddressSpace::take(size_t bytes) {
     free.pop_back();
     return address;
   }
-  check(bytes <= size_ - used_, "a plan holds more than {} bytes at once, which no machine has",
-        size_);
+  check(bytes + kPage <= size_ - used_,
+        "a plan holds more than {} bytes at once, which no machine has", size_);
+  // Blocks for a disk begin at pages.
+  if (bytes >= kPage) used_ = rounded(used_, kPage);
   void* const address = begin_ + used_;
   used_ += bytes;
   return address;

@@ -53,10 +53,12 @@ SlotFile::SlotFile(SlotFileOptions options)
       slot_offsets_(offsets_of(slot_bytes_)),
       disk_(checked(options.disk)),
       owner_(std::move(options.owner)),
-      file_(options.folder, slot_offsets_.back()),
+      is_planned_(options.is_planned),
+      file_(options.folder, slot_offsets_.back(), is_planned_),
       is_direct_(file_.direct() >= 0),
       operations_(static_cast<size_t>(options.num_tickets)) {
   check(options.num_tickets > 0, "offload: {} tickets, expected at least 1", options.num_tickets);
+  if (is_planned_) return;
   const auto make = options.make_transfers ? options.make_transfers : make_default_transfers;
   for (int64_t i = 0; i < disk_.num_threads; ++i) {
     workers_.push_back(
@@ -145,10 +147,10 @@ SlotFile::Ticket SlotFile::begin(const Window& window, char* data, bool is_write
            .data = data,
            .file_offset = slot_offsets_[static_cast<size_t>(window.slot)] + window.offset,
            .bytes = bytes,
-           .bytes_left = bytes};
+           .bytes_left = is_planned_ ? 0 : bytes};
   const Operation posted = *free;
   lock.unlock();
-  post(ticket, posted);
+  if (!is_planned_) post(ticket, posted);
   return {ticket};
 }
 
@@ -236,7 +238,7 @@ DiskCounters SlotFile::counters() const {
 }
 
 std::string SlotFile::notice() const {
-  if (is_direct_) return "";
+  if (is_direct_ || is_planned_) return "";
   return fmt::format(
       "offload: the file system of '{}' refuses O_DIRECT: the page cache is used, "
       "which takes host memory and is slower",

@@ -31,6 +31,7 @@ struct SlotFileOptions {
   std::string owner{};   // "rank 3", for messages
   // Empty, the default: by io_uring or by threads. Tests put a disk that fails here.
   DiskWorker::MakeTransfers make_transfers = {};
+  bool is_planned = false;  // sizes only: no disk is touched, and reads and writes end at once
 };
 
 class SlotFile {
@@ -112,6 +113,7 @@ class SlotFile {
   std::vector<int64_t> slot_offsets_;
   const DiskSettings disk_;
   const std::string owner_;
+  const bool is_planned_;
   UnnamedFile file_;
 
   std::atomic<bool> is_direct_{false};

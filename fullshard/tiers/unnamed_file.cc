@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -38,9 +39,10 @@ int reserve_blocks(int descriptor, int64_t begin, int64_t bytes) {
 
 }  // namespace
 
-UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes) : folder_(folder) {
+UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes, bool is_planned)
+    : folder_(folder), is_planned_(is_planned) {
   try {
-    open();
+    is_planned_ ? open_planned() : open();
     grow(bytes);
   } catch (...) {
     close();
@@ -71,6 +73,13 @@ void UnnamedFile::open() {
           base::printable(folder_), std::strerror(why));
 }
 
+// All of it is a hole until somebody writes there.
+void UnnamedFile::open_planned() {
+  plain_ = ::memfd_create("fullshard-plan", MFD_CLOEXEC);
+  check(plain_ >= 0, "offload: a file for a plan: {}", std::strerror(errno));
+  refuses_direct_ = true;
+}
+
 void UnnamedFile::grow(int64_t bytes) {
   if (bytes > bytes_) reserve(bytes);
   if (direct_ < 0 && !refuses_direct_) open_direct();
@@ -78,6 +87,12 @@ void UnnamedFile::grow(int64_t bytes) {
 
 // Blocks are taken now, so that a full disk is an error before the first step and never later.
 void UnnamedFile::reserve(int64_t bytes) {
+  if (is_planned_) {
+    check(::ftruncate(plain_, bytes) == 0, "offload: a planned file of {}: {}", format_bytes(bytes),
+          std::strerror(errno));
+    bytes_ = bytes;
+    return;
+  }
   // Asked first: a file that grows beyond it would end the program with SIGXFSZ.
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&

@@ -11,8 +11,8 @@ namespace fullshard::tiers {
 class UnnamedFile {
  public:
   // In that folder, with so many bytes of its disk reserved. It has no name there, or loses it at
-  // once, and mode 0600.
-  UnnamedFile(const std::string& folder, int64_t bytes);
+  // once, and mode 0600. A planned one is in no folder and takes no space.
+  UnnamedFile(const std::string& folder, int64_t bytes, bool is_planned = false);
   ~UnnamedFile();
   UnnamedFile(const UnnamedFile&) = delete;
   UnnamedFile& operator=(const UnnamedFile&) = delete;
@@ -28,6 +28,7 @@ class UnnamedFile {
 
  private:
   void open();
+  void open_planned();
   void reserve(int64_t bytes);
   void open_direct();
   void close();
@@ -37,6 +38,7 @@ class UnnamedFile {
   int plain_ = -1;
   int direct_ = -1;
   bool refuses_direct_ = false;
+  const bool is_planned_;
 };
 
 }  // namespace fullshard::tiers

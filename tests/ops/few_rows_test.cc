@@ -110,11 +110,10 @@ TEST(FewRows, GiveWhatTheOperatorsOfTrainingGive) {
   }
   const auto down = at::randn({32, 20}), bias = at::randn({32});
   EXPECT_TRUE(at::allclose(
-      few_rows_activated_projection(found, Activation::silu, down, bias, input),
+      few_rows_feed_forward(input, norm, {weights, biases, Activation::silu, down, bias}),
       activated_projection(expected.projected, Activation::silu, down, bias, input), 1e-4, 1e-4));
   EXPECT_TRUE(at::allclose(
-      few_rows_activated_projection({.parts = {found.parts[0]}}, Activation::gelu, down, bias,
-                                    input),
+      few_rows_feed_forward(input, norm, {{weights[0]}, {biases[0]}, Activation::gelu, down, bias}),
       activated_projection({.parts = {found.parts[0]}}, Activation::gelu, down, bias, input), 1e-4,
       1e-4));
 }

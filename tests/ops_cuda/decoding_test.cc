@@ -2,6 +2,7 @@
 // The kernels of a decoding step.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -35,7 +36,7 @@ TEST_F(DeviceDecoding, MultipliesFewRowsByWeightsOfAnySize) {
         SCOPED_TRACE(::testing::Message() << rows << " rows, " << outputs << " x " << width);
         const auto input = bf16_randn({rows, 1, width}), weight = bf16_randn({outputs, width});
         const auto bias = bf16_randn({outputs}), residual = bf16_randn({rows, 1, outputs});
-        ASSERT_TRUE(has_device_few_rows(input, {{weight}, {bias}}, residual));
+        ASSERT_TRUE(has_device_few_rows(input, {.weights = {weight}, .biases = {bias}}, residual));
         expect_close(few_rows_linear(input, weight, bias, residual),
                      wide_linear(input, weight, bias, residual), 1.0 / 128, "with a residual");
         expect_close(few_rows_linear(input, weight), wide_linear(input, weight, {}, {}), 1.0 / 128,
@@ -60,10 +61,45 @@ TEST_F(DeviceDecoding, GivesARowTheSameBitsInEveryBatch) {
   }
 }
 
+// Norm and activation inside of a product, beside the same of the plain operators.
+TEST_F(DeviceDecoding, NormsAndActivatesOnTheWay) {
+  for (const int64_t rows : {1, 8, 16, 31}) {
+    for (const bool centred : {false, true}) {
+      const auto input = bf16_randn({rows, 1, 2048});
+      const NormTerms norm{bf16_randn({2048}), centred ? bf16_randn({2048}) : at::Tensor(), 1e-5,
+                           centred};
+      for (const int64_t outputs : {40, 1000}) {
+        const std::vector<at::Tensor> inner = {bf16_randn({outputs, 2048}) / 45,
+                                               bf16_randn({outputs, 2048}) / 45};
+        const std::vector<at::Tensor> biases = {bf16_randn({outputs}), bf16_randn({outputs})};
+        for (const auto kind :
+             {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu}) {
+          for (const size_t parts : {1, 2}) {
+            SCOPED_TRACE(::testing::Message()
+                         << rows << " rows, " << outputs << " outputs, centred " << centred << ", "
+                         << parts << " weights");
+            const FewRowsOperands operands{{inner.begin(), inner.begin() + parts},
+                                           {biases.begin(), biases.begin() + parts},
+                                           &norm,
+                                           kind};
+            ASSERT_TRUE(has_device_few_rows(input, operands, {}));
+            const auto found = at::empty({rows, 1, outputs}, input.options());
+            device_few_rows(found, input, operands, {});
+            const auto normed = apply_norm(input, norm);
+            auto wanted = activate(few_rows_linear(normed, inner[0], biases[0]), kind);
+            if (parts == 2) wanted = wanted * few_rows_linear(normed, inner[1], biases[1]);
+            expect_close(found, wanted.to(at::kDouble), 1.0 / 64, "activated");
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(DeviceDecoding, LeavesOthersToTheGeneralProducts) {
   const auto weight = bf16_randn({64, 64});
   const auto refuses = [&](const at::Tensor& input, const at::Tensor& by) {
-    return !has_device_few_rows(input, {{by}, {{}}}, {});
+    return !has_device_few_rows(input, {.weights = {by}, .biases = {{}}}, {});
   };
   EXPECT_FALSE(refuses(bf16_randn({2, 64}), weight));
   EXPECT_TRUE(refuses(bf16_randn({33, 64}), weight));

@@ -25,8 +25,10 @@ constexpr double kTolerance = 0.02;
 [[maybe_unused]] const bool pretends_gpus = (tensor::pretend_gpus(), true);
 
 void expect_as_measured(const Case& run) {
-  const auto plan = planned(run).on(tiers::Tier::device);
-  const auto found = measured_peak(run);
+  const auto all = planned(run);
+  const auto& plan = all.on(tiers::Tier::device);
+  const auto [found, on_disk] = measured(run);
+  EXPECT_EQ(all.on(tiers::Tier::disk).peak_bytes, on_disk);
   EXPECT_NEAR(static_cast<double>(plan.peak_bytes), static_cast<double>(found),
               kTolerance * static_cast<double>(found))
       << "planned " << plan.peak_bytes << ", measured " << found << ", peak in the "
@@ -90,6 +92,28 @@ TEST(Estimate, KnowsRecomputationAndPrecision) {
   for (const int64_t batch : {2, 8}) {
     expect_as_measured({.config = small_llama(), .micro_batch = batch, .precision = "bf16"});
   }
+}
+
+TEST(Estimate, KnowsWhatRestsOnADisk) {
+  const std::string folder = ::testing::TempDir();
+  for (const int ranks : {1, 2}) {
+    for (const char* what : {"optimizer:", "all:"}) {
+      SCOPED_TRACE(fmt::format("{} on {} ranks", what, ranks));
+      const Case run{.config = small_llama(), .ranks = ranks, .offload = what + folder};
+      expect_as_measured(run);
+      EXPECT_GT(planned(run).on(tiers::Tier::disk).peak_bytes, 0);
+    }
+  }
+}
+
+// What is planned for is not here.
+TEST(Estimate, OfAFolderThatIsNotThereMakesNoFile) {
+  const auto plan = planned({.config = small_llama(), .offload = "all:/does/not/exist"});
+  const auto& disk = plan.on(tiers::Tier::disk);
+  int64_t sum = 0;
+  for (const int64_t bytes : disk.by_purpose) sum += bytes;
+  EXPECT_EQ(sum, disk.peak_bytes);
+  EXPECT_EQ(disk.rest_bytes, disk.peak_bytes);
 }
 
 TEST(Estimate, RecomputationHoldsLess) {

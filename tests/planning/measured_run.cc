@@ -30,7 +30,7 @@ int64_t shared_bytes(const ShardedModel& sharded) {
   return sharded.ledger().held(is_master ? tiers::Purpose::master : tiers::Purpose::parameters);
 }
 
-int64_t peak_of_rank(const Case& run, const World& world) {
+Measured peak_of_rank(const Case& run, const World& world) {
   const auto watch = std::make_shared<TotalWatch>();
   const tensor::WatchScope watched(watch);
   const auto plan = plan_of(run);
@@ -50,7 +50,9 @@ int64_t peak_of_rank(const Case& run, const World& world) {
   }
   // Over shm the pool's memory is not libtorch's.
   const int64_t pooled = world.size() > 1 ? engine.pool()->reserved_bytes() : 0;
-  return watch->peak() + pooled + shared_bytes(sharded);
+  const auto& ledger = sharded.ledger();
+  return {watch->peak() + pooled + shared_bytes(sharded) + ledger.held_total(tiers::Tier::host),
+          ledger.peak_total(tiers::Tier::disk)};
 }
 
 }  // namespace
@@ -66,6 +68,7 @@ Plan plan_of(const Case& run) {
                                 {"--precision", run.precision}},
                       .ranks = run.ranks,
                       .device = "cpu"};
+  if (!run.offload.empty()) options.flags.push_back({"--offload", run.offload});
   if (run.recompute) options.flags.push_back({"--recompute", "true"});
   return Plan::from_words("", "", options);
 }
@@ -78,15 +81,16 @@ Estimate planned(const Case& run) {
   return estimate(deferred_model(run), plan_of(run), options_of(run));
 }
 
-int64_t measured_peak(const Case& run) {
+Measured measured(const Case& run) {
   install_counting_allocator();
   if (run.ranks == 1) return peak_of_rank(run, World::single());
   std::mutex mutex;
-  int64_t most = 0;
+  Measured most;
   run_ranks({.ranks = run.ranks}, [&](const World& world) {
-    const int64_t own = peak_of_rank(run, world);
+    const Measured own = peak_of_rank(run, world);
     const std::lock_guard lock(mutex);
-    most = std::max(most, own);
+    most.memory_bytes = std::max(most.memory_bytes, own.memory_bytes);
+    most.disk_bytes = std::max(most.disk_bytes, own.disk_bytes);
   });
   return most;
 }

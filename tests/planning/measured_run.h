@@ -28,12 +28,19 @@ struct Case {
   int64_t sequence_length = 64;
   bool recompute = false;
   std::string precision = "no";
+  std::string offload = "";  // as --offload has it
+};
+
+// The fullest rank's.
+struct Measured {
+  int64_t memory_bytes = 0;
+  int64_t disk_bytes = 0;
 };
 
 Plan plan_of(const Case& run);
 EstimateOptions options_of(const Case& run);
 Estimate planned(const Case& run);
-// The fullest rank's peak over three steps, all ranks as threads of this process.
-int64_t measured_peak(const Case& run);
+// Peaks over three steps, all ranks as threads of this process.
+Measured measured(const Case& run);
 
 }  // namespace fullshard::testing

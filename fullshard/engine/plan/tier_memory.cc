@@ -7,6 +7,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/memory/host_memory.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::engine {
 namespace {
@@ -38,7 +39,8 @@ std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place, in
                              .disk = options.disk,
                              .num_tickets = kTickets,
                              .owner = fmt::format("rank {}", rank),
-                             .make_transfers = options.make_transfers});
+                             .make_transfers = options.make_transfers,
+                             .is_planned = tensor::is_pretended()});
 }
 
 }  // namespace

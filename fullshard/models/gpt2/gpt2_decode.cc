@@ -28,9 +28,12 @@ at::Tensor Gpt2AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& 
 }
 
 at::Tensor Gpt2FeedForwardImpl::decode(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = ops::few_rows_norm_projection(hidden, norm, {c_fc_->weight}, {c_fc_->bias});
-  return ops::few_rows_activated_projection(rows, activation_, c_proj_->weight, c_proj_->bias,
-                                            hidden);
+  return ops::few_rows_feed_forward(hidden, norm,
+                                    {.inner = {c_fc_->weight},
+                                     .inner_biases = {c_fc_->bias},
+                                     .activation = activation_,
+                                     .outer = c_proj_->weight,
+                                     .outer_bias = c_proj_->bias});
 }
 
 at::Tensor GPT2BlockImpl::decode(const at::Tensor& hidden, CachedPass& pass) {

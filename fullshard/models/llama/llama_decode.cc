@@ -32,10 +32,12 @@ at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms&
 }
 
 at::Tensor LlamaFeedForwardImpl::decode(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = ops::few_rows_norm_projection(
-      hidden, norm, {gate_proj_->weight, up_proj_->weight}, {gate_proj_->bias, up_proj_->bias});
-  return ops::few_rows_activated_projection(rows, activation_, down_proj_->weight, down_proj_->bias,
-                                            hidden);
+  return ops::few_rows_feed_forward(hidden, norm,
+                                    {.inner = {gate_proj_->weight, up_proj_->weight},
+                                     .inner_biases = {gate_proj_->bias, up_proj_->bias},
+                                     .activation = activation_,
+                                     .outer = down_proj_->weight,
+                                     .outer_bias = down_proj_->bias});
 }
 
 at::Tensor LlamaLayer::decode(const at::Tensor& hidden, CachedPass& pass) {

@@ -68,9 +68,11 @@ at::Tensor T5AttentionLayerImpl::decode_cross(const at::Tensor& hidden, CachedPa
 at::Tensor T5FeedForwardImpl::decode(const at::Tensor& hidden) {
   std::vector<at::Tensor> weights = {gate_->weight};
   if (!up_.is_empty()) weights.push_back(up_->weight);
-  const std::vector<at::Tensor> biases(weights.size());
-  const auto rows = ops::few_rows_norm_projection(hidden, norm_->terms(), weights, biases);
-  return ops::few_rows_activated_projection(rows, activation_, down_->weight, {}, hidden);
+  return ops::few_rows_feed_forward(hidden, norm_->terms(),
+                                    {.inner = weights,
+                                     .inner_biases = std::vector<at::Tensor>(weights.size()),
+                                     .activation = activation_,
+                                     .outer = down_->weight});
 }
 
 at::Tensor T5BlockImpl::decode(at::Tensor hidden, CachedPass& pass) {

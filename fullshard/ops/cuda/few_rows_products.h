@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "fullshard/ops/cuda/kernel_dtype.h"
+#include "fullshard/ops/cuda/activation_rows.h"
 
 namespace fullshard::ops {
 
@@ -20,12 +20,29 @@ struct FewRowsWeight {
   int64_t num_outputs;
 };
 
-// output [num_rows, all outputs side by side] = input [num_rows, width] * weights, each added what
-// there is of bias and residual (of the output's shape). All of them bf16.
+// Of the input's rows, before the products; as norm_rows.h has it.
+struct FewRowsNorm {
+  const void* weight;  // [width]; null: no norm
+  const void* bias;    // null: none
+  float epsilon;
+  bool centred;
+};
+
+// Of the sums; with two weights of equal size the first is activated and multiplied with the other.
+struct FewRowsActivation {
+  bool is_wanted;
+  bool is_gated;
+  RowActivation kind;
+};
+
+// output [num_rows, all outputs side by side] = norm(input [num_rows, width]) * weights, each added
+// what there is of bias and residual (of the output's shape), and activated. All of them bf16.
 struct FewRowsProducts {
   void* output;
   const void* input;
   const void* residual;  // null: none
+  FewRowsNorm norm;
+  FewRowsActivation activation;
   int64_t num_rows;
   int64_t width;
   int num_weights;

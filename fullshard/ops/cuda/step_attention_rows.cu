@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "fullshard/ops/cuda/dependent_launch.cuh"
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/step_attention_rows.h"
 
 namespace fullshard::ops {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 16;
 constexpr int kElements = kPack<Bf16>;  // that a lane holds of a key
 
 // A head's new elements as they would be stored: turned, and rounded to bf16.
@@ -52,9 +53,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
   constexpr int kKeys = kWarp / kLanes;       // that a warp looks at together
   constexpr int kGroups = kWarps * kKeys;
   __shared__ float query[kWidth], new_key[kWidth], new_value[kWidth];
-  __shared__ float largest[kGroups], sums[kGroups], mixed[kGroups][kWidth];
+  __shared__ float largest[kGroups], sums[kGroups], shares[kGroups], mixed[kGroups][kWidth];
   const int64_t row = blockIdx.y, head = blockIdx.x;
   const int64_t sharing = step.num_heads / step.num_kv_heads, kv_head = head / sharing;
+  wait_for_previous();
+  let_next_begin();
   const int64_t position = step.positions[row];
   const auto* own =
       static_cast<const Bf16*>(step.rows) + row * (step.num_heads + 2 * step.num_kv_heads) * kWidth;
@@ -117,13 +120,19 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
 #pragma unroll
   for (int i = 0; i < kElements; ++i) mixed[group][first + i] = seen.mixed[i];
   __syncthreads();
-  for (int i = threadIdx.x; i < kWidth; i += kWarps * kWarp) {
-    float most = -INFINITY, sum = 0, total = 0;
+  if (threadIdx.x < kGroups) {
+    float most = -INFINITY;
+#pragma unroll
     for (int from = 0; from < kGroups; ++from) most = fmaxf(most, largest[from]);
+    shares[threadIdx.x] = expf(largest[threadIdx.x] - most);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kWidth; i += kWarps * kWarp) {
+    float sum = 0, total = 0;
+#pragma unroll 8
     for (int from = 0; from < kGroups; ++from) {
-      const float weight = expf(largest[from] - most);
-      sum += weight * sums[from];
-      total += weight * mixed[from][i];
+      sum += shares[from] * sums[from];
+      total += shares[from] * mixed[from][i];
     }
     static_cast<Bf16*>(step.output)[(row * step.num_heads + head) * kWidth + i] =
         narrowed<Bf16>(total / sum);
@@ -133,7 +142,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
 template <int kWidth>
 void launch_step(const StepAttentionRows& step, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(step.num_heads), static_cast<unsigned>(step.num_rows));
-  step_attention_kernel<kWidth><<<grid, kWarps * kWarp, 0, stream>>>(step);
+  launch_dependent(step_attention_kernel<kWidth>, grid, kWarps * kWarp, stream, step);
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations of one value, for the kernels that apply them.
+#pragma once
+
+#include "fullshard/ops/cuda/activation_rows.h"
+
+namespace fullshard::ops {
+
+// The fast exponential is within 2^-20 or so: nothing beside the rounding to bf16.
+template <class T>
+__device__ __forceinline__ float logistic(float x) {
+  if constexpr (sizeof(T) == 4) {
+    return 1.0f / (1.0f + expf(-x));
+  } else {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+  }
+}
+
+struct ValueAndSlope {
+  float value, slope;
+};
+
+template <class T, RowActivation kKind>
+__device__ __forceinline__ ValueAndSlope activated(float x) {
+  if constexpr (kKind == RowActivation::relu) {
+    return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
+  } else if constexpr (kKind == RowActivation::silu) {
+    const float share = logistic<T>(x);
+    return {x * share, share * (1.0f + x * (1.0f - share))};
+  } else if constexpr (kKind == RowActivation::gelu) {
+    const float share = 0.5f * (1.0f + erff(x * 0.70710678f));
+    return {x * share, share + x * 0.39894228f * expf(-0.5f * x * x)};
+  } else {
+    // (1 + tanh(u)) / 2 is the logistic function of 2u.
+    constexpr float kFactor = 2.0f * 0.79788456f, kCubic = 0.044715f;
+    const float square = x * x;
+    const float share = logistic<T>(kFactor * x * (1.0f + kCubic * square));
+    const float inner = kFactor * (1.0f + 3.0f * kCubic * square);
+    return {x * share, share + x * share * (1.0f - share) * inner};
+  }
+}
+
+// Where the kind is known at run time only.
+template <class T>
+__device__ __forceinline__ float activated_value(float x, RowActivation kind) {
+  switch (kind) {
+    case RowActivation::gelu:
+      return activated<T, RowActivation::gelu>(x).value;
+    case RowActivation::gelu_tanh:
+      return activated<T, RowActivation::gelu_tanh>(x).value;
+    case RowActivation::relu:
+      return activated<T, RowActivation::relu>(x).value;
+    default:
+      return activated<T, RowActivation::silu>(x).value;
+  }
+}
+
+}  // namespace fullshard::ops
