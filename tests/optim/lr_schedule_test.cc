@@ -22,8 +22,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 const nlohmann::json& recorded_rates() {
-  static const nlohmann::json table =
-      nlohmann::json::parse(std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/schedules/schedules.json"));
+  static const nlohmann::json table = nlohmann::json::parse(
+      std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/schedules/schedules.json"));
   return table;
 }
 

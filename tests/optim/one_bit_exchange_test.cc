@@ -53,7 +53,8 @@ struct Naive {
     auto mean = at::zeros_like(server_error);
     for (int64_t rank = 0; rank < ranks; ++rank) {
       auto error = worker_errors[rank];
-      error.narrow(0, 0, kExchanged) += exp_avg * 0.5 + gradient(round, static_cast<int>(rank)) * 0.5;
+      error.narrow(0, 0, kExchanged) +=
+          exp_avg * 0.5 + gradient(round, static_cast<int>(rank)) * 0.5;
       const auto sent = rounded(error);
       error -= sent;
       mean += sent / ranks;
