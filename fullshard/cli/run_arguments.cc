@@ -249,6 +249,11 @@ void RunArguments::add_optimizer() {
                  "with --accumulate: add the micro-batches of a step on each rank and reduce their "
                  "sum once; less traffic, whole gradients in memory")
       ->group(kTraining);
+  command_
+      ->add_flag_callback(
+          "--no-plan", [this] { options_.plans_memory = false; },
+          "start without a plan of its memory; nothing is refused because it would not fit")
+      ->group(kTraining);
 }
 
 void RunArguments::add_planning() {

@@ -52,7 +52,8 @@ Fact memory_fact() {
                   format_bytes(info.total_bytes),
                   limit ? fmt::format(", a control group allows {}", format_bytes(*limit)) : ""),
       fmt::format("on CPU all ranks together train at most about {} parameters with AdamW in "
-                  "fp32 (16 bytes each, activations not counted)",
+                  "fp32 (16 bytes each, activations not counted); fullshard estimate plans a model "
+                  "exactly",
                   format_count(available / kBytesPerParameter)),
       Kind::fine};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -88,7 +89,16 @@ void device_few_rows(const at::Tensor& output, const at::Tensor& input,
     products.weights[i] = {operands.weights[i].const_data_ptr(),
                            data_if_defined(operands.biases[i]), operands.weights[i].size(0)};
   }
-  multiply_few_rows(products, c10::cuda::getCurrentCUDAStream().stream());
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  at::Tensor normed;
+  if (operands.norm != nullptr && !norms_few_rows_on_the_way(products.num_rows, products.width)) {
+    normed = at::empty_like(input);
+    norm_few_rows(normed.mutable_data_ptr(), products, stream);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    products.input = normed.const_data_ptr();
+    products.norm = {};
+  }
+  multiply_few_rows(products, stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -19,6 +19,8 @@ namespace {
 using tiers::Purpose;
 using tiers::Tier;
 
+constexpr const char* kToDisk = "offload to a disk: --offload all:FOLDER with --zero-stage 3";
+
 std::string_view largest_purpose(const TierEstimate& tier) {
   const auto largest = std::max_element(tier.by_purpose.begin(), tier.by_purpose.end());
   return tiers::name_of(static_cast<Purpose>(largest - tier.by_purpose.begin()));
@@ -53,17 +55,20 @@ std::vector<std::string> changes_on_device(const Estimate& estimate, const Plan&
   if (!shards_all && estimate.ranks > 1) {
     changes.emplace_back("a higher stage: --zero-stage 3 over all ranks");
   }
-  if (shared_bytes(device) > missing) {
+  if (shared_bytes(device) > missing / 4) {
     changes.push_back(fmt::format("more ranks ({} now)", estimate.ranks));
   }
   if (!*plan.recompute.enabled && activations > missing / 4) changes.emplace_back("--recompute");
   if (plan.precision.fp16.value == false && plan.precision.bf16.value == false) {
     changes.emplace_back("--precision bf16");
   }
+  const auto& offload = options.offload;
   if (estimate.device.is_cuda()) {
-    const auto offload = options.offload;
     if (offload.optimizer.tier == Tier::device) changes.emplace_back("--offload optimizer");
     if (offload.parameters.tier == Tier::device) changes.emplace_back("--offload all");
+  }
+  if (offload.optimizer.tier != Tier::disk || offload.parameters.tier != Tier::disk) {
+    changes.emplace_back(kToDisk);
   }
   return changes;
 }
@@ -71,7 +76,7 @@ std::vector<std::string> changes_on_device(const Estimate& estimate, const Plan&
 std::vector<std::string> changes_on_host(const Estimate& estimate) {
   std::vector<std::string> changes{"more ranks, on more hosts"};
   if (estimate.on(Tier::disk).peak_bytes == 0) {
-    changes.emplace_back("offload to a disk: --offload all:FOLDER with --zero-stage 3");
+    changes.emplace_back(kToDisk);
   }
   changes.emplace_back("less offload, where the device has room (--offload-ratio)");
   return changes;

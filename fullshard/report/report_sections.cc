@@ -2,6 +2,7 @@
 #include "fullshard/report/report_sections.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -143,6 +144,16 @@ std::string norm_chart(const std::vector<StepRecord>& steps) {
   return line_chart_html(chart_of("Gradient norm over steps", "norm", points));
 }
 
+std::string planned_memory(const MemoryPlan& plan) {
+  std::vector<std::string> parts;
+  for (const PlannedTier& tier : plan.planned) {
+    parts.push_back(fmt::format("{} on the {} (in the {})", format_bytes(tier.peak_bytes),
+                                tier.tier, tier.peak_at));
+  }
+  if (parts.empty()) return {};
+  return fmt::format("Planned before the start: {}. ", fmt::join(parts, ", "));
+}
+
 std::string measured_memory(const RunTotals& totals) {
   if (!totals.last()) return {};
   const std::string device = totals.device_peak_bytes() > 0
@@ -262,7 +273,8 @@ std::string pictures_section(const RunFolder& run, const RunTotals& totals) {
   if (has_norm) text += norm_chart(steps);
   text += speed_chart(steps);
   text += phase_chart_html(steps);
-  text += memory_bars_html(record.memory, record.mesh.world, measured_memory(totals));
+  text += memory_bars_html(record.memory, record.mesh.world,
+                           planned_memory(record.memory) + measured_memory(totals));
   return text + "</div>\n";
 }
 

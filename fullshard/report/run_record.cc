@@ -49,10 +49,25 @@ Json shares_json(const std::vector<MemoryShare>& shares) {
   return rows;
 }
 
+Json planned_json(const std::vector<PlannedTier>& tiers) {
+  Json all = Json::object();
+  for (const PlannedTier& tier : tiers) {
+    Json purposes = Json::object();
+    for (const auto& [purpose, bytes] : tier.by_purpose) purposes[purpose] = bytes;
+    all[tier.tier] = {{"rest_bytes", tier.rest_bytes},
+                      {"peak_bytes", tier.peak_bytes},
+                      {"peak_at", tier.peak_at},
+                      {"by_purpose", std::move(purposes)}};
+  }
+  return all;
+}
+
 Json memory_json(const MemoryPlan& plan) {
   Json ranks = Json::array();
   for (const auto& shares : plan.ranks) ranks.push_back(shares_json(shares));
-  return {{"unsharded", shares_json(plan.unsharded)}, {"ranks", std::move(ranks)}};
+  return {{"planned", planned_json(plan.planned)},
+          {"unsharded", shares_json(plan.unsharded)},
+          {"ranks", std::move(ranks)}};
 }
 
 // An object of the file; `path` is its dotted name, for messages.
@@ -146,9 +161,28 @@ std::vector<MemoryShare> read_shares(const Json& rows, const std::string& where)
   return shares;
 }
 
+std::vector<PlannedTier> read_planned(const Json& json, const std::string& where) {
+  std::vector<PlannedTier> tiers;
+  for (const auto& [name, of_tier] : json.items()) {
+    const std::string path = "memory_plan.planned." + name;
+    const ObjectReader reader(of_tier, where, path);
+    PlannedTier& tier = tiers.emplace_back(PlannedTier{.tier = name});
+    reader.read("rest_bytes", tier.rest_bytes);
+    reader.read("peak_bytes", tier.peak_bytes);
+    reader.read("peak_at", tier.peak_at);
+    const Json purposes_json = reader.object("by_purpose");
+    const ObjectReader purposes(purposes_json, where, path + ".by_purpose");
+    for (const auto& [purpose, bytes] : purposes_json.items()) {
+      purposes.read(purpose.c_str(), tier.by_purpose.emplace_back(purpose, 0).second);
+    }
+  }
+  return tiers;
+}
+
 MemoryPlan read_memory(const Json& json, const std::string& where) {
   const ObjectReader reader(json, where, "memory_plan");
-  MemoryPlan plan{.unsharded = read_shares(reader.list("unsharded"), where)};
+  MemoryPlan plan{.planned = read_planned(reader.object("planned"), where),
+                  .unsharded = read_shares(reader.list("unsharded"), where)};
   for (const Json& shares : reader.list("ranks")) plan.ranks.push_back(read_shares(shares, where));
   return plan;
 }

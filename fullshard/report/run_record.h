@@ -20,8 +20,18 @@ struct MemoryShare {
   int64_t bytes = 0;
 };
 
+// What a rank was going to hold on one tier, as planned before the start.
+struct PlannedTier {
+  std::string tier{};
+  int64_t rest_bytes = 0;  // between steps
+  int64_t peak_bytes = 0;
+  std::string peak_at{};                                      // "backward of unit 'layers.3'"
+  std::vector<std::pair<std::string, int64_t>> by_purpose{};  // at the peak
+};
+
 // Bytes by purpose at the peak.
 struct MemoryPlan {
+  std::vector<PlannedTier> planned{};             // of the rank with the most; there from the start
   std::vector<MemoryShare> unsharded{};           // one rank that holds everything
   std::vector<std::vector<MemoryShare>> ranks{};  // one entry stands for all when they are alike
 };

@@ -30,6 +30,7 @@
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/unused_head.h"
+#include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
 
 namespace fullshard::worker {
@@ -107,6 +108,7 @@ class TrainRun {
         batch_(plan_.batch_sizes(world_.size())) {}
 
   int run() {
+    on_first_rank([&] { forecast_memory(); });
     on_first_rank([&] { claim_folder(); });
     choose_checkpoint();
     on_first_rank([&] { prepare_folder(); });
@@ -124,7 +126,8 @@ class TrainRun {
     const train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
                                            line_end_of_terminal(launcher_));
     train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
-                              first_step);
+                              first_step, forecast_.tiers);
+    if (!forecast_.warning.empty()) account.warn(forecast_.warning);
     if (resumed_)
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
     warn_of_precision(account);
@@ -152,6 +155,13 @@ class TrainRun {
   void on_first_rank(const std::function<void()>& act) {
     engine::throw_alike(world_.communicator(),
                         world_.rank() == 0 ? engine::error_of(act) : std::nullopt, "output");
+  }
+
+  // Before anything is touched: what cannot fit leaves everything as it was.
+  void forecast_memory() {
+    if (options_.plans_memory) {
+      forecast_ = forecast_training(options_, run_.source, plan_, world_);
+    }
   }
 
   void claim_folder() {
@@ -265,6 +275,7 @@ class TrainRun {
   Plan plan_;
   train::RunSettings settings_;
   BatchSizes batch_;
+  MemoryForecast forecast_;                                  // rank 0's
   std::optional<report::RunLock> lock_;                      // rank 0's
   std::optional<stored::FoundCheckpoint> resumed_;           // the checkpoint that is gone on from
   std::vector<std::pair<std::string, std::string>> places_;  // for the summary

@@ -29,7 +29,12 @@ RunRecord example_run() {
   record.model = {.name = "llama-15m", .architecture = "LlamaForCausalLM", .parameters = 15191712};
   record.configuration =
       R"({"zero_optimization.stage":{"value":3,"origin":"ds.json:4","effect":"shards"}})";
-  record.memory = {.unsharded = {{"parameters", "device", 400}, {"optimizer", "device", 800}},
+  record.memory = {.planned = {{.tier = "device",
+                                .rest_bytes = 150,
+                                .peak_bytes = 205,
+                                .peak_at = "backward of unit 'layers.1'",
+                                .by_purpose = {{"parameters", 200}, {"workspace", 5}}}},
+                   .unsharded = {{"parameters", "device", 400}, {"optimizer", "device", 800}},
                    .ranks = {{{"parameters", "device", 200}, {"optimizer", "host", 400}}}};
   record.disk = DiskTraffic{.folders = {"/nvme"},
                             .bytes_read = 300,
@@ -74,6 +79,7 @@ TEST(RunRecord, IsReadBackAsItWasWritten) {
   EXPECT_EQ(back.model.parameters, 15191712);
   EXPECT_EQ(back.memory.ranks.at(0).at(1).tier, "host");
   EXPECT_EQ(back.memory.unsharded.at(1).bytes, 800);
+  EXPECT_EQ(back.memory.planned.at(0).peak_at, "backward of unit 'layers.1'");
   EXPECT_EQ(back.started, 1936163289);
   EXPECT_EQ(back.ended, 1936163299);
   EXPECT_EQ(back.configuration, example_run().configuration);
@@ -87,6 +93,8 @@ TEST(RunRecord, ReadsLikeThePromisedFile) {
   EXPECT_EQ(json["started"], "2031-05-10T07:08:09Z");
   EXPECT_EQ(json["configuration"]["zero_optimization.stage"]["origin"], "ds.json:4");
   EXPECT_EQ(json["memory_plan"]["ranks"][0][0]["bytes"], 200);
+  EXPECT_EQ(json["memory_plan"]["planned"]["device"]["peak_bytes"], 205);
+  EXPECT_EQ(json["memory_plan"]["planned"]["device"]["by_purpose"]["parameters"], 200);
   EXPECT_EQ(json["disk"]["bytes_written_per_day"], 86400);
 }
 
@@ -140,6 +148,9 @@ TEST(RunRecord, RefusesWrongTypesWithTheirKey) {
             "out/run.json: started: found \"noon\", expected a time like \"2031-05-06T07:08:09Z\"");
   EXPECT_EQ(refusal_of_run(R"({"memory_plan":{"ranks":[[{"bytes":"x"}]]}})"),
             "out/run.json: memory_plan.bytes: found \"x\", expected a whole number");
+  EXPECT_EQ(refusal_of_run(R"({"memory_plan":{"planned":{"device":{"peak_bytes":"x"}}}})"),
+            "out/run.json: memory_plan.planned.device.peak_bytes: found \"x\", expected a whole "
+            "number");
 }
 
 }  // namespace

@@ -32,16 +32,23 @@ inline bool has_dependent_launch() {
          major >= 9;
 }
 
+struct LaunchSize {
+  dim3 grid;
+  int threads;
+  int shared_bytes;  // beside what the kernel declares
+};
+
 // Errors are the caller's to ask for, as after <<<>>>.
 template <class... Parameters, class... Arguments>
-void launch_dependent(void (*kernel)(Parameters...), dim3 grid, int threads, cudaStream_t stream,
+void launch_dependent(void (*kernel)(Parameters...), const LaunchSize& size, cudaStream_t stream,
                       Arguments&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.gridDim = size.grid;
+  config.blockDim = dim3(static_cast<unsigned>(size.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(size.shared_bytes);
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = has_dependent_launch() ? 1 : 0;

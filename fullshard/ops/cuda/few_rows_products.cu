@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "fullshard/ops/cuda/activated_value.cuh"
 #include "fullshard/ops/cuda/dependent_launch.cuh"
 #include "fullshard/ops/cuda/device_rows.cuh"
@@ -7,15 +9,15 @@
 namespace fullshard::ops {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 8, kThreads = kWarps * kWarp;
 constexpr int kTile = 16;  // outputs of a block: rows of an mma's first operand
 constexpr int kGroup = 8;  // input rows of one mma: columns of its second
-
-// Steps whose weights a warp asks for at a time: as many as find room in registers, twice.
-template <int kGroups, bool kNorm>
-inline constexpr int kStepsAhead = kGroups == 4 ? 2
-                                   : kNorm      ? 3
-                                                : 4;
+constexpr int kMostRows = static_cast<int>(kMostRowsOfProducts);
+constexpr int kBlocksEach = 2;    // of a multiprocessor: one begins while the other ends
+constexpr int kRowsTogether = 4;  // whose elements are asked for before any of them is used
+// Of shared memory, for the rows of a block; more of them are read from the cache at every use.
+constexpr int64_t kMostStagedBytes = 100 * 1024;
+constexpr int64_t kStagedPadding = 32;  // elements: rows begin in other banks
 
 // c [16, 8] += a [16, 16] * b [16, 8], spread over a warp as mma.m16n8k16 has it.
 __device__ __forceinline__ void multiply_add(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
@@ -35,52 +37,121 @@ struct RowScale {
   float mean, inverse;
 };
 
-template <class Term>
-__device__ __forceinline__ float sum_of_row(const Bf16* row, int64_t width, const Term& term) {
-  float sum = 0;
-  for (int64_t i = threadIdx.x % kWarp * kPack<Bf16>; i < width; i += kWarp * kPack<Bf16>) {
-    float values[kPack<Bf16>];
-    load<kPack<Bf16>>(values, row + i);
-#pragma unroll
-    for (float value : values) sum += term(value);
-  }
-  return warp_sum(sum);
+struct RowScales {
+  float parts[kMostRows][kWarps];
+  RowScale of_row[kMostRows];
+};
+
+__device__ __forceinline__ const Bf16* row_of(const FewRowsProducts& products, int64_t row) {
+  return static_cast<const Bf16*>(products.input) + row * products.width;
 }
 
-// A warp takes a row, whatever other rows there are.
-__device__ void scale_rows(RowScale* scales, const FewRowsProducts& products) {
-  const auto width = static_cast<float>(products.width);
-  for (int64_t row = threadIdx.x / kWarp; row < products.num_rows; row += kWarps) {
-    const Bf16* values = static_cast<const Bf16*>(products.input) + row * products.width;
-    float mean = 0;
-    if (products.norm.centred) {
-      mean = sum_of_row(values, products.width, [](float value) { return value; }) / width;
+// The block's sum of term(value, row) over each row, in an order that knows nothing of other rows.
+template <class Term>
+__device__ __forceinline__ void sum_rows(RowScales& scales, const FewRowsProducts& products,
+                                         const Term& term) {
+  constexpr int kCount = kPack<Bf16>;
+  const int warp = threadIdx.x / kWarp, num_rows = static_cast<int>(products.num_rows);
+  for (int first = 0; first < num_rows; first += kRowsTogether) {
+    float sums[kRowsTogether] = {};
+    for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
+      uint4 raw[kRowsTogether];
+#pragma unroll
+      for (int r = 0; r < kRowsTogether; ++r) {
+        raw[r] = load_raw(row_of(products, min(first + r, num_rows - 1)) + i);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowsTogether; ++r) {
+        float values[kCount];
+        widen<kCount, Bf16>(values, raw[r]);
+        const float mean = scales.of_row[min(first + r, num_rows - 1)].mean;
+#pragma unroll
+        for (float value : values) sums[r] += term(value, mean);
+      }
     }
-    const float squares = sum_of_row(values, products.width,
-                                     [=](float value) { return (value - mean) * (value - mean); });
-    if (threadIdx.x % kWarp == 0) {
-      scales[row] = {mean, 1.0f / sqrtf(squares / width + products.norm.epsilon)};
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      const float sum = warp_sum(sums[r]);
+      if (threadIdx.x % kWarp == 0 && first + r < num_rows) scales.parts[first + r][warp] = sum;
     }
   }
+  __syncthreads();
+}
+
+__device__ __forceinline__ float total_of(const RowScales& scales, int row) {
+  float sum = 0;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) sum += scales.parts[row][warp];
+  return sum;
+}
+
+// Of all rows, for the block.
+__device__ __forceinline__ void scale_rows(RowScales& scales, const FewRowsProducts& products) {
+  const auto width = static_cast<float>(products.width);
+  const int row = threadIdx.x;
+  const bool is_of_row = row < products.num_rows;
+  if (is_of_row) scales.of_row[row].mean = 0;
+  __syncthreads();
+  if (products.norm.centred) {
+    sum_rows(scales, products, [](float value, float) { return value; });
+    if (is_of_row) scales.of_row[row].mean = total_of(scales, row) / width;
+    __syncthreads();
+  }
+  sum_rows(scales, products,
+           [](float value, float mean) { return (value - mean) * (value - mean); });
+  if (is_of_row) {
+    scales.of_row[row].inverse =
+        1.0f / sqrtf(total_of(scales, row) / width + products.norm.epsilon);
+  }
+  __syncthreads();
 }
 
 // Rounded where norm_rows.cu rounds.
-__device__ __forceinline__ uint4 normalised(const uint4& raw, int64_t at, const FewRowsNorm& norm,
+__device__ __forceinline__ uint4 normalised(const uint4& raw, const float (&weight)[kPack<Bf16>],
+                                            const float (&bias)[kPack<Bf16>], bool centred,
                                             const RowScale& scale) {
   constexpr int kCount = kPack<Bf16>;
-  float values[kCount], weight[kCount], bias[kCount] = {};
+  float values[kCount];
   widen<kCount, Bf16>(values, raw);
-  load<kCount>(weight, static_cast<const Bf16*>(norm.weight) + at);
-  if (norm.bias != nullptr) load<kCount>(bias, static_cast<const Bf16*>(norm.bias) + at);
   uint4 result;
   Bf16* to = reinterpret_cast<Bf16*>(&result);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const float value = (values[i] - scale.mean) * scale.inverse;
-    const float kept = norm.centred ? value : widened(narrowed<Bf16>(value));
+    const float kept = centred ? value : widened(narrowed<Bf16>(value));
     to[i] = narrowed<Bf16>(weight[i] * kept + bias[i]);
   }
   return result;
+}
+
+// All rows, normed where that is wanted, to rows that are `stride` elements apart.
+__device__ __forceinline__ void bring_rows(Bf16* to, int64_t stride, RowScales& scales,
+                                           const FewRowsProducts& products) {
+  constexpr int kCount = kPack<Bf16>;
+  const FewRowsNorm& norm = products.norm;
+  const int num_rows = static_cast<int>(products.num_rows);
+  const bool is_normed = norm.weight != nullptr;
+  if (is_normed) scale_rows(scales, products);
+  for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
+    float weight[kCount] = {}, bias[kCount] = {};
+    if (is_normed) load<kCount>(weight, static_cast<const Bf16*>(norm.weight) + i);
+    if (norm.bias != nullptr) load<kCount>(bias, static_cast<const Bf16*>(norm.bias) + i);
+    for (int first = 0; first < num_rows; first += kRowsTogether) {
+      uint4 raw[kRowsTogether];
+#pragma unroll
+      for (int r = 0; r < kRowsTogether; ++r) {
+        raw[r] = load_raw(row_of(products, min(first + r, num_rows - 1)) + i);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowsTogether; ++r) {
+        if (first + r >= num_rows) break;
+        if (is_normed) {
+          raw[r] = normalised(raw[r], weight, bias, norm.centred, scales.of_row[first + r]);
+        }
+        *reinterpret_cast<uint4*>(to + (first + r) * stride + i) = raw[r];
+      }
+    }
+  }
 }
 
 // The two rows of weights that a thread reads, beside each other in an mma's first operand.
@@ -105,19 +176,18 @@ struct WeightsAhead {
   }
 };
 
-// Where a block's outputs lie: a tile of one of the weights, or of two that belong together.
+// A tile of the outputs of one of the weights, or of two that belong together.
 struct OutputTile {
   FewRowsWeight weight, beside;
   int64_t column, first;  // of the weight's outputs among all; of the tile's in the weight
 };
 
-__device__ __forceinline__ OutputTile tile_of_block(const FewRowsProducts& products) {
+__device__ __forceinline__ OutputTile tile_at(const FewRowsProducts& products, int64_t tile) {
   if (products.activation.is_gated) {
-    return {products.weights[0], products.weights[1], 0,
-            static_cast<int64_t>(blockIdx.x) * (kTile / 2)};
+    return {products.weights[0], products.weights[1], 0, tile * (kTile / 2)};
   }
   FewRowsWeight own = products.weights[0];
-  int64_t column = 0, tile = blockIdx.x;
+  int64_t column = 0;
 #pragma unroll
   for (int next = 1; next < kMostWeights; ++next) {
     const int64_t num_tiles = (own.num_outputs + kTile - 1) / kTile;
@@ -145,109 +215,192 @@ __device__ __forceinline__ float with_bias(float sum, const FewRowsWeight& weigh
                                 : sum + widened(static_cast<const Bf16*>(weight.bias)[output]);
 }
 
-// A block makes kTile outputs of all rows; its warps share the width step by step, and their sums
-// are added in the order of the warps. A sum over the width may take its terms in any order that
-// both operands agree on, so a thread reads 16 bytes of a row and hands them to two mma.
-template <int kGroups, bool kNorm>
-__global__ void __launch_bounds__(kWarps* kWarp, 2)
-    few_rows_kernel(const FewRowsProducts products, int64_t num_outputs) {
-  __shared__ float sums[kWarps][kGroups * kGroup][kTile + 1];
-  __shared__ RowScale scales[kGroups * kGroup];
-  const OutputTile tile = tile_of_block(products);
-  const bool is_gated = products.activation.is_gated;
-  const int64_t width = products.width, num_steps = width / kProductStep;
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const int row = lane / 4, place = lane % 4;
-  const WeightRows rows = rows_of_thread(tile, is_gated, width);
-  // Weights are nobody's result: they come while the kernel before this one ends.
-  constexpr int kAhead = kStepsAhead<kGroups, kNorm>;
-  WeightsAhead<kAhead> now, next;
-  now.load_from(rows, warp, num_steps);
-  next.load_from(rows, warp + kAhead * kWarps, num_steps);
-  wait_for_previous();
-  let_next_begin();
-  if constexpr (kNorm) {
-    scale_rows(scales, products);
-    __syncthreads();
-  }
-  const Bf16* inputs[kGroups];
-  RowScale own_scales[kGroups];
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const int64_t input_row =
-        min(static_cast<int64_t>(group * kGroup + row), products.num_rows - 1);
-    inputs[group] =
-        static_cast<const Bf16*>(products.input) + input_row * width + place * kPack<Bf16>;
-    if constexpr (kNorm) own_scales[group] = scales[input_row];
-  }
-  float parts[kGroups][4] = {};
-  for (int64_t step = warp; step < num_steps; step += kAhead * kWarps) {
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (step + i * kWarps >= num_steps) break;
-      const int64_t at = (step + i * kWarps) * kProductStep;
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        uint4 x = load_raw(inputs[group] + at);
-        if constexpr (kNorm) {
-          x = normalised(x, at + place * kPack<Bf16>, products.norm, own_scales[group]);
-        }
-        multiply_add(parts[group], now.upper[i].x, now.lower[i].x, now.upper[i].y, now.lower[i].y,
-                     x.x, x.y);
-        multiply_add(parts[group], now.upper[i].z, now.lower[i].z, now.upper[i].w, now.lower[i].w,
-                     x.z, x.w);
-      }
-    }
-    now = next;
-    if (step + 2 * kAhead * kWarps < num_steps) {
-      next.load_from(rows, step + 2 * kAhead * kWarps, num_steps);
-    }
-  }
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    auto* to = sums[warp] + group * kGroup;
-    to[2 * place][row] = parts[group][0];
-    to[2 * place + 1][row] = parts[group][1];
-    to[2 * place][row + 8] = parts[group][2];
-    to[2 * place + 1][row + 8] = parts[group][3];
-  }
-  __syncthreads();
-  const auto sum_of = [&](int input_row, int output) {
+template <int kGroups>
+using WarpSums = float[kWarps][kGroups * kGroup][kTile + 1];
+
+template <int kGroups>
+__device__ __forceinline__ void store_tile(const WarpSums<kGroups>& sums, const OutputTile& tile,
+                                           const FewRowsProducts& products, int64_t num_outputs) {
+  const auto sum_of = [&](int row, int output) {
     float sum = 0;
 #pragma unroll
-    for (int from = 0; from < kWarps; ++from) sum += sums[from][input_row][output];
+    for (int from = 0; from < kWarps; ++from) sum += sums[from][row][output];
     return sum;
   };
+  const bool is_gated = products.activation.is_gated;
   const int num_own = is_gated ? kTile / 2 : kTile;
-  for (int i = threadIdx.x; i < kGroups * kGroup * num_own; i += kWarps * kWarp) {
-    const int input_row = i / num_own, output = i % num_own;
-    const int64_t place_in_weight = tile.first + output;
-    if (input_row >= products.num_rows || place_in_weight >= tile.weight.num_outputs) continue;
-    float sum = with_bias(sum_of(input_row, output), tile.weight, place_in_weight);
-    const int64_t at = input_row * num_outputs + tile.column + place_in_weight;
-    if (products.residual != nullptr)
+  for (int i = threadIdx.x; i < kGroups * kGroup * num_own; i += kThreads) {
+    const int row = i / num_own, place = i % num_own;
+    const int64_t output = tile.first + place;
+    if (row >= products.num_rows || output >= tile.weight.num_outputs) continue;
+    float sum = with_bias(sum_of(row, place), tile.weight, output);
+    const int64_t at = row * num_outputs + tile.column + output;
+    if (products.residual != nullptr) {
       sum += widened(static_cast<const Bf16*>(products.residual)[at]);
+    }
     if (products.activation.is_wanted) {  // of what the plain product would have stored
       sum = activated_value<Bf16>(widened(narrowed<Bf16>(sum)), products.activation.kind);
     }
     if (is_gated) {
-      sum *= widened(narrowed<Bf16>(
-          with_bias(sum_of(input_row, output + kTile / 2), tile.beside, place_in_weight)));
+      const float factor = with_bias(sum_of(row, place + kTile / 2), tile.beside, output);
+      sum *= widened(narrowed<Bf16>(factor));
     }
     static_cast<Bf16*>(products.output)[at] = narrowed<Bf16>(sum);
   }
 }
 
-template <int kGroups>
+// Steps whose weights a warp asks for at a time: as many as find room in registers, twice.
+template <int kGroups, bool kStaged>
+inline constexpr int kStepsAhead = kStaged&& kGroups < 4 ? 4 : 2;
+
+// A block makes tiles of kTile outputs of all rows, one after the other; its warps share the width
+// step by step, and their sums are added in the order of the warps. A sum over the width may take
+// its terms in any order that both operands agree on, so a thread reads 16 bytes of a row and hands
+// them to two mma. Staged rows lie in shared memory, normed; others must be normed already.
+template <int kGroups, bool kStaged>
+__global__ void __launch_bounds__(kThreads, kBlocksEach)
+    few_rows_kernel(const FewRowsProducts products, int64_t num_tiles, int64_t num_outputs) {
+  extern __shared__ uint4 staged[];
+  __shared__ WarpSums<kGroups> sums;
+  __shared__ RowScales scales;
+  constexpr int kAhead = kStepsAhead<kGroups, kStaged>;
+  const bool is_gated = products.activation.is_gated;
+  const int64_t width = products.width, num_steps = width / kProductStep;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int row = lane / 4, place = lane % 4;
+  int64_t index = blockIdx.x;
+  OutputTile tile = tile_at(products, index);
+  WeightRows rows = rows_of_thread(tile, is_gated, width);
+  // Weights are nobody's result: they come while the kernel before this one ends.
+  WeightsAhead<kAhead> now, next;
+  now.load_from(rows, warp, num_steps);
+  next.load_from(rows, warp + kAhead * kWarps, num_steps);
+  wait_for_previous();
+  let_next_begin();
+  const Bf16* inputs[kGroups];
+  const int64_t stride = kStaged ? width + kStagedPadding : width;
+  auto* const own_rows = reinterpret_cast<Bf16*>(staged);
+  if constexpr (kStaged) {
+    bring_rows(own_rows, stride, scales, products);
+    __syncthreads();
+  }
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const int64_t input_row =
+        min(static_cast<int64_t>(group * kGroup + row), products.num_rows - 1);
+    inputs[group] = (kStaged ? own_rows : static_cast<const Bf16*>(products.input)) +
+                    input_row * stride + place * kPack<Bf16>;
+  }
+  while (true) {
+    float parts[kGroups][4] = {};
+    for (int64_t step = warp; step < num_steps; step += kAhead * kWarps) {
+      uint4 x[kAhead][kGroups];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int64_t at = min(step + i * kWarps, num_steps - 1) * kProductStep;
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group) x[i][group] = load_raw(inputs[group] + at);
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (step + i * kWarps >= num_steps) break;
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group) {
+          multiply_add(parts[group], now.upper[i].x, now.lower[i].x, now.upper[i].y, now.lower[i].y,
+                       x[i][group].x, x[i][group].y);
+          multiply_add(parts[group], now.upper[i].z, now.lower[i].z, now.upper[i].w, now.lower[i].w,
+                       x[i][group].z, x[i][group].w);
+        }
+      }
+      now = next;
+      if (step + 2 * kAhead * kWarps < num_steps) {
+        next.load_from(rows, step + 2 * kAhead * kWarps, num_steps);
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      auto* to = sums[warp] + group * kGroup;
+      to[2 * place][row] = parts[group][0];
+      to[2 * place + 1][row] = parts[group][1];
+      to[2 * place][row + 8] = parts[group][2];
+      to[2 * place + 1][row + 8] = parts[group][3];
+    }
+    const OutputTile made = tile;
+    index += gridDim.x;
+    if (index < num_tiles) {  // the next tile's come while this one is stored
+      tile = tile_at(products, index);
+      rows = rows_of_thread(tile, is_gated, width);
+      now.load_from(rows, warp, num_steps);
+      next.load_from(rows, warp + kAhead * kWarps, num_steps);
+    }
+    __syncthreads();
+    store_tile<kGroups>(sums, made, products, num_outputs);
+    if (index >= num_tiles) return;
+    __syncthreads();
+  }
+}
+
+// For rows that find no room beside the products: a block each.
+__global__ void __launch_bounds__(kThreads) norm_few_rows_kernel(FewRowsProducts products) {
+  __shared__ RowScales scales;
+  wait_for_previous();
+  let_next_begin();
+  const int64_t first = blockIdx.x * products.width;
+  products.input = static_cast<const Bf16*>(products.input) + first;
+  products.num_rows = 1;
+  bring_rows(static_cast<Bf16*>(products.output) + first, products.width, scales, products);
+}
+
+int num_multiprocessors() {
+  int device = 0, count = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count > 0 ? count : 1;
+}
+
+int64_t staged_bytes(const FewRowsProducts& products) {
+  return products.num_rows * (products.width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16));
+}
+
+template <int kGroups, bool kStaged>
 void launch(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
             cudaStream_t stream) {
-  const auto kernel = products.norm.weight == nullptr ? few_rows_kernel<kGroups, false>
-                                                      : few_rows_kernel<kGroups, true>;
-  launch_dependent(kernel, dim3(static_cast<unsigned>(num_tiles)), kWarps * kWarp, stream, products,
-                   num_outputs);
+  const auto kernel = few_rows_kernel<kGroups, kStaged>;
+  const int bytes = kStaged ? static_cast<int>(staged_bytes(products)) : 0;
+  if (bytes > 0) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  }
+  const int64_t most = int64_t{kBlocksEach} * num_multiprocessors();
+  const dim3 grid(static_cast<unsigned>(std::min(num_tiles, most)));
+  launch_dependent(kernel, {grid, kThreads, bytes}, stream, products, num_tiles, num_outputs);
+}
+
+template <bool kStaged>
+void launch_groups(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
+                   cudaStream_t stream) {
+  if (products.num_rows <= kGroup) {
+    return launch<1, kStaged>(products, num_tiles, num_outputs, stream);
+  }
+  if (products.num_rows <= 2 * kGroup) {
+    return launch<2, kStaged>(products, num_tiles, num_outputs, stream);
+  }
+  launch<4, kStaged>(products, num_tiles, num_outputs, stream);
 }
 
 }  // namespace
+
+bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width) {
+  return num_rows * (width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16)) <=
+         kMostStagedBytes;
+}
+
+void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t stream) {
+  FewRowsProducts rows = products;
+  rows.output = output;
+  if (rows.num_rows == 0) return;
+  launch_dependent(norm_few_rows_kernel, {dim3(static_cast<unsigned>(rows.num_rows)), kThreads, 0},
+                   stream, rows);
+}
 
 void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream) {
   int64_t num_tiles = 0, num_outputs = 0;
@@ -261,9 +414,11 @@ void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream) {
     }
   }
   if (num_tiles == 0 || products.num_rows == 0) return;
-  if (products.num_rows <= kGroup) return launch<1>(products, num_tiles, num_outputs, stream);
-  if (products.num_rows <= 2 * kGroup) return launch<2>(products, num_tiles, num_outputs, stream);
-  launch<4>(products, num_tiles, num_outputs, stream);
+  if (norms_few_rows_on_the_way(products.num_rows, products.width)) {
+    launch_groups<true>(products, num_tiles, num_outputs, stream);
+  } else {
+    launch_groups<false>(products, num_tiles, num_outputs, stream);
+  }
 }
 
 }  // namespace fullshard::ops

@@ -49,6 +49,10 @@ struct FewRowsProducts {
   FewRowsWeight weights[kMostWeights];
 };
 
+// Whether so many rows may have a norm that is not applied yet. Either way gives the same bits.
+bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width);
+// The products' norm alone: output [num_rows, width].
+void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t stream);
 void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream);
 
 }  // namespace fullshard::ops

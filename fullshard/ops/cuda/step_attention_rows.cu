@@ -8,7 +8,7 @@
 namespace fullshard::ops {
 namespace {
 
-constexpr int kWarps = 16;
+constexpr int kWarps = 8;
 constexpr int kElements = kPack<Bf16>;  // that a lane holds of a key
 
 // A head's new elements as they would be stored: turned, and rounded to bf16.
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
 template <int kWidth>
 void launch_step(const StepAttentionRows& step, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(step.num_heads), static_cast<unsigned>(step.num_rows));
-  launch_dependent(step_attention_kernel<kWidth>, grid, kWarps * kWarp, stream, step);
+  launch_dependent(step_attention_kernel<kWidth>, {grid, kWarps * kWarp, 0}, stream, step);
 }
 
 }  // namespace

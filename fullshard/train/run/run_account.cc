@@ -38,7 +38,7 @@ std::string wear_text(const DiskTraffic& disk) {
 RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>& command,
                        const base::LauncherEnvironment& launcher, const Plan& plan,
                        const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
-                       int64_t first_step)
+                       int64_t first_step, std::vector<PlannedTier> planned_memory)
     : options_(options),
       writes_(sharded.mesh().world().rank() == 0),
       settings_(run_settings_of(plan)) {
@@ -49,6 +49,7 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   record_.configuration = plan.effective_json();
   for (const Problem& warning : plan.warnings()) record_.warnings.push_back(warning.text());
   record_.num_steps = num_steps;
+  record_.memory.planned = std::move(planned_memory);
   write_run_record(in(options_, "run.json"), record_);
   metrics_ = std::make_unique<report::MetricsWriter>(in(options_, "metrics.jsonl"), first_step);
 
@@ -110,6 +111,7 @@ void RunAccount::add(const StepRecord& record) {
 void RunAccount::take_memory(const ShardedModel& sharded) {
   MemoryPlan memory = memory_of_all(sharded);
   if (!writes_) return;
+  memory.planned = std::move(record_.memory.planned);
   record_.memory = std::move(memory);
   write_run_record(in(options_, "run.json"), record_);
   if (settings_.shows_memory) show_memory();

@@ -28,7 +28,7 @@ class RunAccount {
   RunAccount(const RunOptions& options, const std::vector<std::string>& command,
              const base::LauncherEnvironment& launcher, const Plan& plan,
              const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
-             int64_t first_step = 0);
+             int64_t first_step = 0, std::vector<PlannedTier> planned_memory = {});
   ~RunAccount();
 
   void say(const std::string& line);  // above the progress line; rank 0 only

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run is going to hold, planned by one rank before anything starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/world/world.h"
+#include "fullshard/config/plan.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/report/run_record.h"
+#include "fullshard/train/model_source.h"
+
+namespace fullshard::worker {
+
+struct MemoryForecast {
+  std::vector<PlannedTier> tiers{};
+  std::string warning{};  // why there is none
+};
+
+// An Error of kind no_fit, with what to change, when it is more than there is on this host. What
+// cannot be planned starts all the same, with a warning.
+MemoryForecast forecast_training(const RunOptions& options, const ModelSource& source,
+                                 const Plan& plan, const World& world);
+
+// Of the sequences that training takes when nobody says how long.
+int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);
+
+}  // namespace fullshard::worker
