@@ -4,13 +4,28 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/engine/storage/agreement.h"
+#include "fullshard/generation/whole_weights.h"
 #include "fullshard/train/evaluate.h"
 #include "fullshard/train/run/run_data.h"
+#include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
+#include "fullshard/worker/weight_residence.h"
 
 namespace fullshard::worker {
+namespace {
+
+// A few rows of hidden states, and the logits.
+int64_t numel_of_batch(const RankModel& run, int64_t micro_batch, const RunOptions& options) {
+  constexpr int64_t kHiddenRows = 16;
+  const int64_t tokens = micro_batch * planned_sequence_length(options, *run.model);
+  return tokens * (kHiddenRows * run.source.hidden_size().value_or(0) + run.model->vocabulary());
+}
+
+}  // namespace
 
 int run_eval(const cli::RunArguments& arguments) {
   const RunOptions& options = arguments.options();
@@ -22,14 +37,31 @@ int run_eval(const cli::RunArguments& arguments) {
                         data = train::open_run_data(options, run.source.folder, *run.model);
                       }),
                       "data");
-  ShardedModel sharded = run.shard(world, plan, options);
-  if (world.rank() == 0) run.warn_of_unused_head();
-  const auto result = evaluate(
-      *run.model, *data->train, world,
-      {.micro_batch = plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size),
-       .max_batches = options.eval_batches,
-       .seed = options.seed,
-       .dtype = evaluation_dtype(options)});
+  const int64_t micro_batch =
+      plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size);
+  WeightNeeds needs;
+  ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
+    needs =
+        weight_needs(*run.model, world, shard_options, numel_of_batch(run, micro_batch, options));
+    needs.command = "eval";
+    place_weights(needs, world, shard_options);
+  });
+  const WeightResidence residence = weight_residence(sharded, needs, std::nullopt);
+  if (world.rank() == 0) {
+    run.warn_of_unused_head();
+    for (const std::string& warning : residence.warnings) {
+      base::say(fmt::format("warning: {}\n", warning));
+    }
+  }
+  std::optional<std::vector<std::string>> resident;
+  if (!residence.units.is_whole()) resident = residence.units.resident;
+  generation::WholeWeights weights(sharded, resident);
+  const auto result = evaluate(*run.model, *data->train, world,
+                               {.micro_batch = micro_batch,
+                                .max_batches = options.eval_batches,
+                                .seed = options.seed,
+                                .dtype = evaluation_dtype(options)});
+  weights.close();
   if (world.rank() != 0) return 0;
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"loss", result.loss},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/worker/generate_run.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "fullshard/base/folder_names.h"
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/engine/plan/sharding.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
@@ -147,6 +147,22 @@ GenerationJob prepare_job(const RunOptions& options, const RankModel& run) {
 }
 
 // Which prompts a rank takes in one round: neighbours, as many on every rank.
+// They shard gradients and optimizer states, of which there are none here.
+void refuse_partial_stages(const ShardingOptions& sharding) {
+  const bool is_partial = sharding.zero_stage
+                              ? *sharding.zero_stage == 1 || *sharding.zero_stage == 2
+                              : sharding.strategy == Strategy::shard_grad_op ||
+                                    sharding.strategy == Strategy::hybrid_shard_zero2;
+  if (!is_partial) return;
+  const std::string what = sharding.zero_stage ? fmt::format("ZeRO stage {}", *sharding.zero_stage)
+                                               : std::string(name_of(sharding.strategy));
+  fail_as(ErrorKind::usage,
+          "generate: {} shards gradients or optimizer states, and generation has neither: every "
+          "rank would hold all parameters all the same; use stage 3 (FULL_SHARD), which shards "
+          "them, or stage 0 (NO_SHARD)",
+          what);
+}
+
 struct Round {
   size_t first = 0;
   size_t count = 0;
@@ -249,13 +265,6 @@ void write_to_terminal(TokenModel& model, GenerationJob job) {
   }
 }
 
-// Ranks must come to one answer, and the fullest of them decides.
-int64_t lowest_of_all(const World& world, int64_t own) {
-  auto negative = at::full({1}, -own, at::TensorOptions().dtype(at::kLong));
-  world.communicator().all_reduce(negative, ReduceOp::max, "free memory").wait();
-  return -negative.item<int64_t>();
-}
-
 // Elements of keys and values that the largest batch of a rank may take.
 int64_t numel_of_largest_batch(const GenerationJob& job, const LanguageModel& model,
                                int num_ranks) {
@@ -309,12 +318,13 @@ int run_generate(const cli::RunArguments& arguments) {
   const auto output = open_output(world, options);
   WeightNeeds needs;
   ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
+    refuse_partial_stages(shard_options.sharding);
     needs = weight_needs(*run.model, world, shard_options,
                          numel_of_largest_batch(job, *run.model, world.size()));
-    needs.available_bytes = lowest_of_all(world, needs.available_bytes);
     place_weights(needs, world, shard_options);
   });
-  const WeightResidence residence = weight_residence(sharded, needs, options.generation);
+  const WeightResidence residence =
+      weight_residence(sharded, needs, options.generation.resident_share);
   if (world.rank() == 0) {
     run.warn_of_unused_head();
     for (const std::string& warning : job.warnings) {

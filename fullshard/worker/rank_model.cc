@@ -28,22 +28,6 @@ ModelSource source_of(const RunOptions& options) {
   return source;
 }
 
-// They shard gradients and optimizer states, of which there are none here.
-void refuse_partial_stages(const ShardingOptions& sharding) {
-  const bool is_partial = sharding.zero_stage
-                              ? *sharding.zero_stage == 1 || *sharding.zero_stage == 2
-                              : sharding.strategy == Strategy::shard_grad_op ||
-                                    sharding.strategy == Strategy::hybrid_shard_zero2;
-  if (!is_partial) return;
-  const std::string what = sharding.zero_stage ? fmt::format("ZeRO stage {}", *sharding.zero_stage)
-                                               : std::string(name_of(sharding.strategy));
-  fail_as(ErrorKind::usage,
-          "generate: {} shards gradients or optimizer states, and generation has neither: every "
-          "rank would hold all parameters all the same; use stage 3 (FULL_SHARD), which shards "
-          "them, or stage 0 (NO_SHARD)",
-          what);
-}
-
 }  // namespace
 
 World meet_ranks(const cli::RunArguments& arguments) {
@@ -77,7 +61,6 @@ ShardedModel RankModel::shard_frozen(const World& world, const Plan& plan,
   plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
   train::set_log_level(plan);
   ShardOptions shard_options = shard_options_of(plan);
-  refuse_partial_stages(shard_options.sharding);
   for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
   shard_options.master_dtype = shard_options.param_dtype;
   shard_options.watch_non_finite = false;

@@ -30,8 +30,7 @@ struct RankModel {
   ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
                      bool fills = true) const;
   // Collective. The same for a model that is never trained: nothing of it has gradients, and
-  // weights are kept in the dtype that is computed in. ZeRO stages 1 and 2 are an Error of kind
-  // usage; `place` may change where weights rest.
+  // weights are kept in the dtype that is computed in. `place` may change where weights rest.
   ShardedModel shard_frozen(const World& world, const Plan& plan, const RunOptions& options,
                             const std::function<void(ShardOptions&)>& place = {}) const;
   // On standard error; for one rank.

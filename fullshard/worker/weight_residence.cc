@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -34,10 +35,10 @@ int64_t numel_of(const LanguageModel& model) {
 }
 
 [[noreturn]] void refuse_weights(const WeightNeeds& needs, const char* what_to_do) {
-  fail_as(ErrorKind::no_fit,
-          "generate: the weights take {} and the keys and values of a batch {}, but {} {}; {}",
-          format_bytes(needs.num_copies * needs.weight_bytes), format_bytes(needs.cache_bytes),
-          format_bytes(needs.available_bytes),
+  fail_as(ErrorKind::no_fit, "{}: the weights take {} and {} of a batch {}, but {} {}; {}",
+          needs.command, format_bytes(needs.num_copies * needs.weight_bytes),
+          needs.command == "eval" ? "the activations" : "the keys and values",
+          format_bytes(needs.batch_bytes), format_bytes(needs.available_bytes),
           needs.is_cpu ? "of memory are free" : "of the device", what_to_do);
 }
 
@@ -72,21 +73,32 @@ std::optional<double> fetch_bandwidth(tiers::Tier tier, at::Device device) {
   return bus->to_device;
 }
 
+int64_t available_here(at::Device device) {
+  const int64_t available = memory::available_bytes(device);
+  const auto limit = launch::cgroup_limits().memory_bytes;
+  return device.is_cpu() && limit ? std::min(available, *limit) : available;
+}
+
+// Ranks must come to one answer, and the fullest of them decides.
+int64_t lowest_of_all(const World& world, int64_t own) {
+  auto negative = at::full({1}, -own, at::TensorOptions().dtype(at::kLong));
+  world.communicator().all_reduce(negative, ReduceOp::max, "free memory").wait();
+  return -negative.item<int64_t>();
+}
+
 }  // namespace
 
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                          const ShardOptions& options, int64_t numel_of_batch) {
   const int64_t element_bytes = element_bytes_of(model, options);
-  WeightNeeds needs{.weight_bytes = numel_of(model) * element_bytes,
-                    .cache_bytes = numel_of_batch * element_bytes,
-                    .available_bytes = memory::available_bytes(world.device()),
+  WeightNeeds needs{.command = "generate",
+                    .weight_bytes = numel_of(model) * element_bytes,
+                    .batch_bytes = numel_of_batch * element_bytes,
+                    .available_bytes = lowest_of_all(world, available_here(world.device())),
                     .is_cpu = world.device().is_cpu()};
   if (!needs.is_cpu) return needs;
-  if (const auto limit = launch::cgroup_limits().memory_bytes) {
-    needs.available_bytes = std::min(needs.available_bytes, *limit);
-  }
   // Ranks of one host share its memory, and look at one copy of what is gathered.
-  needs.cache_bytes *= world.local_size();
+  needs.batch_bytes *= world.local_size();
   if (!options.share_host_copy) needs.num_copies = world.local_size();
   return needs;
 }
@@ -101,13 +113,13 @@ void place_weights(const WeightNeeds& needs, const World& world, ShardOptions& o
                    "smaller --batch, or --precision bf16");
   }
   const int64_t at_rest = needs.weight_bytes / world.size();
-  if (at_rest + needs.cache_bytes > needs.available_bytes || world.size() == 1) {
+  if (at_rest + needs.batch_bytes > needs.available_bytes || world.size() == 1) {
     place.tier = tiers::Tier::host;
   }
 }
 
 WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& needs,
-                                 const GenerationRunOptions& options) {
+                                 const std::optional<double>& resident_share) {
   const auto& engine = engine::EngineAccess::of(model);
   const tiers::Tier tier = model.options().offload.parameters.tier;
   // On a CPU device host memory is where weights are anyway.
@@ -123,8 +135,8 @@ WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& n
     }
     units.push_back({unit->path(), bytes, unit->path().empty()});
   }
-  const double share = options.resident_share.value_or(is_asked_for ? 0.0 : 1.0);
-  const int64_t room = needs.available_bytes - needs.cache_bytes;
+  const double share = resident_share.value_or(is_asked_for ? 0.0 : 1.0);
+  const int64_t room = needs.available_bytes - needs.batch_bytes;
   const auto found = tiers::resident_units(units, {.device_bytes = room, .most_share = share});
   if (!found) {
     refuse_weights(needs, "use a smaller --batch, fewer --max-new-tokens, or --precision bf16");
@@ -132,9 +144,10 @@ WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& n
   WeightResidence residence{.units = *found, .warnings = {}, .tier = tier};
   if (!found->is_whole() && needs.fits_whole()) {
     residence.warnings.push_back(fmt::format(
-        "generate: {} of the weights are fetched in every step although all of them would fit; "
+        "{}: {} of the weights are fetched in every step although all of them would fit; "
         "leave out {}",
-        format_bytes(found->fetched_bytes), is_asked_for ? "offload_param" : "--resident-share"));
+        needs.command, format_bytes(found->fetched_bytes),
+        is_asked_for ? "offload_param" : "--resident-share"));
   }
   return residence;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the weights of `generate` are while text is made: whole on the device, or fetched unit by
-// unit in every step, in part or all; what a step costs at least; what does not fit at all.
+// Where the weights of `generate` and `eval` are: whole on the device, or fetched unit by unit in
+// every step, in part or all; what a step costs at least; what does not fit at all.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,18 @@ namespace fullshard::worker {
 
 // What is known before the model is sharded.
 struct WeightNeeds {
+  std::string command = "generate";
   int64_t weight_bytes = 0;     // of the whole model, in the dtype that is computed in
-  int64_t cache_bytes = 0;      // of this rank's largest batch
+  int64_t batch_bytes = 0;      // beside them: of this rank's largest batch
   int64_t available_bytes = 0;  // on the device, or of the host where that is the device
   int num_copies = 1;           // of the weights in that memory, were they whole on every rank
   bool is_cpu = true;
 
-  bool fits_whole() const { return num_copies * weight_bytes + cache_bytes <= available_bytes; }
+  bool fits_whole() const { return num_copies * weight_bytes + batch_bytes <= available_bytes; }
 };
 
-// `numel_of_batch` are the elements of the largest cache that a batch of this rank takes.
+// Collective: the rank with the least room decides. `numel_of_batch` are the elements that the
+// largest batch of this rank takes: keys and values, or activations.
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                          const ShardOptions& options, int64_t numel_of_batch);
 
@@ -45,10 +47,10 @@ struct WeightResidence {
 };
 
 // Of a model that was sharded with the options that place_weights() left. An Error of kind no_fit
-// where not even the fetched ones fit. All ranks get the same answer for the same needs; those of
-// rank 0 count.
+// where not even the fetched ones fit. All ranks get the same answer for the same needs. Absent
+// `resident_share`: as much as is not asked to rest elsewhere.
 WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& needs,
-                                 const GenerationRunOptions& options);
+                                 const std::optional<double>& resident_share);
 
 // Seconds that a step takes at least, by bandwidths that are measured here; nothing where one of
 // them is not known.

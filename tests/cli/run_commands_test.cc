@@ -150,6 +150,22 @@ TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   }
 }
 
+TEST_F(Runs, EvaluateWeightsThatAreFetchedFromADiskAlike) {
+  write_tokens("t.bin", 2000);
+  const auto loss_of = [&](const std::string& how) {
+    const auto ended =
+        run("eval --json --data t.bin --sequence-length 16 --micro-batch 4 --model " + kModels +
+            "llama " + how);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    const size_t begin = ended.output.find('{');
+    return nlohmann::json::parse(ended.output.substr(begin))["loss"].dump();
+  };
+  const std::string whole = loss_of("--ranks 1");
+  EXPECT_EQ(loss_of("--ranks 1 --zero-stage 3 --offload param:. "), whole);
+  EXPECT_EQ(loss_of("--ranks 2 --zero-stage 3 --offload param:. "), loss_of("--ranks 2"));
+  EXPECT_EQ(loss_of("--ranks 2 --zero-stage 2"), loss_of("--ranks 2"));
+}
+
 TEST_F(Runs, ResumeToTheBit) {
   write_tokens("t.bin", 4000);
   const std::string words =
