@@ -50,6 +50,7 @@ Block Pool::take(int64_t bytes, tiers::Purpose purpose) {
       block.memory_ = std::move(found->second);
       free_.erase(found);
     }
+    lent_bytes_ += bytes;
   }
   if (!block.memory_.defined()) {
     block.memory_ = source_(bytes);
@@ -72,6 +73,7 @@ at::Tensor Pool::allocate(int64_t numel, at::ScalarType dtype) const {
 void Pool::give_back(at::Tensor memory, int64_t bytes, tiers::Purpose purpose) noexcept {
   ledger_->drop(purpose, tier_, bytes);
   std::lock_guard lock(mutex_);
+  lent_bytes_ -= bytes;
   const int64_t capacity = memory.numel();
   if (returned_ == Returned::freed) {
     reserved_bytes_ -= capacity;
@@ -88,6 +90,11 @@ int64_t Pool::num_allocations() const {
 int64_t Pool::reserved_bytes() const {
   std::lock_guard lock(mutex_);
   return reserved_bytes_;
+}
+
+int64_t Pool::lent_bytes() const {
+  std::lock_guard lock(mutex_);
+  return lent_bytes_;
 }
 
 }  // namespace fullshard::memory

@@ -68,6 +68,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   tiers::Tier tier() const { return tier_; }
   int64_t num_allocations() const;  // calls of the source
   int64_t reserved_bytes() const;   // taken from the source, in use or not
+  int64_t lent_bytes() const;       // of the blocks that are held now
   Ledger& ledger() { return *ledger_; }
   const std::shared_ptr<Ledger>& shared_ledger() const { return ledger_; }
 
@@ -83,6 +84,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::multimap<int64_t, at::Tensor> free_;  // by capacity in bytes
   int64_t num_allocations_ = 0;
   int64_t reserved_bytes_ = 0;
+  int64_t lent_bytes_ = 0;
 };
 
 }  // namespace fullshard::memory

@@ -90,7 +90,11 @@ TEST(Estimate, IsWhatOtherModelsHold) {
 TEST(Estimate, KnowsRecomputationAndPrecision) {
   expect_as_measured({.config = small_llama(), .ranks = 2, .micro_batch = 8, .recompute = true});
   for (const int64_t batch : {2, 8}) {
-    expect_as_measured({.config = small_llama(), .micro_batch = batch, .precision = "bf16"});
+    for (const int ranks : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("bf16, {} ranks, {} examples", ranks, batch));
+      expect_as_measured(
+          {.config = small_llama(), .ranks = ranks, .micro_batch = batch, .precision = "bf16"});
+    }
   }
 }
 

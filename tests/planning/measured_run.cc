@@ -23,11 +23,11 @@ std::shared_ptr<LanguageModel> deferred_model(const Case& run) {
   return make_model(run.config, "test", {});
 }
 
-// What the ranks of a host look at together is in nobody's allocator: one shard of it is a rank's.
-int64_t shared_bytes(const ShardedModel& sharded) {
+// What the ranks of a host look at together is in nobody's allocator and in no pool: one shard of
+// it is a rank's.
+int64_t shared_bytes(const ShardedModel& sharded, const memory::Pool& pool) {
   if (!sharded.shares_host_copy()) return 0;
-  const bool is_master = !sharded.options().param_dtype.has_value();
-  return sharded.ledger().held(is_master ? tiers::Purpose::master : tiers::Purpose::parameters);
+  return sharded.ledger().held_total() - pool.lent_bytes();
 }
 
 Measured peak_of_rank(const Case& run, const World& world) {
@@ -51,7 +51,8 @@ Measured peak_of_rank(const Case& run, const World& world) {
   // Over shm the pool's memory is not libtorch's.
   const int64_t pooled = world.size() > 1 ? engine.pool()->reserved_bytes() : 0;
   const auto& ledger = sharded.ledger();
-  return {watch->peak() + pooled + shared_bytes(sharded) + ledger.held_total(tiers::Tier::host),
+  return {watch->peak() + pooled + shared_bytes(sharded, *engine.pool()) +
+              ledger.held_total(tiers::Tier::host),
           ledger.peak_total(tiers::Tier::disk)};
 }
 
