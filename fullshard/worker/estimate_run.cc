@@ -7,16 +7,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/planning/deepspeed_table.h"
 #include "fullshard/planning/estimate_text.h"
 #include "fullshard/train/model_source.h"
+#include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
 namespace {
-
-constexpr int kUsualGpusPerHost = 8;
-constexpr int64_t kUsualSequence = 512;
 
 planning::ModelSize size_for_table(const RunOptions& options, const cli::PlanningOptions& own) {
   planning::ModelSize size{own.total_params, own.largest_layer_params};
@@ -42,29 +39,6 @@ int print_deepspeed_table(const RunOptions& options, const cli::PlanningOptions&
   return 0;
 }
 
-planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks) {
-  const int per_host = device.is_cpu() ? ranks : std::min(ranks, kUsualGpusPerHost);
-  auto limits = planning::limits_here(device, per_host);
-  if (!own.device_memory.empty()) {
-    limits.device_bytes = cli::parse_file_size(own.device_memory, "--device-memory");
-  }
-  if (!own.host_memory.empty()) {
-    limits.host_bytes = cli::parse_file_size(own.host_memory, "--host-memory");
-  }
-  return limits;
-}
-
-// As `train` chooses it.
-int64_t sequence_length_of(const RunOptions& options, const LanguageModel& model) {
-  const int64_t most = model.max_positions();
-  if (most > 0 && options.sequence_length > most) {
-    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions",
-            options.sequence_length, most);
-  }
-  if (options.sequence_length > 0) return options.sequence_length;
-  return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
-}
-
 }  // namespace
 
 int run_estimate(cli::RunArguments& arguments) {
@@ -86,7 +60,7 @@ int run_estimate(cli::RunArguments& arguments) {
   const Estimate result = estimate(model, plan,
                                    {.ranks = ranks,
                                     .device = device,
-                                    .sequence_length = sequence_length_of(options, *model),
+                                    .sequence_length = planned_sequence_length(options, *model),
                                     .target_length = options.target_length,
                                     .reduce_once = options.reduce_once,
                                     .label_smoothing = options.label_smoothing});
