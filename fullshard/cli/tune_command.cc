@@ -2,6 +2,7 @@
 #include "fullshard/cli/tune_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -76,11 +77,24 @@ std::vector<std::string> train_words(RunArguments& arguments, const std::string&
   words.insert(words.end(), own.begin(), own.end());
   words.push_back("--config=" + folder + "/tuned.json");
   words.push_back("--device=" + arguments.device());
+  if (const auto wrap = wrap_flag(arguments.plan(std::nullopt, {}, true).wrap)) {
+    words.push_back(fmt::format("{}={}", wrap->flag, wrap->value));
+  }
   words.push_back(fmt::format("--ranks={}", arguments.launch().world_size()));
   return words;
 }
 
 }  // namespace
+
+std::optional<FlagValue> wrap_flag(const WrapPlanSettings& wrap) {
+  if (wrap.policy.origin.from != Origin::From::file) return std::nullopt;
+  if (*wrap.policy == "NO_WRAP") return FlagValue{"--wrap", "none"};
+  if (*wrap.policy == "SIZE_BASED_WRAP") {
+    return FlagValue{"--wrap", fmt::format("{}", *wrap.min_num_params)};
+  }
+  if (wrap.classes->empty()) return std::nullopt;
+  return FlagValue{"--wrap", fmt::format("{}", fmt::join(*wrap.classes, ","))};
+}
 
 void check_tune(RunArguments& arguments) {
   LaunchFlags& launch = arguments.launch();

@@ -6,6 +6,9 @@
 
 namespace fullshard::cli {
 
+// What an FSDP file says of units, which the file that tune writes has no key for.
+std::optional<FlagValue> wrap_flag(const WrapPlanSettings& wrap);
+
 // What is wrong with the words, said at once: an Error of kind usage.
 void check_tune(RunArguments& arguments);
 

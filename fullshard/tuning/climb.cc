@@ -24,10 +24,11 @@ class Climber {
 
   Climbed run() {
     climb_with_first_batch();
-    if (const auto first = fastest_of(climbed_.results); first && options_.batches.size() > 1) {
-      grow(ladder_index_of(climbed_.results[*first].rung));
+    if (best_speed() && options_.batches.size() > 1) {
+      grow(options_.rungs[ladder_index_of(best_rung())]);
       try_others();
     }
+    if (best_speed()) try_without_recomputation();
     climbed_.winner = fastest_of(climbed_.results);
     return std::move(climbed_);
   }
@@ -46,7 +47,7 @@ class Climber {
   // Less offload and a lower stage first; then rungs that take larger batches. Either way ends at
   // the first that is no faster.
   void try_others() {
-    const size_t start = ladder_index_of(climbed_.results[*fastest_of(climbed_.results)].rung);
+    const size_t start = ladder_index_of(best_rung());
     for (size_t index = start; index-- > 0;) {
       if (fits_at_first_batch(index) && !is_faster_grown(index)) break;
     }
@@ -58,6 +59,17 @@ class Climber {
     }
   }
 
+  // The ladder recomputes before it shards; what sharding saved may have made that needless.
+  void try_without_recomputation() {
+    const Rung& first = options_.rungs.front();
+    Rung rung = best_rung().with_batch(batch_at(0));
+    const bool is_first = rung.stage == first.stage && !is_last_resort(rung);
+    if (!rung.recompute || first.recompute || is_first) return;
+    rung.recompute = false;
+    rung.name += " without recomputation";
+    if (trials_.plan(rung).fits) grow(rung);
+  }
+
   static bool is_on_disk(const Rung& rung) { return rung.offloaded == Offloaded::to_disk; }
 
   bool fits_at_first_batch(size_t index) const {
@@ -67,13 +79,12 @@ class Climber {
 
   bool takes_larger_batch(size_t index) {
     const auto planned = largest_planned(options_.rungs[index]);
-    const int64_t now = climbed_.results[*fastest_of(climbed_.results)].rung.micro_batch;
-    return planned && options_.batches[static_cast<size_t>(*planned)] > now;
+    return planned && batch_at(*planned) > best_rung().micro_batch;
   }
 
   bool is_faster_grown(size_t index) {
     const auto before = best_speed();
-    grow(index);
+    grow(options_.rungs[index]);
     return best_speed() > before;
   }
 
@@ -90,8 +101,7 @@ class Climber {
   }
 
   // Measures the largest batch that fits by plan, or the largest that then fits in fact.
-  void grow(size_t ladder_index) {
-    const Rung& rung = options_.rungs[ladder_index];
+  void grow(const Rung& rung) {
     const RungResult* first = find(rung);
     const auto speed = first != nullptr ? first->tokens_per_s : std::nullopt;
     const auto fits = [&](int64_t index) {
@@ -101,10 +111,11 @@ class Climber {
     };
     const auto planned = largest_planned(rung);
     if (!planned) {
-      largest_fitting(num_batches(), fits);
+      if (attempt(rung, "").runs()) largest_fitting(num_batches(), fits);
       return;
     }
     int64_t index = *planned;
+    if (index == 0) attempt(rung, "");
     for (; index > 0 && !trials_.has_time(rung.with_batch(batch_at(index)), speed); index /= 2) {
       climbed_.is_cut_short = true;
     }
@@ -154,6 +165,8 @@ class Climber {
     if (measured.fits) result.tokens_per_s = measured.tokens_per_s;
     return result;
   }
+
+  const Rung& best_rung() const { return climbed_.results[*fastest_of(climbed_.results)].rung; }
 
   std::optional<double> best_speed() const {
     const auto best = fastest_of(climbed_.results);

@@ -150,9 +150,7 @@ int remove_entry(const char* path, const struct stat*, int, struct FTW*) { retur
 
 }  // namespace
 
-PrivateFolder::PrivateFolder() {
-  const char* place = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/fullshard-tune-XXXXXX", place != nullptr ? place : "/tmp");
+PrivateFolder::PrivateFolder(const std::string& parent) : path_(parent + "/trial-XXXXXX") {
   if (::mkdtemp(path_.data()) == nullptr) {
     fail_as(ErrorKind::input, "{}: cannot be made: {}", path_, std::strerror(errno));
   }

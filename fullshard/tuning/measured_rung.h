@@ -13,10 +13,10 @@
 
 namespace fullshard::tuning {
 
-// A folder under TMPDIR that nobody else can read; it goes, with all in it, when this does.
+// A new folder in `parent` that nobody else can read; it goes, with all in it, when this does.
 class PrivateFolder {
  public:
-  PrivateFolder();
+  explicit PrivateFolder(const std::string& parent);
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;

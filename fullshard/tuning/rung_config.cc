@@ -42,10 +42,8 @@ void put_programs_part(ordered_json& document, const Plan& plan) {
   ordered_json& zero = document[kZero];
   put_offload(zero, "offload_param", plan.offload.parameters);
   put_offload(zero, "offload_optimizer", plan.offload.optimizer);
-  // Said as false it would keep `train` from writing the model.
-  if (*plan.checkpoint.state_dict_type != "FULL_STATE_DICT") {
-    zero.erase("stage3_gather_16bit_weights_on_model_save");
-  }
+  // It would keep `train` from writing the model, or make that 16 bits.
+  zero.erase("stage3_gather_16bit_weights_on_model_save");
 }
 
 bool is_deepspeeds(const Plan& plan) {

@@ -14,6 +14,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/tune_command.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/train/model_source.h"
@@ -71,21 +72,15 @@ std::string command_program() {
   return core.substr(0, core.rfind('/')) + "/fullshard";
 }
 
-// What an FSDP file says of units, which DeepSpeed's has no key for.
-std::optional<FlagValue> wrap_flag(const WrapPlanSettings& wrap) {
-  if (wrap.policy.origin.from != Origin::From::file) return std::nullopt;
-  if (*wrap.policy == "NO_WRAP") return FlagValue{"--wrap", "none"};
-  if (*wrap.policy == "SIZE_BASED_WRAP") {
-    return FlagValue{"--wrap", fmt::format("{}", *wrap.min_num_params)};
-  }
-  if (wrap.classes->empty()) return std::nullopt;
-  return FlagValue{"--wrap", fmt::format("{}", fmt::join(*wrap.classes, ","))};
-}
-
 int stage_in(const ShardingPlan& sharding) {
   if (*sharding.stage) return static_cast<int>(**sharding.stage);
   if (*sharding.strategy == "NO_SHARD") return 0;
   return *sharding.strategy == "SHARD_GRAD_OP" ? 2 : 3;
+}
+
+const std::string& made_folder(const std::string& path) {
+  report::make_folders(path);
+  return path;
 }
 
 // One command's parts. Signals first: threads that come later must not get them.
@@ -98,7 +93,8 @@ class TuneRun : public tuning::Trials {
         device_name_(arguments.device()),
         ranks_(num_ranks()),
         source_(find_model(options_.model)),
-        plan_(arguments.plan(ranks_, inputs(), options_.json || options_.quiet)) {
+        plan_(arguments.plan(ranks_, inputs(), options_.json || options_.quiet)),
+        folder_(made_folder(options_.output)) {
     const auto model = make_deferred_model(source_, /*needs_head=*/true);
     sequence_length_ = planned_sequence_length(options_, *model);
     vocabulary_ = model->vocabulary();
@@ -110,7 +106,6 @@ class TuneRun : public tuning::Trials {
     }
     limits_ = limits_of(arguments.planning(), device(), ranks_);
     read_flags();
-    report::make_folders(options_.output);
     base_.disk = absolute_disk();
   }
 
@@ -226,7 +221,7 @@ class TuneRun : public tuning::Trials {
     for (const FlagValue& flag : arguments_.setting_flags()) {
       if (!cli::is_chosen_by_tune(flag.flag.substr(2))) kept_flags_.push_back(flag);
     }
-    if (const auto wrap = wrap_flag(plan_.wrap)) {
+    if (const auto wrap = cli::wrap_flag(plan_.wrap)) {
       kept_flags_.push_back(*wrap);
       wrap_words_.push_back(fmt::format("--wrap={}", wrap->value));
     }

@@ -71,7 +71,8 @@ TEST(Climb, FromTheFrugalEndMeasuresAllInThatOrder) {
   trials.planned = trials.held = bytes_of;
   trials.limit = 60;
   climb({.rungs = ladder({.ranks = 2}), .from_frugal = true}, trials);
-  EXPECT_THAT(trials.measured, ElementsAre("disk", "16 bit", "ZeRO-3", "ZeRO-2", "ZeRO-1"));
+  EXPECT_THAT(trials.measured, ElementsAre("disk", "16 bit", "ZeRO-3", "ZeRO-2", "ZeRO-1",
+                                           "disk without recomputation"));
 }
 
 // The batch pays, recomputation costs: a batch of 2 without it, or of 20 with it.
@@ -126,6 +127,20 @@ TEST(Climb, GoesBackToLessOffloadWithTheLargestBatch) {
       {.rungs = ladder({.ranks = 2, .on_gpus = true}), .from_frugal = true, .batches = up_to(64)},
       trials);
   EXPECT_EQ(winner_of(climbed).rung.title(), "ZeRO-1, batch 10");
+}
+
+// Recomputation is on every rung above it, and here only costs.
+TEST(Climb, TriesTheWinnerWithoutRecomputation) {
+  FakeTrials trials;
+  trials.planned = trials.held = bytes_of;
+  trials.speed = [](const Rung& rung) {
+    const auto batch = static_cast<double>(std::min<int64_t>(rung.micro_batch, 8));
+    return (10 + batch) * (rung.recompute ? 0.6 : 1.0) * (rung.stage == 3 ? 2 : 1);
+  };
+  const Climbed climbed = climb({.rungs = ladder({.ranks = 2}), .batches = up_to(64)}, trials);
+  EXPECT_THAT(trials.measured, Contains("ZeRO-3, batch 64"));
+  EXPECT_EQ(winner_of(climbed).rung.title(), "ZeRO-3 without recomputation, batch 8");
+  EXPECT_FALSE(winner_of(climbed).rung.recompute);
 }
 
 TEST(Climb, StopsAtTheBudgetAndSaysSo) {

@@ -98,9 +98,10 @@ TEST_F(Trial, EndsWithTheSignalThatThisProcessGets) {
 }
 
 TEST(PrivateFolder, GoesWithAllInIt) {
+  const testing::TemporaryFolder parent;
   std::string place;
   {
-    const PrivateFolder folder;
+    const PrivateFolder folder(parent.path());
     place = folder.file("");
     ASSERT_EQ(::mkdir(folder.file("run").c_str(), 0700), 0);
     std::ofstream(folder.file("run/run.json")) << "{}";
