@@ -122,20 +122,28 @@ class TrialWatch {
   bool is_late_ = false;
 };
 
-// The first step pays for what the others find: order of units, buffers, files in memory.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// The first step pays for what the others find: order of units, buffers, files in memory. The
+// median, because a machine has other things to do too.
 MeasuredRung measurement_in(const TrialCommand& command) {
   const auto reading = report::read_metrics(command.output + "/metrics.jsonl");
   MeasuredRung measured;
-  double tokens = 0, seconds = 0;
+  std::vector<double> times;
   for (const StepRecord& step : reading.steps) {
     measured.peak_bytes = std::max(measured.peak_bytes,
                                    command.on_gpus ? step.device_peak_bytes : step.host_peak_bytes);
     if (step.step == 1 && reading.steps.size() > 1) continue;
-    tokens += static_cast<double>(step.tokens);
-    seconds += step.step_s;
+    times.push_back(step.step_s / static_cast<double>(std::max<int64_t>(step.tokens, 1)));
   }
-  measured.fits = seconds > 0;
-  measured.tokens_per_s = seconds > 0 ? tokens / seconds : 0;
+  const double seconds_per_token = median(std::move(times));
+  measured.fits = seconds_per_token > 0;
+  measured.tokens_per_s = measured.fits ? 1 / seconds_per_token : 0;
   if (!measured.fits) measured.why = "it recorded no steps";
   if (command.on_gpus && command.device_bytes && measured.peak_bytes > *command.device_bytes) {
     measured.fits = false;

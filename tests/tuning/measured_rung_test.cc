@@ -50,8 +50,12 @@ class Trial : public ::testing::Test {
 TEST_F(Trial, LeavesTheFirstStepOutOfItsSpeed) {
   const TrialEnd end = run(leave_steps({10, 1, 3}));
   EXPECT_TRUE(end.measured.fits) << end.measured.why;
-  EXPECT_EQ(end.measured.tokens_per_s, 50);
+  EXPECT_DOUBLE_EQ(end.measured.tokens_per_s, 50);
   EXPECT_EQ(end.measured.peak_bytes, 2003);
+}
+
+TEST_F(Trial, IsNotSlowedByOneStepThatWasDisturbed) {
+  EXPECT_DOUBLE_EQ(run(leave_steps({10, 2, 90, 1.5})).measured.tokens_per_s, 50);
 }
 
 TEST_F(Trial, OnAGpuCountsTheDevicesPeakAgainstItsMemory) {
