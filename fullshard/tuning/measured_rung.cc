@@ -17,6 +17,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/launch/child_process.h"
 #include "fullshard/launch/keeper.h"
 #include "fullshard/report/metrics_file.h"
@@ -26,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kFolderPrefix = "trial-";
 constexpr int kPollMilliseconds = 200;
 // A run that was told to end finishes its step first.
 constexpr std::chrono::seconds kPatienceWithEnd{20};
@@ -156,16 +158,25 @@ MeasuredRung measurement_in(const TrialCommand& command) {
 
 int remove_entry(const char* path, const struct stat*, int, struct FTW*) { return ::remove(path); }
 
+void remove_tree(const std::string& path) {
+  ::nftw(path.c_str(), remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
 }  // namespace
 
-PrivateFolder::PrivateFolder(const std::string& parent) : path_(parent + "/trial-XXXXXX") {
+PrivateFolder::PrivateFolder(const std::string& parent)
+    : path_(fmt::format("{}/{}XXXXXX", parent, kFolderPrefix)) {
   if (::mkdtemp(path_.data()) == nullptr) {
     fail_as(ErrorKind::input, "{}: cannot be made: {}", path_, std::strerror(errno));
   }
 }
 
-PrivateFolder::~PrivateFolder() {
-  ::nftw(path_.c_str(), remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+PrivateFolder::~PrivateFolder() { remove_tree(path_); }
+
+void remove_left_folders(const std::string& parent) {
+  for (const std::string& name : base::names_in_folder(parent)) {
+    if (name.starts_with(kFolderPrefix)) remove_tree(parent + "/" + name);
+  }
 }
 
 TrialEnd run_trial(const TrialCommand& command, const launch::Signals& signals) {

@@ -27,6 +27,9 @@ class PrivateFolder {
   std::string path_;
 };
 
+// Those of a process that was killed. For the one that owns `parent`.
+void remove_left_folders(const std::string& parent);
+
 struct TrialCommand {
   std::vector<std::string> words{};       // `fullshard train …`, or what stands in for it
   std::string output{};                   // its --output: metrics.jsonl is read there

@@ -17,6 +17,7 @@
 #include "fullshard/cli/tune_command.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/report/run_lock.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/tuning/batch_search.h"
 #include "fullshard/tuning/ladder.h"
@@ -78,8 +79,8 @@ int stage_in(const ShardingPlan& sharding) {
   return *sharding.strategy == "SHARD_GRAD_OP" ? 2 : 3;
 }
 
-const std::string& made_folder(const std::string& path) {
-  report::make_folders(path);
+const std::string& without_left_folders(const std::string& path) {
+  tuning::remove_left_folders(path);
   return path;
 }
 
@@ -94,7 +95,8 @@ class TuneRun : public tuning::Trials {
         ranks_(num_ranks()),
         source_(find_model(options_.model)),
         plan_(arguments.plan(ranks_, inputs(), options_.json || options_.quiet)),
-        folder_(made_folder(options_.output)) {
+        lock_(options_.output),
+        folder_(without_left_folders(options_.output)) {
     const auto model = make_deferred_model(source_, /*needs_head=*/true);
     sequence_length_ = planned_sequence_length(options_, *model);
     vocabulary_ = model->vocabulary();
@@ -365,6 +367,7 @@ class TuneRun : public tuning::Trials {
   const int ranks_;
   const ModelSource source_;
   const Plan plan_;
+  const report::RunLock lock_;
   const tuning::PrivateFolder folder_;
   planning::MemoryLimits limits_;
   tuning::ConfigBase base_;

@@ -114,6 +114,15 @@ TEST(PrivateFolder, GoesWithAllInIt) {
   EXPECT_FALSE(testing::file_exists(place));
 }
 
+TEST(PrivateFolder, OfAKilledProcessIsRemoved) {
+  const testing::TemporaryFolder parent;
+  ASSERT_EQ(::mkdir(parent.file("trial-Ab12cd").c_str(), 0700), 0);
+  std::ofstream(parent.file("trial-Ab12cd/rung.json")) << "{}";
+  std::ofstream(parent.file("tune.json")) << "{}";
+  remove_left_folders(parent.path());
+  EXPECT_EQ(testing::entries_of(parent.path()), std::vector<std::string>{"tune.json"});
+}
+
 TEST(RandomTokens, AreOfTheVocabulary) {
   const testing::TemporaryFolder folder;
   for (const int64_t vocabulary : {50, 100'000}) {
