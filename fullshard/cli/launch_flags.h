@@ -40,6 +40,8 @@ class LaunchFlags {
   // Of all hosts, this one has rank 0; false also where ssh starts it.
   bool starts_rank_zero();
   bool is_over_ssh() const { return chooses_hosts(); }
+  // Other hosts take part, or a choice among hosts was made.
+  bool names_hosts() const { return chooses_hosts() || nodes_.value_or(1) > 1; }
   // Starts the command on all ranks and looks after them.
   launch::LaunchResult start(const std::vector<std::string>& command);
 

@@ -23,6 +23,7 @@
 #include "fullshard/cli/parse_problem.h"
 #include "fullshard/cli/report_command.h"
 #include "fullshard/cli/run_command.h"
+#include "fullshard/cli/tune_command.h"
 #include "fullshard/cli/words.h"
 
 namespace fullshard::cli {
@@ -63,6 +64,7 @@ int run(int count, char** arguments) {
   RunArguments compare(app, RunKind::compare);
   RunArguments generate(app, RunKind::generate);
   RunArguments estimate(app, RunKind::estimate);
+  RunArguments tune(app, RunKind::tune);
   CheckpointArguments checkpoint(app);
   check_command(app, words, "fullshard");
   try {
@@ -92,6 +94,11 @@ int run(int count, char** arguments) {
     estimate.plan(std::nullopt, {}, true);  // what is wrong with the words is said at once
     become_core(words);
   }
+  if (tune.was_chosen()) {
+    check_tune(tune);
+    become_core(words);
+  }
+  if (train.was_chosen() && train.tuning().is_auto) train_tuned(train);
   for (RunArguments* command : {&train, &eval, &compare, &generate}) {
     if (command->was_chosen()) return run_on_ranks(*command, words);
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/cuda_build.h"
@@ -16,6 +18,9 @@ constexpr const char* kModel = "Model and data";
 constexpr const char* kTraining = "Training";
 constexpr const char* kSharding = "Sharding and precision";
 constexpr const char* kOutput = "Output";
+constexpr const char* kPlanning = "Planning";
+constexpr const char* kTuning = "Tuning";
+constexpr const char* kAuto = "With --auto";
 
 std::string_view name_of(RunKind kind) {
   switch (kind) {
@@ -27,6 +32,8 @@ std::string_view name_of(RunKind kind) {
       return "compare";
     case RunKind::estimate:
       return "estimate";
+    case RunKind::tune:
+      return "tune";
     case RunKind::generate:
       break;
   }
@@ -38,6 +45,7 @@ std::string_view help_of(RunKind kind) {
   if (kind == RunKind::eval) return "loss and perplexity of a model on data";
   if (kind == RunKind::generate) return "text from a model: greedy, sampled or by beams";
   if (kind == RunKind::estimate) return "memory of a run before it runs";
+  if (kind == RunKind::tune) return "the fastest configuration of a run that fits";
   return "compare a model's logits, loss and gradients with a reference file";
 }
 
@@ -60,7 +68,8 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_generation();
     add_search();
   }
-  if (kind == RunKind::train || kind == RunKind::eval) {
+  const bool is_trained = kind == RunKind::train || kind == RunKind::tune;
+  if (is_trained || kind == RunKind::eval) {
     add_data();
     add_evaluation();
   }
@@ -69,9 +78,11 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_optimizer();
     add_planning();
   }
-  if (kind == RunKind::train) {
+  if (is_trained) {
     add_training();
     add_checkpoints();
+    add_memory_limits();
+    add_tuning();
   }
   add_output();
 }
@@ -119,7 +130,7 @@ void RunArguments::add_timeouts() {
 
 void RunArguments::add_data() {
   command_->add_option("--data", options_.data, "text, JSONL, pairs or token files, or folders")
-      ->required()
+      ->required(kind_ != RunKind::tune)  // which can do with random tokens
       ->group(kModel);
   command_->add_option("--task", options_.task, "causal-lm, masked-lm or translation")
       ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation"}))
@@ -209,7 +220,11 @@ void RunArguments::add_training() {
       ->add_flag_callback(
           "--no-save-model", [this] { options_.save_model = false; }, "do not write DIR/model")
       ->group(kOutput);
-  command_->add_option("-o,--output", options_.output, "folder of the run")
+  const bool is_tune = kind_ == RunKind::tune;
+  if (is_tune) options_.output = "fullshard-tune";
+  command_
+      ->add_option("-o,--output", options_.output,
+                   is_tune ? "folder for what is found" : "folder of the run")
       ->capture_default_str()
       ->group(kOutput);
   command_
@@ -256,19 +271,61 @@ void RunArguments::add_optimizer() {
       ->group(kTraining);
 }
 
-void RunArguments::add_planning() {
+void RunArguments::add_memory_limits() {
+  const bool is_planned = kind_ == RunKind::estimate || kind_ == RunKind::tune;
   const auto size = [&](const char* name, std::string& text, const char* help) {
-    command_->add_option(name, text, help)->group("Planning");
+    command_->add_option(name, text, help)->group(is_planned ? kPlanning : kAuto);
   };
   size("--device-memory", planning_.device_memory,
        "of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
   size("--host-memory", planning_.host_memory, "of one host; default: this machine's");
+}
+
+void RunArguments::add_tuning() {
+  const bool is_tune = kind_ == RunKind::tune;
+  const char* const group = is_tune ? kTuning : kAuto;
+  if (!is_tune) {
+    command_
+        ->add_flag("--auto", tuning_.is_auto,
+                   "tune first, into DIR/tune, and train with what was the fastest that fits")
+        ->group(group);
+  }
+  command_->add_option("--budget", tuning_.budget_minutes, "minutes that measuring may take")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+  command_->add_option("--from", tuning_.from, "the end to begin at: fast or frugal")
+      ->check(CLI::IsMember({"fast", "frugal"}))
+      ->capture_default_str()
+      ->group(group);
+  command_
+      ->add_option("--max-micro-batch", tuning_.max_micro_batch,
+                   "the largest that is tried; default: 1024 on GPUs, 64 on CPUs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->group(group);
+  command_->add_option("--measure-steps", tuning_.steps, "steps of each measurement")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str()
+      ->group(group);
+  command_
+      ->add_option("--disk", tuning_.disk,
+                   "folder for the rung that offloads to a disk; default: the output folder")
+      ->group(group);
+  if (!is_tune) return;
+  command_->add_option("--format", tuning_.format, "of the file that is written")
+      ->check(CLI::IsMember({"deepspeed", "accelerate"}))
+      ->capture_default_str()
+      ->group(group);
+}
+
+void RunArguments::add_planning() {
+  add_memory_limits();
   command_
       ->add_flag("--deepspeed-table", planning_.deepspeed_table,
                  "print what DeepSpeed's own estimators say instead")
-      ->group("Planning");
+      ->group(kPlanning);
   const auto number = [&](const char* name, auto& value, const char* help) {
-    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group("Planning");
+    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
   };
   number("--total-params", planning_.total_params, "of the table, in place of a model");
   number("--largest-layer-params", planning_.largest_layer_params, "of the table");
@@ -319,7 +376,7 @@ void RunArguments::add_sharding() {
         ->expected(1)
         ->take_all();
   }
-  if (kind_ != RunKind::train && kind_ != RunKind::estimate) return;
+  if (kind_ == RunKind::generate || kind_ == RunKind::eval || kind_ == RunKind::compare) return;
   auto* recompute = command_
                         ->add_flag("--recompute,--gradient-checkpointing", recompute_,
                                    "compute activations again in backward instead of keeping them")
@@ -372,6 +429,32 @@ CLI::Option* RunArguments::add_setting(const std::string& flag, const std::strin
   option->type_name("");
   settings_.push_back({flag, option});
   return option;
+}
+
+std::vector<std::string> RunArguments::words(
+    const std::function<bool(std::string_view flag)>& leaves_out) const {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : command_->get_options()) {
+    const auto& names = option->get_lnames();
+    if (option->count() == 0 || names.empty()) continue;
+    if (std::any_of(names.begin(), names.end(), leaves_out)) continue;
+    if (option->get_items_expected_max() == 0) {
+      words.push_back("--" + names.front());
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      words.push_back(fmt::format("--{}={}", names.front(), value));
+    }
+  }
+  return words;
+}
+
+bool is_chosen_by_tune(std::string_view flag) {
+  constexpr std::array kChosen = {
+      "config",      "config-file",     "deepspeed",    "fsdp",      "fsdp-config", "set",
+      "micro-batch", "accumulate",      "strategy",     "precision", "zero-stage",  "recompute",
+      "offload",     "sharding-factor", "offload-ratio"};
+  return std::find(kChosen.begin(), kChosen.end(), flag) != kChosen.end();
 }
 
 std::optional<int> RunArguments::local_rank() const {

@@ -3,8 +3,10 @@
 // the same words by the same table, so help and errors come at once and both agree.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fullshard/cli/config_flags.h"
@@ -18,15 +20,30 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare, generate, estimate };
+enum class RunKind { train, eval, compare, generate, estimate, tune };
 
-// `estimate`: what is there for the run, and DeepSpeed's own table.
+// `estimate`, and what `tune` plans with: what is there for the run, and DeepSpeed's own table.
 struct PlanningOptions {
   std::string device_memory{}, host_memory{};  // "80GB"; empty: this machine's
   bool deepspeed_table = false;
   int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
   int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
 };
+
+// `tune`, and `train --auto`.
+struct TuningOptions {
+  bool is_auto = false;  // train: tune first
+  double budget_minutes = 30;
+  std::string from = "fast";         // or frugal
+  std::string format = "deepspeed";  // or accelerate
+  std::string disk{};                // folder of the rung that offloads to one; empty: the output
+  int64_t steps = 4;                 // of each measurement
+  int64_t max_micro_batch = 0;       // 0: 1024 on GPUs, 64 on CPUs
+};
+
+// Flags that say what `tune` chooses, and those of configuration files: the file that it writes
+// stands for both.
+bool is_chosen_by_tune(std::string_view flag);
 
 class RunArguments {
  public:
@@ -39,10 +56,18 @@ class RunArguments {
   std::string name() const;
   const RunOptions& options() const { return options_; }
   const PlanningOptions& planning() const { return planning_; }
+  const TuningOptions& tuning() const { return tuning_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
   // What a launcher says of this rank by a flag, beside the environment.
   std::optional<int> local_rank() const;
+
+  // The flags that stand for keys of a configuration, as they were given.
+  std::vector<FlagValue> setting_flags() const { return plan_options({}, {}).flags; }
+  // All that was given, as words of a command line, but for flags that `leaves_out` (names without
+  // dashes).
+  std::vector<std::string> words(
+      const std::function<bool(std::string_view flag)>& leaves_out) const;
 
   // The configuration with these flags over it. `inputs` is what the model is known to be;
   // `is_quiet` leaves out the note about the default file.
@@ -63,6 +88,8 @@ class RunArguments {
   void add_examples();
   void add_optimizer();
   void add_planning();
+  void add_memory_limits();
+  void add_tuning();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,
@@ -74,6 +101,7 @@ class RunArguments {
   ConfigFlags config_;
   RunOptions options_;
   PlanningOptions planning_;
+  TuningOptions tuning_;
   bool recompute_ = false;
   int local_rank_ = -1;
   struct Setting {

@@ -31,15 +31,6 @@ std::string core_program() {
   return core;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  std::fflush(nullptr);
-  ::execv(words[0], words.data());
-  fail("{}: cannot be started: {}", command[0], std::strerror(errno));
-}
-
 // Rank 0 draws its progress line straight onto the terminal: its own output goes through the
 // launcher, which keeps a log of it.
 void lend_terminal(LaunchFlags& launch) {
@@ -78,6 +69,15 @@ std::vector<std::string> core_command(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+void become(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::fflush(nullptr);
+  ::execv(words[0], words.data());
+  fail("{}: cannot be started: {}", command[0], std::strerror(errno));
+}
 
 void become_core(const std::vector<std::string>& words) { become(core_command(words)); }
 

@@ -17,7 +17,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
 // For commands without ranks: this process becomes fullshard-core with the same words.
 [[noreturn]] void become_core(const std::vector<std::string>& words);
 
-// This process becomes `fullshard-core` with these words.
-[[noreturn]] void become_core(const std::vector<std::string>& words);
+// This process becomes that program; the first word is its path.
+[[noreturn]] void become(const std::vector<std::string>& command);
 
 }  // namespace fullshard::cli

@@ -7,16 +7,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/cli/checkpoint_arguments.h"
 #include "fullshard/planning/deepspeed_table.h"
 #include "fullshard/planning/estimate_text.h"
 #include "fullshard/train/model_source.h"
-#include "fullshard/worker/memory_forecast.h"
+#include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
 namespace {
-
-constexpr int kUsualGpusPerHost = 8;
 
 planning::ModelSize size_for_table(const RunOptions& options, const cli::PlanningOptions& own) {
   planning::ModelSize size{own.total_params, own.largest_layer_params};
@@ -40,18 +37,6 @@ int print_deepspeed_table(const RunOptions& options, const cli::PlanningOptions&
   fmt::print("{}", options.json ? planning::deepspeed_json(rows) + "\n"
                                 : planning::deepspeed_text(rows, size, gpus, own.nodes));
   return 0;
-}
-
-planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks) {
-  const int per_host = device.is_cpu() ? ranks : std::min(ranks, kUsualGpusPerHost);
-  auto limits = planning::limits_here(device, per_host);
-  if (!own.device_memory.empty()) {
-    limits.device_bytes = cli::parse_file_size(own.device_memory, "--device-memory");
-  }
-  if (!own.host_memory.empty()) {
-    limits.host_bytes = cli::parse_file_size(own.host_memory, "--host-memory");
-  }
-  return limits;
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "fullshard/worker/eval_run.h"
 #include "fullshard/worker/generate_run.h"
 #include "fullshard/worker/train_run.h"
+#include "fullshard/worker/tune_run.h"
 
 namespace fullshard::worker {
 namespace {
@@ -47,6 +48,7 @@ int run(int count, char** arguments) {
   cli::RunArguments compare(app, cli::RunKind::compare);
   cli::RunArguments generate(app, cli::RunKind::generate);
   cli::RunArguments estimate(app, cli::RunKind::estimate);
+  cli::RunArguments tune(app, cli::RunKind::tune);
   cli::CheckpointArguments checkpoint(app);
   cli::BenchCommand bench(app);
   const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
@@ -62,6 +64,7 @@ int run(int count, char** arguments) {
   if (eval.was_chosen()) return run_eval(eval);
   if (generate.was_chosen()) return run_generate(generate);
   if (estimate.was_chosen()) return run_estimate(estimate);
+  if (tune.was_chosen()) return run_tune(tune);
   if (bench.was_chosen()) return bench.is_bus() ? run_bench_bus(bench) : bench.run();
   if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);

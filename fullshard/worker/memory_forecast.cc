@@ -9,11 +9,10 @@
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/planning/estimate.h"
 #include "fullshard/planning/verdict.h"
+#include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
 namespace {
-
-constexpr int64_t kUsualSequence = 512;
 
 PlannedTier planned_tier(const TierEstimate& estimate, tiers::Tier tier) {
   PlannedTier planned{.tier = std::string(tiers::name_of(tier)),
@@ -45,16 +44,6 @@ planning::MemoryLimits limits_of_ranks(const World& world) {
 }
 
 }  // namespace
-
-int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model) {
-  const int64_t most = model.max_positions();
-  if (most > 0 && options.sequence_length > most) {
-    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions",
-            options.sequence_length, most);
-  }
-  if (options.sequence_length > 0) return options.sequence_length;
-  return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
-}
 
 MemoryForecast forecast_training(const RunOptions& options, const ModelSource& source,
                                  const Plan& plan, const World& world) {

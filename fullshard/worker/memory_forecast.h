@@ -8,7 +8,6 @@
 #include "fullshard/comm/world/world.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
-#include "fullshard/models/common/language_model.h"
 #include "fullshard/report/run_record.h"
 #include "fullshard/train/model_source.h"
 
@@ -23,8 +22,5 @@ struct MemoryForecast {
 // cannot be planned starts all the same, with a warning.
 MemoryForecast forecast_training(const RunOptions& options, const ModelSource& source,
                                  const Plan& plan, const World& world);
-
-// Of the sequences that training takes when nobody says how long.
-int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);
 
 }  // namespace fullshard::worker

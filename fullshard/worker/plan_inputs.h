@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands plan with, of their flags and this machine.
+#pragma once
+
+#include "fullshard/cli/run_arguments.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/planning/verdict.h"
+
+namespace fullshard::worker {
+
+// What the flags say, else what this machine has.
+planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks);
+
+// As `train` chooses it.
+int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);
+
+}  // namespace fullshard::worker
