@@ -31,8 +31,11 @@ ShardOptions planned_options(const Plan& plan) {
   return options;
 }
 
+}  // namespace
+
 // A plan makes no files.
-void refuse_disk(const tiers::TierOptions& offload) {
+void check_can_be_planned(const Plan& plan) {
+  const auto offload = shard_options_of(plan).offload;
   const bool uses_disk =
       offload.parameters.tier == tiers::Tier::disk || offload.optimizer.tier == tiers::Tier::disk;
   if (!uses_disk) return;
@@ -40,8 +43,6 @@ void refuse_disk(const tiers::TierOptions& offload) {
           "estimate: offload to a disk cannot be planned yet; plan it with host memory "
           "(--offload all), whose share of the device is planned alike");
 }
-
-}  // namespace
 
 World planned_world(const EstimateOptions& options) {
   const bool on_cpu = options.device.is_cpu();
@@ -66,17 +67,19 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
   how.reduces_once = run.options.reduce_once;
   Stepper stepper(sharded, *optimizer, how);
   model->train();
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < run.num_steps; ++step) {
     for (int part = 0; part < how.accumulation_steps; ++part) {
       meter->begin("forward");
       stepper.backward(run.micro_batch());
     }
     meter->begin("the optimizer's step");
     stepper.step();
-    sharded.settle();
+    const bool is_last = step + 1 == run.num_steps;
+    if (run.settles) sharded.settle();
     meter->note_rest();
-    if (step == 0 && between) between();
+    if (!is_last && between) between();
   }
+  sharded.settle();
   Estimate result = meter->estimate();
   result.ranks = world.size();
   result.device = world.device();
@@ -110,7 +113,7 @@ Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& p
                   const EstimateOptions& options,
                   const std::function<at::Tensor(at::Device)>& loss) {
   check(options.ranks > 0, "estimate: {} ranks, expected at least one", options.ranks);
-  planning::refuse_disk(shard_options_of(plan).offload);
+  planning::check_can_be_planned(plan);
   if (!options.device.is_cpu()) tensor::pretend_gpus();
   const tensor::PretenceScope pretence;
   const auto world = planning::planned_world(options);
