@@ -18,7 +18,7 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare, generate, estimate };
+enum class RunKind { train, eval, compare, generate, estimate, simulate, kernels };
 
 // `estimate`: what is there for the run, and DeepSpeed's own table.
 struct PlanningOptions {
@@ -26,6 +26,19 @@ struct PlanningOptions {
   bool deepspeed_table = false;
   int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
   int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
+};
+
+// `simulate`: which cluster, how many ranks, and where results go. `bench kernels` has the last
+// three.
+struct SimulationOptions {
+  std::string cluster{};
+  std::vector<int> ranks{};
+  struct Override {
+    std::string key, flag, value{};
+  };
+  std::vector<Override> overrides{};  // with a value where the flag was given
+  std::string kernels{};              // a table that bench kernels wrote
+  std::string output{}, html{}, trace{};
 };
 
 class RunArguments {
@@ -39,6 +52,7 @@ class RunArguments {
   std::string name() const;
   const RunOptions& options() const { return options_; }
   const PlanningOptions& planning() const { return planning_; }
+  const SimulationOptions& simulation() const { return simulation_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
   // What a launcher says of this rank by a flag, beside the environment.
@@ -63,6 +77,9 @@ class RunArguments {
   void add_examples();
   void add_optimizer();
   void add_planning();
+  void add_simulation();
+  void add_kernels();
+  bool is_plan() const;  // nothing runs: a plan of a run is made
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,
@@ -74,6 +91,7 @@ class RunArguments {
   ConfigFlags config_;
   RunOptions options_;
   PlanningOptions planning_;
+  SimulationOptions simulation_;
   bool recompute_ = false;
   int local_rank_ = -1;
   struct Setting {

@@ -54,8 +54,9 @@ planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device dev
   return limits;
 }
 
-// As `train` chooses it.
-int64_t sequence_length_of(const RunOptions& options, const LanguageModel& model) {
+}  // namespace
+
+int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model) {
   const int64_t most = model.max_positions();
   if (most > 0 && options.sequence_length > most) {
     fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions",
@@ -64,8 +65,6 @@ int64_t sequence_length_of(const RunOptions& options, const LanguageModel& model
   if (options.sequence_length > 0) return options.sequence_length;
   return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
 }
-
-}  // namespace
 
 int run_estimate(cli::RunArguments& arguments) {
   const RunOptions& options = arguments.options();
@@ -86,7 +85,7 @@ int run_estimate(cli::RunArguments& arguments) {
   const Estimate result = estimate(model, plan,
                                    {.ranks = ranks,
                                     .device = device,
-                                    .sequence_length = sequence_length_of(options, *model),
+                                    .sequence_length = planned_sequence_length(options, *model),
                                     .target_length = options.target_length,
                                     .reduce_once = options.reduce_once,
                                     .label_smoothing = options.label_smoothing});
