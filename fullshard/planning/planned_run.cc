@@ -34,14 +34,15 @@ ShardOptions planned_options(const Plan& plan) {
 }  // namespace
 
 // A plan makes no files.
-void check_can_be_planned(const Plan& plan) {
+void check_can_be_planned(const Plan& plan, std::string_view who) {
   const auto offload = shard_options_of(plan).offload;
   const bool uses_disk =
       offload.parameters.tier == tiers::Tier::disk || offload.optimizer.tier == tiers::Tier::disk;
   if (!uses_disk) return;
   fail_as(ErrorKind::usage,
-          "estimate: offload to a disk cannot be planned yet; plan it with host memory "
-          "(--offload all), whose share of the device is planned alike");
+          "{}: offload to a disk cannot be planned yet; plan it with host memory "
+          "(--offload all), whose share of the device is planned alike",
+          who);
 }
 
 World planned_world(const EstimateOptions& options) {
@@ -113,7 +114,7 @@ Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& p
                   const EstimateOptions& options,
                   const std::function<at::Tensor(at::Device)>& loss) {
   check(options.ranks > 0, "estimate: {} ranks, expected at least one", options.ranks);
-  planning::check_can_be_planned(plan);
+  planning::check_can_be_planned(plan, "estimate");
   if (!options.device.is_cpu()) tensor::pretend_gpus();
   const tensor::PretenceScope pretence;
   const auto world = planning::planned_world(options);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "fullshard/comm/world/world.h"
 #include "fullshard/planning/estimate.h"
@@ -27,8 +28,8 @@ struct PlannedRun {
 Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
                   const PlannedRun& run, const std::function<void()>& between = {});
 
-// An Error of kind usage for what no plan can be made of.
-void check_can_be_planned(const Plan& plan);
+// An Error of kind usage, in the name of `who`, for what no plan can be made of.
+void check_can_be_planned(const Plan& plan, std::string_view who);
 
 // A batch of the model's task, of which every token counts.
 ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,

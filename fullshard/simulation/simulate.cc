@@ -43,7 +43,7 @@ EstimateOptions workload_of(const SimulateOptions& options) {
 RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                        const SimulateOptions& options, tensor::RealGpus real) {
   check_ranks(options);
-  planning::check_can_be_planned(plan);
+  planning::check_can_be_planned(plan, "simulate");
   const auto workload = workload_of(options);
   const int64_t rows = plan.batch_sizes(options.ranks).micro_batch;
   tensor::pretend_gpus(real);

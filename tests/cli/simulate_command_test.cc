@@ -51,6 +51,9 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_THAT(
       zero.output,
       EndsWith("--inside: is '0GB/s', expected a rate as 450GB/s or 400Gb/s, above zero\n"));
+  const auto disk = launch::shell(kSimulateTiny + "--ranks 8 --cluster h100 --offload all:/tmp");
+  EXPECT_EQ(disk.status, 2);
+  EXPECT_THAT(disk.output, HasSubstr("simulate: offload to a disk cannot be planned yet"));
   const auto none = launch::shell(kSimulateTiny + "--ranks 8 --cluster h1000");
   EXPECT_EQ(none.status, 2);
 }
