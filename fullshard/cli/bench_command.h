@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard bench disk DIR and fullshard bench bus: what this machine's disk, memory and bus can
-// do.
+// fullshard bench disk DIR, bench bus and bench kernels: what this machine's disk, memory, bus and
+// GPU can do.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "fullshard/cli/run_arguments.h"
 #include "fullshard/tiers/bus_speed.h"
 #include "fullshard/tiers/disk_speed.h"
 #include "fullshard/tiers/host_memory_speed.h"
@@ -25,6 +26,7 @@ class BenchCommand {
 
   bool was_chosen() const;
   bool is_bus() const;
+  RunArguments& kernels() { return kernels_; }
   // Copies to and from a device need fullshard-core, which measures them and then prints all.
   bool needs_core() const;
   int run() const;  // gives the exit status
@@ -38,6 +40,7 @@ class BenchCommand {
   CLI::App* command_;
   CLI::App* disk_;
   CLI::App* bus_;
+  RunArguments kernels_;
   std::string folder_;
   uint64_t size_ = 0;  // 0: by --quick
   bool quick_ = false;

@@ -65,6 +65,7 @@ int run(int count, char** arguments) {
   RunArguments generate(app, RunKind::generate);
   RunArguments estimate(app, RunKind::estimate);
   RunArguments tune(app, RunKind::tune);
+  RunArguments simulate(app, RunKind::simulate);
   CheckpointArguments checkpoint(app);
   check_command(app, words, "fullshard");
   try {
@@ -90,8 +91,9 @@ int run(int count, char** arguments) {
     if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
     become_core(words);
   }
-  if (estimate.was_chosen()) {
-    estimate.plan(std::nullopt, {}, true);  // what is wrong with the words is said at once
+  for (const RunArguments* plan : {&estimate, &simulate}) {
+    if (!plan->was_chosen()) continue;
+    plan->plan(std::nullopt, {}, true);  // what is wrong with the words is said at once
     become_core(words);
   }
   if (tune.was_chosen()) {

@@ -34,6 +34,10 @@ std::string_view name_of(RunKind kind) {
       return "estimate";
     case RunKind::tune:
       return "tune";
+    case RunKind::simulate:
+      return "simulate";
+    case RunKind::kernels:
+      return "kernels";
     case RunKind::generate:
       break;
   }
@@ -46,6 +50,8 @@ std::string_view help_of(RunKind kind) {
   if (kind == RunKind::generate) return "text from a model: greedy, sampled or by beams";
   if (kind == RunKind::estimate) return "memory of a run before it runs";
   if (kind == RunKind::tune) return "the fastest configuration of a run that fits";
+  if (kind == RunKind::simulate) return "step time and memory on a cluster that is not here";
+  if (kind == RunKind::kernels) return "time the kernels of a model, for simulate";
   return "compare a model's logits, loss and gradients with a reference file";
 }
 
@@ -73,11 +79,13 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_data();
     add_evaluation();
   }
-  if (kind == RunKind::estimate) {
+  if (is_plan()) {
     add_examples();
     add_optimizer();
-    add_planning();
   }
+  if (kind == RunKind::estimate) add_planning();
+  if (kind == RunKind::simulate) add_simulation();
+  if (kind == RunKind::kernels) add_kernels();
   if (is_trained) {
     add_training();
     add_checkpoints();
@@ -333,6 +341,67 @@ void RunArguments::add_planning() {
   number("--nodes", planning_.nodes, "of the table; default: one");
 }
 
+bool RunArguments::is_plan() const {
+  return kind_ == RunKind::estimate || kind_ == RunKind::simulate || kind_ == RunKind::kernels;
+}
+
+void RunArguments::add_simulation() {
+  constexpr const char* kCluster = "Cluster";
+  command_->footer(
+      "Nothing is started and no GPU is needed: the schedule is the engine's own, its kernels and "
+      "collectives take the time that the cluster's figures give them.");
+  command_
+      ->add_option("--cluster", simulation_.cluster,
+                   "a file, or a preset: h100, h200, a100-80, a100-40 (8 GPUs per host)")
+      ->required()
+      ->group(kCluster);
+  command_->remove_option(command_->get_option("--ranks"));
+  command_->add_option("-n,--ranks", simulation_.ranks, "GPUs, as 8 or 8,64,512")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->required()
+      ->group(kCluster);
+  const std::vector<std::pair<std::string, std::string>> overrides = {
+      {"gpu.memory", "--gpu-memory"},
+      {"gpu.memory_bandwidth", "--memory-bandwidth"},
+      {"gpu.bf16_tflops", "--bf16-tflops"},
+      {"gpu.attention_tflops", "--attention-tflops"},
+      {"gpu.fp8_tflops", "--fp8-tflops"},
+      {"gpus_per_host", "--gpus-per-host"},
+      {"inside", "--inside"},
+      {"inside.latency", "--inside-latency"},
+      {"between", "--between"},
+      {"between.latency", "--between-latency"},
+      {"bus", "--bus"},
+      {"disk", "--disk"}};
+  for (const auto& [key, flag] : overrides) simulation_.overrides.push_back({key, flag});
+  for (auto& own : simulation_.overrides) {
+    command_->add_option(own.flag, own.value, fmt::format("in place of the cluster's {}", own.key))
+        ->group(kCluster);
+  }
+  command_
+      ->add_option("--kernels", simulation_.kernels,
+                   "times of kernels, as fullshard bench kernels writes them; default: a "
+                   "roofline")
+      ->group(kCluster);
+  command_->add_option("--output", simulation_.output, "folder for simulation.html and .json")
+      ->group(kOutput);
+  command_->add_option("--html", simulation_.html, "write the page with charts to this file")
+      ->group(kOutput);
+  command_
+      ->add_option("--trace", simulation_.trace,
+                   "write a timeline for chrome://tracing or Perfetto; of the last of --ranks")
+      ->group(kOutput);
+}
+
+void RunArguments::add_kernels() {
+  command_->footer(
+      "Times every product and attention of a model's step once per shape on this machine's GPU, "
+      "and how long memory takes; simulate --kernels FILE reads it.");
+  command_->add_option("--output", simulation_.output, "the file; default: standard output")
+      ->group(kOutput);
+}
+
 void RunArguments::add_checkpoints() {
   command_->add_option("--save-every", options_.save_every, "steps between resumable checkpoints")
       ->check(CLI::PositiveNumber)
@@ -376,7 +445,7 @@ void RunArguments::add_sharding() {
         ->expected(1)
         ->take_all();
   }
-  if (kind_ == RunKind::generate || kind_ == RunKind::eval || kind_ == RunKind::compare) return;
+  if (kind_ != RunKind::train && kind_ != RunKind::tune && !is_plan()) return;
   auto* recompute = command_
                         ->add_flag("--recompute,--gradient-checkpointing", recompute_,
                                    "compute activations again in backward instead of keeping them")
@@ -465,6 +534,8 @@ bool RunArguments::was_chosen() const { return command_->parsed(); }
 std::string RunArguments::name() const { return std::string(name_of(kind_)); }
 
 std::string RunArguments::device() const {
+  // Whatever times them here, these are a GPU's.
+  if (kind_ == RunKind::simulate || kind_ == RunKind::kernels) return "cuda";
   // A plan needs no GPU. Whoever says how much memory a device has means one.
   if (kind_ == RunKind::estimate) {
     if (!options_.device.empty()) return options_.device;

@@ -20,7 +20,7 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare, generate, estimate, tune };
+enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, kernels };
 
 // `estimate`, and what `tune` plans with: what is there for the run, and DeepSpeed's own table.
 struct PlanningOptions {
@@ -45,6 +45,19 @@ struct TuningOptions {
 // stands for both.
 bool is_chosen_by_tune(std::string_view flag);
 
+// `simulate`: which cluster, how many ranks, and where results go. `bench kernels` has the last
+// three.
+struct SimulationOptions {
+  std::string cluster{};
+  std::vector<int> ranks{};
+  struct Override {
+    std::string key, flag, value{};
+  };
+  std::vector<Override> overrides{};  // with a value where the flag was given
+  std::string kernels{};              // a table that bench kernels wrote
+  std::string output{}, html{}, trace{};
+};
+
 class RunArguments {
  public:
   RunArguments(CLI::App& app, RunKind kind);
@@ -57,6 +70,7 @@ class RunArguments {
   const RunOptions& options() const { return options_; }
   const PlanningOptions& planning() const { return planning_; }
   const TuningOptions& tuning() const { return tuning_; }
+  const SimulationOptions& simulation() const { return simulation_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
   // What a launcher says of this rank by a flag, beside the environment.
@@ -90,6 +104,9 @@ class RunArguments {
   void add_planning();
   void add_memory_limits();
   void add_tuning();
+  void add_simulation();
+  void add_kernels();
+  bool is_plan() const;  // nothing runs: a plan of a run is made
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,
@@ -102,6 +119,7 @@ class RunArguments {
   RunOptions options_;
   PlanningOptions planning_;
   TuningOptions tuning_;
+  SimulationOptions simulation_;
   bool recompute_ = false;
   int local_rank_ = -1;
   struct Setting {

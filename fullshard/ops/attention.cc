@@ -2,6 +2,7 @@
 #include "fullshard/ops/attention.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -13,6 +14,7 @@
 #include <tuple>
 
 #include "fullshard/base/error.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard {
 namespace {
@@ -119,6 +121,29 @@ bool can_use_flash(const at::Tensor& query, const at::Tensor& key, const at::Ten
          !bias_needs_gradient;
 }
 
+// Whether libtorch's general function would take a fused kernel on the GPU that is planned for: it
+// composes attention from products where a bias needs a gradient.
+bool is_planned_as_fused(const at::Tensor& query, const at::Tensor& mask) {
+  return query.is_cuda() && tensor::is_pretended() && !(mask.defined() && mask.requires_grad());
+}
+
+// That kernel. A plan names it, because the general function asks a driver which one there is.
+at::Tensor planned_attention(const at::Tensor& queries, const at::Tensor& keys,
+                             const at::Tensor& values, const at::Tensor& mask,
+                             const AttentionOptions& options, bool is_causal) {
+  std::optional<at::Tensor> bias;
+  if (mask.defined()) {
+    bias = mask.expand({queries.size(0), queries.size(1), queries.size(2), keys.size(2)});
+  }
+  const auto repeats = queries.size(1) / keys.size(1);
+  const auto for_each_head = [&](const at::Tensor& heads) {
+    return repeats == 1 ? heads : heads.repeat_interleave(repeats, 1);
+  };
+  return std::get<0>(at::_scaled_dot_product_efficient_attention(
+      queries, for_each_head(keys), for_each_head(values), bias, /*compute_log_sumexp=*/true,
+      options.dropout, is_causal, options.scale));
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -141,6 +166,9 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   // torch's general function takes the causal rule or a mask, never both.
   is_causal = is_causal && !options.bias.defined() && hides_nothing(options.padding_mask);
   const auto mask = score_mask(options, query, key, is_causal);
+  if (is_planned_as_fused(query, mask)) {
+    return planned_attention(queries, keys, values, mask, options, is_causal).transpose(1, 2);
+  }
   return at::scaled_dot_product_attention(queries, keys, values,
                                           mask.defined() ? std::optional(mask) : std::nullopt,
                                           options.dropout, is_causal, options.scale,

@@ -17,6 +17,7 @@
 #include "fullshard/ops/cuda/norm_rows.h"
 #include "fullshard/ops/cuda/rotate_rows.h"
 #include "fullshard/ops/cuda/segment_sums.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::ops {
@@ -122,7 +123,7 @@ void device_column_sums(const WideTarget& target, const at::Tensor& matrix) {
   const int64_t num_rows = matrix.size(0), width = matrix.size(1);
   const auto dtype = dtype_of(matrix);
   const auto partials = make_partials(matrix, num_partial_rows(num_rows, width, dtype), width);
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("column_sums", {matrix});
   const Launch launch(matrix);
   column_sums(floats_of(target.values), target.accumulate, data_of(matrix), dtype, num_rows, width,
               matrix.stride(0), floats_of(partials), launch.stream());
@@ -135,7 +136,10 @@ NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
   const auto wide = input.options().dtype(at::kFloat);
   NormStatistics statistics{{}, at::empty({num_rows}, wide)};
   if (terms.centred) statistics.mean = at::empty({num_rows}, wide);
-  if (tensor::is_pretended()) return statistics;
+  if (tensor::is_pretended()) {
+    tensor::note_kernel("norm", {input, output});
+    return statistics;
+  }
   const Launch launch(input);
   normalise_rows(mutable_data_of(output), norm_rows(input, terms, statistics),
                  static_cast<float>(terms.epsilon), launch.stream());
@@ -145,7 +149,7 @@ NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
 
 void device_norm_again(const at::Tensor& output, const at::Tensor& input, const NormTerms& terms,
                        const NormStatistics& statistics) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("norm", {input, output});
   const Launch launch(input);
   normalise_rows_again(mutable_data_of(output), norm_rows(input, terms, statistics),
                        launch.stream());
@@ -161,7 +165,8 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
     return target.values.defined() ? make_partials(input, num_partials, rows.width) : at::Tensor();
   };
   const auto weight = room_for(targets.weight), bias = room_for(targets.bias);
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended())
+    return tensor::note_kernel("norm_backward", {input, input, output_gradient, added});
   const Launch launch(input);
   norm_gradient_rows({.input_gradient = mutable_data_of(targets.input),
                       .output_gradient = data_of(output_gradient),
@@ -179,7 +184,7 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
 }
 
 void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("activation", {input, output});
   const Launch launch(input);
   activate_rows(mutable_data_of(output), activation_rows(input, output.size(-1), kind),
                 launch.stream());
@@ -189,7 +194,9 @@ void device_activate(const at::Tensor& output, const at::Tensor& input, Activati
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
                               Activation kind) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended())
+    return tensor::note_kernel("activation_backward",
+                               {input, input_gradient, output_gradient, output});
   const Launch launch(input);
   const int64_t width = output_gradient.size(-1);
   const auto rows = activation_rows(input, width, kind);
@@ -206,7 +213,7 @@ void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor
 
 void device_rotate(const at::Tensor& rows, int64_t num_turned, const RotaryTable& table,
                    const at::Tensor& positions, float sign) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("rotary", {rows, rows});
   const Launch launch(rows);
   const int64_t width = rows.size(-1);
   rotate_rows(mutable_data_of(rows), dtype_of(rows), rows.size(0) * rows.size(1), width, num_turned,
@@ -218,7 +225,8 @@ void device_rotate(const at::Tensor& rows, int64_t num_turned, const RotaryTable
 void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at::Tensor& key,
                        const at::Tensor& value, const RotaryTable* table,
                        const at::Tensor& positions) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended())
+    return tensor::note_kernel("rotary_backward", {rows, query, key, value});
   const Launch launch(rows);
   const HeadSources sources{.query = data_of(query),
                             .key = data_of(key),
@@ -233,7 +241,7 @@ void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at
 
 void device_entropy(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& labels,
                     int64_t ignore_index, double smoothing, bool wants_gradient) {
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("cross_entropy", {logits, logits});
   const Launch launch(logits);
   entropy_rows({.dtype = dtype_of(logits),
                 .logits = mutable_data_of(logits),
@@ -254,7 +262,7 @@ void device_add_rows(const at::Tensor& table, const at::Tensor& indices, const a
   const auto [sorted, order] = indices.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   const int64_t num_rows = rows.size(0), width = rows.size(1);
   const auto partials = make_partials(rows, 2 * num_segment_chunks(num_rows), width);
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_kernel("add_rows", {rows, rows, rows});
   const Launch launch(rows);
   add_segments({.dtype = dtype_of(rows),
                 .table = floats_of(table),

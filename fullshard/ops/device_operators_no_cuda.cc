@@ -5,6 +5,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::ops {
@@ -30,48 +31,66 @@ bool has_cuda_kernel(std::initializer_list<at::Tensor> tensors) {
   });
 }
 
-void device_product(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
+void device_product(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
+                    bool) {
   refuse("device_product");
+  tensor::note_product(output, left, right);
 }
-void device_product_plus(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                         const at::Tensor&) {
+void device_product_plus(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
+                         const at::Tensor&, const at::Tensor&) {
   refuse("device_product_plus");
+  tensor::note_product(output, left, right);
 }
-void device_column_sums(const WideTarget&, const at::Tensor&) { refuse("device_column_sums"); }
-NormStatistics device_norm(const at::Tensor&, const at::Tensor& input, const NormTerms& terms) {
+void device_column_sums(const WideTarget&, const at::Tensor& matrix) {
+  refuse("device_column_sums");
+  tensor::note_kernel("column_sums", {matrix});
+}
+NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
+                           const NormTerms& terms) {
   refuse("device_norm");
+  tensor::note_kernel("norm", {input, output});
   const int64_t num_rows = input.numel() / std::max<int64_t>(input.size(-1), 1);
   const auto wide = input.options().dtype(at::kFloat);
   return {terms.centred ? at::empty({num_rows}, wide) : at::Tensor(), at::empty({num_rows}, wide)};
 }
-void device_norm_again(const at::Tensor&, const at::Tensor&, const NormTerms&,
+void device_norm_again(const at::Tensor& output, const at::Tensor& input, const NormTerms&,
                        const NormStatistics&) {
   refuse("device_norm_again");
+  tensor::note_kernel("norm", {input, output});
 }
-void device_norm_gradient(const NormGradientTargets&, const at::Tensor&, const at::Tensor&,
-                          const at::Tensor&, const NormTerms&, const NormStatistics&) {
+void device_norm_gradient(const NormGradientTargets&, const at::Tensor& output_gradient,
+                          const at::Tensor& added, const at::Tensor& input, const NormTerms&,
+                          const NormStatistics&) {
   refuse("device_norm_gradient");
+  tensor::note_kernel("norm_backward", {input, input, output_gradient, added});
 }
-void device_activate(const at::Tensor&, const at::Tensor&, Activation) {
+void device_activate(const at::Tensor& output, const at::Tensor& input, Activation) {
   refuse("device_activate");
+  tensor::note_kernel("activation", {input, output});
 }
-void device_activate_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                              const at::Tensor&, Activation) {
+void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
+                              const at::Tensor& output_gradient, const at::Tensor& input,
+                              Activation) {
   refuse("device_activate_gradient");
+  tensor::note_kernel("activation_backward", {input, input_gradient, output_gradient, output});
 }
-void device_rotate(const at::Tensor&, int64_t, const RotaryTable&, const at::Tensor&, float) {
+void device_rotate(const at::Tensor& rows, int64_t, const RotaryTable&, const at::Tensor&, float) {
   refuse("device_rotate");
+  tensor::note_kernel("rotary", {rows, rows});
 }
-void device_pack_heads(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                       const RotaryTable*, const at::Tensor&) {
+void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at::Tensor& key,
+                       const at::Tensor& value, const RotaryTable*, const at::Tensor&) {
   refuse("device_pack_heads");
+  tensor::note_kernel("rotary_backward", {rows, query, key, value});
 }
-void device_entropy(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, double,
+void device_entropy(const at::Tensor& logits, const at::Tensor&, const at::Tensor&, int64_t, double,
                     bool) {
   refuse("device_entropy");
+  tensor::note_kernel("cross_entropy", {logits, logits});
 }
-void device_add_rows(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t) {
+void device_add_rows(const at::Tensor&, const at::Tensor&, const at::Tensor& rows, int64_t) {
   refuse("device_add_rows");
+  tensor::note_kernel("add_rows", {rows, rows, rows});
 }
 
 }  // namespace fullshard::ops

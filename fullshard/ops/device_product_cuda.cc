@@ -16,6 +16,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::ops {
@@ -192,7 +193,7 @@ bool run_lt_product(const at::Tensor& output, const at::Tensor& left, const at::
 void device_product(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
                     bool accumulate) {
   check_product_shapes(output, left, right);
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_product(output, left, right);
   if (is_trivial(output, left)) {
     if (!accumulate) output.zero_();
     return;
@@ -213,7 +214,7 @@ void device_product_plus(const at::Tensor& output, const at::Tensor& left, const
                          const at::Tensor& bias, const at::Tensor& addend) {
   if (!bias.defined() && !addend.defined()) return device_product(output, left, right);
   check_product_shapes(output, left, right);
-  if (tensor::is_pretended()) return;
+  if (tensor::is_pretended()) return tensor::note_product(output, left, right);
   const c10::cuda::CUDAGuard guard(output.device());
   const bool is_dense = !addend.defined() || (addend.stride(1) == 1 && addend.stride(0) > 0);
   const auto base = is_dense ? addend : addend.contiguous();

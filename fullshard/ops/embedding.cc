@@ -7,6 +7,7 @@
 
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard {
 namespace {
@@ -22,7 +23,7 @@ void add_rows(const nn::GradientSink& sink, at::Tensor indices, at::Tensor rows,
     return ops::device_add_rows(sink.target, indices.to(at::kLong).contiguous(), rows.contiguous(),
                                 padding_index);
   }
-  if (padding_index >= 0) {
+  if (padding_index >= 0 && !tensor::is_pretended()) {  // a plan's batches have no padding
     const auto is_used = indices.ne(padding_index);
     indices = indices.masked_select(is_used);
     rows = rows.index({is_used});

@@ -56,17 +56,19 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
   how.reduces_once = run.options.reduce_once;
   Stepper stepper(sharded, *optimizer, how);
   model->train();
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < run.num_steps; ++step) {
     for (int part = 0; part < how.accumulation_steps; ++part) {
       meter->begin("forward");
       stepper.backward(run.micro_batch());
     }
     meter->begin("the optimizer's step");
     stepper.step();
-    sharded.settle();
+    const bool is_last = step + 1 == run.num_steps;
+    if (run.settles) sharded.settle();
     meter->note_rest();
-    if (step == 0 && between) between();
+    if (!is_last && between) between();
   }
+  sharded.settle();
   Estimate result = meter->estimate();
   result.ranks = world.size();
   result.device = world.device();

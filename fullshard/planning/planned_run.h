@@ -18,10 +18,12 @@ struct PlannedRun {
   const Plan& plan;
   const EstimateOptions& options;
   std::function<at::Tensor()> micro_batch;
+  int num_steps = 2;
+  bool settles = true;  // after each step; else updates may lie under the next forward
 };
 
-// Two steps: the first observes the order of units, the second prefetches by it. `between` is
-// called when the first is over.
+// The first step observes the order of units, the others prefetch by it. `between` is called when a
+// step is over and another begins.
 Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
                   const PlannedRun& run, const std::function<void()>& between = {});
 

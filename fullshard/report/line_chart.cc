@@ -141,7 +141,9 @@ std::string line_chart_html(const LineChart& given) {
   }
   std::string body = R"(<p class="nothing">nothing to draw yet</p>)";
   if (!up.is_empty()) {
-    const ChartScale steps = ChartScale::whole(across.low, across.high);
+    const bool is_logarithmic = chart.is_across_logarithmic && across.low > 0;
+    const ChartScale steps = is_logarithmic ? ChartScale::logarithmic(across.low, across.high)
+                                            : ChartScale::whole(across.low, across.high);
     const ChartScale values = scale_of(up, chart.is_from_zero);
     body = chart_frame(steps, values, picture_of(chart, steps, values));
     if (values.is_logarithmic()) chart.title += ", logarithmic";

@@ -25,7 +25,8 @@ struct LineChart {
   std::string title{};
   std::string note{};  // under it; may be empty
   std::vector<ChartSeries> series{};
-  bool is_from_zero = false;  // the axis begins there, and is linear
+  bool is_from_zero = false;           // the axis begins there, and is linear
+  bool is_across_logarithmic = false;  // for values across that double
 };
 
 // The curves are brought down to 1000 points each.

@@ -15,6 +15,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -24,6 +25,8 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/tensor/address_space.h"
+#include "fullshard/tensor/operator_cost.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretended_results.h"
 
 namespace fullshard::tensor {
@@ -205,6 +208,24 @@ void return_written(const c10::FunctionSchema& schema, torch::jit::Stack* stack)
   for (auto& result : results) stack->push_back(std::move(result));
 }
 
+std::optional<OperatorCall> watched_call(const c10::OperatorHandle& op,
+                                         const torch::jit::Stack& stack) {
+  if (!OperatorWatch::current()) return std::nullopt;
+  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  return describe_operator(op, {stack.end() - count, stack.end()});
+}
+
+void note_results(std::optional<OperatorCall> call, const c10::FunctionSchema& schema,
+                  const torch::jit::Stack& stack) {
+  if (!call) return;
+  for (size_t i = stack.size() - schema.returns().size(); i < stack.size(); ++i) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined() && !tensor.is_cpu()) call->bytes += touched_bytes(tensor);
+    });
+  }
+  OperatorWatch::current()->ran(*call, present_stream());
+}
+
 void pretend(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto& space = present_space();
@@ -218,39 +239,48 @@ void pretend(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   if (only_changes_the_view(op)) {
     return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   }
+  auto call = watched_call(op, *stack);
   if (writes_arguments(schema)) {
+    if (call) OperatorWatch::current()->ran(*call, present_stream());
     return_written(schema, stack);
     if (!stack->empty() && stack->back().isTensor())
       take_room_for_work(op, stack->back().toTensor());
     return;
   }
   make_results(op, stack, {kFactoryKey, kOperatorKey});
+  note_results(std::move(call), schema, *stack);
 }
 
-// What streams and autograd ask of a device that is not there.
+// What streams and autograd ask of a device that is not there. Events are numbers, told to a watch.
 struct PretendedGpu : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
   static c10::Device only() { return {c10::kCUDA, 0}; }
+  static c10::Stream numbered(int64_t stream) {
+    return c10::Stream(c10::Stream::UNSAFE, only(), static_cast<c10::StreamId>(stream));
+  }
   c10::Device exchangeDevice(c10::Device) const override { return only(); }
   c10::Device getDevice() const override { return only(); }
-  c10::Stream getStream(c10::Device) const noexcept override {
-    return c10::Stream(c10::Stream::DEFAULT, only());
+  c10::Stream getStream(c10::Device) const noexcept override { return numbered(present_stream()); }
+  c10::Stream getNewStream(c10::Device, int) const override { return numbered(++num_streams); }
+  c10::Stream getDefaultStream(c10::Device) const override { return numbered(0); }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
+    return numbered(change_stream(stream.id()));
   }
-  c10::Stream getNewStream(c10::Device, int) const override {
-    return c10::Stream(c10::Stream::DEFAULT, only());
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
+              const c10::EventFlag) const override {
+    const int64_t mark = ++num_events;
+    *event = reinterpret_cast<void*>(mark);
+    if (const auto watch = OperatorWatch::current()) watch->marked(mark, stream.id());
   }
-  c10::Stream getDefaultStream(c10::Device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, only());
+  void block(void* event, const c10::Stream& stream) const override {
+    const auto watch = OperatorWatch::current();
+    if (watch && event != nullptr) watch->held(reinterpret_cast<int64_t>(event), stream.id());
   }
-  c10::Stream exchangeStream(c10::Stream) const noexcept override {
-    return c10::Stream(c10::Stream::DEFAULT, only());
-  }
-  void record(void**, const c10::Stream&, const c10::DeviceIndex,
-              const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; }
   void synchronizeEvent(void*) const override {}
   void synchronizeDevice(const c10::DeviceIndex) const override {}
+
+  mutable std::atomic<int64_t> num_streams{0}, num_events{0};
 };
 
 // What autograd asks of the library of such devices.
@@ -314,12 +344,16 @@ PretenceScope::PretenceScope()
       factories_(kFactoryKey),
       operators_(kOperatorKey) {}
 
-void pretend_gpus() {
+void pretend_gpus(RealGpus real) {
   register_hooks();
   auto& place = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)];
   static const auto* const gpu = new PretendedGpu;  // asked for until the process ends
   const c10::impl::DeviceGuardImplInterface* none = nullptr;
-  place.compare_exchange_strong(none, gpu);
+  if (real == RealGpus::hidden) {
+    place.store(gpu);
+  } else {
+    place.compare_exchange_strong(none, gpu);
+  }
 }
 
 }  // namespace fullshard::tensor

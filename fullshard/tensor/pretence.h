@@ -27,8 +27,12 @@ class PretenceScope {
   c10::impl::IncludeDispatchKeyGuard factories_, operators_;
 };
 
+// What becomes of a driver that is there: it is used, or no stream and event of this process
+// reaches it any more, and a watch is told of them instead (operator_watch.h).
+enum class RealGpus { used, hidden };
+
 // Lets autograd and streams take a GPU for granted in a process that has none. Before the first
-// backward of the process; where there is a driver nothing changes.
-void pretend_gpus();
+// backward of the process.
+void pretend_gpus(RealGpus real = RealGpus::used);
 
 }  // namespace fullshard::tensor

@@ -107,6 +107,24 @@ Results attention_on_gpu(const Arguments& arguments) {
           at::Tensor()};
 }
 
+// The kernel of GPUs that takes a mask or a bias: output, log-sums of rows by 32, seed and offset.
+Results masked_attention(const Arguments& arguments) {
+  constexpr int64_t kRows = 32;
+  const auto& query = arguments[0].toTensor();
+  const auto number = at::empty({}, query.options().dtype(at::kLong));
+  const int64_t rows = (query.size(2) + kRows - 1) / kRows * kRows;
+  return {by_queries(query, arguments[2].toTensor().size(3)),
+          at::empty({query.size(0), query.size(1), rows}, in_float(query)), number, number};
+}
+
+Results masked_attention_backward(const Arguments& arguments) {
+  Results results = attention_backward(arguments);
+  const auto& bias = arguments[4].toTensor();
+  const bool is_wanted = arguments[10].toBoolList()[3] && bias.defined();
+  results.emplace_back(is_wanted ? at::empty(bias.sizes(), bias.options()) : at::Tensor());
+  return results;
+}
+
 Results of_first(const Arguments& arguments) { return {like(arguments[0].toTensor())}; }
 
 Results truth_of_first(const Arguments& arguments) {
@@ -140,6 +158,8 @@ const std::map<std::string, Rule>& rules() {
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
       {"aten::_scaled_dot_product_cudnn_attention", attention_on_gpu},
       {"aten::_scaled_dot_product_cudnn_attention_backward", attention_backward},
+      {"aten::_scaled_dot_product_efficient_attention", masked_attention},
+      {"aten::_scaled_dot_product_efficient_attention_backward", masked_attention_backward},
       {"aten::_scaled_dot_product_flash_attention", attention_on_gpu},
       {"aten::_scaled_dot_product_flash_attention_backward", attention_backward},
   };

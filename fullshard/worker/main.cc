@@ -26,6 +26,8 @@
 #include "fullshard/worker/estimate_run.h"
 #include "fullshard/worker/eval_run.h"
 #include "fullshard/worker/generate_run.h"
+#include "fullshard/worker/kernels_run.h"
+#include "fullshard/worker/simulate_run.h"
 #include "fullshard/worker/train_run.h"
 #include "fullshard/worker/tune_run.h"
 
@@ -49,6 +51,7 @@ int run(int count, char** arguments) {
   cli::RunArguments generate(app, cli::RunKind::generate);
   cli::RunArguments estimate(app, cli::RunKind::estimate);
   cli::RunArguments tune(app, cli::RunKind::tune);
+  cli::RunArguments simulate(app, cli::RunKind::simulate);
   cli::CheckpointArguments checkpoint(app);
   cli::BenchCommand bench(app);
   const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
@@ -65,6 +68,8 @@ int run(int count, char** arguments) {
   if (generate.was_chosen()) return run_generate(generate);
   if (estimate.was_chosen()) return run_estimate(estimate);
   if (tune.was_chosen()) return run_tune(tune);
+  if (simulate.was_chosen()) return run_simulate(simulate);
+  if (bench.was_chosen() && bench.kernels().was_chosen()) return run_bench_kernels(bench.kernels());
   if (bench.was_chosen()) return bench.is_bus() ? run_bench_bus(bench) : bench.run();
   if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);

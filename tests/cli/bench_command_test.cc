@@ -42,10 +42,10 @@ TEST(Bench, FindsSettingsOfADiskToPaste) {
 
 TEST(Bench, TellsWhatIsWrongWithItsWords) {
   EXPECT_EQ(launch::shell("fullshard bench").output,
-            "error: fullshard bench: what is to be done is not said; there are disk, bus\n");
+            "error: fullshard bench: what is to be done is not said; there are disk, bus, kernels\n");
   EXPECT_EQ(launch::shell("fullshard bench dsik /tmp").output,
             "error: fullshard bench: no command 'dsik', did you mean 'disk'?; there are disk, "
-            "bus\n");
+            "bus, kernels\n");
   const launch::Ended missing =
       launch::shell("fullshard bench disk /nowhere/at/all --quick --size 1MiB");
   EXPECT_EQ(missing.status, 4);

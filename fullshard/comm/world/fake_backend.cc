@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fullshard/tensor/allocation_watch.h"
+#include "fullshard/tensor/operator_watch.h"
 
 namespace fullshard::comm {
 namespace {
@@ -16,11 +17,24 @@ namespace {
 // Done at wait(), as real collectives are: a schedule that reads too early is seen.
 class Later : public Work::Pending {
  public:
-  explicit Later(std::function<void()> act) : act_(std::move(act)) {}
-  void wait() override { act_(); }
+  Later(std::function<void()> act, std::function<void()> when_needed)
+      : act_(std::move(act)), when_needed_(std::move(when_needed)) {}
+  void wait() override {
+    tell_once();
+    const tensor::UnwatchedOperators stands_for_the_link;
+    act_();
+  }
+  void wait_for_result() override {
+    tell_once();
+    Pending::wait_for_result();
+  }
 
  private:
-  std::function<void()> act_;
+  void tell_once() {
+    if (auto tell = std::exchange(when_needed_, nullptr)) tell();
+  }
+
+  std::function<void()> act_, when_needed_;
 };
 
 // Every other rank has always come as far as this one.
@@ -35,12 +49,18 @@ class FakeCounters : public SharedCounters {
   std::vector<uint64_t> values_;
 };
 
-Work later(std::function<void()> act) { return Work(std::make_unique<Later>(std::move(act))); }
-
 }  // namespace
 
-Work FakeBackend::all_gather(const Call&, const at::Tensor& rows, const at::Tensor& shard) {
-  return later([rows, shard, rank = rank_] {
+Work FakeBackend::later(const WatchedCall& call, std::function<void()> act) const {
+  std::function<void()> when_needed;
+  if (watch_) {
+    when_needed = [watch = watch_, number = watch_->issued(call)] { watch->waited(number); };
+  }
+  return Work(std::make_unique<Later>(std::move(act), std::move(when_needed)));
+}
+
+Work FakeBackend::all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) {
+  return later({call, group_, size_, !rows.is_cpu()}, [rows, shard, rank = rank_] {
     const auto row_bytes = rows.stride(0) * static_cast<int64_t>(rows.element_size());
     const auto* own = static_cast<const char*>(rows.data_ptr()) + rank * row_bytes;
     // A shard that is its own row must not be written while it is read.
@@ -49,21 +69,22 @@ Work FakeBackend::all_gather(const Call&, const at::Tensor& rows, const at::Tens
   });
 }
 
-Work FakeBackend::reduce_scatter(const Call&, const at::Tensor& shard, const at::Tensor& rows,
+Work FakeBackend::reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
                                  const ReduceOptions& options) {
-  return later([shard, rows, options, rank = rank_, size = size_] {
-    const at::Tensor row = rows.select(0, rank % options.slices);
-    const at::Tensor value = options.op == ReduceOp::sum ? row.mul(size) : row;
-    if (options.accumulate) {
-      shard.add_(value);
-    } else {
-      shard.copy_(value);
-    }
-  });
+  return later({call, group_, options.slices, !rows.is_cpu()},
+               [shard, rows, options, rank = rank_, size = size_] {
+                 const at::Tensor row = rows.select(0, rank % options.slices);
+                 const at::Tensor value = options.op == ReduceOp::sum ? row.mul(size) : row;
+                 if (options.accumulate) {
+                   shard.add_(value);
+                 } else {
+                   shard.copy_(value);
+                 }
+               });
 }
 
-Work FakeBackend::broadcast(const Call&, const at::Tensor& tensor, int) {
-  return later([tensor] {});
+Work FakeBackend::broadcast(const Call& call, const at::Tensor& tensor, int) {
+  return later({call, group_, size_, !tensor.is_cpu()}, [tensor] {});
 }
 
 void FakeBackend::barrier(const Call&) {}

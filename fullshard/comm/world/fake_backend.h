@@ -3,7 +3,12 @@
 // leaves the process; tests of layouts and schedules, and estimates, read the recorder.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <utility>
+
 #include "fullshard/comm/backend.h"
+#include "fullshard/comm/world/call_watch.h"
 
 namespace fullshard::comm {
 
@@ -11,6 +16,12 @@ class FakeBackend : public Backend {
  public:
   FakeBackend(int rank, int size, bool shares_memory = false)
       : rank_(rank), size_(size), shares_memory_(shares_memory) {}
+
+  // `watch` may be null.
+  void tell(std::shared_ptr<CallWatch> watch, const GroupShape& group) {
+    watch_ = std::move(watch);
+    group_ = group;
+  }
 
   std::string_view name() const override { return "fake"; }
   int rank() const override { return rank_; }
@@ -27,9 +38,13 @@ class FakeBackend : public Backend {
   std::shared_ptr<SharedCounters> make_counters(int slots) override;
 
  private:
+  Work later(const WatchedCall& call, std::function<void()> act) const;
+
   int rank_;
   int size_;
   bool shares_memory_;
+  std::shared_ptr<CallWatch> watch_ = nullptr;
+  GroupShape group_{};
 };
 
 }  // namespace fullshard::comm

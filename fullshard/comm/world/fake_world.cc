@@ -13,30 +13,40 @@ namespace {
 
 class FakeHosts : public Transport {
  public:
-  // `hosts` of the ranks where those of one host share memory; else empty.
-  FakeHosts(int rank, std::vector<int> hosts) : rank_(rank), hosts_(std::move(hosts)) {}
+  // `hosts` of the ranks.
+  FakeHosts(const FakeRanks& ranks, std::vector<int> hosts)
+      : rank_(ranks.rank),
+        share_memory_(ranks.share_memory),
+        hosts_(std::move(hosts)),
+        watch_(ranks.watch) {}
   std::string_view name() const override { return "fake"; }
   std::shared_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups,
                                         const std::string&) override {
     for (const std::vector<int>& group : groups) {
       const auto place = std::find(group.begin(), group.end(), rank_);
       if (place == group.end()) continue;
-      return std::make_shared<FakeBackend>(static_cast<int>(place - group.begin()),
-                                           static_cast<int>(group.size()), is_one_host(group));
+      const int size = static_cast<int>(group.size()), on_host = num_on_host(group);
+      auto backend = std::make_shared<FakeBackend>(static_cast<int>(place - group.begin()), size,
+                                                   share_memory_ && on_host == size);
+      backend->tell(watch_, {size, on_host});
+      return backend;
     }
     fail("fake world: rank {} is in none of the {} groups", rank_, groups.size());
   }
   void leave(const std::string&) noexcept override {}
 
  private:
-  bool is_one_host(const std::vector<int>& group) const {
-    return !hosts_.empty() && std::all_of(group.begin(), group.end(), [&](int rank) {
-      return hosts_[static_cast<size_t>(rank)] == hosts_[static_cast<size_t>(group.front())];
-    });
+  int num_on_host(const std::vector<int>& group) const {
+    const int own = hosts_[static_cast<size_t>(rank_)];
+    return static_cast<int>(std::count_if(group.begin(), group.end(), [&](int rank) {
+      return hosts_[static_cast<size_t>(rank)] == own;
+    }));
   }
 
   int rank_;
+  bool share_memory_;
   std::vector<int> hosts_;
+  std::shared_ptr<CallWatch> watch_;
 };
 
 }  // namespace
@@ -49,8 +59,7 @@ World fake_world(const FakeRanks& ranks) {
         ranks.ranks_per_host);
   std::vector<int> hosts;
   for (int rank = 0; rank < ranks.size; ++rank) hosts.push_back(rank / ranks.ranks_per_host);
-  auto transport =
-      std::make_shared<FakeHosts>(ranks.rank, ranks.share_memory ? hosts : std::vector<int>());
+  auto transport = std::make_shared<FakeHosts>(ranks, hosts);
   return World(std::make_shared<World::Impl>(ranks.rank, std::move(hosts), Timeouts{},
                                              std::make_shared<Recorder>(ranks.rank),
                                              std::move(transport), ranks.device));

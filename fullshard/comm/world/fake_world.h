@@ -3,6 +3,9 @@
 // there.
 #pragma once
 
+#include <memory>
+
+#include "fullshard/comm/world/call_watch.h"
 #include "fullshard/comm/world/world.h"
 
 namespace fullshard::comm {
@@ -13,6 +16,7 @@ struct FakeRanks {
   int ranks_per_host = 8;
   at::Device device = at::kCPU;
   bool share_memory = false;  // those of a host, as over shm
+  std::shared_ptr<CallWatch> watch = nullptr;
 };
 
 World fake_world(const FakeRanks& ranks);

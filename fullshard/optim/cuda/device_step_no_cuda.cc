@@ -3,6 +3,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/optim/cuda/device_step.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::optim {
@@ -15,22 +16,28 @@ void refuse() {
         "-DFULLSHARD_CUDA=ON and a libtorch that has CUDA");
 }
 
+void pretend_pass(const DevicePass& pass) {
+  refuse();
+  tensor::note_kernel("optimizer_step", pass.table.bytes_of_a_pass());
+}
+
 }  // namespace
 
-void step_on_device(const DevicePass&, const std::vector<AdamWStep>&) { refuse(); }
-void step_on_device(const DevicePass&, const std::vector<SgdStep>&) { refuse(); }
-void step_on_device(const DevicePass&, const std::vector<AdagradStep>&) { refuse(); }
-void step_on_device(const DevicePass&, const std::vector<LionStep>&) { refuse(); }
-at::Tensor moments_on_device(const DevicePass&, const std::vector<LambStep>&, int64_t num_tensors) {
-  refuse();
+void step_on_device(const DevicePass& pass, const std::vector<AdamWStep>&) { pretend_pass(pass); }
+void step_on_device(const DevicePass& pass, const std::vector<SgdStep>&) { pretend_pass(pass); }
+void step_on_device(const DevicePass& pass, const std::vector<AdagradStep>&) { pretend_pass(pass); }
+void step_on_device(const DevicePass& pass, const std::vector<LionStep>&) { pretend_pass(pass); }
+at::Tensor moments_on_device(const DevicePass& pass, const std::vector<LambStep>&,
+                             int64_t num_tensors) {
+  pretend_pass(pass);
   return at::empty({num_tensors, 2}, at::TensorOptions().device(at::kCUDA).dtype(at::kDouble));
 }
 at::Tensor trust_ratios_on_device(const at::Tensor& squares, float, float) {
   refuse();
   return at::empty({squares.size(1)}, squares.options().dtype(at::kFloat));
 }
-void step_on_device(const DevicePass&, const std::vector<LambStep>&, const at::Tensor&) {
-  refuse();
+void step_on_device(const DevicePass& pass, const std::vector<LambStep>&, const at::Tensor&) {
+  pretend_pass(pass);
 }
 
 }  // namespace fullshard::optim

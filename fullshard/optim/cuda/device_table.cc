@@ -72,6 +72,19 @@ void DeviceTable::set(std::vector<DevicePiece> pieces, at::Device device) {
   upload_blocks(device);
 }
 
+int64_t DeviceTable::bytes_of_a_pass() const {
+  int64_t bytes = 0;
+  for (const auto& piece : pieces_) {
+    // The upper half of a master in halves is read, too.
+    const bool is_in_halves = piece.master.stored == StoredAs::lower_half;
+    int64_t each = 2 * bytes_of(piece.master.stored) + bytes_of(piece.gradient.stored) +
+                   (is_in_halves ? 2 : 1) * bytes_of(piece.shown.stored);
+    for (const auto& state : piece.states) each += 2 * bytes_of(state.stored);
+    bytes += each * piece.numel;
+  }
+  return bytes;
+}
+
 void DeviceTable::order_pieces() {
   const auto key = [](const DevicePiece& piece) {
     return std::tuple(storage_of(piece), piece.setting);

@@ -35,6 +35,8 @@ class DeviceTable {
   const std::vector<DevicePiece>& pieces() const { return pieces_; }
   int64_t num_blocks() const { return num_blocks_; }
   int num_states() const;
+  // That a step over all pieces reads and writes.
+  int64_t bytes_of_a_pass() const;
   at::Device device() const { return on_device_.device(); }
 
   const DevicePiece* device_pieces() const;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster that is not here: what its GPUs compute, and what lies between them. A file, or a
+// preset of known machines with eight GPUs per host.
+//
+//   gpu:
+//     memory: 80GB
+//     memory_bandwidth: 3.35TB/s     # of the data sheet
+//     bf16_tflops: 640               # sustained, of matrix products
+//     attention_tflops: 420          # sustained; default: 0.6 of the products'
+//     fp8_tflops: 1150
+//   gpus_per_host: 8
+//   inside: {bandwidth: 450GB/s, latency: 3.4us}    # of one GPU, each direction; of one hop
+//   between: {bandwidth: 400Gb/s, latency: 14us}    # the same, of one GPU's share of the network
+//   bus: 55GB/s                                     # between a GPU and host memory, each direction
+//   disk: 6GB/s                                     # of one host
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard {
+
+struct ClusterGpu {
+  int64_t memory_bytes = 0;
+  double memory_bandwidth = 0;  // bytes per second
+  double bf16_flops = 0;        // per second, sustained in matrix products
+  double attention_flops = 0;   // per second, sustained
+  double fp8_flops = 0;         // the engine does not compute in fp8 yet
+};
+
+// Of one GPU, in each direction.
+struct ClusterLink {
+  double bandwidth = 0;  // bytes per second
+  double latency = 0;    // seconds of a hop
+};
+
+struct Cluster {
+  std::string name{};
+  ClusterGpu gpu{};
+  int gpus_per_host = 8;
+  ClusterLink inside{}, between{};
+  double bus_bandwidth = 0;   // bytes per second
+  double disk_bandwidth = 0;  // bytes per second
+
+  // A preset's name, or a file's. What is wrong with a file is an Error of kind usage that names
+  // every line.
+  static Cluster load(const std::string& file_or_preset);
+  static std::vector<std::string> presets();
+
+  // One value by a flag: "--between", "400Gb". The keys are those of a file: gpu.bf16_tflops,
+  // inside, between, inside.latency, …; a link alone means its bandwidth.
+  void override_value(std::string_view key, std::string_view value, const std::string& flag);
+};
+
+namespace simulation {
+
+// `name` is for messages.
+Cluster read_cluster(std::string_view text, const std::string& name);
+
+// The text of a preset's file.
+std::string_view preset_text(std::string_view name);
+
+}  // namespace simulation
+}  // namespace fullshard

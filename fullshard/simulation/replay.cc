@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/simulation/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace fullshard::simulation {
+namespace {
+
+constexpr int64_t kModelStream = 0;
+
+class Clock {
+ public:
+  Clock(const RecordedSchedule& schedule, const TaskCosts& costs)
+      : schedule_(schedule), costs_(costs) {}
+
+  Replay run() {
+    for (size_t i = 0; i < schedule_.tasks.size(); ++i) {
+      if (i == schedule_.last_step) begin_last_step();
+      advance(schedule_.tasks[i]);
+    }
+    result_.step_seconds = streams_[kModelStream] - start_;
+    return std::move(result_);
+  }
+
+ private:
+  void begin_last_step() {
+    start_ = streams_[kModelStream];
+    result_ = {};
+  }
+
+  void advance(const ScheduledTask& task) {
+    switch (task.kind) {
+      case TaskKind::kernel:
+        return run_kernel(task);
+      case TaskKind::collective:
+        return issue(task);
+      case TaskKind::wait:
+        return hold(task.stream, calls_[task.number], result_.exposed_communication);
+      case TaskKind::mark:
+        events_[task.number] = streams_[task.stream];
+        return;
+      case TaskKind::hold:
+        return hold(task.stream, events_[task.number], result_.exposed_copies);
+    }
+  }
+
+  void hold(int64_t stream, double until, double& exposed) {
+    double& now = streams_[stream];
+    if (stream == kModelStream) exposed += std::max(0.0, until - now);
+    now = std::max(now, until);
+  }
+
+  // A bus carries one copy at a time in each direction.
+  void run_kernel(const ScheduledTask& task) {
+    using Kind = tensor::OperatorKind;
+    const double cost = costs_.kernel(task.op);
+    double& now = streams_[task.stream];
+    double begin = now;
+    if (task.op.kind == Kind::to_device || task.op.kind == Kind::to_host) {
+      double& bus = task.op.kind == Kind::to_device ? bus_in_ : bus_out_;
+      begin = std::max(begin, bus);
+      now = bus = begin + cost;
+    } else {
+      now = end_beside_collectives(begin, cost);
+    }
+    if (task.stream == kModelStream) result_.kernels += now - begin;
+    note(track_of(task), task.op.name, task.moment, begin, now);
+  }
+
+  // Behind what its caller has issued, on the stream of its group. Groups that meet on one level of
+  // the links take turns there.
+  void issue(const ScheduledTask& task) {
+    const double cost = costs_.collective(task.call);
+    double& group = groups_[task.call.group];
+    double& link = links_[static_cast<size_t>(level_of(task.call.shape))];
+    const double begin = std::max({group, link, streams_[task.stream]});
+    const double end = begin + cost;
+    group = end;
+    if (cost > 0) link = end;
+    calls_[task.number] = end;
+    if (cost > 0) running_.push_back({begin, end});
+    result_.communication += cost;
+    if (cost == 0) return;
+    note(task.call.group, fmt::format("{} of {}", name_of(task.call.operation), task.call.label),
+         task.moment, begin, end);
+  }
+
+  // Collectives that are issued later begin behind this kernel.
+  double end_beside_collectives(double begin, double cost) {
+    if (costs_.collective_share <= 0) return begin + cost;
+    const double speed = 1 - costs_.collective_share;
+    double now = begin, left = cost;
+    for (const auto& [from, to] : busy_since(begin)) {
+      if (now + left <= from) break;
+      left -= std::max(0.0, from - now);
+      now = std::max(now, from);
+      const double done = std::min(left, (to - now) * speed);
+      now += done / speed;
+      left -= done;
+    }
+    return now + left;
+  }
+
+  // When collectives run, from then on: two at once count once.
+  std::vector<std::pair<double, double>> busy_since(double begin) {
+    std::erase_if(running_, [&](const auto& run) { return run.second <= oldest_stream(); });
+    std::vector<std::pair<double, double>> busy;
+    std::sort(running_.begin(), running_.end());
+    for (const auto& [from, to] : running_) {
+      if (to <= begin) continue;
+      if (!busy.empty() && from <= busy.back().second) {
+        busy.back().second = std::max(busy.back().second, to);
+      } else {
+        busy.emplace_back(std::max(from, begin), to);
+      }
+    }
+    return busy;
+  }
+
+  // No stream that computes is behind this.
+  double oldest_stream() const {
+    double oldest = streams_.empty() ? 0 : streams_.begin()->second;
+    for (const auto& [stream, time] : streams_) oldest = std::min(oldest, time);
+    return oldest;
+  }
+
+  static std::string track_of(const ScheduledTask& task) {
+    using Kind = tensor::OperatorKind;
+    if (task.op.kind == Kind::to_device) return "copies in";
+    if (task.op.kind == Kind::to_host) return "copies out";
+    return task.stream == kModelStream ? "compute" : fmt::format("stream {}", task.stream);
+  }
+
+  void note(std::string track, std::string name, const std::string& moment, double begin,
+            double end) {
+    result_.spans.push_back(
+        {std::move(track), std::move(name), moment, begin - start_, end - start_});
+  }
+
+  const RecordedSchedule& schedule_;
+  const TaskCosts& costs_;
+  Replay result_{};
+  double start_ = 0;
+  std::map<int64_t, double> streams_;
+  std::map<std::string, double> groups_;
+  std::array<double, 3> links_{};
+  double bus_in_ = 0, bus_out_ = 0;
+  std::unordered_map<int64_t, double> events_, calls_;
+  std::vector<std::pair<double, double>> running_;
+};
+
+}  // namespace
+
+Replay replay(const RecordedSchedule& schedule, const TaskCosts& costs) {
+  return Clock(schedule, costs).run();
+}
+
+}  // namespace fullshard::simulation

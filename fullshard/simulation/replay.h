@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A schedule on streams: every task starts when its stream is free and what it depends on is done.
+// The host runs ahead and costs nothing.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fullshard/simulation/link_cost.h"
+#include "fullshard/simulation/schedule.h"
+
+namespace fullshard::simulation {
+
+struct TaskCosts {
+  std::function<double(const tensor::OperatorCall&)> kernel;
+  std::function<double(const Collective&)> collective;
+  double collective_share = 0;  // of the GPU that kernels lack while a collective runs
+};
+
+// Of the last step; seconds since it began.
+struct Span {
+  std::string track{};  // "compute", "shards", "everyone", "copies in", "copies out", "stream 3"
+  std::string name{};
+  std::string moment{};
+  double begin = 0, end = 0;
+  bool operator==(const Span&) const = default;
+};
+
+struct Replay {
+  double step_seconds = 0;
+  double exposed_communication = 0;  // the model stood still behind a collective
+  double exposed_copies = 0;         // or behind another stream: copies and updates of offload
+  double communication = 0;          // seconds of all collectives
+  double kernels = 0;                // on the model's own stream
+  std::vector<Span> spans{};
+};
+
+Replay replay(const RecordedSchedule& schedule, const TaskCosts& costs);
+
+}  // namespace fullshard::simulation

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank gives its GPU in the last two of a few steps, in the order of the host: kernels and
+// copies on streams, collectives, and who waits for what. The engine itself makes it (planning/);
+// all ranks make the same.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fullshard/comm/recorder.h"
+#include "fullshard/comm/world/call_watch.h"
+#include "fullshard/tensor/operator_watch.h"
+
+namespace fullshard::simulation {
+
+struct Collective {
+  Operation operation = Operation::all_gather;
+  std::string group{};  // "shards", "everyone", …: each has a stream of its own
+  std::string label{};  // who asked: "unit 'blocks.2'"
+  int64_t bytes = 0;    // of the full buffer
+  comm::GroupShape shape{};
+  int slices = 1;  // of a reduction; one is an all-reduce
+
+  bool operator==(const Collective&) const = default;
+};
+
+enum class TaskKind {
+  kernel,      // or a copy over the bus: `op`, on `stream`
+  collective,  // `call` is issued behind what `stream` holds; `number` names it
+  wait,        // `stream` goes on behind collective `number`
+  mark,        // event `number` is where `stream` is now
+  hold,        // `stream` goes on behind event `number`
+};
+
+struct ScheduledTask {
+  TaskKind kind = TaskKind::kernel;
+  int64_t stream = 0;  // 0: where the model computes
+  int64_t number = 0;
+  tensor::OperatorCall op{};
+  Collective call{};
+  std::string moment{};  // "forward of unit 'blocks.2'"
+};
+
+struct RecordedSchedule {
+  std::vector<ScheduledTask> tasks{};
+  size_t last_step = 0;  // where it begins among the tasks; the step before it runs the same
+};
+
+// Thread-safe, as the watches that it is.
+class ScheduleRecorder : public tensor::OperatorWatch, public comm::CallWatch {
+ public:
+  void ran(const tensor::OperatorCall& call, int64_t stream) override;
+  void marked(int64_t event, int64_t stream) override;
+  void held(int64_t event, int64_t stream) override;
+  int64_t issued(const comm::WatchedCall& call) override;
+  void waited(int64_t number) override;
+
+  // What was recorded before the last two steps is forgotten.
+  void begin_step();
+  RecordedSchedule take();
+
+ private:
+  void add(ScheduledTask task);
+
+  std::mutex mutex_;
+  RecordedSchedule schedule_{};
+  int64_t num_calls_ = 0;
+};
+
+}  // namespace fullshard::simulation

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simulations as people and programs read them: a table over numbers of ranks, JSON, a page with
+// charts.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/simulation/simulate.h"
+
+namespace fullshard::simulation {
+
+// `cluster` as all of them were made for; a line for each, then what the numbers rest on.
+std::string simulation_text(const std::vector<Simulation>& simulations, const Cluster& cluster,
+                            const KernelTable& kernels);
+
+// {"ranks", "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "exposed_communication_s",
+//  "device_peak_bytes", …}; of several a list of such objects.
+std::string simulation_json(const std::vector<Simulation>& simulations, const Cluster& cluster);
+
+// `title`: what was simulated.
+std::string simulation_page(const std::vector<Simulation>& simulations, const Cluster& cluster,
+                            const KernelTable& kernels, std::string_view title);
+
+}  // namespace fullshard::simulation

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/kernels_run.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/cuda_build.h"
+#include "fullshard/launch/devices.h"
+#include "fullshard/ops/fused_attention.h"
+#include "fullshard/report/run_file.h"
+#include "fullshard/worker/simulate_run.h"
+
+namespace fullshard::worker {
+namespace {
+
+constexpr int kTimedRuns = 5, kWarmUps = 2;
+constexpr int kUsualRanks = 8;
+constexpr int64_t kSmallestMemory = 64 * kKiB, kLargestMemory = kGiB;
+
+at::Device timing_device(const RunOptions& options) {
+  if (options.device == "cpu") return at::kCPU;
+  if (!cli::is_cuda_build() || launch::num_visible_gpus() == 0) {
+    fail_as(ErrorKind::usage,
+            "bench kernels: {}; run it where there is a GPU, or take --device cpu",
+            cli::is_cuda_build() ? "no GPU is visible" : "this build has no CUDA");
+  }
+  return {at::kCUDA, 0};
+}
+
+double run_on_host(const std::function<void()>& kernel) {
+  const auto begin = std::chrono::steady_clock::now();
+  kernel();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double run_on_device(const std::function<void()>& kernel, at::Device device) {
+  const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  begin.record(stream);
+  kernel();
+  end.record(stream);
+  end.synchronize();
+  return begin.elapsedTime(end) / 1000;
+}
+
+// The median; clocks fall under load, and rise again between two kernels.
+double timed(const std::function<void()>& kernel, at::Device device) {
+  for (int i = 0; i < kWarmUps; ++i) kernel();
+  std::vector<double> times;
+  for (int i = 0; i < kTimedRuns; ++i) {
+    times.push_back(device.is_cpu() ? run_on_host(kernel) : run_on_device(kernel, device));
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+double timed_product(const tensor::OperatorCall& call, at::Device device) {
+  const auto options = at::TensorOptions().dtype(call.dtype).device(device);
+  const int64_t batch = call.dims[0], m = call.dims[1], n = call.dims[2], k = call.dims[3];
+  const auto left = at::randn({batch, m, k}, options), right = at::randn({batch, k, n}, options);
+  if (batch > 1) return timed([&] { left.bmm(right); }, device);
+  return timed([&] { left[0].mm(right[0]); }, device);
+}
+
+double timed_attention(const tensor::OperatorCall& call, at::Device device) {
+  const auto options = at::TensorOptions().dtype(call.dtype).device(device);
+  const int64_t batch = call.dims[0], heads = call.dims[1], width = call.dims[4];
+  const auto query = at::randn({batch, call.dims[2], heads, width}, options);
+  const auto key = at::randn({batch, call.dims[3], heads, width}, options);
+  const ops::FusedAttentionInputs inputs{.query = query,
+                                         .key = key,
+                                         .value = key,
+                                         .causal = call.name.starts_with("causal_"),
+                                         .scale = 1 / std::sqrt(static_cast<double>(width))};
+  if (!call.name.ends_with("_backward")) {
+    return timed([&] { ops::fused_attention(inputs, true); }, device);
+  }
+  const auto made = ops::fused_attention(inputs, true);
+  const auto gradient = at::randn_like(made.output);
+  return timed([&] { ops::fused_attention_backward(inputs, made, gradient); }, device);
+}
+
+// Half of the bytes are read, half written.
+simulation::TimedKernel timed_memory(int64_t bytes, at::Device device) {
+  const auto options = at::TensorOptions().dtype(at::kByte).device(device);
+  const auto from = at::empty({bytes / 2}, options).fill_(1);
+  const auto to = at::empty({bytes / 2}, options).fill_(2);
+  return {.name = "memory", .bytes = bytes, .seconds = timed([&] { to.copy_(from); }, device)};
+}
+
+// Each shape of products and attention once, in the order of the step. CPUs have no such attention.
+std::vector<tensor::OperatorCall> distinct_calls(const simulation::RecordedSchedule& schedule,
+                                                 bool with_attention) {
+  using Kind = tensor::OperatorKind;
+  std::vector<tensor::OperatorCall> calls;
+  for (const auto& task : schedule.tasks) {
+    const bool is_wanted =
+        task.op.kind == Kind::product || (with_attention && task.op.kind == Kind::attention);
+    if (task.kind != simulation::TaskKind::kernel || !is_wanted) continue;
+    const bool is_known = std::any_of(calls.begin(), calls.end(), [&](const auto& call) {
+      return call.name == task.op.name && call.dims == task.op.dims && call.dtype == task.op.dtype;
+    });
+    if (!is_known) calls.push_back(task.op);
+  }
+  return calls;
+}
+
+simulation::KernelTable time_kernels(const simulation::RecordedSchedule& schedule,
+                                     at::Device device) {
+  std::vector<simulation::TimedKernel> kernels;
+  for (const auto& call : distinct_calls(schedule, !device.is_cpu())) {
+    const bool is_product = call.kind == tensor::OperatorKind::product;
+    kernels.push_back(
+        {.name = call.name,
+         .dims = call.dims,
+         .dtype = c10::toString(call.dtype),
+         .seconds = is_product ? timed_product(call, device) : timed_attention(call, device)});
+  }
+  for (int64_t bytes = kSmallestMemory; bytes <= kLargestMemory; bytes *= 4) {
+    kernels.push_back(timed_memory(bytes, device));
+  }
+  return {device.is_cpu() ? "a CPU" : "a GPU", kernels};
+}
+
+}  // namespace
+
+int run_bench_kernels(cli::RunArguments& arguments) {
+  const at::Device device = timing_device(arguments.options());
+  auto& launch = arguments.launch();
+  launch.take(arguments.plan(std::nullopt, {}, true).launch);
+  launch.set_default_ranks(kUsualRanks);
+  auto run = simulated_model(arguments, find_simulated_model(arguments.options().model),
+                             launch.world_size());
+  run.options.cluster = Cluster::load("h200");  // only shapes are wanted
+  const auto recorded =
+      simulation::record_run(run.model, run.plan, run.options, tensor::RealGpus::used);
+  const std::string text = time_kernels(recorded.schedule, device).json();
+  const std::string& output = arguments.simulation().output;
+  if (!output.empty()) {
+    report::write_whole_file(output, text);
+  } else {
+    fmt::print("{}", text);
+  }
+  base::flush_standard_output();
+  return 0;
+}
+
+}  // namespace fullshard::worker

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fullshard simulate`: one process, no ranks.
+#pragma once
+
+#include <memory>
+
+#include "fullshard/cli/run_arguments.h"
+#include "fullshard/simulation/simulate.h"
+#include "fullshard/train/model_source.h"
+
+namespace fullshard::worker {
+
+int run_simulate(cli::RunArguments& arguments);  // gives the exit status
+
+// A model for one simulation, which uses it up, and the workload that the flags say.
+struct SimulatedModel {
+  std::shared_ptr<LanguageModel> model;
+  Plan plan;
+  SimulateOptions options;
+};
+SimulatedModel simulated_model(const cli::RunArguments& arguments, const ModelSource& source,
+                               int ranks);
+
+// As find_model; that there is none is an Error of kind usage.
+ModelSource find_simulated_model(const std::string& name);
+
+}  // namespace fullshard::worker

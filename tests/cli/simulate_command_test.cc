@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/launch/shell.h"
+
+namespace fullshard::cli {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kSimulateTiny =
+    "fullshard simulate --model llama-tiny --precision bf16 --sequence-length 64 ";
+
+TEST(SimulateCommand, WritesATableAPageAndATimeline) {
+  const launch::TemporaryFolder folder;
+  const auto table =
+      launch::shell(kSimulateTiny + "--cluster h100 --ranks 8,16 --between 200Gb " + "--output " +
+                    (folder / "out") + " --trace " + (folder / "trace.json"));
+  ASSERT_EQ(table.status, 0) << table.output;
+  EXPECT_THAT(table.output, StartsWith(" ranks      step  tokens/s/GPU"));
+  EXPECT_THAT(table.output, HasSubstr("25 GB/s between hosts per GPU"));
+  EXPECT_THAT(folder.read("out/simulation.html"), HasSubstr("Tokens/s per GPU"));
+  const auto rows = nlohmann::json::parse(folder.read("out/simulation.json"));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["ranks"], 16);
+  EXPECT_FALSE(nlohmann::json::parse(folder.read("trace.json"))["traceEvents"].empty());
+  const auto one = launch::shell(kSimulateTiny + "--cluster h100 --ranks 8 --json");
+  EXPECT_EQ(nlohmann::json::parse(one.output)["ranks"], 8) << one.output;
+}
+
+TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
+  const launch::TemporaryFolder folder;
+  const std::string file = folder.write("c.yaml", "gpuu: {memory: 80GB}\n");
+  const auto typo = launch::shell(kSimulateTiny + "--ranks 8 --cluster " + file);
+  EXPECT_EQ(typo.status, 2);
+  EXPECT_THAT(typo.output, HasSubstr(file + ":1: gpuu: no such key; did you mean 'gpu'?"));
+  const auto model = launch::shell(
+      "fullshard simulate --model /no/such --ranks 8 --cluster h100 --precision bf16");
+  EXPECT_EQ(model.status, 2) << model.output;
+  EXPECT_THAT(model.output, HasSubstr("/no/such"));
+  const auto ranks = launch::shell(kSimulateTiny + "--ranks 12 --cluster h100");
+  EXPECT_EQ(ranks.status, 2);
+  EXPECT_THAT(ranks.output, HasSubstr("12 ranks do not fill hosts of 8 GPUs"));
+  const auto zero = launch::shell(kSimulateTiny + "--ranks 8 --cluster h100 --inside 0GB/s");
+  EXPECT_EQ(zero.status, 2);
+  EXPECT_THAT(
+      zero.output,
+      EndsWith("--inside: is '0GB/s', expected a rate as 450GB/s or 400Gb/s, above zero\n"));
+  const auto disk = launch::shell(kSimulateTiny + "--ranks 8 --cluster h100 --offload all:/tmp");
+  EXPECT_EQ(disk.status, 2);
+  EXPECT_THAT(disk.output, HasSubstr("simulate: offload to a disk cannot be simulated yet"));
+  const auto none = launch::shell(kSimulateTiny + "--ranks 8 --cluster h1000");
+  EXPECT_EQ(none.status, 2);
+}
+
+TEST(BenchKernels, WritesATableThatSimulateReads) {
+  const launch::TemporaryFolder folder;
+  const std::string table = folder / "kernels.json";
+  const auto bench = launch::shell(
+      "fullshard bench kernels --model llama-tiny --precision bf16 --sequence-length 64 --device "
+      "cpu "
+      "--output " +
+      table);
+  ASSERT_EQ(bench.status, 0) << bench.output;
+  const auto found = nlohmann::json::parse(folder.read("kernels.json"));
+  EXPECT_GT(found["kernels"].size(), 10u);
+  const auto simulated =
+      launch::shell(kSimulateTiny + "--ranks 8 --cluster h100 --kernels " + table);
+  EXPECT_EQ(simulated.status, 0) << simulated.output;
+  EXPECT_THAT(simulated.output, HasSubstr("kernels as timed on a CPU"));
+}
+
+}  // namespace
+}  // namespace fullshard::cli
