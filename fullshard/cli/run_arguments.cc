@@ -189,6 +189,17 @@ void RunArguments::add_evaluation() {
 
 void RunArguments::add_training() {
   command_
+      ->add_option(
+          "--trace", options_.trace,
+          "write rank 0's last steps as a timeline for Perfetto or chrome://tracing; waits "
+          "for the device after every phase")
+      ->group(kOutput);
+  command_
+      ->add_flag_callback(
+          "--no-plan", [this] { options_.plans_memory = false; },
+          "start without a plan of its memory; nothing is refused because it would not fit")
+      ->group(kTraining);
+  command_
       ->add_flag("--from-scratch", options_.from_scratch,
                  "new weights, although the folder has some")
       ->group(kModel);
@@ -271,11 +282,6 @@ void RunArguments::add_optimizer() {
       ->add_flag("--reduce-once", options_.reduce_once,
                  "with --accumulate: add the micro-batches of a step on each rank and reduce their "
                  "sum once; less traffic, whole gradients in memory")
-      ->group(kTraining);
-  command_
-      ->add_flag_callback(
-          "--no-plan", [this] { options_.plans_memory = false; },
-          "start without a plan of its memory; nothing is refused because it would not fit")
       ->group(kTraining);
 }
 

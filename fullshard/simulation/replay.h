@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/report/trace_events.h"
 #include "fullshard/simulation/link_cost.h"
 #include "fullshard/simulation/schedule.h"
 
@@ -18,14 +19,9 @@ struct TaskCosts {
   double collective_share = 0;  // of the GPU that kernels lack while a collective runs
 };
 
-// Of the last step; seconds since it began.
-struct Span {
-  std::string track{};  // "compute", "shards", "everyone", "copies in", "copies out", "stream 3"
-  std::string name{};
-  std::string moment{};
-  double begin = 0, end = 0;
-  bool operator==(const Span&) const = default;
-};
+// Of the last step; seconds since it began. Tracks are "compute", "shards", "everyone", "copies
+// in", "copies out", "stream 3".
+using report::TraceSpan;
 
 struct Replay {
   double step_seconds = 0;
@@ -33,7 +29,7 @@ struct Replay {
   double exposed_copies = 0;         // or behind another stream: copies and updates of offload
   double communication = 0;          // seconds of all collectives
   double kernels = 0;                // on the model's own stream
-  std::vector<Span> spans{};
+  std::vector<TraceSpan> spans{};
 };
 
 Replay replay(const RecordedSchedule& schedule, const TaskCosts& costs);

@@ -8,8 +8,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/report/run_file.h"
+#include "fullshard/report/trace_events.h"
 #include "fullshard/simulation/simulation_text.h"
-#include "fullshard/simulation/trace_events.h"
 #include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
@@ -44,8 +44,8 @@ void write_results(const SimulationResults& results, const cli::SimulationOption
         simulation::simulation_json(results.simulations, results.cluster) + "\n");
   }
   if (!own.trace.empty()) {
-    report::write_whole_file(own.trace,
-                             simulation::trace_events(results.simulations.back().timeline));
+    report::write_whole_file(
+        own.trace, report::trace_events(results.simulations.back().timeline.spans, "compute"));
   }
 }
 

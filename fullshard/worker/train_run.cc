@@ -17,8 +17,10 @@
 #include "fullshard/comm/store/meeting_notice.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/optim/precision.h"
+#include "fullshard/report/run_file.h"
 #include "fullshard/report/run_lock.h"
 #include "fullshard/report/run_start.h"
+#include "fullshard/report/trace_events.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
@@ -78,7 +80,8 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
           .checkpoints = checkpoint_options(options, settings),
           .saves_whole_weights = settings.saves_whole_weights,
           .keeps_best = options.keep_best || options.restore_best,
-          .records_phases = settings.records_phases,
+          .records_phases = settings.records_phases || !options.trace.empty(),
+          .traces = !options.trace.empty(),
           .evaluation = {.micro_batch = batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
@@ -232,6 +235,17 @@ class TrainRun {
     }
   }
 
+  // What was trained does not end for it.
+  void write_trace(const Trainer& trainer, train::RunAccount& account) {
+    if (options_.trace.empty() || world_.rank() != 0) return;
+    try {
+      report::write_whole_file(options_.trace, report::trace_events(trainer.trace(), "phases"));
+      places_.emplace_back("timeline", options_.trace);
+    } catch (const Error& error) {
+      account.warn(fmt::format("--trace: {}", error.what()));
+    }
+  }
+
   void train(const train::RunData& data, ShardedModel& sharded, Trainer& trainer,
              train::RunAccount& account, const train::Interruption& interruption) {
     const SaveModelOptions saving{.dtype = settings_.saved_dtype, .tokenizer = data.tokenizer_path};
@@ -245,6 +259,7 @@ class TrainRun {
     account.take_memory(sharded);
     account.take_disk_traffic(sharded);
     places_ = {{"report", options_.output + "/report.html"}};
+    write_trace(trainer, account);
     if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && base::is_folder(options_.output + "/best")) {
       load_model_weights(options_.output + "/best", *run_.model, sharded);

@@ -59,7 +59,8 @@ bool is_left_out_of_trials(std::string_view flag) {
       "eval-data",     "eval-every", "eval-batches", "eval-precision", "no-save-model",
       "keep-best",     "keep",       "restore-best", "save-every",     "async-save",
       "resume",        "log-every",  "max-restarts", "log-dir",        "tee",
-      "ranks",         "device",     "local-rank",   "num-processes",  "no-plan"};
+      "ranks",         "device",     "local-rank",   "num-processes",  "no-plan",
+      "trace"};
   return cli::is_chosen_by_tune(flag) ||
          std::find(kLeftOut.begin(), kLeftOut.end(), flag) != kLeftOut.end();
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -51,7 +52,7 @@ TEST_F(MemoryForecasts, EndARunThatCannotFitBeforeAnythingStarts) {
 TEST_F(MemoryForecasts, StandInTheRecordBesideWhatWasHeld) {
   const auto ended =
       run("train --model llama-tiny --data tokens.bin --ranks 2 --device cpu --sequence-length 64 "
-          "--micro-batch 2 --steps 2 --output out --no-save-model --quiet");
+          "--micro-batch 2 --steps 2 --output out --no-save-model --quiet --trace trace.json");
   ASSERT_EQ(ended.status, 0) << ended.output;
   const auto memory = nlohmann::json::parse(folder_.read("out/run.json"))["memory_plan"];
   const auto& device = memory["planned"]["device"];
@@ -65,6 +66,9 @@ TEST_F(MemoryForecasts, StandInTheRecordBesideWhatWasHeld) {
   EXPECT_GT(held, 0);
   EXPECT_EQ(device["by_purpose"]["optimizer"], held);
   EXPECT_THAT(folder_.read("out/report.html"), HasSubstr("Planned before the start: "));
+  const auto trace = nlohmann::json::parse(folder_.read("trace.json"))["traceEvents"];
+  const auto is_backward = [](const auto& event) { return event["name"] == "backward"; };
+  EXPECT_EQ(std::count_if(trace.begin(), trace.end(), is_backward), 2);
 }
 
 TEST_F(MemoryForecasts, AreLeftOutWhenAskedFor) {

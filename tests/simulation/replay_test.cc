@@ -8,8 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/simulation/trace_events.h"
-
 namespace fullshard::simulation {
 namespace {
 
@@ -116,7 +114,7 @@ TEST(Replay, CountsTheLastStepAndWhatTheOneBeforeLeft) {
 TEST(TraceEvents, HaveATrackPerStreamWithoutOverlaps) {
   const auto found = replayed({gather(1, 8), kernel(5), wait_for(1), gather(2, 3, "everyone"),
                                kernel(4, 1, Kind::to_device), kernel(2), wait_for(2)});
-  const auto trace = nlohmann::json::parse(trace_events(found));
+  const auto trace = nlohmann::json::parse(report::trace_events(found.spans, "compute"));
   std::map<int, double> ends;
   std::map<int, std::string> names;
   size_t num_spans = 0;

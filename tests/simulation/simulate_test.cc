@@ -18,7 +18,6 @@
 #include "fullshard/nn/deferred.h"
 #include "fullshard/planning/planned_run.h"
 #include "fullshard/simulation/simulation_text.h"
-#include "fullshard/simulation/trace_events.h"
 #include "fullshard/tensor/pretence.h"
 #include "fullshard/train/apply_plan.h"
 #include "tests/errors.h"
@@ -254,8 +253,8 @@ TEST(Simulate, HasTheKeysThatArePromised) {
 }
 
 TEST(Simulate, TracesOfAModelDoNotOverlap) {
-  const auto trace = nlohmann::json::parse(
-      trace_events(simulated({.ranks = 16, .offload = "optimizer"}).timeline));
+  const auto trace = nlohmann::json::parse(report::trace_events(
+      simulated({.ranks = 16, .offload = "optimizer"}).timeline.spans, "compute"));
   std::map<int, double> ends;
   for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;

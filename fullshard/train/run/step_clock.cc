@@ -20,6 +20,12 @@ double waited(const Recorder& recorder) {
   return sum;
 }
 
+const char* name_of(double PhaseTimes::*phase) {
+  if (phase == &PhaseTimes::data_s) return "data";
+  if (phase == &PhaseTimes::forward_s) return "forward";
+  return phase == &PhaseTimes::backward_s ? "backward" : "optimizer";
+}
+
 }  // namespace
 
 StepClock::StepClock(const Recorder& recorder)
@@ -28,12 +34,14 @@ StepClock::StepClock(const Recorder& recorder)
       last_(start_),
       waited_at_start_(waited(recorder)),
       waited_at_last_(waited_at_start_),
-      recorder_start_(recorder.now()) {}
+      recorder_start_(recorder.now()),
+      recorder_last_(recorder_start_) {}
 
 void StepClock::mark(double PhaseTimes::*phase) {
   const auto before = last_;
-  const double waited_before = waited_at_last_;
+  const double waited_before = waited_at_last_, began = recorder_last_;
   pass();
+  spans_.push_back({name_of(phase), began, recorder_last_});
   phases_.*phase +=
       std::max(0.0, seconds_between(before, last_) - (waited_at_last_ - waited_before));
 }
@@ -41,6 +49,7 @@ void StepClock::mark(double PhaseTimes::*phase) {
 void StepClock::pass() {
   last_ = Clock::now();
   waited_at_last_ = waited(recorder_);
+  recorder_last_ = recorder_.now();
 }
 
 double StepClock::seconds() const { return seconds_between(start_, Clock::now()); }

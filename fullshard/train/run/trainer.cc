@@ -147,6 +147,7 @@ StepRecord Trainer::train_step(int64_t step) {
   record.exposed_comm_s = clock.exposed();
   record.comm_s = clock.communicating();
   if (options_.records_phases) record.phases = clock.phases();
+  if (options_.traces) trace_.add(step + 1, clock.spans());
   add_offload_times(record);
   clock_.emplace(sharded_.recorder());  // the device may be computing still: no moment is left out
   return record;

@@ -21,6 +21,7 @@
 #include "fullshard/report/step_record.h"
 #include "fullshard/stored/found_checkpoint.h"
 #include "fullshard/train/evaluate.h"
+#include "fullshard/train/run/run_trace.h"
 #include "fullshard/train/run/step_batches.h"
 #include "fullshard/train/run/step_clock.h"
 #include "fullshard/train/run/step_totals.h"
@@ -45,6 +46,7 @@ struct TrainerOptions {
   bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
   bool keeps_best = false;       // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;   // wall_clock_breakdown
+  bool traces = false;           // keeps the timeline of the last steps
   double peak_matmul_flops = 0;  // operations per second of all ranks; 0: MFU is not known
   EvaluateOptions evaluation = {};
 };
@@ -77,6 +79,8 @@ class Trainer {
   const std::string& last_saved() const { return last_saved_; }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  // Of this rank, where the options say so.
+  std::vector<report::TraceSpan> trace() const { return trace_.spans(sharded_.recorder()); }
   std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
 
  private:
@@ -108,6 +112,7 @@ class Trainer {
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<train::StepBatches> batches_;
+  train::RunTrace trace_;
   std::optional<train::StepClock> clock_;  // of the step that is next or under way
   OffloadTimes offload_counted_;           // so far
   std::function<bool()> is_interrupted_;
