@@ -31,7 +31,7 @@ std::string fit_word(const RungResult& result) {
 std::string table_row(const RungResult& result, bool is_winner) {
   const std::string title = report::escape_html(result.rung.title());
   return fmt::format(
-      "<tr><td>{}</td><td>{}</td>{}{}{}<td>{}</td></tr>\n",
+      "<tr><td>{}</td><td>{}</td>{}{}{}<td style=\"padding-left:2em\">{}</td></tr>\n",
       is_winner ? fmt::format("<strong>{}</strong>", title) : title, fit_word(result),
       bytes_cell(result.planned_bytes), bytes_cell(result.peak_bytes),
       number_cell(result.tokens_per_s ? report::format_rate(*result.tokens_per_s) : ""),
@@ -46,7 +46,8 @@ std::string table_section(const Climbed& climbed) {
   return fmt::format(
       "<h2>Rungs</h2>\n<div class=\"box\"><div class=\"wide\"><table><thead><tr><th>rung</th>"
       "<th>fits</th><th class=\"number\">planned</th><th class=\"number\">measured</th>"
-      "<th class=\"number\">tokens/s</th><th>why</th></tr></thead><tbody>\n{}"
+      "<th class=\"number\">tokens/s</th><th "
+      "style=\"padding-left:2em\">why</th></tr></thead><tbody>\n{}"
       "</tbody></table></div></div>\n",
       rows);
 }
