@@ -41,8 +41,9 @@ TEST(Bench, FindsSettingsOfADiskToPaste) {
 }
 
 TEST(Bench, TellsWhatIsWrongWithItsWords) {
-  EXPECT_EQ(launch::shell("fullshard bench").output,
-            "error: fullshard bench: what is to be done is not said; there are disk, bus, kernels\n");
+  EXPECT_EQ(
+      launch::shell("fullshard bench").output,
+      "error: fullshard bench: what is to be done is not said; there are disk, bus, kernels\n");
   EXPECT_EQ(launch::shell("fullshard bench dsik /tmp").output,
             "error: fullshard bench: no command 'dsik', did you mean 'disk'?; there are disk, "
             "bus, kernels\n");
