@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# fullshard_library(<folder> [NO_TORCH | DTYPES] [MODULES] [MAY_INCLUDE <folder>...]
+# fullshard_library(<folder> [NO_TORCH [ONCE] | DTYPES] [MODULES] [MAY_INCLUDE <folder>...]
 #                   [ROOMS <sub-folder>...] [LINK <target>...])
 #
 # Makes the static library fullshard_<folder> of fullshard/<folder>/*.cc and one folder below (without main.cc), which
@@ -7,14 +7,15 @@
 # library. The lists go to the test "layers" through the property FULLSHARD_LAYERS, as lines
 # "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
 # DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES
-# folders sources need torch::nn::Module: PrecompiledHeader.cmake says what that changes. ROOMS are sub-folders in the order of their layers, "." being the folder itself: each may
-# include itself and those named before it.
+# folders sources need torch::nn::Module: PrecompiledHeader.cmake says what that changes. What runs ONCE,
+# not for every step or byte, is compiled with -O1, in three quarters of the time. ROOMS are sub-folders in the
+# order of their layers, "." being the folder itself: each may include itself and those named before it.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
 define_property(GLOBAL PROPERTY FULLSHARD_TORCH_FREE BRIEF_DOCS "the folders without libtorch")
 
 function(fullshard_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;DTYPES;MODULES" "" "MAY_INCLUDE;ROOMS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_TORCH;ONCE;DTYPES;MODULES" "" "MAY_INCLUDE;ROOMS;LINK")
   set(target fullshard_${folder})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*.cc"
        "${PROJECT_SOURCE_DIR}/fullshard/${folder}/*/*.cc"
@@ -38,13 +39,17 @@ function(fullshard_library folder)
     set(scope PUBLIC)
     add_library(${target} STATIC ${sources})
     fullshard_optimise_kernels(${sources})
+    set(image tensor)
     if(arg_MODULES)
-      fullshard_use_precompiled_header(${target} module)
+      set(image module)
     elseif(arg_NO_TORCH OR arg_DTYPES)
-      fullshard_use_precompiled_header(${target} plain)
-    else()
-      fullshard_use_precompiled_header(${target} tensor)
+      set(image plain)
     endif()
+    if(arg_ONCE)
+      target_compile_options(${target} PRIVATE ${FULLSHARD_ONCE_OPTIONS})
+      string(APPEND image _once)
+    endif()
+    fullshard_use_precompiled_header(${target} ${image})
     fullshard_compile_together(${target} ${sources})
   else()
     set(scope INTERFACE)

@@ -7,6 +7,7 @@
 #   tensor        sources that use tensors
 #   module        sources that use torch::nn::Module and most operators; not <torch/torch.h>, whose
 #                 image is so large that loading it costs more than it saves
+#   plain_once    the same for folders that are compiled with -O1 (FullshardLibrary.cmake)
 #   test          tests without libtorch
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
@@ -34,8 +35,12 @@ set(module ${tensor} <ATen/ATen.h> <torch/nn/module.h> <torch/csrc/autograd/cust
 _fullshard_precompiled_header(tensor LINK torch fmt::fmt HEADERS ${tensor})
 _fullshard_precompiled_header(module LINK torch fmt::fmt HEADERS ${module})
 
-# Tests spend their time in the libraries: optimising them costs half of their compilation.
 # An image only fits sources of the same -O.
+set(FULLSHARD_ONCE_OPTIONS $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+_fullshard_precompiled_header(plain_once LINK fmt::fmt Threads::Threads
+                              OPTIONS ${FULLSHARD_ONCE_OPTIONS} HEADERS ${plain})
+
+# Tests spend their time in the libraries: optimising them costs half of their compilation.
 set(FULLSHARD_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
 if(FULLSHARD_TESTS)
   set(test <gmock/gmock.h> <gtest/gtest.h>)

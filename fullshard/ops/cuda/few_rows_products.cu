@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 
 #include "fullshard/ops/cuda/activated_value.cuh"
@@ -13,8 +15,7 @@ constexpr int kWarps = 8, kThreads = kWarps * kWarp;
 constexpr int kTile = 16;  // outputs of a block: rows of an mma's first operand
 constexpr int kGroup = 8;  // input rows of one mma: columns of its second
 constexpr int kMostRows = static_cast<int>(kMostRowsOfProducts);
-constexpr int kBlocksEach = 2;    // of a multiprocessor: one begins while the other ends
-constexpr int kRowsTogether = 4;  // whose elements are asked for before any of them is used
+constexpr int kBlocksEach = 2;  // of a multiprocessor: one begins while the other ends
 // Of shared memory, for the rows of a block; more of them are read from the cache at every use.
 constexpr int64_t kMostStagedBytes = 100 * 1024;
 constexpr int64_t kStagedPadding = 32;  // elements: rows begin in other banks
@@ -42,38 +43,34 @@ struct RowScales {
   RowScale of_row[kMostRows];
 };
 
-__device__ __forceinline__ const Bf16* row_of(const FewRowsProducts& products, int64_t row) {
-  return static_cast<const Bf16*>(products.input) + row * products.width;
-}
+// Rows of a block's own, or of everybody.
+struct Rows {
+  const Bf16* first;
+  int64_t stride;  // elements
+
+  __device__ __forceinline__ const Bf16* at(int64_t row, int64_t column) const {
+    return first + row * stride + column;
+  }
+};
 
 // The block's sum of term(value, row) over each row, in an order that knows nothing of other rows.
 template <class Term>
-__device__ __forceinline__ void sum_rows(RowScales& scales, const FewRowsProducts& products,
-                                         const Term& term) {
+__device__ __forceinline__ void sum_rows(RowScales& scales, const Rows& rows,
+                                         const FewRowsProducts& products, const Term& term) {
   constexpr int kCount = kPack<Bf16>;
   const int warp = threadIdx.x / kWarp, num_rows = static_cast<int>(products.num_rows);
-  for (int first = 0; first < num_rows; first += kRowsTogether) {
-    float sums[kRowsTogether] = {};
+#pragma unroll 4
+  for (int row = 0; row < num_rows; ++row) {
+    const float mean = scales.of_row[row].mean;
+    float sum = 0;
     for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
-      uint4 raw[kRowsTogether];
+      float values[kCount];
+      widen<kCount, Bf16>(values, load_raw(rows.at(row, i)));
 #pragma unroll
-      for (int r = 0; r < kRowsTogether; ++r) {
-        raw[r] = load_raw(row_of(products, min(first + r, num_rows - 1)) + i);
-      }
-#pragma unroll
-      for (int r = 0; r < kRowsTogether; ++r) {
-        float values[kCount];
-        widen<kCount, Bf16>(values, raw[r]);
-        const float mean = scales.of_row[min(first + r, num_rows - 1)].mean;
-#pragma unroll
-        for (float value : values) sums[r] += term(value, mean);
-      }
+      for (float value : values) sum += term(value, mean);
     }
-#pragma unroll
-    for (int r = 0; r < kRowsTogether; ++r) {
-      const float sum = warp_sum(sums[r]);
-      if (threadIdx.x % kWarp == 0 && first + r < num_rows) scales.parts[first + r][warp] = sum;
-    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % kWarp == 0) scales.parts[row][warp] = sum;
   }
   __syncthreads();
 }
@@ -86,18 +83,19 @@ __device__ __forceinline__ float total_of(const RowScales& scales, int row) {
 }
 
 // Of all rows, for the block.
-__device__ __forceinline__ void scale_rows(RowScales& scales, const FewRowsProducts& products) {
+__device__ __forceinline__ void scale_rows(RowScales& scales, const Rows& rows,
+                                           const FewRowsProducts& products) {
   const auto width = static_cast<float>(products.width);
   const int row = threadIdx.x;
   const bool is_of_row = row < products.num_rows;
   if (is_of_row) scales.of_row[row].mean = 0;
   __syncthreads();
   if (products.norm.centred) {
-    sum_rows(scales, products, [](float value, float) { return value; });
+    sum_rows(scales, rows, products, [](float value, float) { return value; });
     if (is_of_row) scales.of_row[row].mean = total_of(scales, row) / width;
     __syncthreads();
   }
-  sum_rows(scales, products,
+  sum_rows(scales, rows, products,
            [](float value, float mean) { return (value - mean) * (value - mean); });
   if (is_of_row) {
     scales.of_row[row].inverse =
@@ -124,34 +122,38 @@ __device__ __forceinline__ uint4 normalised(const uint4& raw, const float (&weig
   return result;
 }
 
-// All rows, normed where that is wanted, to rows that are `stride` elements apart.
-__device__ __forceinline__ void bring_rows(Bf16* to, int64_t stride, RowScales& scales,
-                                           const FewRowsProducts& products) {
+// Of all rows, to rows that may be the same: a thread writes what it has read, and nothing else.
+__device__ __forceinline__ void norm_rows(Bf16* to, int64_t stride, const Rows& rows,
+                                          RowScales& scales, const FewRowsProducts& products) {
   constexpr int kCount = kPack<Bf16>;
   const FewRowsNorm& norm = products.norm;
-  const int num_rows = static_cast<int>(products.num_rows);
-  const bool is_normed = norm.weight != nullptr;
-  if (is_normed) scale_rows(scales, products);
+  scale_rows(scales, rows, products);
   for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
-    float weight[kCount] = {}, bias[kCount] = {};
-    if (is_normed) load<kCount>(weight, static_cast<const Bf16*>(norm.weight) + i);
+    float weight[kCount], bias[kCount] = {};
+    load<kCount>(weight, static_cast<const Bf16*>(norm.weight) + i);
     if (norm.bias != nullptr) load<kCount>(bias, static_cast<const Bf16*>(norm.bias) + i);
-    for (int first = 0; first < num_rows; first += kRowsTogether) {
-      uint4 raw[kRowsTogether];
-#pragma unroll
-      for (int r = 0; r < kRowsTogether; ++r) {
-        raw[r] = load_raw(row_of(products, min(first + r, num_rows - 1)) + i);
-      }
-#pragma unroll
-      for (int r = 0; r < kRowsTogether; ++r) {
-        if (first + r >= num_rows) break;
-        if (is_normed) {
-          raw[r] = normalised(raw[r], weight, bias, norm.centred, scales.of_row[first + r]);
-        }
-        *reinterpret_cast<uint4*>(to + (first + r) * stride + i) = raw[r];
-      }
+#pragma unroll 4
+    for (int row = 0; row < products.num_rows; ++row) {
+      *reinterpret_cast<uint4*>(to + row * stride + i) =
+          normalised(load_raw(rows.at(row, i)), weight, bias, norm.centred, scales.of_row[row]);
     }
   }
+}
+
+// All rows to shared memory, past the registers: a thread asks for all of its elements at once, and
+// has them when this returns. Others need a __syncthreads().
+__device__ __forceinline__ void bring_rows(Bf16* to, int64_t stride,
+                                           const FewRowsProducts& products) {
+  constexpr int kCount = kPack<Bf16>;
+  const auto* const from = static_cast<const Bf16*>(products.input);
+  for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
+    for (int row = 0; row < products.num_rows; ++row) {
+      __pipeline_memcpy_async(to + row * stride + i, from + row * products.width + i,
+                              sizeof(uint4));
+    }
+  }
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
 }
 
 // The two rows of weights that a thread reads, beside each other in an mma's first operand.
@@ -281,7 +283,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
   const int64_t stride = kStaged ? width + kStagedPadding : width;
   auto* const own_rows = reinterpret_cast<Bf16*>(staged);
   if constexpr (kStaged) {
-    bring_rows(own_rows, stride, scales, products);
+    bring_rows(own_rows, stride, products);
+    if (products.norm.weight != nullptr) {
+      norm_rows(own_rows, stride, {own_rows, stride}, scales, products);
+    }
     __syncthreads();
   }
 #pragma unroll
@@ -348,7 +353,8 @@ __global__ void __launch_bounds__(kThreads) norm_few_rows_kernel(FewRowsProducts
   const int64_t first = blockIdx.x * products.width;
   products.input = static_cast<const Bf16*>(products.input) + first;
   products.num_rows = 1;
-  bring_rows(static_cast<Bf16*>(products.output) + first, products.width, scales, products);
+  norm_rows(static_cast<Bf16*>(products.output) + first, products.width,
+            {static_cast<const Bf16*>(products.input), products.width}, scales, products);
 }
 
 int num_multiprocessors() {
