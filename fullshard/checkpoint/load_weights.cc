@@ -16,10 +16,28 @@
 namespace fullshard {
 namespace {
 
-void read_own_part(const TensorSource& source, const checkpoint::TensorMatch& match) {
+// What rests on a disk, unchanged for good, need not be copied there where the file has its bytes.
+// False: the values are to be written.
+bool is_left_in_file(const TensorSource& source, const checkpoint::TensorMatch& match,
+                     const checkpoint::ModelTensor::Part& part, const engine::Engine& engine) {
+  auto* const disk = engine.tiers().disk_of_parameters();
+  const bool may_stay = engine.options().offload.parameters.reads_in_place && disk != nullptr;
+  if (!may_stay || !disk->holds(part.values)) return false;
+  const auto place = source.place_of(match.name);
+  if (!place || match.transposed || source.find(match.name)->dtype != part.values.scalar_type()) {
+    disk->reserve_part(part.values);
+    return false;
+  }
+  const int64_t begin = part.begin * static_cast<int64_t>(part.values.element_size());
+  disk->link(part.values, {place->descriptor, place->offset + begin});
+  return true;
+}
+
+void read_own_part(const TensorSource& source, const checkpoint::TensorMatch& match,
+                   const engine::Engine& engine) {
   const auto& tensor = *match.tensor;
   const auto part = tensor.own_part();
-  if (!part || part->values.numel() == 0) return;
+  if (!part || part->values.numel() == 0 || is_left_in_file(source, match, *part, engine)) return;
   const bool is_here = part->values.is_cpu();
   const auto values =
       is_here ? part->values : at::empty(part->values.sizes(), part->values.scalar_type());
@@ -48,7 +66,7 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
   engine::replace_values(engine, "load_weights", [&] {
     std::vector<std::string> names;
     for (const auto& match : matches) {
-      read_own_part(source, match);
+      read_own_part(source, match, engine);
       names.push_back(match.name);
     }
     const auto& world = engine.mesh().world();

@@ -32,6 +32,13 @@ void RunArguments::add_generation() {
                    "every step; default: all that fits, with --offload none")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kPrompts);
+  command_
+      ->add_option("--cache", own.cache,
+                   "where keys and values are: device, host, or auto: the host where the device "
+                   "has no room for them")
+      ->check(CLI::IsMember({"auto", "device", "host"}))
+      ->capture_default_str()
+      ->group(kPrompts);
   command_->add_option("--batch", own.batch, "prompts of a rank at a time; default: 8")
       ->check(CLI::PositiveNumber)
       ->group(kPrompts);

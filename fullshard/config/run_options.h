@@ -37,6 +37,7 @@ struct GenerationRunOptions {
   // Of the weights, at most this share stays on the device while the rest is fetched in every step.
   // Absent: all that fit; with offload_param none.
   std::optional<double> resident_share{};
+  std::string cache = "auto";  // where keys and values are: auto, device or host
 };
 
 struct RunOptions {

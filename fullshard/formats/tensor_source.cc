@@ -15,6 +15,10 @@ const StoredTensor* TensorSource::find(const std::string& name) const {
   return found != all.end() && found->name == name ? &*found : nullptr;
 }
 
+std::optional<TensorSource::Place> TensorSource::place_of(const std::string&) const {
+  return std::nullopt;
+}
+
 std::vector<SummedStorage> TensorSource::storages_of(const std::string&) const { return {}; }
 
 }  // namespace fullshard

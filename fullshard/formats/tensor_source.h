@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ class TensorSource {
   // Elements [begin, begin + out.numel) of a tensor, row-major, into `out`, converted to its dtype.
   // At most 4 MiB beside `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
   virtual void read(const std::string& name, int64_t begin, ElementSpan out) const = 0;
+
+  // Where its values lie in a file as they are, row-major, in the stored dtype; nothing where they
+  // are packed or not known to be so. The descriptor is the source's own.
+  struct Place {
+    int descriptor = -1;
+    int64_t offset = 0;
+  };
+  virtual std::optional<Place> place_of(const std::string& name) const;
 
   // Where the values of a tensor lie, if the file has checksums that reading alone may not have
   // compared: see check_sums_of(). They borrow from the source.

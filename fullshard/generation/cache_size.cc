@@ -31,7 +31,8 @@ CacheSize cache_size(const LanguageModel& model) {
       number_at(config, {"num_decoder_layers", "num_hidden_layers", "n_layer", "num_layers"});
   const int64_t numel = 2 * num_layers * (kv_heads > 0 ? kv_heads : num_heads) * head_width;
   return {.numel_per_token = numel,
-          .numel_per_source_token = model.is_encoder_decoder() ? numel : 0};
+          .numel_per_source_token = model.is_encoder_decoder() ? numel : 0,
+          .num_layers = num_layers};
 }
 
 }  // namespace fullshard::generation

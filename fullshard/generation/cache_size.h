@@ -11,6 +11,7 @@ namespace fullshard::generation {
 struct CacheSize {
   int64_t numel_per_token = 0;         // keys and values of all layers
   int64_t numel_per_source_token = 0;  // of an encoder-decoder model's source
+  int64_t num_layers = 0;
 };
 
 // By the model's own configuration; zeros for one that makes no text.

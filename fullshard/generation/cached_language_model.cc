@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/generation/host_key_value_cache.h"
 
 namespace fullshard {
 namespace {
@@ -132,12 +133,9 @@ void CachedLanguageModel::serve_others() {
 
 at::Tensor CachedLanguageModel::begin(const std::vector<std::vector<int64_t>>& prompts,
                                       int64_t max_new_tokens) {
-  may_repeat_ = false;
-  graph_.reset();
   const bool reads_apart = model_.is_encoder_decoder();
   const int64_t own = reads_apart ? 1 : longest_of(prompts);
-  cache_ = std::make_unique<models::KeyValueCache>(static_cast<int64_t>(prompts.size()),
-                                                   own + max_new_tokens);
+  prepare_cache(static_cast<int64_t>(prompts.size()), own + max_new_tokens);
   if (reads_apart) cache_->set_source_capacity(longest_of(prompts));
   if (!options_.device.is_cpu()) return read_rows(prompts);
   // Products of other sizes may round otherwise: so that a prompt gives the same bits in every
@@ -149,6 +147,25 @@ at::Tensor CachedLanguageModel::begin(const std::vector<std::vector<int64_t>>& p
   }
   cache_->show_all_rows();
   return at::cat(logits);
+}
+
+// A graph knows where the cache lies: the next batch of the same shape takes both over.
+void CachedLanguageModel::prepare_cache(int64_t num_rows, int64_t capacity) {
+  const bool is_as_before =
+      graph_ != nullptr && cache_->num_rows() == num_rows && cache_->capacity() == capacity;
+  if (is_as_before) return cache_->forget();
+  may_repeat_ = false;
+  graph_.reset();
+  cache_.reset();  // before there is a second one
+  cache_ = new_cache(num_rows, capacity);
+}
+
+std::unique_ptr<models::KeyValueCache> CachedLanguageModel::new_cache(int64_t num_rows,
+                                                                      int64_t capacity) const {
+  if (!options_.keeps_cache_on_host) {
+    return std::make_unique<models::KeyValueCache>(num_rows, capacity);
+  }
+  return std::make_unique<generation::HostKeyValueCache>(num_rows, capacity, options_.device);
 }
 
 at::Tensor CachedLanguageModel::read_rows(const Rows& prompts) {

@@ -25,6 +25,9 @@ struct CachedModelOptions {
   // The weights lie where they lie as long as this is used, whole: on a GPU a step may then be a
   // graph (generation/step_graph.h) where the model's kernels allow it.
   bool weights_stay = false;
+  // Keys and values lie in host memory, and come to the device layer by layer in every pass
+  // (generation/host_key_value_cache.h).
+  bool keeps_cache_on_host = false;
 };
 
 // Borrows the model, whose parameters must be there while it is used. Where they are sharded, every
@@ -52,6 +55,8 @@ class CachedLanguageModel : public TokenModel {
   int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
 
  private:
+  void prepare_cache(int64_t num_rows, int64_t capacity);
+  std::unique_ptr<models::KeyValueCache> new_cache(int64_t num_rows, int64_t capacity) const;
   at::Tensor read_rows(const std::vector<std::vector<int64_t>>& prompts);
   at::Tensor read_prompts(const std::vector<std::vector<int64_t>>& prompts);
   at::Tensor read_sources(const std::vector<std::vector<int64_t>>& sources);

@@ -48,6 +48,12 @@ tiers::SlotFile::Window DiskMemory::window_of(const at::Tensor& tensor) const {
           .bytes = static_cast<int64_t>(tensor.nbytes())};
 }
 
+void DiskMemory::link(const at::Tensor& part, const tiers::ForeignBytes& source) {
+  file_->link(window_of(part), source);
+}
+
+void DiskMemory::reserve_part(const at::Tensor& part) { file_->reserve_part(window_of(part)); }
+
 Pool::Source disk_memory_source(std::shared_ptr<DiskMemory> disk) {
   return [disk = std::move(disk)](int64_t bytes) { return disk->allocate(bytes); };
 }

@@ -32,6 +32,12 @@ class DiskMemory {
   // 4 KiB.
   tiers::SlotFile::Window window_of(const at::Tensor& tensor) const;
 
+  // Steps find the values of a tensor, or of a part that begins anywhere, in another file: as they
+  // lie there, in its dtype. Who reads the tensor itself does not.
+  void link(const at::Tensor& part, const tiers::ForeignBytes& source);
+  // Before one that is not linked is written, where the file is sparse.
+  void reserve_part(const at::Tensor& part);
+
  private:
   struct Slot {
     int index = 0;

@@ -5,6 +5,7 @@
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -121,27 +122,42 @@ bool can_use_flash(const at::Tensor& query, const at::Tensor& key, const at::Ten
          !bias_needs_gradient;
 }
 
-// Whether libtorch's general function would take a fused kernel on the GPU that is planned for: it
-// composes attention from products where a bias needs a gradient.
-bool is_planned_as_fused(const at::Tensor& query, const at::Tensor& mask) {
-  return query.is_cuda() && tensor::is_pretended() && !(mask.defined() && mask.requires_grad());
+constexpr int64_t kBytesTogether = 16;  // that the GPU's kernel reads at a time
+
+// libtorch's kernel of the GPU for scores that something is added to: linear memory, a gradient of
+// the bias. It is named because the general function composes attention from products where a bias
+// needs a gradient, and, in a plan, because that function asks a driver which kernels there are.
+bool can_use_efficient(const at::Tensor& query, const at::Tensor& mask) {
+  if (!query.is_cuda() || !(mask.defined() || tensor::is_pretended())) return false;
+  const bool has_dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kHalf ||
+                         query.scalar_type() == at::kBFloat16;
+  return has_dtype && query.size(3) * query.element_size() % kBytesTogether == 0;
 }
 
-// That kernel. A plan names it, because the general function asks a driver which one there is.
-at::Tensor planned_attention(const at::Tensor& queries, const at::Tensor& keys,
-                             const at::Tensor& values, const at::Tensor& mask,
-                             const AttentionOptions& options, bool is_causal) {
+// Its rows begin at multiples of what is read at a time.
+at::Tensor aligned_mask(const at::Tensor& mask) {
+  const int64_t together = kBytesTogether / mask.element_size();
+  const int64_t num_keys = mask.size(3), missing = (together - num_keys % together) % together;
+  if (missing == 0) return mask.contiguous();
+  return at::constant_pad_nd(mask, {0, missing}).narrow(3, 0, num_keys);
+}
+
+at::Tensor efficient_attention(const at::Tensor& queries, const at::Tensor& keys,
+                               const at::Tensor& values, const at::Tensor& mask,
+                               const AttentionOptions& options, bool is_causal) {
   std::optional<at::Tensor> bias;
   if (mask.defined()) {
-    bias = mask.expand({queries.size(0), queries.size(1), queries.size(2), keys.size(2)});
+    bias = aligned_mask(mask).expand(
+        {queries.size(0), queries.size(1), queries.size(2), keys.size(2)});
   }
   const auto repeats = queries.size(1) / keys.size(1);
   const auto for_each_head = [&](const at::Tensor& heads) {
     return repeats == 1 ? heads : heads.repeat_interleave(repeats, 1);
   };
   return std::get<0>(at::_scaled_dot_product_efficient_attention(
-      queries, for_each_head(keys), for_each_head(values), bias, /*compute_log_sumexp=*/true,
-      options.dropout, is_causal, options.scale));
+      queries, for_each_head(keys), for_each_head(values), bias,
+      /*compute_log_sumexp=*/at::GradMode::is_enabled(), options.dropout, is_causal,
+      options.scale));
 }
 
 }  // namespace
@@ -166,8 +182,8 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   // torch's general function takes the causal rule or a mask, never both.
   is_causal = is_causal && !options.bias.defined() && hides_nothing(options.padding_mask);
   const auto mask = score_mask(options, query, key, is_causal);
-  if (is_planned_as_fused(query, mask)) {
-    return planned_attention(queries, keys, values, mask, options, is_causal).transpose(1, 2);
+  if (can_use_efficient(query, mask)) {
+    return efficient_attention(queries, keys, values, mask, options, is_causal).transpose(1, 2);
   }
   return at::scaled_dot_product_attention(queries, keys, values,
                                           mask.defined() ? std::optional(mask) : std::nullopt,

@@ -36,6 +36,7 @@ struct Estimate {
   int64_t num_tokens = 0;  // of one step on one rank
 
   const TierEstimate& on(tiers::Tier tier) const { return tiers[static_cast<size_t>(tier)]; }
+  TierEstimate& on(tiers::Tier tier) { return tiers[static_cast<size_t>(tier)]; }
 };
 
 struct EstimateOptions {

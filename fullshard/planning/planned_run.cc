@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/comm/world/fake_world.h"
 #include "fullshard/engine/engine_access.h"
@@ -31,6 +32,15 @@ ShardOptions planned_options(const Plan& plan) {
   return options;
 }
 
+// What libtorch takes for cuBLAS and for cuBLASLt with the first product, and keeps: 32 MiB each on
+// GPUs of compute capability 9 and above, less before. Nobody asks for it where nothing computes.
+void add_library_workspaces(TierEstimate& device) {
+  constexpr int64_t kWorkspaces = 2 * 32 * kMiB;
+  device.rest_bytes += kWorkspaces;
+  device.peak_bytes += kWorkspaces;
+  device.by_purpose[static_cast<size_t>(tiers::Purpose::workspace)] += kWorkspaces;
+}
+
 }  // namespace
 
 World planned_world(const EstimateOptions& options) {
@@ -44,7 +54,7 @@ World planned_world(const EstimateOptions& options) {
 }
 
 Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
-                  const PlannedRun& run, const std::function<void()>& between) {
+                  const PlannedRun& run, const std::function<void()>& after_step) {
   const auto meter = std::make_shared<MemoryMeter>(world.device());
   const tensor::WatchScope watched(meter);
   ShardedModel sharded(model, world, planned_options(run.plan));
@@ -63,13 +73,13 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
     }
     meter->begin("the optimizer's step");
     stepper.step();
-    const bool is_last = step + 1 == run.num_steps;
     if (run.settles) sharded.settle();
     meter->note_rest();
-    if (!is_last && between) between();
+    if (after_step) after_step();
   }
   sharded.settle();
   Estimate result = meter->estimate();
+  if (!world.device().is_cpu()) add_library_workspaces(result.on(tiers::Tier::device));
   result.ranks = world.size();
   result.device = world.device();
   result.num_parameters = sharded.numel();

@@ -22,10 +22,10 @@ struct PlannedRun {
   bool settles = true;  // after each step; else updates may lie under the next forward
 };
 
-// The first step observes the order of units, the others prefetch by it. `between` is called when a
-// step is over and another begins.
+// The first step observes the order of units, the others prefetch by it. `after_step` is called
+// when the host has done with a step.
 Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
-                  const PlannedRun& run, const std::function<void()>& between = {});
+                  const PlannedRun& run, const std::function<void()>& after_step = {});
 
 // A batch of the model's task, of which every token counts.
 ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,

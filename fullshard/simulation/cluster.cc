@@ -24,7 +24,8 @@ using config::NodeKind;
 
 constexpr double kUsualAttentionShare = 0.6;  // of the rate of products
 
-enum class Quantity { bytes, rate, time, tflops, count };
+enum class Quantity { bytes, rate, time, tflops, count, algorithm };
+constexpr double kHostsAlgorithm = 2;  // the other, nccl, is 1
 
 struct ClusterKey {
   std::string name;  // dotted, as messages have it
@@ -56,6 +57,11 @@ const std::vector<ClusterKey>& cluster_keys() {
        [](Cluster& c, double v) { c.between.latency = v; }},
       {"bus", Quantity::rate, true, [](Cluster& c, double v) { c.bus_bandwidth = v; }},
       {"disk", Quantity::rate, false, [](Cluster& c, double v) { c.disk_bandwidth = v; }},
+      {"collectives", Quantity::algorithm, false,
+       [](Cluster& c, double v) {
+         c.collectives =
+             v == kHostsAlgorithm ? CollectiveAlgorithm::hosts : CollectiveAlgorithm::nccl;
+       }},
   };
   return keys;
 }
@@ -70,10 +76,16 @@ std::string_view expectation(Quantity quantity) {
       return "a time as 3.4us";
     case Quantity::tflops:
       return "a number of TFLOP/s as 640";
+    case Quantity::algorithm:
+      return "nccl or hosts";
     case Quantity::count:
       break;
   }
   return "a whole number from 1 to 1024";
+}
+
+std::string_view least_of(Quantity quantity) {
+  return quantity == Quantity::algorithm ? "" : ", above zero";
 }
 
 std::optional<double> parse_number(std::string_view text) {
@@ -98,6 +110,10 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
     case Quantity::tflops:
       value = parse_number(text);
       if (value) *value *= 1e12;
+      break;
+    case Quantity::algorithm:
+      if (text == "nccl") value = 1;
+      if (text == "hosts") value = kHostsAlgorithm;
       break;
     case Quantity::count:
       value = parse_number(text);
@@ -201,10 +217,10 @@ class ClusterReader {
     const auto value = parse_quantity(key.quantity, node.text);
     if (value) return key.put(cluster_, *value);
     report(node.line, key.name,
-           fmt::format("is {}, expected {}, above zero",
+           fmt::format("is {}, expected {}{}",
                        node.text.empty() ? std::string(config::name_of(node.kind))
                                          : fmt::format("'{}'", node.text),
-                       expectation(key.quantity)));
+                       expectation(key.quantity), least_of(key.quantity)));
   }
 
   void check_complete(const ConfigNode& root) {
@@ -255,8 +271,8 @@ void Cluster::override_value(std::string_view key, std::string_view value,
   check(found != nullptr, "{}: a cluster has no value {}", flag, path);
   const auto parsed = simulation::parse_quantity(found->quantity, value);
   if (!parsed) {
-    fail_as(ErrorKind::usage, "{}: is '{}', expected {}, above zero", flag, value,
-            simulation::expectation(found->quantity));
+    fail_as(ErrorKind::usage, "{}: is '{}', expected {}{}", flag, value,
+            simulation::expectation(found->quantity), simulation::least_of(found->quantity));
   }
   found->put(*this, *parsed);
 }

@@ -13,6 +13,11 @@
 //   between: {bandwidth: 400Gb/s, latency: 14us}    # the same, of one GPU's share of the network
 //   bus: 55GB/s                                     # between a GPU and host memory, each direction
 //   disk: 6GB/s                                     # of one host
+//   collectives: nccl                               # or hosts; default: nccl
+//
+// Links of `nccl` have the bandwidths of data sheets, of which a share is reached. With `hosts`, as
+// ranks of this project's CPU backends, they have those that are reached: memory is shared inside a
+// host, and between hosts every byte crosses once.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +41,8 @@ struct ClusterLink {
   double latency = 0;    // seconds of a hop
 };
 
+enum class CollectiveAlgorithm { nccl, hosts };
+
 struct Cluster {
   std::string name{};
   ClusterGpu gpu{};
@@ -43,6 +50,7 @@ struct Cluster {
   ClusterLink inside{}, between{};
   double bus_bandwidth = 0;   // bytes per second
   double disk_bandwidth = 0;  // bytes per second
+  CollectiveAlgorithm collectives = CollectiveAlgorithm::nccl;
 
   // A preset's name, or a file's. What is wrong with a file is an Error of kind usage that names
   // every line.

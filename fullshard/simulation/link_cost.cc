@@ -72,6 +72,17 @@ double all_reduce_seconds(double bytes, const comm::GroupShape& group, const Clu
                   tree_seconds(bytes, group, cluster));
 }
 
+// Shared memory, to which a rank's neighbours write and from which it reads; between hosts what one
+// of them has and the other lacks, once. Both go on at once, piece by piece, so the slower counts.
+double seconds_between_hosts(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
+  const int num_hosts = std::max(group.size / group.on_host, 1);
+  const double inside = bytes * (group.on_host - 1) / group.on_host / cluster.inside.bandwidth;
+  if (num_hosts == 1) return cluster.inside.latency + inside;
+  const double crossing =
+      bytes * (num_hosts - 1) / num_hosts / (group.on_host * cluster.between.bandwidth);
+  return (num_hosts - 1) * cluster.between.latency + std::max(inside, crossing);
+}
+
 }  // namespace
 
 LinkLevel level_of(const comm::GroupShape& group) {
@@ -85,6 +96,9 @@ double seconds_of(const Collective& call, const Cluster& cluster) {
   if (level_of(group) == LinkLevel::none) return 0;
   const bool sums_to_all = call.operation == Operation::all_reduce ||
                            (call.operation == Operation::reduce_scatter && call.slices == 1);
+  if (cluster.collectives == CollectiveAlgorithm::hosts) {
+    return (sums_to_all ? 2 : 1) * seconds_between_hosts(bytes, group, cluster);
+  }
   if (sums_to_all) return all_reduce_seconds(bytes, group, cluster);
   Ring ring = ring_of(group, bytes, 1);
   // Fewer slices than ranks: replicas of a slice pass its sum on.

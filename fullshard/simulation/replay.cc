@@ -47,7 +47,23 @@ class Clock {
         return;
       case TaskKind::hold:
         return hold(task.stream, events_[task.number], result_.exposed_copies);
+      case TaskKind::hold_host:
+        host_ = std::max(host_, events_[task.number]);
+        return;
+      case TaskKind::disk:
+        return move_on_disk(task);
+      case TaskKind::wait_disk:
+        host_ = std::max(host_, transfers_[task.number]);
+        return;
     }
+  }
+
+  // Reads and writes share the disk.
+  void move_on_disk(const ScheduledTask& task) {
+    const double begin = std::max(disk_, host_);
+    disk_ = begin + costs_.disk(task.op.bytes);
+    transfers_[task.number] = disk_;
+    note("disk", task.op.name, task.moment, begin, disk_);
   }
 
   void hold(int64_t stream, double until, double& exposed) {
@@ -60,6 +76,7 @@ class Clock {
   void run_kernel(const ScheduledTask& task) {
     using Kind = tensor::OperatorKind;
     const double cost = costs_.kernel(task.op);
+    hold(task.stream, host_, result_.exposed_copies);  // nothing begins before it is issued
     double& now = streams_[task.stream];
     double begin = now;
     if (task.op.kind == Kind::to_device || task.op.kind == Kind::to_host) {
@@ -79,7 +96,7 @@ class Clock {
     const double cost = costs_.collective(task.call);
     double& group = groups_[task.call.group];
     double& link = links_[static_cast<size_t>(level_of(task.call.shape))];
-    const double begin = std::max({group, link, streams_[task.stream]});
+    const double begin = std::max({group, link, host_, streams_[task.stream]});
     const double end = begin + cost;
     group = end;
     if (cost > 0) link = end;
@@ -150,8 +167,8 @@ class Clock {
   std::map<int64_t, double> streams_;
   std::map<std::string, double> groups_;
   std::array<double, 3> links_{};
-  double bus_in_ = 0, bus_out_ = 0;
-  std::unordered_map<int64_t, double> events_, calls_;
+  double bus_in_ = 0, bus_out_ = 0, disk_ = 0, host_ = 0;
+  std::unordered_map<int64_t, double> events_, calls_, transfers_;
   std::vector<std::pair<double, double>> running_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A schedule on streams: every task starts when its stream is free and what it depends on is done.
-// The host runs ahead and costs nothing.
+// The host costs nothing, and runs ahead until it waits for an event or a disk.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,18 @@ namespace fullshard::simulation {
 struct TaskCosts {
   std::function<double(const tensor::OperatorCall&)> kernel;
   std::function<double(const Collective&)> collective;
+  std::function<double(int64_t bytes)> disk = {};
   double collective_share = 0;  // of the GPU that kernels lack while a collective runs
 };
 
 // Of the last step; seconds since it began. Tracks are "compute", "shards", "everyone", "copies
-// in", "copies out", "stream 3".
+// in", "copies out", "disk", "stream 3".
 using report::TraceSpan;
 
 struct Replay {
   double step_seconds = 0;
   double exposed_communication = 0;  // the model stood still behind a collective
-  double exposed_copies = 0;         // or behind another stream: copies and updates of offload
+  double exposed_copies = 0;         // or behind another stream or a disk: offload
   double communication = 0;          // seconds of all collectives
   double kernels = 0;                // on the model's own stream
   std::vector<TraceSpan> spans{};

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "fullshard/base/error.h"
 #include "fullshard/engine/passes/present_pass.h"
 #include "fullshard/engine/plan/unit_name.h"
 
@@ -41,6 +42,20 @@ void ScheduleRecorder::held(int64_t event, int64_t stream) {
   add({.kind = TaskKind::hold, .stream = stream, .number = event});
 }
 
+void ScheduleRecorder::held_host(int64_t event) {
+  add({.kind = TaskKind::hold_host, .number = event});
+}
+
+void ScheduleRecorder::moved_on_disk(int64_t number, int64_t bytes, bool is_write) {
+  add({.kind = TaskKind::disk,
+       .number = number,
+       .op = {.name = is_write ? "write" : "read", .bytes = bytes}});
+}
+
+void ScheduleRecorder::waited_for_disk(int64_t number) {
+  add({.kind = TaskKind::wait_disk, .number = number});
+}
+
 // Messages between hosts' memories (votes) are small and hold up no GPU.
 int64_t ScheduleRecorder::issued(const comm::WatchedCall& watched) {
   if (!watched.is_on_device) return kNotOnDevice;
@@ -63,15 +78,20 @@ void ScheduleRecorder::waited(int64_t number) {
   add({.kind = TaskKind::wait, .stream = tensor::present_stream(), .number = number});
 }
 
-void ScheduleRecorder::begin_step() {
+void ScheduleRecorder::end_step() {
   const std::lock_guard lock(mutex_);
-  auto& tasks = schedule_.tasks;
-  tasks.erase(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(schedule_.last_step));
-  schedule_.last_step = tasks.size();
+  ends_.push_back(schedule_.tasks.size());
 }
 
 RecordedSchedule ScheduleRecorder::take() {
   const std::lock_guard lock(mutex_);
+  check(ends_.size() >= 3, "simulate: {} steps were recorded, expected at least 3", ends_.size());
+  const size_t before_last_two = ends_[ends_.size() - 3];
+  auto& tasks = schedule_.tasks;
+  tasks.resize(ends_.back());
+  tasks.erase(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(before_last_two));
+  schedule_.last_step = ends_[ends_.size() - 2] - before_last_two;
+  ends_.clear();
   return std::exchange(schedule_, {});
 }
 

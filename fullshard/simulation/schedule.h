@@ -32,6 +32,9 @@ enum class TaskKind {
   wait,        // `stream` goes on behind collective `number`
   mark,        // event `number` is where `stream` is now
   hold,        // `stream` goes on behind event `number`
+  hold_host,   // the host does
+  disk,        // `op` says how many bytes move, one transfer after the other; `number` names it
+  wait_disk,   // the host goes on behind transfer `number`
 };
 
 struct ScheduledTask {
@@ -45,7 +48,9 @@ struct ScheduledTask {
 
 struct RecordedSchedule {
   std::vector<ScheduledTask> tasks{};
-  size_t last_step = 0;  // where it begins among the tasks; the step before it runs the same
+  // Where it begins among the tasks; the step before it runs the same. What a run does at its end
+  // is not part of it.
+  size_t last_step = 0;
 };
 
 // Thread-safe, as the watches that it is.
@@ -54,11 +59,14 @@ class ScheduleRecorder : public tensor::OperatorWatch, public comm::CallWatch {
   void ran(const tensor::OperatorCall& call, int64_t stream) override;
   void marked(int64_t event, int64_t stream) override;
   void held(int64_t event, int64_t stream) override;
+  void held_host(int64_t event) override;
+  void moved_on_disk(int64_t number, int64_t bytes, bool is_write) override;
+  void waited_for_disk(int64_t number) override;
   int64_t issued(const comm::WatchedCall& call) override;
   void waited(int64_t number) override;
 
-  // What was recorded before the last two steps is forgotten.
-  void begin_step();
+  // Steps follow each other; the first ones are not wanted.
+  void end_step();
   RecordedSchedule take();
 
  private:
@@ -66,6 +74,7 @@ class ScheduleRecorder : public tensor::OperatorWatch, public comm::CallWatch {
 
   std::mutex mutex_;
   RecordedSchedule schedule_{};
+  std::vector<size_t> ends_;  // of steps, among the tasks
   int64_t num_calls_ = 0;
 };
 

@@ -29,15 +29,13 @@ void check_ranks(const SimulateOptions& options) {
   }
 }
 
-// Reads and writes of a planned disk take no time.
-void refuse_disk(const Plan& plan) {
-  const auto offload = shard_options_of(plan).offload;
-  if (offload.parameters.tier != tiers::Tier::disk && offload.optimizer.tier != tiers::Tier::disk) {
-    return;
-  }
+// A disk that nobody described cannot be simulated.
+void check_disk(const Plan& plan, const Cluster& cluster) {
+  if (!shard_options_of(plan).offload.uses_disk() || cluster.disk_bandwidth > 0) return;
   fail_as(ErrorKind::usage,
-          "simulate: offload to a disk cannot be simulated yet; simulate host memory (--offload "
-          "all), and see fullshard bench disk for what a disk can do");
+          "simulate: something is offloaded to a disk, but {} does not say how fast disks are; add "
+          "disk: 6GB/s, or give --disk",
+          cluster.name);
 }
 
 EstimateOptions workload_of(const SimulateOptions& options) {
@@ -55,7 +53,7 @@ EstimateOptions workload_of(const SimulateOptions& options) {
 RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                        const SimulateOptions& options, tensor::RealGpus real) {
   check_ranks(options);
-  refuse_disk(plan);
+  check_disk(plan, options.cluster);
   const auto workload = workload_of(options);
   const int64_t rows = plan.batch_sizes(options.ranks).micro_batch;
   tensor::pretend_gpus(real);
@@ -74,7 +72,7 @@ RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& 
       .num_steps = kRecordedSteps,
       .settles = false};
   RecordedRun result;
-  result.memory = planning::run_plan(model, world, run, [&] { recorder->begin_step(); });
+  result.memory = planning::run_plan(model, world, run, [&] { recorder->end_step(); });
   result.schedule = recorder->take();
   return result;
 }
@@ -89,17 +87,22 @@ Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& pla
   const auto batch = plan.batch_sizes(options.ranks);
   Simulation result{.ranks = options.ranks, .memory = recorded.memory};
   result.num_tokens = batch.micro_batch * batch.accumulation * options.sequence_length;
-  result.timeline = simulation::replay(recorded.schedule,
-                                       {.kernel =
-                                            [&](const tensor::OperatorCall& call) {
-                                              return simulation::seconds_of(call, options.cluster,
-                                                                            options.kernels);
-                                            },
-                                        .collective =
-                                            [&](const simulation::Collective& call) {
-                                              return simulation::seconds_of(call, options.cluster);
-                                            },
-                                        .collective_share = simulation::kCollectiveShare});
+  const Cluster& cluster = options.cluster;
+  const bool is_nccl = cluster.collectives == CollectiveAlgorithm::nccl;
+  const int sharing_disk = std::min(options.ranks, cluster.gpus_per_host);
+  const simulation::TaskCosts costs{
+      .kernel =
+          [&](const tensor::OperatorCall& call) {
+            return simulation::seconds_of(call, cluster, options.kernels);
+          },
+      .collective =
+          [&](const simulation::Collective& call) { return simulation::seconds_of(call, cluster); },
+      .disk =
+          [&](int64_t bytes) {
+            return static_cast<double>(bytes) * sharing_disk / cluster.disk_bandwidth;
+          },
+      .collective_share = is_nccl ? simulation::kCollectiveShare : 0};
+  result.timeline = simulation::replay(recorded.schedule, costs);
   result.step_seconds = result.timeline.step_seconds;
   return result;
 }

@@ -60,8 +60,10 @@ void describe_attention(OperatorCall& call, const c10::OperatorHandle& op,
   const auto* const causal = named(op, arguments, "is_causal");
   const bool is_backward = call.name.ends_with("_backward");
   const bool is_causal = causal != nullptr && causal->isBool() && causal->toBool();
-  call.name =
-      fmt::format("{}attention{}", is_causal ? "causal_" : "", is_backward ? "_backward" : "");
+  const auto* const bias = named(op, arguments, "attn_bias");
+  const bool is_biased = bias != nullptr && bias->isTensor() && bias->toTensor().defined();
+  call.name = fmt::format("{}{}attention{}", is_causal ? "causal_" : "", is_biased ? "biased_" : "",
+                          is_backward ? "_backward" : "");
   call.kind = OperatorKind::attention;
   call.dims = {query.size(0), query.size(1), query.size(2), key.size(2), query.size(3)};
   call.dtype = query.scalar_type();

@@ -41,6 +41,11 @@ class OperatorWatch : public c10::DebugInfoBase,
   virtual void marked(int64_t event, int64_t stream) = 0;
   // What the stream is given from here on runs behind the event.
   virtual void held(int64_t event, int64_t stream) = 0;
+  // What the host does from here on, it does behind the event.
+  virtual void held_host(int64_t event) = 0;
+  // A disk would read or write; the host goes on behind that where it has waited for it.
+  virtual void moved_on_disk(int64_t number, int64_t bytes, bool is_write) = 0;
+  virtual void waited_for_disk(int64_t number) = 0;
 
   // Of this thread; null where nobody watches, or what runs stands for something else
   // (UnwatchedOperators).

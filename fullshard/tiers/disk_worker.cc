@@ -118,8 +118,11 @@ std::optional<DiskPart> DiskWorker::take_block() {
 void DiskWorker::prepare(int request) {
   Request& asked = requests_[static_cast<size_t>(request)];
   const DiskPart& left = asked.left;
-  asked.is_direct = is_direct_ && disk::is_direct_aligned(left.offset, left.data, left.bytes);
-  transfers_->prepare(request, {.descriptor = asked.is_direct ? file_.direct() : file_.plain(),
+  const bool is_foreign = left.descriptor >= 0;
+  asked.is_direct =
+      !is_foreign && is_direct_ && disk::is_direct_aligned(left.offset, left.data, left.bytes);
+  const int own = asked.is_direct ? file_.direct() : file_.plain();
+  transfers_->prepare(request, {.descriptor = is_foreign ? left.descriptor : own,
                                 .is_write = left.is_write,
                                 .offset = left.offset,
                                 .data = left.data,
@@ -164,7 +167,7 @@ void DiskWorker::end(int request, int error) {
   }
   --num_under_way_;
   free_requests_.push_back(request);
-  ended_({asked.left.ticket, asked.left.offset, asked.block_bytes, error, problem_});
+  ended_({asked.left.ticket, asked.left.data, asked.block_bytes, error, problem_});
 }
 
 // The kernel takes no more requests: whoever waits, now or later, is told why.
@@ -185,7 +188,7 @@ void DiskWorker::give_up(std::string problem) {
       part = parts_.front();
       parts_.pop();
     }
-    ended_({part.ticket, part.offset, part.bytes, DiskBlock::kBroken, problem_});
+    ended_({part.ticket, part.data, part.bytes, DiskBlock::kBroken, problem_});
   }
 }
 

@@ -26,6 +26,7 @@ struct DiskPart {
   int64_t offset = 0;  // of the file
   char* data = nullptr;
   int64_t bytes = 0;
+  int descriptor = -1;  // of another file, which is only read; below 0: the worker's own
 };
 
 // A block of a part that is done with, well or badly.
@@ -34,7 +35,7 @@ struct DiskBlock {
   static constexpr int kBroken = -2;      // not the disk: `problem` says what
 
   int ticket = -1;
-  int64_t offset = 0;
+  const char* data = nullptr;
   int64_t bytes = 0;
   int error = 0;  // 0, an errno, or one of the above
   std::string_view problem{};

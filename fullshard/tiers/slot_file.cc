@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tiers/slot_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -53,8 +57,11 @@ SlotFile::SlotFile(SlotFileOptions options)
       slot_offsets_(offsets_of(slot_bytes_)),
       disk_(checked(options.disk)),
       owner_(std::move(options.owner)),
-      is_planned_(options.is_planned),
-      file_(options.folder, slot_offsets_.back(), is_planned_),
+      is_planned_(options.space == FileSpace::planned),
+      on_planned_(std::move(options.on_planned)),
+      on_planned_wait_(std::move(options.on_planned_wait)),
+      file_(options.folder, slot_offsets_.back(), options.space),
+      links_(slot_bytes_.size()),
       is_direct_(file_.direct() >= 0),
       operations_(static_cast<size_t>(options.num_tickets)) {
   check(options.num_tickets > 0, "offload: {} tickets, expected at least 1", options.num_tickets);
@@ -67,7 +74,10 @@ SlotFile::SlotFile(SlotFileOptions options)
   }
 }
 
-SlotFile::~SlotFile() = default;
+SlotFile::~SlotFile() {
+  workers_.clear();  // they read what is closed here
+  for (const auto& [file, descriptor] : foreign_files_) ::close(descriptor);
+}
 
 int SlotFile::add_slot(int64_t bytes) {
   auto grown = slot_bytes_;
@@ -78,7 +88,70 @@ int SlotFile::add_slot(int64_t bytes) {
   if (was_empty) is_direct_ = file_.direct() >= 0;
   slot_bytes_ = std::move(grown);
   slot_offsets_ = std::move(offsets);
+  links_.resize(slot_bytes_.size());
   return num_slots() - 1;
+}
+
+// One for each file, however many of its tensors are linked.
+int SlotFile::own_copy_of(int descriptor) {
+  struct stat facts {};
+  check(::fstat(descriptor, &facts) == 0, "offload: a file that is to be read where it is: {}",
+        std::strerror(errno));
+  const auto [found, is_new] = foreign_files_.try_emplace({facts.st_dev, facts.st_ino}, -1);
+  if (!is_new) return found->second;
+  found->second = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (found->second >= 0) return found->second;
+  foreign_files_.erase(found);
+  fail("offload: a file that is to be read where it is: {}", std::strerror(errno));
+}
+
+void SlotFile::link(const Window& part, const ForeignBytes& source) {
+  check_part(part);
+  if (part.bytes == 0) return;
+  auto& links = links_[static_cast<size_t>(part.slot)];
+  const auto same = links.find(part.offset);
+  if (same != links.end() && same->second.bytes == part.bytes) links.erase(same);
+  const auto behind = links.lower_bound(part.offset);
+  const bool meets_next = behind != links.end() && behind->first < part.offset + part.bytes;
+  const bool meets_last = behind != links.begin() &&
+                          std::prev(behind)->first + std::prev(behind)->second.bytes > part.offset;
+  check(!meets_next && !meets_last, "offload: bytes {} to {} of slot {} are linked already",
+        part.offset, part.offset + part.bytes, part.slot);
+  const int descriptor = is_planned_ ? -1 : own_copy_of(source.descriptor);
+  links.emplace(part.offset, Link{part.bytes, {descriptor, source.offset}});
+}
+
+void SlotFile::reserve_part(const Window& part) {
+  check_part(part);
+  file_.reserve_part(slot_offsets_[static_cast<size_t>(part.slot)] + part.offset, part.bytes);
+}
+
+bool SlotFile::is_linked(const Window& window) const {
+  const auto& links = links_[static_cast<size_t>(window.slot)];
+  const auto behind = links.lower_bound(window.offset + window.bytes);
+  if (behind == links.begin()) return false;
+  const auto& [begin, link] = *std::prev(behind);
+  return begin + link.bytes > window.offset;
+}
+
+// What lies between links is the file's own.
+std::vector<SlotFile::Stretch> SlotFile::stretches_of(const Window& window) const {
+  const int64_t slot_offset = slot_offsets_[static_cast<size_t>(window.slot)];
+  const int64_t end = window.offset + window.bytes;
+  std::vector<Stretch> stretches;
+  const auto add = [&](int64_t begin, int64_t bytes, int descriptor, int64_t file_offset) {
+    if (bytes > 0) stretches.push_back({begin - window.offset, bytes, descriptor, file_offset});
+  };
+  int64_t at = window.offset;
+  for (const auto& [begin, link] : links_[static_cast<size_t>(window.slot)]) {
+    const int64_t first = std::max(begin, at), last = std::min(begin + link.bytes, end);
+    if (first >= last) continue;
+    add(at, first - at, -1, slot_offset + at);
+    add(first, last - first, link.source.descriptor, link.source.offset + first - begin);
+    at = last;
+  }
+  add(at, end - at, -1, slot_offset + at);
+  return stretches;
 }
 
 std::shared_ptr<char> SlotFile::map_slot(int slot) const {
@@ -101,14 +174,18 @@ SlotFile::Ticket SlotFile::write(const Window& window, const char* data) {
   return begin(window, const_cast<char*>(data), true);  // which is only read
 }
 
+void SlotFile::check_part(const Window& part) const {
+  check(part.slot >= 0 && part.slot < num_slots(), "offload: no slot {}, there are {}", part.slot,
+        num_slots());
+  const int64_t bytes = slot_bytes(part.slot);
+  check(part.offset >= 0 && part.bytes >= 0 && part.offset <= bytes &&
+            part.bytes <= bytes - part.offset,
+        "offload: bytes {} to {} of slot {}, which has {}", part.offset, part.offset + part.bytes,
+        part.slot, bytes);
+}
+
 void SlotFile::check_window(const Window& window, const char* data) const {
-  check(window.slot >= 0 && window.slot < num_slots(), "offload: no slot {}, there are {}",
-        window.slot, num_slots());
-  const int64_t bytes = slot_bytes(window.slot);
-  check(window.offset >= 0 && window.bytes >= 0 && window.offset <= bytes &&
-            window.bytes <= bytes - window.offset,
-        "offload: bytes {} to {} of slot {}, which has {}", window.offset,
-        window.offset + window.bytes, window.slot, bytes);
+  check_part(window);
   check(disk::is_direct_aligned(window.offset, data, 0),
         "offload: slot {} at byte {}, expected an offset and memory aligned to {} bytes",
         window.slot, window.offset, disk::kDirectAlign);
@@ -127,6 +204,10 @@ bool SlotFile::is_in_the_way(const Operation& operation, const Window& window,
 
 SlotFile::Ticket SlotFile::begin(const Window& window, char* data, bool is_write) {
   check_window(window, data);
+  const bool is_linked_part = is_linked(window);
+  check(!is_write || !is_linked_part,
+        "offload: slot {} at byte {} lies in somebody else's file, which is not written to",
+        window.slot, window.offset);
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] {
     return std::none_of(operations_.begin(), operations_.end(), [&](const Operation& operation) {
@@ -140,9 +221,10 @@ SlotFile::Ticket SlotFile::begin(const Window& window, char* data, bool is_write
         "offload: {} reads and writes have not been waited for, which is all there is room for",
         operations_.size());
   const int ticket = static_cast<int>(free - operations_.begin());
-  const int64_t bytes = padded(window.bytes);
+  const int64_t bytes = is_linked_part ? window.bytes : padded(window.bytes);
   *free = {.is_taken = true,
            .is_write = is_write,
+           .number = ++num_planned_,
            .window = window,
            .data = data,
            .file_offset = slot_offsets_[static_cast<size_t>(window.slot)] + window.offset,
@@ -150,24 +232,34 @@ SlotFile::Ticket SlotFile::begin(const Window& window, char* data, bool is_write
            .bytes_left = is_planned_ ? 0 : bytes};
   const Operation posted = *free;
   lock.unlock();
-  if (!is_planned_) post(ticket, posted);
+  if (is_planned_ && on_planned_) on_planned_(posted.number, bytes, is_write);
+  if (is_planned_ || bytes == 0) return {ticket};
+  if (is_linked_part) {
+    post(ticket, posted, stretches_of(window));
+  } else {
+    post(ticket, posted, {{0, bytes, -1, posted.file_offset}});
+  }
   return {ticket};
 }
 
-// Every thread gets whole blocks that lie side by side; the first ones may get one more.
-void SlotFile::post(int ticket, const Operation& operation) {
-  const int64_t num_blocks = (operation.bytes + disk_.block_size - 1) / disk_.block_size;
+// Of a stretch every thread gets whole blocks that lie side by side; the first ones may get one
+// more.
+void SlotFile::post(int ticket, const Operation& operation, const std::vector<Stretch>& stretches) {
   const auto num_workers = static_cast<int64_t>(workers_.size());
-  for (int64_t i = 0, begin = 0; i < num_workers; ++i) {
-    const int64_t blocks = num_blocks / num_workers + (i < num_blocks % num_workers);
-    const int64_t bytes = std::min(blocks * disk_.block_size, operation.bytes - begin);
-    if (bytes == 0) break;
-    workers_[static_cast<size_t>(i)]->post({.ticket = ticket,
-                                            .is_write = operation.is_write,
-                                            .offset = operation.file_offset + begin,
-                                            .data = operation.data + begin,
-                                            .bytes = bytes});
-    begin += bytes;
+  for (const Stretch& stretch : stretches) {
+    const int64_t num_blocks = (stretch.bytes + disk_.block_size - 1) / disk_.block_size;
+    for (int64_t i = 0, begin = 0; i < num_workers; ++i) {
+      const int64_t blocks = num_blocks / num_workers + (i < num_blocks % num_workers);
+      const int64_t bytes = std::min(blocks * disk_.block_size, stretch.bytes - begin);
+      if (bytes == 0) break;
+      workers_[static_cast<size_t>(i)]->post({.ticket = ticket,
+                                              .is_write = operation.is_write,
+                                              .offset = stretch.file_offset + begin,
+                                              .data = operation.data + stretch.begin + begin,
+                                              .bytes = bytes,
+                                              .descriptor = stretch.descriptor});
+      begin += bytes;
+    }
   }
 }
 
@@ -176,7 +268,7 @@ void SlotFile::end(const DiskBlock& block) {
     const std::lock_guard lock(mutex_);
     Operation& operation = operations_[static_cast<size_t>(block.ticket)];
     operation.bytes_left -= block.bytes;
-    const int64_t at = block.offset - operation.file_offset + operation.window.offset;
+    const int64_t at = block.data - operation.data + operation.window.offset;
     // Of several the first byte's, in whatever order they came.
     if (block.error != 0 && (operation.error == 0 || at < operation.error_at)) {
       operation.error = block.error;
@@ -206,6 +298,7 @@ void SlotFile::wait(Ticket ticket) {
   assert(operation.is_taken);
   ended_.wait(lock, [&] { return operation.has_ended(); });
   operation.is_taken = false;
+  if (is_planned_ && on_planned_wait_) on_planned_wait_(operation.number);
   if (operation.error != 0) fail("{}", problem_of(operation));
 }
 

@@ -5,16 +5,19 @@
 //   slot 0        slot 1              slot 2
 //   |bytes   |pad|bytes            |p|bytes  |pad|      every slot begins at a multiple of 4 KiB
 //
-// A slot that was never written reads as zeros.
+// A slot that was never written reads as zeros. Parts of slots may lie in files of others (link()),
+// which are read where they are.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fullshard/tiers/disk_settings.h"
@@ -31,7 +34,17 @@ struct SlotFileOptions {
   std::string owner{};   // "rank 3", for messages
   // Empty, the default: by io_uring or by threads. Tests put a disk that fails here.
   DiskWorker::MakeTransfers make_transfers = {};
-  bool is_planned = false;  // sizes only: no disk is touched, and reads and writes end at once
+  // Planned: sizes only; no disk is touched, and reads and writes end at once.
+  FileSpace space = FileSpace::reserved;
+  // Of a planned one: what would be read or written, by number, and when its end is waited for.
+  std::function<void(int64_t number, int64_t bytes, bool is_write)> on_planned{};
+  std::function<void(int64_t number)> on_planned_wait{};
+};
+
+// Bytes of a file that somebody else has written.
+struct ForeignBytes {
+  int descriptor = -1;
+  int64_t offset = 0;
 };
 
 class SlotFile {
@@ -72,6 +85,12 @@ class SlotFile {
   // One more, with its space reserved; an error as of the constructor. Not while something is under
   // way.
   int add_slot(int64_t bytes);
+  // From now on reads of that part find the bytes of `source`, as they are then; writes of it are
+  // refused, and who maps the slot does not see them. The descriptor may be closed. Parts begin
+  // anywhere, and do not overlap others than themselves. Not while something is under way.
+  void link(const Window& part, const ForeignBytes& source);
+  // Before a part of a sparse file is written through map_slot().
+  void reserve_part(const Window& part);
   // The slot as memory, through the page cache: for those who want all of it and have no room for
   // it. What goes past the cache sees it and is seen by it, but not at the same time. Unmapped with
   // the last handle, and usable as long.
@@ -89,10 +108,11 @@ class SlotFile {
   struct Operation {
     bool is_taken = false;
     bool is_write = false;
+    int64_t number = 0;  // of a planned one
     Window window{};
     char* data = nullptr;
     int64_t file_offset = 0;
-    int64_t bytes = 0;       // rounded up
+    int64_t bytes = 0;       // rounded up, where it is of the file's own
     int64_t bytes_left = 0;  // to be moved
     int error = 0;
     int64_t error_at = 0;  // byte of the slot
@@ -103,8 +123,19 @@ class SlotFile {
 
   Ticket begin(const Window& window, char* data, bool is_write);
   bool is_in_the_way(const Operation& operation, const Window& window, bool is_write) const;
+  void check_part(const Window& part) const;
   void check_window(const Window& window, const char* data) const;
-  void post(int ticket, const Operation& operation);
+  // A stretch of a read or write that lies in one file, one after the other.
+  struct Stretch {
+    int64_t begin = 0;  // of the window
+    int64_t bytes = 0;
+    int descriptor = -1;      // below 0: the file's own
+    int64_t file_offset = 0;  // of its file
+  };
+  std::vector<Stretch> stretches_of(const Window& window) const;
+  bool is_linked(const Window& window) const;
+  void post(int ticket, const Operation& operation, const std::vector<Stretch>& stretches);
+  int own_copy_of(int descriptor);
   void end(const DiskBlock& block);
   std::string problem_of(const Operation& operation) const;
   void check_kept(int slot) const;
@@ -114,7 +145,16 @@ class SlotFile {
   const DiskSettings disk_;
   const std::string owner_;
   const bool is_planned_;
+  const std::function<void(int64_t, int64_t, bool)> on_planned_;
+  const std::function<void(int64_t)> on_planned_wait_;
+  int64_t num_planned_ = 0;
   UnnamedFile file_;
+  struct Link {
+    int64_t bytes = 0;
+    ForeignBytes source{};
+  };
+  std::vector<std::map<int64_t, Link>> links_;                  // of each slot, by where they begin
+  std::map<std::pair<uint64_t, uint64_t>, int> foreign_files_;  // by device and inode
 
   std::atomic<bool> is_direct_{false};
 

@@ -22,6 +22,9 @@ struct OffloadPlace {
   std::string folder{};      // on the disk (nvme_path)
   bool pin_memory = true;    // page-locked host memory, where there is a GPU
   int64_t buffer_count = 4;  // windows on the device, and buffers of the ring beside a disk
+  // On a disk, for what nobody changes: values are read in the files they come from, where those
+  // hold the same bytes, and not copied into the folder.
+  bool reads_in_place = false;
 };
 
 // Who updates states that rest in host memory: the device, through windows; the host, with

@@ -39,10 +39,10 @@ int reserve_blocks(int descriptor, int64_t begin, int64_t bytes) {
 
 }  // namespace
 
-UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes, bool is_planned)
-    : folder_(folder), is_planned_(is_planned) {
+UnnamedFile::UnnamedFile(const std::string& folder, int64_t bytes, FileSpace space)
+    : folder_(folder), space_(space) {
   try {
-    is_planned_ ? open_planned() : open();
+    space_ == FileSpace::planned ? open_planned() : open();
     grow(bytes);
   } catch (...) {
     close();
@@ -81,19 +81,27 @@ void UnnamedFile::open_planned() {
 }
 
 void UnnamedFile::grow(int64_t bytes) {
-  if (bytes > bytes_) reserve(bytes);
+  if (bytes > bytes_) {
+    space_ == FileSpace::reserved ? reserve(bytes_, bytes - bytes_) : lengthen(bytes);
+    bytes_ = bytes;
+  }
   if (direct_ < 0 && !refuses_direct_) open_direct();
 }
 
-// Blocks are taken now, so that a full disk is an error before the first step and never later.
-void UnnamedFile::reserve(int64_t bytes) {
-  if (is_planned_) {
-    check(::ftruncate(plain_, bytes) == 0, "offload: a planned file of {}: {}", format_bytes(bytes),
-          std::strerror(errno));
-    bytes_ = bytes;
-    return;
-  }
-  // Asked first: a file that grows beyond it would end the program with SIGXFSZ.
+void UnnamedFile::reserve_part(int64_t begin, int64_t bytes) {
+  check(begin >= 0 && bytes >= 0 && begin <= bytes_ && bytes <= bytes_ - begin,
+        "offload: bytes {} to {} of a file of {}", begin, begin + bytes, bytes_);
+  if (space_ == FileSpace::sparse && bytes > 0) reserve(begin, bytes);
+}
+
+void UnnamedFile::lengthen(int64_t bytes) const {
+  check_limit(bytes);
+  check(::ftruncate(plain_, bytes) == 0, "offload: a file of {} in '{}': {}", format_bytes(bytes),
+        base::printable(folder_), std::strerror(errno));
+}
+
+// Asked first: a file that grows beyond it would end the program with SIGXFSZ.
+void UnnamedFile::check_limit(int64_t bytes) const {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       static_cast<uint64_t>(bytes) > limit.rlim_cur) {
@@ -103,19 +111,20 @@ void UnnamedFile::reserve(int64_t bytes) {
             format_bytes(bytes), base::printable(folder_),
             format_bytes(static_cast<int64_t>(limit.rlim_cur)));
   }
+}
+
+// Blocks are taken now, so that a full disk is an error before the first step and never later.
+void UnnamedFile::reserve(int64_t begin, int64_t bytes) const {
+  check_limit(begin + bytes);
   // Asked before as well: fallocate() would fill the disk to its end, also for others, to find out.
-  const int64_t more = bytes - bytes_;
   const int64_t left = free_bytes(plain_);
-  const int why = more > left ? ENOSPC : reserve_blocks(plain_, bytes_, more);
-  if (why == 0) {
-    bytes_ = bytes;
-    return;
-  }
+  const int why = bytes > left ? ENOSPC : reserve_blocks(plain_, begin, bytes);
+  if (why == 0) return;
   fail_as(
       ErrorKind::no_fit,
       "offload: {} are needed in '{}', where {} are free: {}; free some space, or name a folder "
       "on another disk",
-      format_bytes(more), base::printable(folder_), format_bytes(left), std::strerror(why));
+      format_bytes(bytes), base::printable(folder_), format_bytes(left), std::strerror(why));
 }
 
 // A second description of the same file: it has no name by which it could be opened again. Some

@@ -7,19 +7,27 @@
 
 namespace fullshard::tiers {
 
+// Which of its bytes have blocks of the disk.
+enum class FileSpace {
+  reserved,  // all, so that a full disk is an error before anything is written
+  sparse,    // those that reserve_part() was asked for
+  planned,   // none: it is in no folder, and nobody writes to it
+};
+
 // One thread. Errors (kind input) name the folder, what was found, and what to do.
 class UnnamedFile {
  public:
-  // In that folder, with so many bytes of its disk reserved. It has no name there, or loses it at
-  // once, and mode 0600. A planned one is in no folder and takes no space.
-  UnnamedFile(const std::string& folder, int64_t bytes, bool is_planned = false);
+  // In that folder. It has no name there, or loses it at once, and mode 0600.
+  UnnamedFile(const std::string& folder, int64_t bytes, FileSpace space = FileSpace::reserved);
   ~UnnamedFile();
   UnnamedFile(const UnnamedFile&) = delete;
   UnnamedFile& operator=(const UnnamedFile&) = delete;
 
-  // Reserves more: its size is `bytes` afterwards. The same errors as of the constructor, which
-  // leave it as it was.
+  // Its size is `bytes` afterwards. The same errors as of the constructor, which leave it as it
+  // was.
   void grow(int64_t bytes);
+  // Of a sparse file, before it is written there.
+  void reserve_part(int64_t begin, int64_t bytes);
 
   const std::string& folder() const { return folder_; }
   int64_t bytes() const { return bytes_; }
@@ -29,7 +37,9 @@ class UnnamedFile {
  private:
   void open();
   void open_planned();
-  void reserve(int64_t bytes);
+  void reserve(int64_t begin, int64_t bytes) const;
+  void lengthen(int64_t bytes) const;
+  void check_limit(int64_t bytes) const;
   void open_direct();
   void close();
 
@@ -38,7 +48,7 @@ class UnnamedFile {
   int plain_ = -1;
   int direct_ = -1;
   bool refuses_direct_ = false;
-  const bool is_planned_;
+  const FileSpace space_;
 };
 
 }  // namespace fullshard::tiers

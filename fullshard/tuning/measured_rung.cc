@@ -54,6 +54,13 @@ std::string error_line(const launch::ChildOutput& output) {
   return lines.empty() ? "it said nothing" : lines.back();
 }
 
+// libtorch goes on about its allocator for half a page.
+std::string first_sentence(const std::string& text) {
+  constexpr std::string_view kTold = "Tried to allocate ";
+  const size_t told = text.find(kTold);
+  return told == std::string::npos ? text : text.substr(0, text.find(". ", told));
+}
+
 bool speaks_of_memory(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
@@ -190,9 +197,10 @@ TrialEnd run_trial(const TrialCommand& command, const launch::Signals& signals) 
   const std::string said = error_line(watch.child().output());
   const bool was_killed = watch.child().was_killed_by(SIGKILL) || end.status == 128 + SIGKILL;
   end.measured.is_over = !watch.is_late();
-  end.measured.why = watch.is_late()                        ? "ended: the budget is spent"
-                     : was_killed || speaks_of_memory(said) ? "out of memory: " + said
-                                                            : "failed: " + said;
+  end.measured.why = watch.is_late() ? "ended: the budget is spent"
+                     : was_killed || speaks_of_memory(said)
+                         ? "out of memory: " + first_sentence(said)
+                         : "failed: " + said;
   return end;
 }
 

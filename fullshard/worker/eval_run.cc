@@ -44,7 +44,7 @@ int run_eval(const cli::RunArguments& arguments) {
     needs =
         weight_needs(*run.model, world, shard_options, numel_of_batch(run, micro_batch, options));
     needs.command = "eval";
-    place_weights(needs, world, shard_options);
+    place_weights(needs, world, run.source.has_weights, shard_options);
   });
   const WeightResidence residence = weight_residence(sharded, needs, std::nullopt);
   if (world.rank() == 0) {

@@ -281,14 +281,22 @@ int64_t numel_of_largest_batch(const GenerationJob& job, const LanguageModel& mo
   return rows * (tokens * size.numel_per_token + longest * size.numel_per_source_token);
 }
 
+// Absent: what fits decides.
+std::optional<bool> cache_on_host(const std::string& flag) {
+  if (flag == "auto") return std::nullopt;
+  return flag == "host";
+}
+
 // `floor`: seconds that a step takes at least; 0: not known.
-void say_start(const WeightResidence& residence, double floor) {
+void say_start(const WeightResidence& residence, bool keeps_cache_on_host, double floor) {
   for (const std::string& warning : residence.warnings) {
     base::say(fmt::format("warning: {}\n", warning));
   }
   const auto least =
       fmt::format("; a step takes at least {:.2f} ms by the memory's speed", 1000 * floor);
-  base::say(fmt::format("{}{}\n", residence.text(), floor > 0 ? least : ""));
+  base::say(fmt::format("{}{}{}\n", residence.text(),
+                        keeps_cache_on_host ? "; keys and values in host memory" : "",
+                        floor > 0 ? least : ""));
 }
 
 void say_end(const MeasuredSteps& steps, double floor) {
@@ -321,7 +329,9 @@ int run_generate(const cli::RunArguments& arguments) {
     refuse_partial_stages(shard_options.sharding);
     needs = weight_needs(*run.model, world, shard_options,
                          numel_of_largest_batch(job, *run.model, world.size()));
-    place_weights(needs, world, shard_options);
+    place_cache(needs, world, generation::cache_size(*run.model).num_layers,
+                cache_on_host(options.generation.cache));
+    place_weights(needs, world, run.source.has_weights, shard_options);
   });
   const WeightResidence residence =
       weight_residence(sharded, needs, options.generation.resident_share);
@@ -333,9 +343,10 @@ int run_generate(const cli::RunArguments& arguments) {
   }
   const bool tells = world.rank() == 0 && !options.quiet && !is_watched;
   const double floor = tells ? step_floor(residence, world.device()).value_or(0) : 0;
-  if (tells) say_start(residence, floor);
+  if (tells) say_start(residence, needs.keeps_cache_on_host, floor);
   std::optional<std::vector<std::string>> resident;
   model_options.weights_stay = residence.units.is_whole();
+  model_options.keeps_cache_on_host = needs.keeps_cache_on_host;
   if (!residence.units.is_whole()) {
     resident = residence.units.resident;
     if (world.size() > 1) model_options.vote = &vote;

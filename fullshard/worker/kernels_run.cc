@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/worker/kernels_run.h"
 
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -20,6 +22,7 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/cuda_build.h"
 #include "fullshard/launch/devices.h"
+#include "fullshard/memory/device_name.h"
 #include "fullshard/ops/fused_attention.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/worker/simulate_run.h"
@@ -27,7 +30,8 @@
 namespace fullshard::worker {
 namespace {
 
-constexpr int kTimedRuns = 5, kWarmUps = 2;
+constexpr int kTimedRuns = 5, kWarmUps = 2, kMostRuns = 2000;
+constexpr double kSustainedSeconds = 0.1;
 constexpr int kUsualRanks = 8;
 constexpr int64_t kSmallestMemory = 64 * kKiB, kLargestMemory = kGiB;
 
@@ -58,15 +62,27 @@ double run_on_device(const std::function<void()>& kernel, at::Device device) {
   return begin.elapsedTime(end) / 1000;
 }
 
-// The median; clocks fall under load, and rise again between two kernels.
-double timed(const std::function<void()>& kernel, at::Device device) {
-  for (int i = 0; i < kWarmUps; ++i) kernel();
+double median_on_host(const std::function<void()>& kernel) {
   std::vector<double> times;
-  for (int i = 0; i < kTimedRuns; ++i) {
-    times.push_back(device.is_cpu() ? run_on_host(kernel) : run_on_device(kernel, device));
-  }
+  for (int i = 0; i < kTimedRuns; ++i) times.push_back(run_on_host(kernel));
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
+}
+
+// As a step runs it: one behind the other, until the clocks have fallen to what the power allows.
+double sustained_on_device(const std::function<void()>& kernel, at::Device device) {
+  const double once = run_on_device(kernel, device);
+  const int repeats = std::clamp(static_cast<int>(kSustainedSeconds / once), kTimedRuns, kMostRuns);
+  const auto repeated = [&] {
+    for (int i = 0; i < repeats; ++i) kernel();
+  };
+  run_on_device(repeated, device);
+  return run_on_device(repeated, device) / repeats;
+}
+
+double timed(const std::function<void()>& kernel, at::Device device) {
+  for (int i = 0; i < kWarmUps; ++i) kernel();
+  return device.is_cpu() ? median_on_host(kernel) : sustained_on_device(kernel, device);
 }
 
 double timed_product(const tensor::OperatorCall& call, at::Device device) {
@@ -77,7 +93,33 @@ double timed_product(const tensor::OperatorCall& call, at::Device device) {
   return timed([&] { left[0].mm(right[0]); }, device);
 }
 
+// Of scores that something is added to, which has a gradient.
+double timed_biased_attention(const tensor::OperatorCall& call, at::Device device) {
+  const auto options = at::TensorOptions().dtype(call.dtype).device(device);
+  const int64_t batch = call.dims[0], heads = call.dims[1], queries = call.dims[2];
+  const int64_t keys = call.dims[3], width = call.dims[4];
+  const bool is_causal = call.name.starts_with("causal_");
+  const auto query = at::randn({batch, heads, queries, width}, options);
+  const auto key = at::randn({batch, heads, keys, width}, options);
+  const auto bias =
+      at::randn({1, heads, queries, keys}, options).expand({batch, heads, queries, keys});
+  const auto attend = [&] {
+    return at::_scaled_dot_product_efficient_attention(query, key, key, bias, true, 0, is_causal);
+  };
+  if (!call.name.ends_with("_backward")) return timed(attend, device);
+  const auto [output, sums, seed, offset] = attend();
+  const auto gradient = at::randn_like(output);
+  return timed(
+      [&, &out = output, &logs = sums, &from = seed, &begin = offset] {
+        at::_scaled_dot_product_efficient_attention_backward(gradient, query, key, key, bias, out,
+                                                             logs, from, begin, 0,
+                                                             {true, true, true, true}, is_causal);
+      },
+      device);
+}
+
 double timed_attention(const tensor::OperatorCall& call, at::Device device) {
+  if (call.name.find("biased_") != std::string::npos) return timed_biased_attention(call, device);
   const auto options = at::TensorOptions().dtype(call.dtype).device(device);
   const int64_t batch = call.dims[0], heads = call.dims[1], width = call.dims[4];
   const auto query = at::randn({batch, call.dims[2], heads, width}, options);
@@ -134,7 +176,7 @@ simulation::KernelTable time_kernels(const simulation::RecordedSchedule& schedul
   for (int64_t bytes = kSmallestMemory; bytes <= kLargestMemory; bytes *= 4) {
     kernels.push_back(timed_memory(bytes, device));
   }
-  return {device.is_cpu() ? "a CPU" : "a GPU", kernels};
+  return {memory::device_name(device), kernels};
 }
 
 }  // namespace

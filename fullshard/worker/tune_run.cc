@@ -16,6 +16,7 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/tune_command.h"
 #include "fullshard/launch/devices.h"
+#include "fullshard/memory/available_memory.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/report/run_lock.h"
 #include "fullshard/train/model_source.h"
@@ -108,6 +109,9 @@ class TuneRun : public tuning::Trials {
               model->architecture());
     }
     limits_ = limits_of(arguments.planning(), device(), ranks_);
+    // Runs of the ladder come and go, so all that is free now is theirs.
+    const bool is_told = !arguments.planning().device_memory.empty();
+    if (!device().is_cpu() && !is_told) limits_.device_bytes = memory::available_bytes(device());
     read_flags();
     base_.disk = absolute_disk();
   }

@@ -103,9 +103,42 @@ WeightNeeds weight_needs(const LanguageModel& model, const World& world,
   return needs;
 }
 
-void place_weights(const WeightNeeds& needs, const World& world, ShardOptions& options) {
+namespace {
+
+bool is_cheaper_on_host(const WeightNeeds& needs, int64_t window_bytes) {
+  const int64_t missing = needs.weight_bytes + needs.batch_bytes - needs.available_bytes;
+  if (needs.is_cpu || missing <= 0) return false;
+  const bool weights_fit_then = needs.weight_bytes + window_bytes <= needs.available_bytes;
+  // Half of it, on average over the steps that fill it.
+  if (weights_fit_then) return needs.batch_bytes / 2 < missing;
+  return needs.batch_bytes > needs.available_bytes / 2;
+}
+
+}  // namespace
+
+void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
+                 const std::optional<bool>& wanted) {
+  // The layer that computes and the one that comes.
+  const int64_t window_bytes = 2 * needs.batch_bytes / std::max<int64_t>(num_layers, 1);
+  needs.keeps_cache_on_host = wanted.value_or(is_cheaper_on_host(needs, window_bytes));
+  if (!needs.keeps_cache_on_host || needs.is_cpu) return;
+  const int64_t room =
+      lowest_of_all(world, available_here(at::kCPU)) / std::max(world.local_size(), 1);
+  if (needs.batch_bytes > room) {
+    fail_as(ErrorKind::no_fit,
+            "generate: the keys and values of a batch take {}, but neither the device nor host "
+            "memory ({} of it for each rank) has room for them; use a smaller --batch or fewer "
+            "--max-new-tokens",
+            format_bytes(needs.batch_bytes), format_bytes(room));
+  }
+  needs.batch_bytes = window_bytes;
+}
+
+void place_weights(const WeightNeeds& needs, const World& world, bool are_in_files,
+                   ShardOptions& options) {
   options.schedule.repeats_forward = true;
   auto& place = options.offload.parameters;
+  place.reads_in_place = place.tier == tiers::Tier::disk && are_in_files;
   if (needs.fits_whole() || place.tier != tiers::Tier::device) return;
   if (needs.is_cpu) {
     refuse_weights(needs,
@@ -141,7 +174,10 @@ WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& n
   if (!found) {
     refuse_weights(needs, "use a smaller --batch, fewer --max-new-tokens, or --precision bf16");
   }
-  WeightResidence residence{.units = *found, .warnings = {}, .tier = tier};
+  WeightResidence residence{.units = *found,
+                            .warnings = {},
+                            .tier = tier,
+                            .reads_in_place = model.options().offload.parameters.reads_in_place};
   if (!found->is_whole() && needs.fits_whole()) {
     residence.warnings.push_back(fmt::format(
         "{}: {} of the weights are fetched in every step although all of them would fit; "
@@ -156,7 +192,8 @@ std::string WeightResidence::text() const {
   if (units.is_whole()) {
     return fmt::format("weights: {}, whole", format_bytes(units.resident_bytes));
   }
-  const char* from = tier == tiers::Tier::disk   ? "a disk"
+  const char* from = reads_in_place              ? "the model's files"
+                     : tier == tiers::Tier::disk ? "a disk"
                      : tier == tiers::Tier::host ? "host memory"
                                                  : "the shards of all ranks";
   return fmt::format("weights: {} stay, {} are fetched from {} in every step",

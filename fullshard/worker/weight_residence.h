@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the weights of `generate` and `eval` are: whole on the device, or fetched unit by unit in
-// every step, in part or all; what a step costs at least; what does not fit at all.
+// every step, in part or all; where keys and values are; what a step costs at least; what does not
+// fit at all.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,9 @@ struct WeightNeeds {
   int64_t available_bytes = 0;  // on the device, or of the host where that is the device
   int num_copies = 1;           // of the weights in that memory, were they whole on every rank
   bool is_cpu = true;
+  // Keys and values are kept in host memory; `batch_bytes` are then those of the layers that are on
+  // the device at a time.
+  bool keeps_cache_on_host = false;
 
   bool fits_whole() const { return num_copies * weight_bytes + batch_bytes <= available_bytes; }
 };
@@ -33,14 +37,24 @@ struct WeightNeeds {
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                          const ShardOptions& options, int64_t numel_of_batch);
 
+// Puts keys and values into host memory where that is `wanted`; where nobody says, if they do not
+// fit beside the weights and bringing them costs less than bringing what of the weights finds no
+// room, or if they take more than half of the device. An Error of kind no_fit where the host has no
+// room either.
+void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
+                 const std::optional<bool>& wanted);
+
 // Where nothing says otherwise, weights that do not fit an accelerator rest in host memory. Sets
 // what the engine needs for weights that are fetched. An Error of kind no_fit where they cannot be.
-void place_weights(const WeightNeeds& needs, const World& world, ShardOptions& options);
+// `are_in_files`: they need not be copied to a disk.
+void place_weights(const WeightNeeds& needs, const World& world, bool are_in_files,
+                   ShardOptions& options);
 
 struct WeightResidence {
   tiers::ResidentUnits units;
   std::vector<std::string> warnings;
   tiers::Tier tier = tiers::Tier::device;  // where fetched ones rest
+  bool reads_in_place = false;             // in the model's own files
 
   // "weights: 438.1 MiB, whole in memory"
   std::string text() const;

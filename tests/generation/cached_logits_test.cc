@@ -11,6 +11,7 @@
 
 #include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
+#include "fullshard/generation/host_key_value_cache.h"
 #include "tests/errors.h"
 #include "tests/generation/fixture_models.h"
 
@@ -61,18 +62,19 @@ class CachedLogits : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CachedLogits, AreThoseOfWholeSequences) {
   const auto model = load_generator(GetParam());
-  for (const int64_t chunk : {512, 3}) {
-    CachedLanguageModel cached(*model, {.prefill_tokens = chunk});
-    expect_whole_logits(*model, cached.begin(kPrompts, 8), {0, 1, 2}, 0);
-    for (size_t step = 0; step < kNext.size(); ++step) {
-      expect_whole_logits(*model, cached.next(kNext[step]), {0, 1, 2}, step + 1);
+  for (const bool on_host : {false, true}) {
+    for (const int64_t chunk : {512, 3}) {
+      CachedLanguageModel cached(*model, {.prefill_tokens = chunk, .keeps_cache_on_host = on_host});
+      expect_whole_logits(*model, cached.begin(kPrompts, 8), {0, 1, 2}, 0);
+      for (size_t step = 0; step < kNext.size(); ++step) {
+        expect_whole_logits(*model, cached.next(kNext[step]), {0, 1, 2}, step + 1);
+      }
     }
   }
 }
 
-TEST_P(CachedLogits, FollowTheirRows) {
-  const auto model = load_generator(GetParam());
-  CachedLanguageModel cached(*model);
+void expect_logits_follow_rows(LanguageModel* model, bool on_host) {
+  CachedLanguageModel cached(*model, {.keeps_cache_on_host = on_host});
   cached.begin(kPrompts, 8);
   cached.next(kNext[0]);
   cached.select_rows({2, 1, 0, 2, 1});  // more than there were
@@ -83,6 +85,41 @@ TEST_P(CachedLogits, FollowTheirRows) {
   expect_whole_logits(*model, same, {2, 1, 2, 0, 1}, 3);
   cached.select_rows({4, 3});  // fewer
   expect_whole_logits(*model, cached.next({kNext[3][1], kNext[3][0]}), {1, 0}, 4);
+}
+
+TEST_P(CachedLogits, FollowTheirRows) {
+  const auto model = load_generator(GetParam());
+  expect_logits_follow_rows(model.get(), false);
+}
+
+TEST_P(CachedLogits, FollowTheirRowsInHostMemory) {
+  const auto model = load_generator(GetParam());
+  expect_logits_follow_rows(model.get(), true);
+}
+
+// Of all layers two are on the device, with the columns in use.
+TEST(HostKeyValueCache, BringsTwoLayersAtMost) {
+  constexpr int64_t kRows = 2, kHeads = 3, kWidth = 4, kCapacity = 16;
+  constexpr size_t kLayers = 5;
+  generation::HostKeyValueCache cache(kRows, kCapacity, at::kCPU);
+  for (int64_t pass = 0; pass < 3; ++pass) {
+    const auto places = cache.next_places(2, at::kCPU);
+    for (size_t layer = 0; layer < kLayers; ++layer) {
+      const auto tokens = at::full({kRows, 2, kHeads, kWidth},
+                                   static_cast<double>(10 * pass) + static_cast<double>(layer));
+      const auto seen = cache.store(layer, tokens, -tokens, places);
+      for (int64_t before = 0; before <= pass; ++before) {
+        const double expected = static_cast<double>(10 * before) + static_cast<double>(layer);
+        const auto columns = seen.keys.narrow(2, 2 * before, 2);
+        EXPECT_TRUE(columns.eq(expected).all().item<bool>()) << pass << " " << layer;
+        EXPECT_TRUE(seen.values.narrow(2, 2 * before, 2).eq(-expected).all().item<bool>());
+      }
+    }
+    cache.advance(2);
+  }
+  const int64_t column = 2 * kRows * kHeads * kWidth * static_cast<int64_t>(sizeof(float));
+  EXPECT_EQ(cache.bytes(), static_cast<int64_t>(kLayers) * kCapacity * column);
+  EXPECT_EQ(cache.peak_device_bytes(), 2 * 7 * column);  // six that are filled and a next one
 }
 
 // Prompts that are read beside others give the bits that they give alone.

@@ -11,9 +11,12 @@
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/pass_vote.h"
 #include "fullshard/generation/whole_weights.h"
+#include "fullshard/train/model_source.h"
+#include "fullshard/train/model_weights.h"
 #include "tests/errors.h"
 #include "tests/files.h"
 #include "tests/generation/fixture_models.h"
+#include "tests/models/encoder_cases.h"
 
 namespace fullshard::testing {
 namespace {
@@ -50,7 +53,27 @@ struct FetchedRun {
   int num_ranks = 1;
   ShardOptions options = {};
   size_t num_resident = 0;  // of the units, the root first
+  bool reads_in_place = false;
 };
+
+std::shared_ptr<LanguageModel> deferred_generator(const std::string& folder) {
+  auto model = make_deferred_model(find_model(fixture_path(folder)), /*is_trained=*/false);
+  model->eval();
+  return model;
+}
+
+// Values that rest in memory: those that were linked are not among them.
+int64_t num_written(const ShardedModel& model) {
+  int64_t count = 0;
+  for (const auto& unit : engine::EngineAccess::of(model).units()) {
+    for (const auto& group : unit->groups()) {
+      for (const auto& piece : group->pieces()) {
+        count += group->master(piece).count_nonzero().item<int64_t>();
+      }
+    }
+  }
+  return count;
+}
 
 std::vector<std::string> first_units(const ShardedModel& model, size_t count) {
   std::vector<std::string> paths;
@@ -65,12 +88,18 @@ Tokens generated_by(const std::string& folder, const FetchedRun& run) {
   Tokens all(kNumPrompts);
   std::mutex mutex;
   run_ranks({.ranks = run.num_ranks}, [&](const World& world) {
-    const auto model = load_generator(folder);
+    const auto model = run.reads_in_place ? deferred_generator(folder) : load_generator(folder);
     for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
     ShardOptions options = run.options;
     options.watch_non_finite = false;
     options.schedule.repeats_forward = true;
     auto sharded = shard(model, world, options);
+    if (run.reads_in_place) {
+      load_model_weights(fixture_path(folder), *model, sharded);
+      // GPT-2's matrices lie transposed in its files.
+      const bool is_transposed = folder.find("gpt2") != std::string::npos;
+      EXPECT_EQ(num_written(sharded) > 0, is_transposed);
+    }
     generation::WholeWeights resident(sharded, first_units(sharded, run.num_resident));
     const generation::PassVote vote(world.communicator());
     CachedLanguageModel cached(*model, {.prefill_tokens = 3, .vote = &vote});
@@ -99,6 +128,21 @@ TEST_P(FetchedWeights, GiveTheSameTokensOnAnyNumberOfRanks) {
     EXPECT_EQ(generated_by(GetParam(), {.num_ranks = num_ranks}), expected) << num_ranks;
   }
   EXPECT_EQ(generated_by(GetParam(), {.num_ranks = 3, .num_resident = 2}), expected);
+}
+
+// What the model's files hold as it is computed with is not copied: what rests in the folder is a
+// hole.
+TEST_P(FetchedWeights, AreReadWhereTheirFilesAre) {
+  const TemporaryFolder folder;
+  const auto expected = tokens_of_one_process(GetParam());
+  for (const int num_ranks : {1, 2}) {
+    FetchedRun disk{.num_ranks = num_ranks, .reads_in_place = true};
+    disk.options.offload.parameters.tier = tiers::Tier::disk;
+    disk.options.offload.parameters.folder = folder.path();
+    disk.options.offload.parameters.reads_in_place = true;
+    disk.options.offload.max_in_cpu = 0;
+    EXPECT_EQ(generated_by(GetParam(), disk), expected) << num_ranks;
+  }
 }
 
 TEST_P(FetchedWeights, GiveTheSameTokensFromHostMemoryAndFromADisk) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans beside real runs of the same model, and plans that no machine here could run.
 #include "fullshard/planning/estimate.h"
+#include "fullshard/base/bytes.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -180,9 +181,11 @@ TEST(Estimate, OfSeventyBillionParametersOnAThousandGpusTakesNoMemory) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   RecordProperty("seconds", fmt::format("{}", elapsed.count()));
   const double per_rank = static_cast<double>(result.num_parameters) / 1024;
-  // Masters in fp32 and two states are 12 bytes each, of which halves are the parameters.
-  EXPECT_GT(static_cast<double>(result.on(tiers::Tier::device).rest_bytes), 12 * per_rank);
-  EXPECT_LT(static_cast<double>(result.on(tiers::Tier::device).rest_bytes), 13 * per_rank);
+  // Masters in fp32 and two states are 12 bytes each, of which halves are the parameters; cuBLAS
+  // has its workspaces.
+  const auto own = static_cast<double>(result.on(tiers::Tier::device).rest_bytes - 64 * kMiB);
+  EXPECT_GT(own, 12 * per_rank);
+  EXPECT_LT(own, 13 * per_rank);
   rusage usage = {};
   ::getrusage(RUSAGE_SELF, &usage);
   EXPECT_LT(usage.ru_maxrss, 900 * 1024);  // of the whole test program, in KiB

@@ -53,7 +53,11 @@ TEST(Cluster, NamesLineAndNearestKeyOfATypo) {
             "c.yaml: bus: is missing, expected a rate as 450GB/s or 400Gb/s\n"
             "error: c.yaml:8: memory_of_hosts: no such key; there are gpu, gpus_per_host, inside, "
             "between, "
-            "bus, disk");
+            "bus, disk, collectives");
+  EXPECT_EQ(problem_of(std::string(kFile) + "collectives: mpi\n"),
+            "c.yaml:9: collectives: is 'mpi', expected nccl or hosts");
+  EXPECT_EQ(read_cluster(std::string(kFile) + "collectives: hosts\n", "c.yaml").collectives,
+            CollectiveAlgorithm::hosts);
 }
 
 TEST(Cluster, RefusesWhatIsNotAboveZeroOrNoSuchQuantity) {

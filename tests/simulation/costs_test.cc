@@ -79,6 +79,22 @@ TEST(LinkCost, FewerSlicesThanRanksPassTheirSumsOn) {
   EXPECT_NEAR(seconds_of(sums, round_cluster()), kLaunch + 8e-3, 1e-12);
 }
 
+// Two hosts of two ranks: half of the bytes cross, at 2 x 10 GB/s; inside half of them are copied.
+TEST(LinkCost, OfHostsCrossesTheNetworkOnce) {
+  Cluster cluster = round_cluster();
+  cluster.collectives = CollectiveAlgorithm::hosts;
+  cluster.inside = {100e9, 1e-6};
+  cluster.between = {10e9, 5e-6};
+  const auto gather = call_of(Operation::all_gather, 1'000'000'000, {4, 2}, 4);
+  EXPECT_NEAR(seconds_of(gather, cluster), 5e-6 + 25e-3, 1e-12);
+  const auto sums = call_of(Operation::all_reduce, 1'000'000'000, {4, 2}, 4);
+  EXPECT_NEAR(seconds_of(sums, cluster), 2 * (5e-6 + 25e-3), 1e-12);
+  const auto inside = call_of(Operation::all_gather, 1'000'000'000, {2, 2}, 2);
+  EXPECT_NEAR(seconds_of(inside, cluster), 1e-6 + 5e-3, 1e-12);
+  cluster.between.bandwidth = 1000e9;
+  EXPECT_NEAR(seconds_of(gather, cluster), 5e-6 + 5e-3, 1e-12);  // memory is slower
+}
+
 TEST(LinkCost, OneRankTakesNoTime) {
   EXPECT_EQ(seconds_of(call_of(Operation::all_gather, 1 << 30, {1, 1}, 1), round_cluster()), 0);
 }

@@ -35,11 +35,19 @@ ScheduledTask hold(int64_t event, int64_t stream) {
   return {.kind = TaskKind::hold, .stream = stream, .number = event};
 }
 
+ScheduledTask disk(int64_t number, int seconds) {
+  return {.kind = TaskKind::disk, .number = number, .op = {.name = "read", .bytes = seconds}};
+}
+ScheduledTask wait_for_disk(int64_t number) {
+  return {.kind = TaskKind::wait_disk, .number = number};
+}
+
 Replay replayed(std::vector<ScheduledTask> tasks, double collective_share = 0,
                 size_t last_step = 0) {
   const TaskCosts costs{
       .kernel = [](const tensor::OperatorCall& call) { return static_cast<double>(call.bytes); },
       .collective = [](const Collective& call) { return static_cast<double>(call.bytes); },
+      .disk = [](int64_t bytes) { return static_cast<double>(bytes); },
       .collective_share = collective_share};
   return replay({std::move(tasks), last_step}, costs);
 }
@@ -79,6 +87,26 @@ TEST(Replay, OrdersStreamsByEvents) {
   EXPECT_EQ(found.step_seconds, 6);
   EXPECT_EQ(found.exposed_copies, 3);
   EXPECT_EQ(found.exposed_communication, 0);
+}
+
+// Two transfers share the disk; what is issued behind a wait for the first begins then.
+TEST(Replay, HoldsTheHostBehindADisk) {
+  const auto found = replayed({disk(1, 3), disk(2, 4), kernel(1), wait_for_disk(1), kernel(1),
+                               wait_for_disk(2), kernel(1)});
+  EXPECT_EQ(found.step_seconds, 8);
+  EXPECT_EQ(found.exposed_copies, 5);
+  EXPECT_EQ(found.kernels, 3);
+}
+
+TEST(Replay, HoldsTheHostBehindAnEvent) {
+  const auto found = replayed({kernel(5, 1),
+                               mark(1, 1),
+                               {.kind = TaskKind::hold_host, .number = 1},
+                               kernel(1),
+                               disk(1, 2),
+                               wait_for_disk(1),
+                               kernel(1)});
+  EXPECT_EQ(found.step_seconds, 8);
 }
 
 TEST(Replay, CarriesOneCopyAtATimeInEachDirection) {

@@ -209,6 +209,24 @@ TEST(Schedule, PutsOffloadedStatesOnStreamsOfTheirOwn) {
   EXPECT_LT(copied_in, copied_out + 10'000);
 }
 
+// What a run does at its end, such as waiting for updates that nobody computes with, is no part of
+// a step.
+TEST(Schedule, EndsWithItsLastStep) {
+  ScheduleRecorder recorder;
+  for (const char* name : {"first", "second", "third"}) {
+    recorder.ran({.name = name}, 0);
+    recorder.marked(1, 2);
+    recorder.end_step();
+  }
+  recorder.held(1, 0);
+  const auto schedule = recorder.take();
+  ASSERT_EQ(schedule.tasks.size(), 4u);
+  EXPECT_EQ(schedule.tasks[0].op.name, "second");
+  EXPECT_EQ(schedule.last_step, 2u);
+  EXPECT_EQ(schedule.tasks[2].op.name, "third");
+  EXPECT_EQ(schedule.tasks[3].kind, TaskKind::mark);
+}
+
 TEST(Simulate, IsNeverSlowerWithMore) {
   const Chosen chosen{.ranks = 16};
   const auto step = [&](const std::string& key, const std::string& value) {

@@ -7,6 +7,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/memory/host_memory.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::engine {
@@ -31,6 +32,11 @@ constexpr int kTickets = 1024;
 // Of the gradients of a few blocks; the newest may be larger.
 constexpr int64_t kMostLeaving = 512 * kMiB;
 
+tiers::FileSpace space_for(const tiers::OffloadPlace& place) {
+  if (tensor::is_pretended()) return tiers::FileSpace::planned;
+  return place.reads_in_place ? tiers::FileSpace::sparse : tiers::FileSpace::reserved;
+}
+
 std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place, int rank,
                                             const tiers::TierOptions& options) {
   if (place.tier != tiers::Tier::disk) return nullptr;
@@ -40,7 +46,18 @@ std::shared_ptr<memory::DiskMemory> disk_in(const tiers::OffloadPlace& place, in
                              .num_tickets = kTickets,
                              .owner = fmt::format("rank {}", rank),
                              .make_transfers = options.make_transfers,
-                             .is_planned = tensor::is_pretended()});
+                             .space = space_for(place),
+                             .on_planned =
+                                 [](int64_t number, int64_t bytes, bool is_write) {
+                                   if (const auto watch = tensor::OperatorWatch::current()) {
+                                     watch->moved_on_disk(number, bytes, is_write);
+                                   }
+                                 },
+                             .on_planned_wait =
+                                 [](int64_t number) {
+                                   if (const auto watch = tensor::OperatorWatch::current())
+                                     watch->waited_for_disk(number);
+                                 }});
 }
 
 }  // namespace

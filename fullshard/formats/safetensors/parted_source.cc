@@ -47,6 +47,12 @@ void PartedSource::read(const std::string& name, int64_t begin, ElementSpan out)
   sources_[static_cast<size_t>(&tensor - tensors_.data())]->read(name, begin, out);
 }
 
+std::optional<TensorSource::Place> PartedSource::place_of(const std::string& name) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor == nullptr) return std::nullopt;
+  return sources_[static_cast<size_t>(tensor - tensors_.data())]->place_of(name);
+}
+
 std::vector<SummedStorage> PartedSource::storages_of(const std::string& name) const {
   const StoredTensor& tensor = find_or_fail(*this, name, path_);
   return sources_[static_cast<size_t>(&tensor - tensors_.data())]->storages_of(name);

@@ -22,6 +22,7 @@ class PartedSource : public TensorSource {
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   void read(const std::string& name, int64_t begin, ElementSpan out) const override;
+  std::optional<Place> place_of(const std::string& name) const override;
   std::vector<SummedStorage> storages_of(const std::string& name) const override;
 
  private:

@@ -28,4 +28,10 @@ void SafetensorsFile::read(const std::string& name, int64_t begin, ElementSpan o
   read_elements(file_, offset + begin * size, tensor.dtype, out, fmt::format("tensor '{}'", name));
 }
 
+std::optional<TensorSource::Place> SafetensorsFile::place_of(const std::string& name) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor == nullptr) return std::nullopt;
+  return Place{file_.descriptor(), offsets_[static_cast<size_t>(tensor - tensors_.data())]};
+}
+
 }  // namespace fullshard::formats

@@ -20,6 +20,8 @@ class SafetensorsFile : public TensorSource {
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   void read(const std::string& name, int64_t begin, ElementSpan out) const override;
 
+  std::optional<Place> place_of(const std::string& name) const override;
+
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

@@ -118,6 +118,8 @@ void KeyValueCache::advance(int64_t count) {
   for (int64_t row = 0; row < num_shown_; ++row) lengths_[first_shown_ + row] += count;
 }
 
+void KeyValueCache::forget() { std::ranges::fill(lengths_, 0); }
+
 void KeyValueCache::set_lengths(const std::vector<int64_t>& lengths) {
   check(static_cast<int64_t>(lengths.size()) == num_shown_,
         "key-value cache: {} lengths for {} rows", lengths.size(), num_shown_);
@@ -179,14 +181,17 @@ void KeyValueCache::select_rows(const std::vector<int64_t>& rows) {
     check(row >= 0 && row < num_rows(), "key-value cache: row {} of {} is asked for", row,
           num_rows());
   }
-  const int64_t used = *std::ranges::max_element(lengths_);
+  select_layers(rows, *std::ranges::max_element(lengths_));
+  source_lengths_ = lengths_of(source_lengths_, rows);
+  lengths_ = lengths_of(lengths_, rows);
+  show_all_rows();
+}
+
+void KeyValueCache::select_layers(const std::vector<int64_t>& rows, int64_t used) {
   for (CachedLayer& layer : layers_) select_layer_rows(layer, rows, num_rows(), used);
   for (CachedLayer& layer : cross_) {
     if (layer.keys.defined()) select_layer_rows(layer, rows, num_rows(), layer.keys.size(2));
   }
-  source_lengths_ = lengths_of(source_lengths_, rows);
-  lengths_ = lengths_of(lengths_, rows);
-  show_all_rows();
 }
 
 at::Tensor wanted_rows(const at::Tensor& hidden, const CachedPass& pass) {

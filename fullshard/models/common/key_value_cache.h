@@ -22,14 +22,19 @@ struct CachedLayer {
 
 // Rows are sequences. Memory for `capacity` tokens of each is taken when a layer first stores
 // something, and nothing is moved when rows grow. A layer belongs to the attention of that number.
+// Where layers lie is a matter of those who derive from it: this one leaves them where they come
+// from.
 class KeyValueCache {
  public:
   KeyValueCache(int64_t num_rows, int64_t capacity);
+  virtual ~KeyValueCache() = default;
+  KeyValueCache(const KeyValueCache&) = delete;
+  KeyValueCache& operator=(const KeyValueCache&) = delete;
 
   int64_t num_rows() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t capacity() const { return capacity_; }
   const std::vector<int64_t>& lengths() const { return lengths_; }  // tokens that each row holds
-  int64_t bytes() const;
+  virtual int64_t bytes() const;
 
   // Rows [first, first + count) alone are there for passes, until all of them are again.
   void show_rows(int64_t first, int64_t count);
@@ -40,25 +45,35 @@ class KeyValueCache {
   ops::CachePlaces next_places(int64_t count, at::Device device,
                                const at::Tensor& positions = {}) const;
   void advance(int64_t count);
+  // Nothing is held any more; the memory stays for what comes.
+  void forget();
   // A padded prompt: what lies behind is as if it had never been stored.
   void set_lengths(const std::vector<int64_t>& lengths);
 
-  // What was stored in it so far; undefined tensors: nothing.
-  CachedLayer layer(size_t number) const;
-  // Stores [rows, count, kv_heads, D] and gives the layer.
-  CachedLayer store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
-                    const ops::CachePlaces& places);
+  // Where the next tokens may be stored by somebody else than store(), with what was stored so far;
+  // undefined tensors: nowhere.
+  virtual CachedLayer layer(size_t number) const;
+  // Stores [rows, count, kv_heads, D] and gives the layer, as long as nothing else is stored.
+  virtual CachedLayer store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
+                            const ops::CachePlaces& places);
 
   // Encoder-decoder models: keys and values of the sources, made once, with room for the longest of
   // them. `lengths` are those of the rows that are shown, which are padded behind.
   void set_source_capacity(int64_t capacity) { source_capacity_ = capacity; }
   void set_source_lengths(const std::vector<int64_t>& lengths);
   std::vector<int64_t> source_lengths() const;
-  void set_cross(size_t layer, const at::Tensor& keys, const at::Tensor& values);
-  CachedLayer cross(size_t layer) const { return shown_of(cross_.at(layer)); }
+  virtual void set_cross(size_t layer, const at::Tensor& keys, const at::Tensor& values);
+  virtual CachedLayer cross(size_t layer) { return shown_of(cross_.at(layer)); }
 
   // Row i goes on from what was row rows[i]; there may be more or fewer of them than before.
   void select_rows(const std::vector<int64_t>& rows);
+
+ protected:
+  int64_t first_shown() const { return first_shown_; }
+  int64_t num_shown() const { return num_shown_; }
+  int64_t source_capacity() const { return source_capacity_; }
+  // Of select_rows(), while lengths and rows are still those of before; `used`: columns that count.
+  virtual void select_layers(const std::vector<int64_t>& rows, int64_t used);
 
  private:
   CachedLayer shown_of(const CachedLayer& layer) const;

@@ -11,14 +11,23 @@
 namespace fullshard::ops {
 namespace {
 
+// Of a block: most products have more tiles than there are multiprocessors, and two blocks on each
+// of them, so that one begins while the other ends. Long sums of few outputs have one larger block.
 constexpr int kWarps = 8, kThreads = kWarps * kWarp;
+constexpr int kManyWarps = 16;
+constexpr int64_t kLongWidth = 4096;
 constexpr int kTile = 16;  // outputs of a block: rows of an mma's first operand
 constexpr int kGroup = 8;  // input rows of one mma: columns of its second
 constexpr int kMostRows = static_cast<int>(kMostRowsOfProducts);
-constexpr int kBlocksEach = 2;  // of a multiprocessor: one begins while the other ends
 // Of shared memory, for the rows of a block; more of them are read from the cache at every use.
 constexpr int64_t kMostStagedBytes = 100 * 1024;
 constexpr int64_t kStagedPadding = 32;  // elements: rows begin in other banks
+// Every block norms for itself: for more rows than these, or longer ones, a kernel before it costs
+// less.
+constexpr int64_t kMostNormedRows = 4;
+
+template <int kNumWarps>
+inline constexpr int kBlocksEach = 2 * kWarps / kNumWarps;  // of a multiprocessor
 
 // c [16, 8] += a [16, 16] * b [16, 8], spread over a warp as mma.m16n8k16 has it.
 __device__ __forceinline__ void multiply_add(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
@@ -142,11 +151,12 @@ __device__ __forceinline__ void norm_rows(Bf16* to, int64_t stride, const Rows& 
 
 // All rows to shared memory, past the registers: a thread asks for all of its elements at once, and
 // has them when this returns. Others need a __syncthreads().
+template <int kNumWarps>
 __device__ __forceinline__ void bring_rows(Bf16* to, int64_t stride,
                                            const FewRowsProducts& products) {
-  constexpr int kCount = kPack<Bf16>;
+  constexpr int kCount = kPack<Bf16>, kStep = kNumWarps * kWarp * kCount;
   const auto* const from = static_cast<const Bf16*>(products.input);
-  for (int64_t i = threadIdx.x * kCount; i < products.width; i += kThreads * kCount) {
+  for (int64_t i = threadIdx.x * kCount; i < products.width; i += kStep) {
     for (int row = 0; row < products.num_rows; ++row) {
       __pipeline_memcpy_async(to + row * stride + i, from + row * products.width + i,
                               sizeof(uint4));
@@ -162,7 +172,7 @@ struct WeightRows {
 };
 
 // A few steps of both, on their way.
-template <int kAhead>
+template <int kAhead, int kNumWarps>
 struct WeightsAhead {
   uint4 upper[kAhead], lower[kAhead];
 
@@ -171,7 +181,7 @@ struct WeightsAhead {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       // Steps beyond the last read the last again; they are not used.
-      const int64_t at = min(step + i * kWarps, num_steps - 1) * kProductStep;
+      const int64_t at = min(step + i * kNumWarps, num_steps - 1) * kProductStep;
       upper[i] = load_once(rows.upper + at);
       lower[i] = load_once(rows.lower + at);
     }
@@ -217,21 +227,22 @@ __device__ __forceinline__ float with_bias(float sum, const FewRowsWeight& weigh
                                 : sum + widened(static_cast<const Bf16*>(weight.bias)[output]);
 }
 
-template <int kGroups>
-using WarpSums = float[kWarps][kGroups * kGroup][kTile + 1];
+template <int kGroups, int kNumWarps>
+using WarpSums = float[kNumWarps][kGroups * kGroup][kTile + 1];
 
-template <int kGroups>
-__device__ __forceinline__ void store_tile(const WarpSums<kGroups>& sums, const OutputTile& tile,
-                                           const FewRowsProducts& products, int64_t num_outputs) {
+template <int kGroups, int kNumWarps>
+__device__ __forceinline__ void store_tile(const WarpSums<kGroups, kNumWarps>& sums,
+                                           const OutputTile& tile, const FewRowsProducts& products,
+                                           int64_t num_outputs) {
   const auto sum_of = [&](int row, int output) {
     float sum = 0;
 #pragma unroll
-    for (int from = 0; from < kWarps; ++from) sum += sums[from][row][output];
+    for (int from = 0; from < kNumWarps; ++from) sum += sums[from][row][output];
     return sum;
   };
   const bool is_gated = products.activation.is_gated;
   const int num_own = is_gated ? kTile / 2 : kTile;
-  for (int i = threadIdx.x; i < kGroups * kGroup * num_own; i += kThreads) {
+  for (int i = threadIdx.x; i < kGroups * kGroup * num_own; i += kNumWarps * kWarp) {
     const int row = i / num_own, place = i % num_own;
     const int64_t output = tile.first + place;
     if (row >= products.num_rows || output >= tile.weight.num_outputs) continue;
@@ -259,12 +270,11 @@ inline constexpr int kStepsAhead = kStaged&& kGroups < 4 ? 4 : 2;
 // step by step, and their sums are added in the order of the warps. A sum over the width may take
 // its terms in any order that both operands agree on, so a thread reads 16 bytes of a row and hands
 // them to two mma. Staged rows lie in shared memory, normed; others must be normed already.
-template <int kGroups, bool kStaged>
-__global__ void __launch_bounds__(kThreads, kBlocksEach)
+template <int kGroups, bool kStaged, int kNumWarps>
+__global__ void __launch_bounds__(kNumWarps* kWarp, kBlocksEach<kNumWarps>)
     few_rows_kernel(const FewRowsProducts products, int64_t num_tiles, int64_t num_outputs) {
   extern __shared__ uint4 staged[];
-  __shared__ WarpSums<kGroups> sums;
-  __shared__ RowScales scales;
+  __shared__ WarpSums<kGroups, kNumWarps> sums;
   constexpr int kAhead = kStepsAhead<kGroups, kStaged>;
   const bool is_gated = products.activation.is_gated;
   const int64_t width = products.width, num_steps = width / kProductStep;
@@ -274,18 +284,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
   OutputTile tile = tile_at(products, index);
   WeightRows rows = rows_of_thread(tile, is_gated, width);
   // Weights are nobody's result: they come while the kernel before this one ends.
-  WeightsAhead<kAhead> now, next;
+  WeightsAhead<kAhead, kNumWarps> now, next;
   now.load_from(rows, warp, num_steps);
-  next.load_from(rows, warp + kAhead * kWarps, num_steps);
+  next.load_from(rows, warp + kAhead * kNumWarps, num_steps);
   wait_for_previous();
   let_next_begin();
   const Bf16* inputs[kGroups];
   const int64_t stride = kStaged ? width + kStagedPadding : width;
   auto* const own_rows = reinterpret_cast<Bf16*>(staged);
   if constexpr (kStaged) {
-    bring_rows(own_rows, stride, products);
-    if (products.norm.weight != nullptr) {
-      norm_rows(own_rows, stride, {own_rows, stride}, scales, products);
+    bring_rows<kNumWarps>(own_rows, stride, products);
+    if constexpr (kNumWarps == kWarps) {
+      __shared__ RowScales scales;
+      if (products.norm.weight != nullptr) {
+        norm_rows(own_rows, stride, {own_rows, stride}, scales, products);
+      }
     }
     __syncthreads();
   }
@@ -298,17 +311,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
   }
   while (true) {
     float parts[kGroups][4] = {};
-    for (int64_t step = warp; step < num_steps; step += kAhead * kWarps) {
+    for (int64_t step = warp; step < num_steps; step += kAhead * kNumWarps) {
       uint4 x[kAhead][kGroups];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const int64_t at = min(step + i * kWarps, num_steps - 1) * kProductStep;
+        const int64_t at = min(step + i * kNumWarps, num_steps - 1) * kProductStep;
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) x[i][group] = load_raw(inputs[group] + at);
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        if (step + i * kWarps >= num_steps) break;
+        if (step + i * kNumWarps >= num_steps) break;
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
           multiply_add(parts[group], now.upper[i].x, now.lower[i].x, now.upper[i].y, now.lower[i].y,
@@ -318,8 +331,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
         }
       }
       now = next;
-      if (step + 2 * kAhead * kWarps < num_steps) {
-        next.load_from(rows, step + 2 * kAhead * kWarps, num_steps);
+      if (step + 2 * kAhead * kNumWarps < num_steps) {
+        next.load_from(rows, step + 2 * kAhead * kNumWarps, num_steps);
       }
     }
 #pragma unroll
@@ -336,16 +349,16 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
       tile = tile_at(products, index);
       rows = rows_of_thread(tile, is_gated, width);
       now.load_from(rows, warp, num_steps);
-      next.load_from(rows, warp + kAhead * kWarps, num_steps);
+      next.load_from(rows, warp + kAhead * kNumWarps, num_steps);
     }
     __syncthreads();
-    store_tile<kGroups>(sums, made, products, num_outputs);
+    store_tile<kGroups, kNumWarps>(sums, made, products, num_outputs);
     if (index >= num_tiles) return;
     __syncthreads();
   }
 }
 
-// For rows that find no room beside the products: a block each.
+// For rows that are not normed beside the products: a block each.
 __global__ void __launch_bounds__(kThreads) norm_few_rows_kernel(FewRowsProducts products) {
   __shared__ RowScales scales;
   wait_for_previous();
@@ -364,40 +377,50 @@ int num_multiprocessors() {
   return count > 0 ? count : 1;
 }
 
-int64_t staged_bytes(const FewRowsProducts& products) {
-  return products.num_rows * (products.width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16));
+int64_t staged_bytes(int64_t num_rows, int64_t width) {
+  return num_rows * (width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16));
 }
 
-template <int kGroups, bool kStaged>
+template <int kGroups, bool kStaged, int kNumWarps>
 void launch(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
             cudaStream_t stream) {
-  const auto kernel = few_rows_kernel<kGroups, kStaged>;
-  const int bytes = kStaged ? static_cast<int>(staged_bytes(products)) : 0;
+  const auto kernel = few_rows_kernel<kGroups, kStaged, kNumWarps>;
+  const int bytes = kStaged ? static_cast<int>(staged_bytes(products.num_rows, products.width)) : 0;
   if (bytes > 0) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   }
-  const int64_t most = int64_t{kBlocksEach} * num_multiprocessors();
+  const int64_t most = int64_t{kBlocksEach<kNumWarps>} * num_multiprocessors();
   const dim3 grid(static_cast<unsigned>(std::min(num_tiles, most)));
-  launch_dependent(kernel, {grid, kThreads, bytes}, stream, products, num_tiles, num_outputs);
+  launch_dependent(kernel, {grid, kNumWarps * kWarp, bytes}, stream, products, num_tiles,
+                   num_outputs);
 }
 
-template <bool kStaged>
+template <bool kStaged, int kNumWarps>
 void launch_groups(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
                    cudaStream_t stream) {
   if (products.num_rows <= kGroup) {
-    return launch<1, kStaged>(products, num_tiles, num_outputs, stream);
+    return launch<1, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
   }
   if (products.num_rows <= 2 * kGroup) {
-    return launch<2, kStaged>(products, num_tiles, num_outputs, stream);
+    return launch<2, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
   }
-  launch<4, kStaged>(products, num_tiles, num_outputs, stream);
+  launch<4, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
+}
+
+// By the weights alone, so that a row's sums are the same beside any others.
+template <bool kStaged>
+void launch_warps(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
+                  cudaStream_t stream) {
+  const bool is_long = products.width >= kLongWidth && num_tiles <= num_multiprocessors();
+  if (is_long) return launch_groups<kStaged, kManyWarps>(products, num_tiles, num_outputs, stream);
+  launch_groups<kStaged, kWarps>(products, num_tiles, num_outputs, stream);
 }
 
 }  // namespace
 
 bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width) {
-  return num_rows * (width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16)) <=
-         kMostStagedBytes;
+  return num_rows <= kMostNormedRows && width < kLongWidth &&
+         staged_bytes(num_rows, width) <= kMostStagedBytes;
 }
 
 void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t stream) {
@@ -420,10 +443,10 @@ void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream) {
     }
   }
   if (num_tiles == 0 || products.num_rows == 0) return;
-  if (norms_few_rows_on_the_way(products.num_rows, products.width)) {
-    launch_groups<true>(products, num_tiles, num_outputs, stream);
+  if (staged_bytes(products.num_rows, products.width) <= kMostStagedBytes) {
+    launch_warps<true>(products, num_tiles, num_outputs, stream);
   } else {
-    launch_groups<false>(products, num_tiles, num_outputs, stream);
+    launch_warps<false>(products, num_tiles, num_outputs, stream);
   }
 }
 

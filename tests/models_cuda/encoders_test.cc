@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// BERT and T5 on the GPU: against transformers' numbers, and against the CPU.
+#include <ATen/Context.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "fullshard/models/model_folder.h"
+#include "tests/models/decoder_cases.h"
+#include "tests/models/encoder_cases.h"
+#include "tests/models_cuda/same_step.h"
+
+namespace fullshard::testing {
+namespace {
+
+class DeviceEncoders : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(at::globalContext().hasCUDA()) << "no GPU is visible; this program needs one";
+  }
+
+  ModelInputs inputs() const {
+    return inputs_of(read_tensor_file(fixture_path(GetParam() + "/reference.safetensors")));
+  }
+};
+
+// Padding is part of the fixtures' inputs.
+TEST_P(DeviceEncoders, TakeTheStepOfTheCpu) {
+  expect_same_step(GetParam(), inputs(), at::kFloat, 1e-4);
+  expect_same_step(GetParam(), inputs(), at::kBFloat16, 0.15);
+}
+
+TEST_P(DeviceEncoders, TakeTheStepOfTheCpuWithoutPadding) {
+  auto whole = inputs();
+  whole.attention_mask = at::Tensor();
+  expect_same_step(GetParam(), whole, at::kFloat, 1e-4);
+  expect_same_step(GetParam(), whole, at::kBFloat16, 0.15);
+}
+
+TEST_P(DeviceEncoders, GiveTheLossOfTransformers) {
+  const auto reference = read_tensor_file(fixture_path(GetParam() + "/reference.safetensors"));
+  const auto model = load_decoder(GetParam());
+  model->to(at::Device(at::kCUDA));
+  const double expected = reference.at("loss").item<double>();
+  EXPECT_NEAR(model->forward(moved(inputs(), at::kCUDA)).loss.item<double>(), expected,
+              1e-5 * expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, DeviceEncoders, ::testing::Values("bert", "t5", "t5_v1_1"),
+                         [](const auto& folder) { return folder.param; });
+
+}  // namespace
+}  // namespace fullshard::testing
