@@ -213,8 +213,8 @@ at::Tensor CachedLanguageModel::next(const std::vector<int64_t>& tokens) {
   models::CachedPass pass(*cache_);
   const auto logits = step(indices(tokens, options_.device).unsqueeze(1), pass);
   // One step has shown which kernels the model takes, and made what they keep.
-  may_repeat_ = options_.weights_stay && options_.vote == nullptr && pass.layer > 0 &&
-                pass.num_on_device == pass.layer;
+  may_repeat_ = options_.weights_stay && !options_.keeps_cache_on_host &&
+                options_.vote == nullptr && pass.layer > 0 && pass.num_on_device == pass.layer;
   return logits;
 }
 

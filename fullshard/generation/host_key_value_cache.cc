@@ -71,8 +71,11 @@ int64_t HostKeyValueCache::bytes() const {
   return total;
 }
 
-models::CachedLayer HostKeyValueCache::Window::layer() const {
-  return {keys.permute({1, 2, 0, 3}), values.permute({1, 2, 0, 3})};
+int64_t HostKeyValueCache::Window::bytes() const { return bytes_of(layer.keys, layer.values); }
+
+int64_t HostKeyValueCache::longest_shown() const {
+  const auto shown = lengths().begin() + first_shown();
+  return *std::max_element(shown, shown + num_shown());
 }
 
 at::Tensor HostKeyValueCache::new_host_memory(const std::vector<int64_t>& sizes,
@@ -116,28 +119,29 @@ HostKeyValueCache::Window HostKeyValueCache::fetch(const Name& name, int64_t num
                                                    int64_t num_columns) {
   Resting& resting = layers_.at(name);
   put_in_place(resting);
-  const auto part_of = [&](const at::Tensor& whole) {
-    return whole.narrow(0, 0, num_filled).narrow(1, first_shown(), num_shown());
-  };
-  auto sizes = part_of(resting.keys).sizes().vec();
-  sizes[0] = num_columns;
+  Window window{.layer = {}, .num_filled = num_filled, .first_row = first_shown(), .filled = {}};
   const auto options = resting.keys.options().device(device_);
-  Window window{.keys = at::zeros(sizes, options),
-                .values = at::zeros(sizes, options),
-                .num_filled = num_filled,
-                .first_row = first_shown(),
-                .filled = {}};
-  // The memory may be what the caller's stream used last, and has been zeroed there.
+  const std::vector<int64_t> sizes = {num_shown(), resting.keys.size(2), num_columns,
+                                      resting.keys.size(3)};
+  window.layer = {at::zeros(sizes, options), at::zeros(sizes, options)};
+  // As they rest, in one stretch, and from there into their places.
+  const auto bring = [&](const at::Tensor& whole, const at::Tensor& target) {
+    const auto from = whole.narrow(0, 0, num_filled).narrow(1, first_shown(), num_shown());
+    const auto arrived = at::empty(from.sizes(), options);
+    fetches_.run([from, arrived, to = target.narrow(2, 0, num_filled)] {
+      arrived.copy_(from, /*non_blocking=*/true);
+      to.copy_(arrived.permute({1, 2, 0, 3}));
+    });
+    fetches_.keep(arrived);
+    fetches_.keep(target);
+  };
+  // The memory may be what the caller's stream used last, and is zeroed there.
   fetches_.wait_for(memory::LaneMark::of_caller(device_));
-  fetches_.run([to = window.keys.narrow(0, 0, num_filled),
-                other_to = window.values.narrow(0, 0, num_filled), from = part_of(resting.keys),
-                other_from = part_of(resting.values)] {
-    to.copy_(from, /*non_blocking=*/true);
-    other_to.copy_(other_from, /*non_blocking=*/true);
-  });
+  if (num_filled > 0) {
+    bring(resting.keys, window.layer.keys);
+    bring(resting.values, window.layer.values);
+  }
   window.filled = fetches_.mark();
-  fetches_.keep(window.keys);
-  fetches_.keep(window.values);
   return window;
 }
 
@@ -146,8 +150,8 @@ HostKeyValueCache::Window HostKeyValueCache::take_window(const Name& name, int64
                                                          int64_t num_columns) {
   auto found = ahead_.extract(name);
   const auto is_wanted = [&](const Window& window) {
-    return window.num_filled == num_filled && window.keys.size(0) >= num_columns &&
-           window.first_row == first_shown() && window.keys.size(1) == num_shown();
+    return window.num_filled == num_filled && window.layer.keys.size(2) >= num_columns &&
+           window.first_row == first_shown() && window.layer.keys.size(0) == num_shown();
   };
   Window window = !found.empty() && is_wanted(found.mapped())
                       ? std::move(found.mapped())
@@ -162,15 +166,20 @@ void HostKeyValueCache::fetch_next(const Name& name, int64_t count) {
   const bool is_next_pass = next == layers_.end();
   if (is_next_pass) next = layers_.begin();
   if (next->first == name) return;
-  const auto shown = lengths().begin() + first_shown();
-  int64_t filled = *std::max_element(shown, shown + num_shown());
+  int64_t filled = longest_shown();
   if (is_next_pass) filled = std::min(filled + count, capacity());
   int64_t columns = std::min(filled + (is_next_pass ? 1 : count), capacity());
   if (next->first.second == Kind::cross) filled = columns = next->second.keys.size(0);
   ahead_.clear();
   const Window& window = ahead_[next->first] = fetch(next->first, filled, columns);
-  const int64_t both = 2 * bytes_of(window.keys, window.values);
-  peak_device_bytes_ = std::max(peak_device_bytes_, both);
+  peak_device_bytes_ = std::max(peak_device_bytes_, 2 * window.bytes());
+}
+
+models::CachedLayer HostKeyValueCache::layer(size_t number, const ops::CachePlaces& places) {
+  const Name name{number, Kind::own};
+  if (!layers_.contains(name)) return {};
+  shown_ = take_window(name, *std::ranges::max_element(places.starts), places.num_columns()).layer;
+  return shown_;
 }
 
 models::CachedLayer HostKeyValueCache::store(size_t number, const at::Tensor& keys,
@@ -178,14 +187,26 @@ models::CachedLayer HostKeyValueCache::store(size_t number, const at::Tensor& ke
                                              const ops::CachePlaces& places) {
   const Name name{number, Kind::own};
   Resting& own = resting(name, keys, capacity());
-  const Window window =
-      take_window(name, *std::ranges::max_element(places.starts), places.num_columns());
-  const models::CachedLayer layer = window.layer();
+  if (!shown_.keys.defined()) layer(number, places);
+  const models::CachedLayer layer = std::exchange(shown_, {});
   ops::store_in_cache(layer.keys, keys, places);
   ops::store_in_cache(layer.values, values, places);
   leave(own, keys, values, places.starts);
   fetch_next(name, places.count);
   return layer;
+}
+
+void HostKeyValueCache::stored(size_t number, const ops::CachePlaces& places) {
+  const Name name{number, Kind::own};
+  const auto& sizes = shown_.keys.sizes();
+  const auto column =
+      places.positions.view({-1, 1, 1, 1}).expand({sizes[0], sizes[1], places.count, sizes[3]});
+  const auto new_columns = [&](const at::Tensor& cache) {
+    return cache.gather(2, column).transpose(1, 2);
+  };
+  leave(layers_.at(name), new_columns(shown_.keys), new_columns(shown_.values), places.starts);
+  shown_ = {};
+  fetch_next(name, places.count);
 }
 
 void HostKeyValueCache::set_cross(size_t number, const at::Tensor& keys, const at::Tensor& values) {
@@ -198,7 +219,7 @@ void HostKeyValueCache::set_cross(size_t number, const at::Tensor& keys, const a
 models::CachedLayer HostKeyValueCache::cross(size_t number) {
   const Name name{number, Kind::cross};
   const int64_t columns = layers_.at(name).keys.size(0);
-  const models::CachedLayer layer = take_window(name, columns, columns).layer();
+  const models::CachedLayer layer = take_window(name, columns, columns).layer;
   fetch_next(name, 1);
   return layer;
 }

@@ -27,8 +27,8 @@ class HostKeyValueCache : public models::KeyValueCache {
   // Of the layers that are on the device at a time, at most so far.
   int64_t peak_device_bytes() const { return peak_device_bytes_; }
 
-  // Nobody but store() stores anything.
-  models::CachedLayer layer(size_t) const override { return {}; }
+  models::CachedLayer layer(size_t number, const ops::CachePlaces& places) override;
+  void stored(size_t number, const ops::CachePlaces& places) override;
   models::CachedLayer store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
                             const ops::CachePlaces& places) override;
   void set_cross(size_t layer, const at::Tensor& keys, const at::Tensor& values) override;
@@ -55,12 +55,12 @@ class HostKeyValueCache : public models::KeyValueCache {
     std::vector<Departed> departed;
   };
   struct Window {
-    at::Tensor keys, values;  // as Resting, with fewer columns, on the device
-    int64_t num_filled = 0;   // columns
+    models::CachedLayer layer;  // on the device, with as many columns as are wanted
+    int64_t num_filled = 0;     // of them
     int64_t first_row = 0;
     memory::LaneMark filled;
 
-    models::CachedLayer layer() const;
+    int64_t bytes() const;
   };
 
   Resting& resting(const Name& name, const at::Tensor& keys, int64_t capacity);
@@ -69,6 +69,7 @@ class HostKeyValueCache : public models::KeyValueCache {
              std::vector<int64_t> starts);
   void put_in_place(Resting& resting);
   Window fetch(const Name& name, int64_t num_filled, int64_t num_columns);
+  int64_t longest_shown() const;
   Window take_window(const Name& name, int64_t num_filled, int64_t num_columns);
   void fetch_next(const Name& name, int64_t count);
   void drop_ahead();
@@ -77,6 +78,7 @@ class HostKeyValueCache : public models::KeyValueCache {
   memory::Pool::Source host_memory_;
   std::map<Name, Resting> layers_;
   std::map<Name, Window> ahead_;  // at most one
+  models::CachedLayer shown_;     // what layer() gave, until something is stored
   memory::Lane fetches_;
   int64_t peak_device_bytes_ = 0;
 };

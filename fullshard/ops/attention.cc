@@ -122,7 +122,7 @@ bool can_use_flash(const at::Tensor& query, const at::Tensor& key, const at::Ten
          !bias_needs_gradient;
 }
 
-constexpr int64_t kBytesTogether = 16;  // that the GPU's kernel reads at a time
+constexpr int64_t kTogether = 8;  // elements that the GPU's kernel wants of widths and rows
 
 // libtorch's kernel of the GPU for scores that something is added to: linear memory, a gradient of
 // the bias. It is named because the general function composes attention from products where a bias
@@ -131,13 +131,12 @@ bool can_use_efficient(const at::Tensor& query, const at::Tensor& mask) {
   if (!query.is_cuda() || !(mask.defined() || tensor::is_pretended())) return false;
   const bool has_dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kHalf ||
                          query.scalar_type() == at::kBFloat16;
-  return has_dtype && query.size(3) * query.element_size() % kBytesTogether == 0;
+  return has_dtype && query.size(3) % kTogether == 0;
 }
 
-// Its rows begin at multiples of what is read at a time.
+// Its rows begin at multiples of that.
 at::Tensor aligned_mask(const at::Tensor& mask) {
-  const int64_t together = kBytesTogether / mask.element_size();
-  const int64_t num_keys = mask.size(3), missing = (together - num_keys % together) % together;
+  const int64_t num_keys = mask.size(3), missing = (kTogether - num_keys % kTogether) % kTogether;
   if (missing == 0) return mask.contiguous();
   return at::constant_pad_nd(mask, {0, missing}).narrow(3, 0, num_keys);
 }

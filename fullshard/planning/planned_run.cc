@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/planning/planned_run.h"
 
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -95,12 +94,11 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
   ModelInputs inputs;
   inputs.label_smoothing = options.label_smoothing;
   inputs.input_ids = at::zeros({rows, columns}, integers);
-  const bool is_padded = model.is_encoder_decoder() || model.is_masked();
-  if (is_padded) inputs.attention_mask = at::ones({rows, columns}, integers);
+  const bool is_causal = !model.is_encoder_decoder() && !model.is_masked();
   const int64_t targets =
       model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
   inputs.labels = at::zeros({rows, targets}, integers);
-  inputs.labels_are_next = !is_padded;
+  inputs.labels_are_next = is_causal;
   return inputs;
 }
 

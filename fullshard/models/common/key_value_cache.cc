@@ -131,7 +131,7 @@ void KeyValueCache::set_lengths(const std::vector<int64_t>& lengths) {
   }
 }
 
-CachedLayer KeyValueCache::layer(size_t number) const {
+CachedLayer KeyValueCache::layer(size_t number, const ops::CachePlaces&) {
   if (layers_.size() <= number || !layers_[number].keys.defined()) return {};
   return shown_of(layers_[number]);
 }

@@ -50,9 +50,10 @@ class KeyValueCache {
   // A padded prompt: what lies behind is as if it had never been stored.
   void set_lengths(const std::vector<int64_t>& lengths);
 
-  // Where the next tokens may be stored by somebody else than store(), with what was stored so far;
-  // undefined tensors: nowhere.
-  virtual CachedLayer layer(size_t number) const;
+  // What was stored in it so far, where somebody else than store() may put what comes to those
+  // places, and then says so by stored(). Undefined tensors: nothing was stored.
+  virtual CachedLayer layer(size_t number, const ops::CachePlaces& places);
+  virtual void stored(size_t, const ops::CachePlaces&) {}
   // Stores [rows, count, kv_heads, D] and gives the layer, as long as nothing else is stored.
   virtual CachedLayer store(size_t layer, const at::Tensor& keys, const at::Tensor& values,
                             const ops::CachePlaces& places);

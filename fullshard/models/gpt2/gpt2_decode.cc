@@ -13,11 +13,12 @@ at::Tensor Gpt2AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& 
                                      CachedPass& pass) {
   const auto rows = ops::few_rows_norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
   const ops::SelfAttentionHeads heads{num_heads_, num_heads_};
-  const CachedLayer known = pass.cache->layer(pass.layer);
+  const CachedLayer known = pass.cache->layer(pass.layer, pass.places);
   const auto at_once = ops::step_attention(rows, heads, nullptr, known.keys, known.values,
                                            pass.places, {.scale = scale_});
   if (at_once.defined()) {
     ++pass.num_on_device;
+    pass.cache->stored(pass.layer, pass.places);
     return ops::few_rows_linear(at_once, c_proj_->weight, c_proj_->bias, hidden);
   }
   const auto [query, key, value] = ops::split_heads(rows, heads);

@@ -15,11 +15,12 @@ at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms&
       hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
       {q_proj_->bias, k_proj_->bias, v_proj_->bias});
   const ops::SelfAttentionHeads heads{num_heads_, num_kv_heads_};
-  const CachedLayer known = pass.cache->layer(pass.layer);
+  const CachedLayer known = pass.cache->layer(pass.layer, pass.places);
   const auto at_once = ops::step_attention(rows, heads, pass.rotary.get(), known.keys, known.values,
                                            pass.places, {.window = window_});
   if (at_once.defined()) {
     ++pass.num_on_device;
+    pass.cache->stored(pass.layer, pass.places);
     return ops::few_rows_linear(at_once, o_proj_->weight, o_proj_->bias, hidden);
   }
   const auto [query, key, value] = ops::split_heads(rows, heads);

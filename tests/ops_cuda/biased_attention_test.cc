@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention with something added to its scores: T5's learned bias, padding masks.
+#include <ATen/ops/ones.h>
+
+#include "fullshard/ops/attention.h"
+#include "tests/ops_cuda/on_device.h"
+
+namespace fullshard::ops {
+namespace {
+
+class DeviceBiasedAttention : public OnDevice {};
+
+struct AttentionCase {
+  int64_t queries = 0, keys = 0, width = 64;
+  bool has_padding = false;
+  bool is_causal = false;
+};
+
+AttentionOptions options_on(const AttentionCase& wanted, const at::Tensor& bias,
+                            at::Device device) {
+  AttentionOptions options;
+  options.bias = bias;
+  options.causal = wanted.is_causal;
+  options.scale = 1.0;
+  if (wanted.has_padding) {
+    options.padding_mask =
+        at::ones({2, wanted.keys}, at::TensorOptions().dtype(at::kLong).device(device));
+    options.padding_mask.narrow(0, 1, 1).narrow(1, wanted.keys - 3, 3).zero_();
+  }
+  return options;
+}
+
+// The output and the gradients of query, key, value and bias beside those of the CPU in fp32.
+void expect_as_on_cpu(const AttentionCase& wanted, at::ScalarType dtype, double tolerance) {
+  std::vector<at::Tensor> on_device, on_cpu;
+  const std::vector<std::vector<int64_t>> sizes = {{2, wanted.queries, 3, wanted.width},
+                                                   {2, wanted.keys, 3, wanted.width},
+                                                   {2, wanted.keys, 3, wanted.width},
+                                                   {1, 3, wanted.queries, wanted.keys}};
+  for (const auto& size : sizes) {
+    on_device.push_back((0.5 * device_randn(size)).to(dtype).detach().requires_grad_());
+    on_cpu.push_back(on_device.back().detach().cpu().to(at::kFloat).requires_grad_());
+  }
+  const auto run = [&](const std::vector<at::Tensor>& in) {
+    const auto output = attention(in[0], in[1], in[2], options_on(wanted, in[3], in[0].device()));
+    output.pow(2).sum().backward();
+    return output;
+  };
+  const auto found = run(on_device), expected = run(on_cpu);
+  const auto compare = [&](const at::Tensor& own, const at::Tensor& exact, size_t which) {
+    const double scale = exact.abs().max().item<double>();
+    const double worst = (own.cpu().to(at::kFloat) - exact).abs().max().item<double>();
+    EXPECT_LE(worst, tolerance * scale)
+        << wanted.queries << " x " << wanted.keys << " " << dtype << " tensor " << which;
+  };
+  compare(found.detach(), expected.detach(), 4);
+  for (size_t i = 0; i < sizes.size(); ++i) compare(on_device[i].grad(), on_cpu[i].grad(), i);
+}
+
+TEST_F(DeviceBiasedAttention, IsThatOfTheCpuWithAllGradients) {
+  for (const bool has_padding : {false, true}) {
+    for (const AttentionCase& one :
+         {AttentionCase{16, 16}, AttentionCase{7, 13}, AttentionCase{40, 24, 32},
+          AttentionCase{9, 9, 64, false, true}, AttentionCase{5, 11, 12}}) {
+      AttentionCase wanted = one;
+      wanted.has_padding = has_padding;
+      expect_as_on_cpu(wanted, at::kFloat, 2e-5);
+      expect_as_on_cpu(wanted, at::kBFloat16, 0.03);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fullshard::ops
