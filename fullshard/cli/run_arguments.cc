@@ -387,8 +387,8 @@ void RunArguments::add_simulation() {
   }
   command_
       ->add_option("--kernels", simulation_.kernels,
-                   "times of kernels, as fullshard bench kernels writes them; default: a "
-                   "roofline")
+                   "times of kernels, as fullshard bench kernels writes them, or none: a roofline; "
+                   "default: those of our own machine for h200, else none")
       ->group(kCluster);
   command_->add_option("--output", simulation_.output, "folder for simulation.html and .json")
       ->group(kOutput);

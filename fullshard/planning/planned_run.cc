@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/planning/planned_run.h"
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -95,6 +96,8 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
   inputs.label_smoothing = options.label_smoothing;
   inputs.input_ids = at::zeros({rows, columns}, integers);
   const bool is_causal = !model.is_encoder_decoder() && !model.is_masked();
+  // Pairs come with a mask whether it hides something or not; other tasks fill their rows.
+  if (model.is_encoder_decoder()) inputs.attention_mask = at::ones({rows, columns}, integers);
   const int64_t targets =
       model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
   inputs.labels = at::zeros({rows, targets}, integers);

@@ -73,6 +73,10 @@ KernelTable KernelTable::parse(std::string_view text, const std::string& name) {
   }
 }
 
+KernelTable KernelTable::of_preset(std::string_view cluster) {
+  return cluster == "h200" ? parse(h200_kernels(), "h200") : KernelTable();
+}
+
 std::optional<double> KernelTable::seconds_of(const tensor::OperatorCall& call) const {
   using Kind = tensor::OperatorKind;
   if (call.kind == Kind::product || call.kind == Kind::attention) {

@@ -38,6 +38,8 @@ class KernelTable {
   // An Error of kind usage names the file and what is wrong.
   static KernelTable load(const std::string& path);
   static KernelTable parse(std::string_view text, const std::string& name);
+  // Of a cluster's preset; empty where nobody has timed them.
+  static KernelTable of_preset(std::string_view cluster);
 
   // Nothing where no kernel of that shape was timed. Sizes of memory between two that were timed
   // are interpolated, those beyond take the rate of the last.
@@ -52,5 +54,8 @@ class KernelTable {
   std::map<std::string, double> by_shape_;
   std::map<int64_t, double> by_bytes_;
 };
+
+// Our own machine's.
+std::string_view h200_kernels();
 
 }  // namespace fullshard::simulation

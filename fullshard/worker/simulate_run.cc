@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "fullshard/base/error.h"
@@ -21,6 +22,18 @@ Cluster chosen_cluster(const cli::SimulationOptions& own) {
     if (!value.empty()) cluster.override_value(key, value, flag);
   }
   return cluster;
+}
+
+// "none": the roofline, also where the preset has been timed. A rate that is given counts for all.
+simulation::KernelTable chosen_kernels(const cli::SimulationOptions& own) {
+  if (own.kernels == "none") return {};
+  if (!own.kernels.empty()) return simulation::KernelTable::load(own.kernels);
+  const bool has_own_rates =
+      std::any_of(own.overrides.begin(), own.overrides.end(), [](const auto& each) {
+        return each.key.starts_with("gpu.") && each.key != "gpu.memory" && !each.value.empty();
+      });
+  return has_own_rates ? simulation::KernelTable()
+                       : simulation::KernelTable::of_preset(own.cluster);
 }
 
 struct SimulationResults {
@@ -77,7 +90,7 @@ int run_simulate(cli::RunArguments& arguments) {
   const RunOptions& options = arguments.options();
   const auto& own = arguments.simulation();
   SimulationResults results{.cluster = chosen_cluster(own)};
-  if (!own.kernels.empty()) results.kernels = simulation::KernelTable::load(own.kernels);
+  results.kernels = chosen_kernels(own);
   const ModelSource source = find_simulated_model(options.model);
   for (const int ranks : own.ranks) {
     auto run = simulated_model(arguments, source, ranks);

@@ -10,14 +10,13 @@ namespace {
 
 class DeviceBiasedAttention : public OnDevice {};
 
-struct AttentionCase {
+struct BiasedCase {
   int64_t queries = 0, keys = 0, width = 64;
   bool has_padding = false;
   bool is_causal = false;
 };
 
-AttentionOptions options_on(const AttentionCase& wanted, const at::Tensor& bias,
-                            at::Device device) {
+AttentionOptions options_on(const BiasedCase& wanted, const at::Tensor& bias, at::Device device) {
   AttentionOptions options;
   options.bias = bias;
   options.causal = wanted.is_causal;
@@ -31,7 +30,7 @@ AttentionOptions options_on(const AttentionCase& wanted, const at::Tensor& bias,
 }
 
 // The output and the gradients of query, key, value and bias beside those of the CPU in fp32.
-void expect_as_on_cpu(const AttentionCase& wanted, at::ScalarType dtype, double tolerance) {
+void expect_as_on_cpu(const BiasedCase& wanted, at::ScalarType dtype, double tolerance) {
   std::vector<at::Tensor> on_device, on_cpu;
   const std::vector<std::vector<int64_t>> sizes = {{2, wanted.queries, 3, wanted.width},
                                                    {2, wanted.keys, 3, wanted.width},
@@ -59,10 +58,9 @@ void expect_as_on_cpu(const AttentionCase& wanted, at::ScalarType dtype, double 
 
 TEST_F(DeviceBiasedAttention, IsThatOfTheCpuWithAllGradients) {
   for (const bool has_padding : {false, true}) {
-    for (const AttentionCase& one :
-         {AttentionCase{16, 16}, AttentionCase{7, 13}, AttentionCase{40, 24, 32},
-          AttentionCase{9, 9, 64, false, true}, AttentionCase{5, 11, 12}}) {
-      AttentionCase wanted = one;
+    for (const BiasedCase& one : {BiasedCase{16, 16}, BiasedCase{7, 13}, BiasedCase{40, 24, 32},
+                                  BiasedCase{9, 9, 64, false, true}, BiasedCase{5, 11, 12}}) {
+      BiasedCase wanted = one;
       wanted.has_padding = has_padding;
       expect_as_on_cpu(wanted, at::kFloat, 2e-5);
       expect_as_on_cpu(wanted, at::kBFloat16, 0.03);

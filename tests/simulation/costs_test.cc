@@ -140,6 +140,19 @@ TEST(KernelTable, AnswersForShapesThatWereTimed) {
   EXPECT_EQ(again.json(), table.json());
 }
 
+TEST(KernelTable, OfOurOwnMachineComesWithItsPreset) {
+  const auto table = KernelTable::of_preset("h200");
+  EXPECT_EQ(table.device(), "NVIDIA H200");
+  // A product of llama-1.1b's feed-forward at 8 x 2048, near 600 TFLOP/s.
+  const auto seconds = table.seconds_of({.name = "mm",
+                                         .kind = tensor::OperatorKind::product,
+                                         .dims = {1, 16384, 2048, 5632},
+                                         .dtype = at::kBFloat16});
+  ASSERT_TRUE(seconds.has_value());
+  EXPECT_NEAR(2.0 * 16384 * 2048 * 5632 / *seconds / 1e12, 650, 150);
+  EXPECT_EQ(KernelTable::of_preset("a100-80").device(), "");
+}
+
 TEST(KernelTable, TellsWhatIsWrongWithAFile) {
   const auto problem = [](const std::string& text) {
     return testing::message_of([&] { KernelTable::parse(text, "t.json"); });
