@@ -93,6 +93,38 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_tuning();
   }
   add_output();
+  if (is_plan()) drop_flags_of_ranks();
+}
+
+// Where no rank is started, a flag that says how would be taken without effect.
+void RunArguments::drop_flags_of_ranks() {
+  std::vector<std::string> dropped = {"--bind",
+                                      "--log-dir",
+                                      "--tee",
+                                      "--notice",
+                                      "--grace",
+                                      "--max-restarts",
+                                      "--node-rank",
+                                      "--master-addr",
+                                      "--master-port",
+                                      "--hostfile",
+                                      "--include",
+                                      "--exclude",
+                                      "--ssh",
+                                      "--export",
+                                      "--init-timeout",
+                                      "--step-timeout",
+                                      "--checkpoint-timeout",
+                                      "--backend",
+                                      "--seed",
+                                      "--tokenizer",
+                                      "--local-rank"};
+  if (kind_ == RunKind::simulate) {  // --ranks and the cluster say all of it
+    dropped.insert(dropped.end(), {"--num-processes", "--nnodes", "--device"});
+  }
+  for (const std::string& flag : dropped) {
+    command_->remove_option(command_->get_option(flag));
+  }
 }
 
 void RunArguments::add_model() {

@@ -107,6 +107,7 @@ class RunArguments {
   void add_simulation();
   void add_kernels();
   bool is_plan() const;  // nothing runs: a plan of a run is made
+  void drop_flags_of_ranks();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
   // `fallback` is what the help shows as the default; empty: the help says it in words.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,

@@ -64,6 +64,20 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_EQ(none.status, 2);
 }
 
+// Where nothing is started, flags that say how ranks are started are none.
+TEST(SimulateCommand, TakesNoFlagsOfRanks) {
+  for (const char* flag : {"--tee all", "--master-port 1", "--backend shm", "--seed 1"}) {
+    for (const std::string& command :
+         {kSimulateTiny + "--ranks 8 --cluster h100 ",
+          std::string("fullshard estimate --model llama-tiny --ranks 8 "),
+          std::string("fullshard bench kernels --model llama-tiny --device cpu ")}) {
+      const auto refused = launch::shell(command + flag);
+      EXPECT_EQ(refused.status, 2) << command << flag;
+      EXPECT_THAT(refused.output, HasSubstr("no option '--")) << command << flag;
+    }
+  }
+}
+
 TEST(SimulateCommand, TakesTheTimeOfADisk) {
   const auto step_of = [](const std::string& disk) {
     const auto ran = launch::shell(
