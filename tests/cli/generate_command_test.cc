@@ -212,8 +212,30 @@ TEST_F(Generation, GivesTheSameTextFromADiskAndUnitByUnit) {
     EXPECT_THAT(ended.output, HasSubstr("although all of them would fit")) << how;
     EXPECT_THAT(ended.output, HasSubstr(" in every step")) << how;
   }
+  for (const std::string how : {"--cache host", "--cache host --ranks 2"}) {
+    const auto ended = run(flags + how);
+    ASSERT_EQ(ended.status, 0) << how << ": " << ended.output;
+    EXPECT_EQ(comparable(ended.output), comparable(alone.output)) << how;
+    EXPECT_THAT(ended.output, HasSubstr("; keys and values in host memory")) << how;
+  }
   const auto quiet = run(flags + "--quiet");
   EXPECT_THAT(quiet.output, Not(HasSubstr("weights:")));
+}
+
+TEST_F(Generation, ReadsWeightsWhereTheModelsFilesAre) {
+  folder_.write("p.jsonl", "{\"tokens\": [7, 9, 1]}\n{\"tokens\": [5]}\n");
+  folder_.write("zero3.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {
+      "stage": 3, "offload_param": {"device": "nvme", "nvme_path": ".", "max_in_cpu": 0}}})");
+  const std::string flags =
+      "--model " + kModelFolders + "llama --prompts p.jsonl --max-new-tokens 6 --greedy ";
+  const auto whole = run(flags);
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  for (const std::string how : {"--config zero3.json", "--config zero3.json --ranks 2"}) {
+    const auto ended = run(flags + how);
+    ASSERT_EQ(ended.status, 0) << how << ": " << ended.output;
+    EXPECT_EQ(comparable(ended.output), comparable(whole.output)) << how;
+    EXPECT_THAT(ended.output, HasSubstr("are fetched from the model's files in every step")) << how;
+  }
 }
 
 TEST_F(Generation, SaysBeforeTheStartWhatDoesNotFit) {
