@@ -86,6 +86,16 @@ int64_t lowest_of_all(const World& world, int64_t own) {
   return -negative.item<int64_t>();
 }
 
+// Whether keys and values cost less to bring than what of the weights finds no room beside them.
+bool is_cheaper_on_host(const WeightNeeds& needs, int64_t window_bytes) {
+  const int64_t missing = needs.weight_bytes + needs.batch_bytes - needs.available_bytes;
+  if (needs.is_cpu || missing <= 0) return false;
+  const bool weights_fit_then = needs.weight_bytes + window_bytes <= needs.available_bytes;
+  // Half of it, on average over the steps that fill it.
+  if (weights_fit_then) return needs.batch_bytes / 2 < missing;
+  return needs.batch_bytes > needs.available_bytes / 2;
+}
+
 }  // namespace
 
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
@@ -103,19 +113,6 @@ WeightNeeds weight_needs(const LanguageModel& model, const World& world,
   return needs;
 }
 
-namespace {
-
-bool is_cheaper_on_host(const WeightNeeds& needs, int64_t window_bytes) {
-  const int64_t missing = needs.weight_bytes + needs.batch_bytes - needs.available_bytes;
-  if (needs.is_cpu || missing <= 0) return false;
-  const bool weights_fit_then = needs.weight_bytes + window_bytes <= needs.available_bytes;
-  // Half of it, on average over the steps that fill it.
-  if (weights_fit_then) return needs.batch_bytes / 2 < missing;
-  return needs.batch_bytes > needs.available_bytes / 2;
-}
-
-}  // namespace
-
 void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
                  const std::optional<bool>& wanted) {
   // The layer that computes and the one that comes.
@@ -126,9 +123,8 @@ void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
       lowest_of_all(world, available_here(at::kCPU)) / std::max(world.local_size(), 1);
   if (needs.batch_bytes > room) {
     fail_as(ErrorKind::no_fit,
-            "generate: the keys and values of a batch take {}, but neither the device nor host "
-            "memory ({} of it for each rank) has room for them; use a smaller --batch or fewer "
-            "--max-new-tokens",
+            "generate: the keys and values of a batch take {}, and are to be kept in host memory, "
+            "which has {} for each rank; use a smaller --batch or fewer --max-new-tokens",
             format_bytes(needs.batch_bytes), format_bytes(room));
   }
   needs.batch_bytes = window_bytes;
