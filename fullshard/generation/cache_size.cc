@@ -35,4 +35,13 @@ CacheSize cache_size(const LanguageModel& model) {
           .num_layers = num_layers};
 }
 
+bool is_cache_cheaper_on_host(const CacheRoom& room) {
+  const int64_t missing = room.weight_bytes + room.cache_bytes - room.device_bytes;
+  if (missing <= 0) return false;
+  const bool weights_fit_then = room.weight_bytes + room.window_bytes <= room.device_bytes;
+  // Half of it, on average over the steps that fill it.
+  if (weights_fit_then) return room.cache_bytes / 2 < missing;
+  return room.cache_bytes > room.device_bytes / 2;
+}
+
 }  // namespace fullshard::generation

@@ -14,6 +14,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/engine/engine_access.h"
+#include "fullshard/generation/cache_size.h"
 #include "fullshard/launch/cgroup.h"
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/memory/device_memory.h"
@@ -86,16 +87,6 @@ int64_t lowest_of_all(const World& world, int64_t own) {
   return -negative.item<int64_t>();
 }
 
-// Whether keys and values cost less to bring than what of the weights finds no room beside them.
-bool is_cheaper_on_host(const WeightNeeds& needs, int64_t window_bytes) {
-  const int64_t missing = needs.weight_bytes + needs.batch_bytes - needs.available_bytes;
-  if (needs.is_cpu || missing <= 0) return false;
-  const bool weights_fit_then = needs.weight_bytes + window_bytes <= needs.available_bytes;
-  // Half of it, on average over the steps that fill it.
-  if (weights_fit_then) return needs.batch_bytes / 2 < missing;
-  return needs.batch_bytes > needs.available_bytes / 2;
-}
-
 }  // namespace
 
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
@@ -117,7 +108,12 @@ void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
                  const std::optional<bool>& wanted) {
   // The layer that computes and the one that comes.
   const int64_t window_bytes = 2 * needs.batch_bytes / std::max<int64_t>(num_layers, 1);
-  needs.keeps_cache_on_host = wanted.value_or(is_cheaper_on_host(needs, window_bytes));
+  const bool is_cheaper = !needs.is_cpu && generation::is_cache_cheaper_on_host(
+                                               {.weight_bytes = needs.weight_bytes,
+                                                .cache_bytes = needs.batch_bytes,
+                                                .window_bytes = window_bytes,
+                                                .device_bytes = needs.available_bytes});
+  needs.keeps_cache_on_host = wanted.value_or(is_cheaper);
   if (!needs.keeps_cache_on_host || needs.is_cpu) return;
   const int64_t room =
       lowest_of_all(world, available_here(at::kCPU)) / std::max(world.local_size(), 1);

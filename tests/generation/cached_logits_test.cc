@@ -97,6 +97,20 @@ TEST_P(CachedLogits, FollowTheirRowsInHostMemory) {
   expect_logits_follow_rows(model.get(), true);
 }
 
+TEST(CacheRoom, PutsTheCacheOnTheHostWhereThatCostsLess) {
+  const auto on_host = [](int64_t weights, int64_t cache, int64_t device) {
+    return generation::is_cache_cheaper_on_host(
+        {.weight_bytes = weights, .cache_bytes = cache, .window_bytes = 2, .device_bytes = device});
+  };
+  EXPECT_FALSE(on_host(60, 40, 100));  // all of it fits
+  EXPECT_FALSE(on_host(80, 40, 100));  // 20 of the weights, or 20 of the cache
+  EXPECT_TRUE(on_host(81, 40, 100));   // 21 of the weights, or 20 of the cache
+  EXPECT_TRUE(on_host(98, 40, 100));
+  EXPECT_FALSE(on_host(99, 40, 100));  // weights are brought in any case
+  EXPECT_FALSE(on_host(300, 50, 100));
+  EXPECT_TRUE(on_host(300, 51, 100));
+}
+
 // Of all layers two are on the device, with the columns in use.
 TEST(HostKeyValueCache, BringsTwoLayersAtMost) {
   constexpr int64_t kRows = 2, kHeads = 3, kWidth = 4, kCapacity = 16;
