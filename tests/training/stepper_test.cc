@@ -182,6 +182,20 @@ TEST(Stepper, TheBackwardOfAUnitIsToldFromItsForward) {
   }
 }
 
+// Gradients of a residual stream are added in place: one tensor goes through all blocks.
+TEST(Stepper, TheBackwardOfAUnitInTheMiddleIsToldFromItsNeighbours) {
+  Script script;
+  script.bad_block = 1;
+  script.bad_rank = 1;
+  script.faults = {{0, Fault::output_gradient}};
+  for (const auto& result : run_stepper(2, script)) {
+    ASSERT_EQ(result.error, "");
+    EXPECT_EQ(result.reports[0].reason,
+              "step 0: gradients overflowed at loss scale 1, first in the backward of unit "
+              "'block1' on rank 1");
+  }
+}
+
 TEST(Stepper, AnInfiniteLossOfSoundOutputsIsTheLossesOwnFault) {
   Script script;
   script.faults = {{0, Fault::loss}};

@@ -38,47 +38,83 @@ Message message_of(const std::optional<NonFinite>& own) {
   return message;
 }
 
-// Looking at a tensor of a GPU would make the host wait for it at every unit. There the gradients
-// are looked at once the norm has said that it is worth it: first_non_finite_parameter().
-bool is_bad(const at::Tensor& tensor) {
-  return !tensor.is_cuda() && tensor::has_non_finite(tensor);
-}
+bool is_on_gpu(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
 
 }  // namespace
+
+c10::weak_intrusive_ptr<c10::TensorImpl> NonFiniteWatch::no_gradient() {
+  return c10::weak_intrusive_ptr<c10::TensorImpl>(c10::intrusive_ptr<c10::TensorImpl>());
+}
+
+// Looking at a tensor of a GPU from here would make the host wait for it at every unit.
+void NonFiniteWatch::see_on_device(NonFinite sight, const std::vector<at::Tensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    if (!is_on_gpu(tensor)) continue;
+    flags_.look_at(static_cast<int64_t>(num_sights_), tensor.detach());
+    if (sights_.size() <= num_sights_) sights_.resize(num_sights_ + 1);
+    sights_[num_sights_++] = sight;
+  }
+}
 
 void NonFiniteWatch::after_forward(const std::string& owner,
                                    const std::vector<at::Tensor>& outputs) {
   ++num_forwards_;
   if (!watches_outputs_ || first_) return;
-  if (std::none_of(outputs.begin(), outputs.end(), is_bad)) return;
-  first_ = NonFinite{NonFinite::Pass::forward, num_forwards_, owner};
+  const NonFinite sight{NonFinite::Pass::forward, num_forwards_, owner};
+  see_on_device(sight, outputs);
+  const auto is_bad = [](const at::Tensor& output) {
+    return !is_on_gpu(output) && tensor::has_non_finite(output);
+  };
+  if (std::any_of(outputs.begin(), outputs.end(), is_bad)) first_ = sight;
 }
 
 void NonFiniteWatch::before_backward(const std::string& owner, const at::Tensor& output_gradient) {
   ++num_backwards_;
   if (!watches_outputs_ || first_) return;
-  if (is_bad(output_gradient)) {
-    // It was made by whatever ran between the last sound gradient and this one.
-    first_ = NonFinite{NonFinite::Pass::backward, num_backwards_, last_sound_};
-  } else if (output_gradient.unsafeGetTensorImpl() != last_gradient_) {
-    // A unit that returns what a unit inside it returned sees the same gradient: the inner one, who
-    // saw it first, is nearer to what happens next.
-    last_sound_ = owner;
-    last_gradient_ = output_gradient.unsafeGetTensorImpl();
+  // It was made by whatever ran between the last sound gradient and this one.
+  const NonFinite sight{NonFinite::Pass::backward, num_backwards_, last_sound_};
+  if (is_on_gpu(output_gradient)) {
+    see_on_device(sight, {output_gradient});  // while no flag is raised before, it was sound
+  } else if (tensor::has_non_finite(output_gradient)) {
+    first_ = sight;
+    return;
   }
+  note_sound(owner, output_gradient);
+}
+
+void NonFiniteWatch::note_sound(const std::string& owner, const at::Tensor& output_gradient) {
+  // A unit that returns what a unit inside it returned sees the same gradient: the inner one, who
+  // saw it first, is nearer to what happens next.
+  const auto version = static_cast<int64_t>(output_gradient._version());
+  const bool is_same = version == last_version_ &&
+                       output_gradient.unsafeGetTensorImpl() == last_gradient_._unsafe_get_target();
+  if (is_same) return;
+  last_sound_ = owner;
+  last_version_ = version;
+  last_gradient_ = c10::weak_intrusive_ptr<c10::TensorImpl>(output_gradient.getIntrusivePtr());
 }
 
 void NonFiniteWatch::gradient(const std::string& owner, const std::string& parameter,
                               const at::Tensor& values) {
-  if (!watches_parameter_gradients() || !is_bad(values)) return;
+  if (!watches_parameter_gradients() || is_on_gpu(values)) return;
+  if (!tensor::has_non_finite(values)) return;
   first_ = NonFinite{NonFinite::Pass::backward, num_backwards_, owner, parameter};
+}
+
+std::optional<NonFinite> NonFiniteWatch::first() const {
+  if (first_) return first_;
+  const auto flag = flags_.first();
+  if (!flag || *flag >= static_cast<int64_t>(sights_.size())) return std::nullopt;
+  return sights_[static_cast<size_t>(*flag)];
 }
 
 void NonFiniteWatch::start_over() {
   first_.reset();
+  flags_.clear();
   last_sound_ = "the loss";
-  last_gradient_ = nullptr;
+  last_gradient_ = no_gradient();
   num_forwards_ = num_backwards_ = 0;
+  num_sights_ = 0;
 }
 
 std::string FirstNonFinite::text() const {

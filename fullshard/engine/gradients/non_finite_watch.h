@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the first value that is not finite appeared on this rank since the last step. Outputs and
 // their gradients are small beside a unit's computation and are looked at always; gradients of
-// parameters only when asked, since that reads each of them once more.
+// parameters only when asked, since that reads each of them once more. A GPU looks by itself and
+// raises flags, which the host reads when it has a reason to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "fullshard/engine/gradients/device_flags.h"
 
 namespace fullshard {
 class Communicator;
@@ -36,17 +40,29 @@ class NonFiniteWatch {
   void before_backward(const std::string& owner, const at::Tensor& output_gradient);
   void gradient(const std::string& owner, const std::string& parameter, const at::Tensor& values);
 
-  const std::optional<NonFinite>& first() const { return first_; }
+  // Waits for a GPU that has looked.
+  std::optional<NonFinite> first() const;
   void start_over();
 
  private:
+  static c10::weak_intrusive_ptr<c10::TensorImpl> no_gradient();
+  void see_on_device(NonFinite sight, const std::vector<at::Tensor>& tensors);
+  void note_sound(const std::string& owner, const at::Tensor& output_gradient);
+
   bool watches_outputs_ = true;
   bool watches_gradients_ = false;
   std::optional<NonFinite> first_;
   std::string last_sound_ = "the loss";  // whose backward ran last with finite gradients
-  const void* last_gradient_ = nullptr;  // its identity; never looked into
+  // Its identity, never looked into; held so that no other gradient gets its address. Autograd adds
+  // in place: of a residual stream it is the version that changes from unit to unit.
+  c10::weak_intrusive_ptr<c10::TensorImpl> last_gradient_ = no_gradient();
+  int64_t last_version_ = 0;
   int64_t num_forwards_ = 0;
   int64_t num_backwards_ = 0;
+  // What a raised flag would mean. A device may look again without the host: they outlast a step.
+  DeviceFlags flags_;
+  std::vector<NonFinite> sights_;
+  size_t num_sights_ = 0;  // in this step
 };
 
 // The earliest of all ranks: forward before backward, then by order, then by rank.
