@@ -4,7 +4,7 @@
 
 Prints one JSON line: tokens/s (median over steps), peak device memory (on CPU: peak resident memory of each rank, and the peak of
 its proportional set size during one more step that is not timed), MFU, loss of the first and of the last step.
-Modes: plain (no sharding), fsdp2 (fully_shard per block and root), fsdp1, ddp; each with --compile and --offload.
+Modes: plain (no sharding), fsdp2 (fully_shard per block and root), fsdp1, ddp; each with --compile and --offload. --float8 needs torchao.
 fsdp1 needs a GPU: since torch 2.13 it refuses the CPU ("FSDP needs a non-CPU accelerator device").
 Several ranks: start it with `python3 -m torch.distributed.run --nproc_per_node N`. On CPU the backend is gloo.
 Every mode starts from the same weights (normal, std 0.02, rounded to bf16; norms at 1; biases at 0; one seed per parameter), and rank
@@ -179,6 +179,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--model", default="llama-1.1b"); p.add_argument("--mode", default="fsdp2", choices=["plain", "fsdp2", "fsdp1", "ddp"])
     p.add_argument("--compile", action="store_true"); p.add_argument("--offload", action="store_true"); p.add_argument("--recompute", action="store_true")
+    p.add_argument("--float8", choices=["tensorwise", "rowwise"], help="blocks in torchao's float8"); p.add_argument("--graphs", action="store_true", help="compile the whole model, with CUDA graphs")
     p.add_argument("--seq", type=int, default=2048); p.add_argument("--batch", type=int, default=8); p.add_argument("--accumulate", type=int, default=1)
     p.add_argument("--steps", type=int, default=12); p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--dtype", default="bf16", choices=["bf16", "fp32"]); p.add_argument("--threads", type=int, default=0)
@@ -198,6 +199,10 @@ def main():
     if a.recompute:
         from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
         for i in range(len(model.blocks)): model.blocks[i] = checkpoint_wrapper(model.blocks[i])
+    if a.float8:
+        from torchao.float8 import convert_to_float8_training, Float8LinearConfig
+        convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(a.float8), module_filter_fn=lambda m, name: "head" not in name)
+    if a.graphs: model = torch.compile(model, mode="reduce-overhead")
     if a.compile:
         for i in range(len(model.blocks)): model.blocks[i].compile()
     if a.mode == "fsdp2":
@@ -230,8 +235,9 @@ def main():
         if cuda: torch.cuda.synchronize()
         t = time.perf_counter()
         for x in batches:
+            if a.graphs: torch.compiler.cudagraph_mark_step_begin()
             with cast(): loss = model(x[:, :-1], x[:, 1:])
-            losses.append(loss.detach())
+            losses.append(loss.detach().clone())
             (loss / a.accumulate).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         opt.step(); opt.zero_grad(set_to_none=True)

@@ -64,20 +64,32 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
   const auto precision = settings.get<std::string>("mixed_precision");
   const auto old = settings.get<bool>("fp16");
   if (old.origin.is_explicit()) warn(old.origin, "is the old form of mixed_precision: fp16");
-  if (precision.value == "fp8") error(precision.origin, "fp8 is not supported", "use bf16");
+  if (precision.value == "fp8") fill_fp8(plan, settings, precision.origin);
   if (old.value && precision.origin.is_explicit() && precision.value != "fp16") {
     error(old.origin, fmt::format("is true, but mixed_precision is {}", precision.value),
           "keep one of them");
   }
   if (type.value == "DEEPSPEED") return;  // its own keys have it
   if (precision.value == "fp16") plan.precision.fp16 = {true, precision.origin};
-  if (precision.value == "bf16") plan.precision.bf16 = {true, precision.origin};
+  if (precision.value == "bf16" || precision.value == "fp8")
+    plan.precision.bf16 = {true, precision.origin};
   if (old.value && !precision.origin.is_explicit()) {
     plan.precision.fp16 = old;
     Origin derived = old.origin;
     derived.from = Origin::From::derived;
     settings.put("mixed_precision", ConfigNode::of_text("fp16"), std::move(derived));
   }
+}
+
+void PlanMaker::fill_fp8(Plan& plan, const Settings& settings, const Origin& origin) {
+  plan.precision.fp8 = {true, origin};
+  const auto format = settings.get<std::string>("fp8_config.format");
+  if (!format.origin.is_explicit()) return;
+  if (format.value == "E5M2") {
+    return error(format.origin, "E5M2 for weights and activations is not supported",
+                 "use E4M3, or HYBRID for gradients in E5M2");
+  }
+  plan.precision.fp8_format = format;
 }
 
 // Accelerate's way to name DeepSpeed's leaf modules.
@@ -256,7 +268,8 @@ void PlanMaker::show_resolved(Settings& settings, const Settings& deepspeed) {
 }
 
 void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& precision) {
-  const std::string& name = precision.value.text;
+  // fp8 is bf16 with the products of blocks in 8 bits.
+  const std::string name = precision.value.text == "fp8" ? "bf16" : precision.value.text;
   const bool is_silent = !inner.has("fp16.enabled") && !inner.has("bf16.enabled");
   for (const std::string_view dtype : {"fp16", "bf16"}) {
     const std::string path = fmt::format("{}.enabled", dtype);

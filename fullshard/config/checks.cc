@@ -60,6 +60,14 @@ class PlanChecks {
       warn(named(precision.fp16.origin, "precision.fp16"),
            "fp16 is about 100 times slower than fp32 on a CPU", "use bf16, or no mixed precision");
     }
+    if (precision.fp8.value && device_ == "cpu") {
+      error(named(precision.fp8.origin, "precision.fp8"), "fp8 needs a GPU", "use bf16");
+    }
+    if (precision.fp8.value && precision.bf16_master_weights_and_grads.value) {
+      error(named(precision.fp8.origin, "precision.fp8"),
+            "fp8 keeps masters in fp32, but bf16_master_weights_and_grads is true",
+            "leave one of them out");
+    }
     if (precision.fp16.value && precision.bf16.value) {
       error(named(precision.bf16.origin, "precision.bf16"),
             fmt::format("is true, and so is fp16{}", at(precision.fp16.origin)),

@@ -30,7 +30,8 @@ class AccelerateFile {
                              : ranks_.value_or(1) < 2 ? "'NO'"
                              : is_cpu                 ? "MULTI_CPU"
                                                       : "MULTI_GPU");
-    line("mixed_precision", plan_.precision.bf16.value   ? "bf16"
+    line("mixed_precision", plan_.precision.fp8.value    ? "fp8"
+                            : plan_.precision.bf16.value ? "bf16"
                             : plan_.precision.fp16.value ? "fp16"
                                                          : "'no'");
     if (plan_.launch.machines.value > 1) put_machines();

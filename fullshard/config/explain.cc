@@ -161,6 +161,7 @@ void add_flag_keys(const Plan& plan, std::vector<ExplainedKey>& keys) {
   flags.add(plan.sharding.factor, "ranks that one copy is sharded over");
   flags.add(plan.precision.bf16, "computation in bf16");
   flags.add(plan.precision.fp16, "computation in fp16");
+  flags.add(plan.precision.fp8, "products of blocks in fp8");
   flags.add(plan.recompute.enabled, "activations are computed again in backward");
   flags.add(plan.wrap.policy, "which modules are units");
 }

@@ -15,6 +15,7 @@ std::string sharding_of(const ShardingPlan& sharding) {
 }
 
 std::string precision_of(const PrecisionPlan& precision) {
+  if (precision.fp8.value) return "fp8";
   return precision.bf16.value ? "bf16" : precision.fp16.value ? "fp16" : "fp32";
 }
 

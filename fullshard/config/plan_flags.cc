@@ -83,13 +83,9 @@ class PlanFlags {
   void precision() {
     const auto name = choice(type_of(config::Family::accelerate, "mixed_precision"));
     if (!name) return;
-    if (*name == "fp8") {
-      problems_.errors.push_back(
-          {.file = flag_->flag, .message = "fp8 is not supported", .suggestion = "use bf16"});
-      return;
-    }
-    put(plan_.precision.bf16, *name == "bf16");
+    put(plan_.precision.bf16, *name == "bf16" || *name == "fp8");
     put(plan_.precision.fp16, *name == "fp16");
+    put(plan_.precision.fp8, *name == "fp8");
   }
 
   void offload() {

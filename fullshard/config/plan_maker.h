@@ -34,6 +34,7 @@ class PlanMaker {
   void fill_optimizer(Plan& plan, const Settings& settings);
   void fill_scheduler(Plan& plan, const Settings& settings);
   void fill_precision(Plan& plan, const Settings& settings);
+  void fill_fp8(Plan& plan, const Settings& settings, const Origin& origin);
 
   void fill_from_accelerate(Plan& plan, Settings& settings);
   void fill_launch(Plan& plan, const Settings& settings);

@@ -74,6 +74,8 @@ struct PrecisionPlan {
   Setting<bool> fp16{false};
   Setting<bool> fp16_master_weights_and_grads{false};
   Setting<bool> bf16{false};
+  Setting<bool> fp8{false};                   // of the products of blocks; bf16 is true then
+  Setting<std::string> fp8_format{"HYBRID"};  // gradients in E5M2; or E4M3
   Setting<bool> bf16_master_weights_and_grads{false};
   Setting<bool> bf16_optimizer_states{false};
   Setting<std::optional<std::string>> amp{};  // "O0" to "O3"

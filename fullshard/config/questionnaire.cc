@@ -33,7 +33,7 @@ class Questionnaire {
         put("distributed_type", "What shards the model: FSDP, DEEPSPEED or NO?", "FSDP");
     if (engine == "FSDP") ask_fsdp();
     if (engine == "DEEPSPEED") ask_deepspeed();
-    put("mixed_precision", "Mixed precision: no, fp16 or bf16?", "bf16");
+    put("mixed_precision", "Mixed precision: no, fp16, bf16 or fp8?", "bf16");
     return std::move(text_);
   }
 

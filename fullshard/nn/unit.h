@@ -30,6 +30,7 @@
 #include "fullshard/nn/cast_tensors.h"
 #include "fullshard/nn/class_name.h"
 #include "fullshard/nn/forward_hooks.h"
+#include "fullshard/nn/product_precision.h"
 #include "fullshard/nn/recompute.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
 #include "fullshard/nn/unit_state.h"
@@ -187,12 +188,19 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
     const bool recomputes = this->recompute() && at::GradMode::is_enabled() &&
                             (any_requires_grad(nn::collect_tensors(arguments...)) ||
                              any_requires_grad(this->parameters()));
-    if (!recomputes) return Impl::forward(std::forward<A>(arguments)...);
+    if (!recomputes) return run_plain(std::forward<A>(arguments)...);
     const auto body = [this](auto&&... parts) -> Result {
-      return Impl::forward(std::forward<decltype(parts)>(parts)...);
+      return run_plain(std::forward<decltype(parts)>(parts)...);
     };
     return recompute_call(*this, this->weak_from_this().lock(), body,
                           std::forward<A>(arguments)...);
+  }
+
+  // Both passes of a recomputed call come through here.
+  template <class... A>
+  Result run_plain(A&&... arguments) {
+    const nn::ProductPrecisionScope products(this->products());
+    return Impl::forward(std::forward<A>(arguments)...);
   }
 };
 

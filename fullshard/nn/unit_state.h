@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/nn/forward_hooks.h"
+#include "fullshard/nn/product_precision.h"
 
 namespace fullshard::nn {
 
@@ -36,8 +37,8 @@ class UnitState {
   UnitState() = default;
   virtual ~UnitState() = default;
 
-  // A copy of a module is not sharded because the original is: hooks, casts and packers are never
-  // copied, and an assignment keeps those of the target.
+  // A copy of a module is not sharded because the original is: hooks, casts, precisions and packers
+  // are never copied, and an assignment keeps those of the target.
   UnitState(const UnitState& other) : UnitState() { *this = other; }
   UnitState& operator=(const UnitState& other) {
     set_recompute(other.recompute_);
@@ -61,6 +62,10 @@ class UnitState {
     has_casts_ = casts.any();
   }
 
+  // How the layers in its forward multiply; units nested in it say so for themselves.
+  ProductPrecision products() const { return products_; }
+  void set_products(ProductPrecision products) { products_ = products; }
+
   // Whether activations are thrown away in forward and computed again in backward.
   bool recompute() const { return recompute_; }
   void set_recompute(bool recompute) { recompute_ = recompute; }
@@ -79,7 +84,8 @@ class UnitState {
   // Nothing surrounds the forward: the common case of a module that is not sharded.
   bool is_plain() const {
     return !(static_cast<int>(hooks_ != nullptr) | int{recompute_} | int{has_casts_} |
-             static_cast<int>(saved_tensors_ != nullptr));
+             static_cast<int>(saved_tensors_ != nullptr) |
+             static_cast<int>(products_ != ProductPrecision::operands));
   }
 
  private:
@@ -88,6 +94,7 @@ class UnitState {
   ForwardCasts casts_;
   bool has_casts_ = false;
   bool recompute_ = false;
+  ProductPrecision products_ = ProductPrecision::operands;
   VocabularyPart vocabulary_part_ = VocabularyPart::none;
 };
 

@@ -13,6 +13,7 @@
 #include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/last_use.h"
 #include "fullshard/ops/linear.h"
+#include "fullshard/ops/projection.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard::ops {
@@ -35,12 +36,14 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     const auto residual = undefined_if_empty(given_residual);
     const auto input = given.contiguous();
     const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
-    device_activate(activated, input, Activation(kind));
+    const auto largest = make_largest_for(input, weight);
+    device_activate(activated, input, Activation(kind), largest);
     auto output = at::empty(with_last(input, weight.size(0)), input.options());
-    device_product_plus(as_matrix(output), as_matrix(activated), weight.t(), bias,
-                        residual.defined() ? as_matrix(residual) : at::Tensor());
-    context->save_for_backward({input, weight});
+    const auto maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
+                                residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
+    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
     context->saved_data["weight"] = weight;
+    context->saved_data["is_hybrid"] = maxima.is_hybrid;
     context->saved_data["bias"] = bias;
     context->saved_data["kind"] = kind;
     return output;
@@ -54,21 +57,25 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     const bool may_overwrite = is_last_use(input);
     const auto kind = Activation(context->saved_data["kind"].toInt());
     const auto output_gradient = gradients[0].contiguous();
+    ProjectionGradient projection(gradients[0],
+                                  {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
     variable_list results(5);
     // First the gradient of the activated values, then the values themselves in its place.
     const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
     if (context->needs_input_grad(0)) {
-      device_product(as_matrix(activated), as_matrix(output_gradient), weight);
+      projection.to_rows(as_matrix(activated), weight);
       const auto gradient =
           may_overwrite ? input.detach() : at::empty(input.sizes(), input.options());
-      device_activate_gradient(gradient, activated, activated, input, kind);
+      const auto largest = projection.is_in_fp8() ? make_largest(input) : at::Tensor();
+      device_activate_gradient(gradient, activated, activated, input, kind, largest);
       results[0] = gradient;
+      if (largest.defined()) note_largest(gradient, largest);
     } else if (context->needs_input_grad(1)) {
       device_activate(activated, input, kind);
     }
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["weight"].toTensor();
-      results[1] = weight_gradient(parameter, activated, output_gradient);
+      results[1] = projection.to_weights({parameter}, {true}, as_matrix(activated)).front();
     }
     if (context->needs_input_grad(2)) {
       results[2] = bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);

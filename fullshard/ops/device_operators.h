@@ -42,15 +42,17 @@ void device_column_sums(const WideTarget& target, const at::Tensor& matrix);
 struct NormStatistics {
   at::Tensor mean, inverse;
 };
-// Contiguous tensors throughout.
+// Contiguous tensors throughout. Where `largest` is defined (device_fp8.h), it gets the largest
+// magnitude of what is written, here and below.
 NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
-                           const NormTerms& terms);
+                           const NormTerms& terms, const at::Tensor& largest = {});
 void device_norm_again(const at::Tensor& output, const at::Tensor& input, const NormTerms& terms,
                        const NormStatistics& statistics);
 
 struct NormGradientTargets {
   at::Tensor input;  // may be the output's gradient itself
   WideTarget weight, bias;
+  at::Tensor largest = {};  // of `input`
 };
 // `added` (may be undefined) comes on top of the input's gradient.
 void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& output_gradient,
@@ -58,12 +60,13 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
                           const NormStatistics& statistics);
 
 // The results [rows, width] of inputs [rows, width], or of gate | up [rows, 2 * width] in one.
-void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind);
+void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind,
+                     const at::Tensor& largest = {});
 // `input_gradient` as input; `output` (may be undefined, or output_gradient itself) gets the
-// results once more.
+// results once more. `largest`: of input_gradient.
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation kind);
+                              Activation kind, const at::Tensor& largest = {});
 
 // Turns the first heads of contiguous rows [batch, sequence, width] in place. `positions`: int64
 // [batch, sequence], or undefined.

@@ -131,7 +131,7 @@ void device_column_sums(const WideTarget& target, const at::Tensor& matrix) {
 }
 
 NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
-                           const NormTerms& terms) {
+                           const NormTerms& terms, const at::Tensor& largest) {
   const int64_t num_rows = input.numel() / std::max<int64_t>(input.size(-1), 1);
   const auto wide = input.options().dtype(at::kFloat);
   NormStatistics statistics{{}, at::empty({num_rows}, wide)};
@@ -142,7 +142,7 @@ NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
   }
   const Launch launch(input);
   normalise_rows(mutable_data_of(output), norm_rows(input, terms, statistics),
-                 static_cast<float>(terms.epsilon), launch.stream());
+                 static_cast<float>(terms.epsilon), floats_of(largest), launch.stream());
   launch.check_error();
   return statistics;
 }
@@ -172,7 +172,8 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
                       .output_gradient = data_of(output_gradient),
                       .added = data_of(added),
                       .weight_partials = floats_of(weight),
-                      .bias_partials = floats_of(bias)},
+                      .bias_partials = floats_of(bias),
+                      .largest = floats_of(targets.largest)},
                      rows, launch.stream());
   for (const auto& [target, partials] :
        {std::tie(targets.weight, weight), std::tie(targets.bias, bias)}) {
@@ -183,17 +184,18 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
   launch.check_error();
 }
 
-void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind) {
+void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind,
+                     const at::Tensor& largest) {
   if (tensor::is_pretended()) return tensor::note_kernel("activation", {input, output});
   const Launch launch(input);
   activate_rows(mutable_data_of(output), activation_rows(input, output.size(-1), kind),
-                launch.stream());
+                floats_of(largest), launch.stream());
   launch.check_error();
 }
 
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation kind) {
+                              Activation kind, const at::Tensor& largest) {
   if (tensor::is_pretended())
     return tensor::note_kernel("activation_backward",
                                {input, input_gradient, output_gradient, output});
@@ -206,7 +208,8 @@ void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor
        .input_gradient = first,
        .up_gradient = rows.up == nullptr ? nullptr : first + width * input.element_size(),
        .gradient_stride = rows.stride,
-       .output = mutable_data_of(output)},
+       .output = mutable_data_of(output),
+       .largest = floats_of(largest)},
       rows, launch.stream());
   launch.check_error();
 }

@@ -46,7 +46,7 @@ void device_column_sums(const WideTarget&, const at::Tensor& matrix) {
   tensor::note_kernel("column_sums", {matrix});
 }
 NormStatistics device_norm(const at::Tensor& output, const at::Tensor& input,
-                           const NormTerms& terms) {
+                           const NormTerms& terms, const at::Tensor&) {
   refuse("device_norm");
   tensor::note_kernel("norm", {input, output});
   const int64_t num_rows = input.numel() / std::max<int64_t>(input.size(-1), 1);
@@ -64,13 +64,14 @@ void device_norm_gradient(const NormGradientTargets&, const at::Tensor& output_g
   refuse("device_norm_gradient");
   tensor::note_kernel("norm_backward", {input, input, output_gradient, added});
 }
-void device_activate(const at::Tensor& output, const at::Tensor& input, Activation) {
+void device_activate(const at::Tensor& output, const at::Tensor& input, Activation,
+                     const at::Tensor&) {
   refuse("device_activate");
   tensor::note_kernel("activation", {input, output});
 }
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation) {
+                              Activation, const at::Tensor&) {
   refuse("device_activate_gradient");
   tensor::note_kernel("activation_backward", {input, input_gradient, output_gradient, output});
 }

@@ -3,19 +3,15 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/Exceptions.h>
-#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <cublasLt.h>
 #include <cublas_v2.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <type_traits>
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/lt_product.h"
 #include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
@@ -70,122 +66,42 @@ bool is_trivial(const at::Tensor& output, const at::Tensor& left) {
   return output.numel() == 0 || left.size(1) == 0;
 }
 
-template <class Handle, cublasStatus_t (*kDestroy)(Handle)>
-struct Destroy {
-  void operator()(std::remove_pointer_t<Handle>* handle) const { kDestroy(handle); }
-};
-using MatmulDescription = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>,
-                                          Destroy<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
-using MatrixLayout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>,
-                                     Destroy<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
-using Preference =
-    std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
-                    Destroy<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
-
-MatrixLayout matrix_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  TORCH_CUDABLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(rows),
-                                                  static_cast<uint64_t>(columns), leading));
-  return MatrixLayout(layout);
-}
-
-// The memory of an operand, not what it stands for.
-MatrixLayout operand_layout(const Operand& operand, const at::Tensor& matrix) {
+// The memory of an operand, and how it is taken.
+LtMatrix lt_operand(const Operand& operand, const at::Tensor& matrix) {
   const bool is_turned = operand.operation == CUBLAS_OP_T;
-  return matrix_layout(data_type(matrix), is_turned ? matrix.size(0) : matrix.size(1),
-                       is_turned ? matrix.size(1) : matrix.size(0), operand.leading);
+  return {.data = operand.data(),
+          .type = data_type(matrix),
+          .rows = matrix.size(is_turned ? 0 : 1),
+          .columns = matrix.size(is_turned ? 1 : 0),
+          .leading = operand.leading,
+          .operation = operand.operation};
 }
 
-template <class Value>
-void describe(const MatmulDescription& description, cublasLtMatmulDescAttributes_t attribute,
-              const Value& value) {
-  TORCH_CUDABLAS_CHECK(
-      cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)));
-}
-
-MatmulDescription matmul_description(const at::Tensor& output, const Operand& left,
-                                     const Operand& right, const at::Tensor& bias) {
-  const bool is_wide = output.scalar_type() == at::kFloat;
-  const bool is_fast = is_wide && at::globalContext().allowTF32CuBLAS();
-  cublasLtMatmulDesc_t made = nullptr;
-  TORCH_CUDABLAS_CHECK(cublasLtMatmulDescCreate(
-      &made, is_fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  MatmulDescription description(made);
-  describe(description, CUBLASLT_MATMUL_DESC_TRANSA, right.operation);
-  describe(description, CUBLASLT_MATMUL_DESC_TRANSB, left.operation);
-  if (bias.defined()) {
-    describe(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    describe(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.const_data_ptr());
-    describe(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(bias));
-  }
-  return description;
-}
-
-uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  uint32_t alignment = 256;
-  while (address % alignment != 0) alignment /= 2;
-  return alignment;
-}
-
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-
-template <class Value>
-void prefer(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
-            const Value& value) {
-  TORCH_CUDABLAS_CHECK(
-      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
-}
-
-struct Addresses {
-  const void *right, *left, *addend;
-  void* output;
-};
-
-Preference preference_for(const Addresses& addresses) {
-  cublasLtMatmulPreference_t made = nullptr;
-  TORCH_CUDABLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
-  Preference preference(made);
-  prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(addresses.right));
-  prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(addresses.left));
-  prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addresses.addend));
-  prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(addresses.output));
-  return preference;
+LtMatrix lt_rows(const at::Tensor& matrix) {
+  return {.data = matrix.const_data_ptr(),
+          .type = data_type(matrix),
+          .rows = matrix.size(1),
+          .columns = matrix.size(0),
+          .leading = leading_of(matrix)};
 }
 
 // False when cublasLt has no kernel for it.
-bool run_lt_product(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
-                    const at::Tensor& bias, const at::Tensor& addend) {
+bool run_plus(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
+              const at::Tensor& bias, const at::Tensor& addend) {
   const auto own_left = operand(left), own_right = operand(right);
-  const auto description = matmul_description(output, own_left, own_right, bias);
-  const auto right_layout = operand_layout(own_right, right);
-  const auto left_layout = operand_layout(own_left, left);
-  const auto type = data_type(output);
-  const auto output_layout =
-      matrix_layout(type, output.size(1), output.size(0), leading_of(output));
-  const auto& base = addend.defined() ? addend : output;
-  const auto base_layout = matrix_layout(type, output.size(1), output.size(0), leading_of(base));
-  const Addresses addresses{own_right.data(), own_left.data(), base.const_data_ptr(),
-                            output.mutable_data_ptr()};
-  const auto preference = preference_for(addresses);
-  const auto handle = at::cuda::getCurrentCUDABlasLtHandle();
-  cublasLtMatmulHeuristicResult_t found = {};
-  int num_found = 0;
-  const auto status = cublasLtMatmulAlgoGetHeuristic(
-      handle, description.get(), right_layout.get(), left_layout.get(), base_layout.get(),
-      output_layout.get(), preference.get(), 1, &found, &num_found);
-  if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) return false;
-  // From the allocator of the stream, which gives it to the next one in line.
-  const auto workspace =
-      at::empty({static_cast<int64_t>(found.workspaceSize)}, output.options().dtype(at::kByte));
-  const float one = 1, zero = 0;
-  TORCH_CUDABLAS_CHECK(cublasLtMatmul(
-      handle, description.get(), &one, addresses.right, right_layout.get(), addresses.left,
-      left_layout.get(), addend.defined() ? &one : &zero, addresses.addend, base_layout.get(),
-      addresses.output, output_layout.get(), &found.algo, workspace.mutable_data_ptr(),
-      found.workspaceSize, c10::cuda::getCurrentCUDAStream().stream()));
-  return true;
+  LtProduct product{.first = lt_operand(own_right, right),
+                    .second = lt_operand(own_left, left),
+                    .output = lt_rows(output)};
+  if (addend.defined()) product.base = lt_rows(addend);
+  if (bias.defined()) {
+    product.bias = bias.const_data_ptr();
+    product.bias_type = data_type(bias);
+  }
+  const bool is_wide = output.scalar_type() == at::kFloat;
+  if (is_wide && at::globalContext().allowTF32CuBLAS()) {
+    product.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  }
+  return run_lt_product(product, output);
 }
 
 }  // namespace
@@ -218,7 +134,7 @@ void device_product_plus(const at::Tensor& output, const at::Tensor& left, const
   const c10::cuda::CUDAGuard guard(output.device());
   const bool is_dense = !addend.defined() || (addend.stride(1) == 1 && addend.stride(0) > 0);
   const auto base = is_dense ? addend : addend.contiguous();
-  if (!is_trivial(output, left) && run_lt_product(output, left, right, bias, base)) return;
+  if (!is_trivial(output, left) && run_plus(output, left, right, bias, base)) return;
   if (addend.defined()) output.copy_(addend);
   device_product(output, left, right, /*accumulate=*/addend.defined());
   if (bias.defined()) output.add_(bias);

@@ -12,6 +12,7 @@
 #include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
+#include "fullshard/ops/projection.h"
 #include "fullshard/ops/weight_gradient.h"
 
 namespace fullshard {
@@ -60,10 +61,11 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
     const auto bias = ops::undefined_if_empty(given_bias);
     const auto residual = ops::undefined_if_empty(given_residual);
     auto output = at::empty(output_sizes(input, weight), input.options());
-    ops::device_product_plus(ops::as_matrix(output), ops::as_matrix(input), weight.t(), bias,
-                             residual.defined() ? ops::as_matrix(residual) : at::Tensor());
-    context->save_for_backward({input, weight});
+    const auto maxima = ops::project(ops::as_matrix(output), ops::as_matrix(input), weight, bias,
+                                     residual.defined() ? ops::as_matrix(residual) : at::Tensor());
+    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
     context->saved_data["weight"] = weight;
+    context->saved_data["is_hybrid"] = maxima.is_hybrid;
     context->saved_data["bias"] = bias;
     return output;
   }
@@ -73,17 +75,19 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
     const auto saved = context->get_saved_variables();
     const auto& input = saved[0];
     const auto output_gradient = gradients[0].contiguous();
+    ops::ProjectionGradient gradient(
+        gradients[0], {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
     variable_list results(4);
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["weight"].toTensor();
-      results[1] = ops::weight_gradient(parameter, input, output_gradient);
+      results[1] = gradient.to_weights({parameter}, {true}, ops::as_matrix(input)).front();
     }
     if (context->needs_input_grad(2)) {
       results[2] = ops::bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
     }
     if (context->needs_input_grad(0)) {
       results[0] = at::empty(input.sizes(), input.options());
-      ops::device_product(ops::as_matrix(results[0]), ops::as_matrix(output_gradient), saved[1]);
+      gradient.to_rows(ops::as_matrix(results[0]), saved[1]);
     }
     if (context->needs_input_grad(3)) results[3] = gradients[0];
     return results;

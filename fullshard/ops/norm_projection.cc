@@ -9,10 +9,10 @@
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
 #include "fullshard/ops/device_operators.h"
-#include "fullshard/ops/joined_rows.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/linear.h"
+#include "fullshard/ops/projection.h"
 #include "fullshard/ops/weight_gradient.h"
 #include "fullshard/ops/wide_gradient.h"
 
@@ -26,33 +26,6 @@ int64_t total_rows(at::TensorList weights) {
   int64_t total = 0;
   for (const auto& weight : weights) total += weight.size(0);
   return total;
-}
-
-void project(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
-             at::TensorList biases) {
-  const bool has_bias = std::any_of(biases.begin(), biases.end(),
-                                    [](const at::Tensor& bias) { return bias.defined(); });
-  const auto whole = has_bias && weights.size() > 1 ? at::Tensor() : joined_rows(weights.vec());
-  if (whole.defined()) return device_product_plus(packed, rows, whole.t(), biases[0], {});
-  int64_t first = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const int64_t width = weights[i].size(0);
-    device_product_plus(packed.narrow(1, first, width), rows, weights[i].t(), biases[i], {});
-    first += width;
-  }
-}
-
-// The gradient of the rows that were projected.
-void project_back(const at::Tensor& rows_gradient, const at::Tensor& packed_gradient,
-                  at::TensorList weights) {
-  const auto whole = joined_rows(weights.vec());
-  if (whole.defined()) return device_product(rows_gradient, packed_gradient, whole);
-  int64_t first = 0;
-  for (const auto& weight : weights) {
-    const auto own = packed_gradient.narrow(1, first, weight.size(0));
-    device_product(rows_gradient, own, weight, /*accumulate=*/first > 0);
-    first += weight.size(0);
-  }
 }
 
 // Tensors, empty where absent: the input, weight and bias of the norm, then as many weights as
@@ -72,16 +45,20 @@ struct NormProjectionFunction : torch::autograd::Function<NormProjectionFunction
     const NormTerms norm{tensors[kNormWeight], undefined_if_empty(tensors[kNormBias]), epsilon,
                          centred};
     const auto normalised = at::empty(input.sizes(), input.options());
-    const auto statistics = device_norm(normalised, input, norm);
+    const auto largest = make_largest_for(input, weights);
+    const auto statistics = device_norm(normalised, input, norm, largest);
     auto sizes = input.sizes().vec();
     sizes.back() = total_rows(weights);
     auto packed = at::empty(sizes, input.options());
-    project(as_matrix(packed), as_matrix(normalised), weights, biases);
+    const auto maxima =
+        project(as_matrix(packed), as_matrix(normalised), weights, biases, {}, largest);
 
-    variable_list saved{input, norm.weight, norm.bias, statistics.mean, statistics.inverse};
+    variable_list saved{input,       norm.weight,   norm.bias, statistics.mean, statistics.inverse,
+                        maxima.rows, maxima.weights};
     saved.insert(saved.end(), weights.begin(), weights.end());
     context->save_for_backward(std::move(saved));
     context->saved_data["parameters"] = tensors.slice(1).vec();
+    context->saved_data["is_hybrid"] = maxima.is_hybrid;
     // A use of one result only must not make zeros for the other.
     context->set_materialize_grads(false);
     return {packed, tensors[0].detach()};
@@ -95,22 +72,26 @@ struct NormProjectionFunction : torch::autograd::Function<NormProjectionFunction
       results[0] = gradients[1];
       return results;
     }
-    const auto packed = as_matrix(gradients[0].contiguous());
-    const Saved saved(context->get_saved_variables());
+    const Saved saved(context->get_saved_variables(), context->saved_data["is_hybrid"].toBool());
     const auto rows = at::empty(saved.input.sizes(), saved.input.options());
-    take_weight_gradients(context, saved, parameters, rows, packed, results);
+    ProjectionGradient gradient(gradients[0], saved.maxima);
+    take_weight_gradients(context, saved, parameters, rows, gradient, results);
+    take_bias_gradients(context, saved, parameters, gradient.matrix(), results);
     const bool wants_norm = context->needs_input_grad(0) || context->needs_input_grad(1) ||
                             context->needs_input_grad(2);
     if (!wants_norm) return results;
     // The normalised rows have served: their gradient takes their place, and the input's that
     // one's.
-    project_back(as_matrix(rows), packed, saved.weights);
+    gradient.to_rows(as_matrix(rows), saved.weights);
     const WideGradient weight(context->needs_input_grad(1) ? parameters[0] : at::Tensor());
     const WideGradient bias(context->needs_input_grad(2) ? parameters[1] : at::Tensor());
     const auto residual = gradients[1].defined() ? gradients[1].contiguous() : at::Tensor();
-    device_norm_gradient({rows, weight.target(), bias.target()}, rows, residual, saved.input,
-                         saved.norm, saved.statistics);
+    // What came before in the layer, or the layer before, multiplies it next.
+    const auto largest = gradient.is_in_fp8() ? make_largest(rows) : at::Tensor();
+    device_norm_gradient({rows, weight.target(), bias.target(), largest}, rows, residual,
+                         saved.input, saved.norm, saved.statistics);
     if (context->needs_input_grad(0)) results[0] = rows;
+    if (largest.defined()) note_largest(rows, largest);
     results[kNormWeight] = weight.finish();
     results[kNormBias] = bias.finish();
     return results;
@@ -118,32 +99,39 @@ struct NormProjectionFunction : torch::autograd::Function<NormProjectionFunction
 
  private:
   struct Saved {
-    explicit Saved(const variable_list& list)
+    Saved(const variable_list& list, bool is_hybrid)
         : input(list[0]),
           norm{.weight = list[1], .bias = list[2], .centred = list[3].defined()},
           statistics{list[3], list[4]},
-          weights(list.begin() + 5, list.end()) {}
+          maxima{list[5], list[6], is_hybrid},
+          weights(list.begin() + 7, list.end()) {}
 
     at::Tensor input;
     NormTerms norm;
     NormStatistics statistics;
+    Fp8Maxima maxima;
     std::vector<at::Tensor> weights;
   };
 
   // Leaves the normalised input in `rows` when it is needed.
   static void take_weight_gradients(AutogradContext* context, const Saved& saved,
                                     const std::vector<at::Tensor>& parameters,
-                                    const at::Tensor& rows, const at::Tensor& packed,
+                                    const at::Tensor& rows, ProjectionGradient& gradient,
                                     variable_list& results) {
     const size_t count = saved.weights.size();
-    std::vector<at::Tensor> own(parameters.begin() + 2, parameters.begin() + 2 + count);
+    const std::vector<at::Tensor> own(parameters.begin() + 2, parameters.begin() + 2 + count);
     std::vector<bool> is_wanted(count);
     for (size_t i = 0; i < count; ++i) is_wanted[i] = context->needs_input_grad(kFirstWeight + i);
-    if (std::find(is_wanted.begin(), is_wanted.end(), true) != is_wanted.end()) {
-      device_norm_again(rows, saved.input, saved.norm, saved.statistics);
-      const auto made = weight_gradients(own, is_wanted, rows, packed);
-      std::copy(made.begin(), made.end(), results.begin() + kFirstWeight);
-    }
+    if (std::find(is_wanted.begin(), is_wanted.end(), true) == is_wanted.end()) return;
+    device_norm_again(rows, saved.input, saved.norm, saved.statistics);
+    const auto made = gradient.to_weights(own, is_wanted, as_matrix(rows));
+    std::copy(made.begin(), made.end(), results.begin() + kFirstWeight);
+  }
+
+  static void take_bias_gradients(AutogradContext* context, const Saved& saved,
+                                  const std::vector<at::Tensor>& parameters,
+                                  const at::Tensor& packed, variable_list& results) {
+    const size_t count = saved.weights.size();
     int64_t first = 0;
     for (size_t i = 0; i < count; ++i) {
       const int64_t width = saved.weights[i].size(0);

@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/device_operators.h"
@@ -22,28 +22,81 @@ bool takes_product(const at::Tensor& target, const at::Tensor& operand) {
   return fits && target.dim() == 2 && target.is_contiguous();
 }
 
-at::Tensor returned_product(const at::Tensor& left, const at::Tensor& right) {
-  if (!has_cuda_kernel({left, right})) return left.mm(right);
-  auto result = at::empty({left.size(0), right.size(1)}, right.options());
-  device_product(result, left, right);
-  return result;
-}
+// Makes rows of the gradient of one or several weights, one below the other.
+class GradientRows {
+ public:
+  GradientRows() = default;
+  virtual ~GradientRows() = default;
+  GradientRows(const GradientRows&) = delete;
+  GradientRows& operator=(const GradientRows&) = delete;
 
-void write_product(const nn::GradientSink& sink, const at::Tensor& left, const at::Tensor& right) {
+  virtual at::Tensor make(int64_t first, int64_t count) const = 0;
+  virtual void write(const nn::GradientSink& sink, int64_t first, int64_t count) const = 0;
+};
+
+void put(const nn::GradientSink& sink, const at::Tensor& gradient) {
   at::Tensor target = sink.target;
-  const bool same_dtype = target.scalar_type() == right.scalar_type();
-  if (has_cuda_kernel({left, right}) && takes_product(target, right)) {
-    device_product(target, left, right, sink.accumulate);
-  } else if (same_dtype && sink.accumulate) {
-    target.addmm_(left, right);
-  } else if (same_dtype) {
-    at::mm_out(target, left, right);
-  } else if (sink.accumulate) {
-    target.add_(left.mm(right));
+  if (sink.accumulate) {
+    target.add_(gradient);
   } else {
-    target.copy_(left.mm(right));
+    target.copy_(gradient);
   }
 }
+
+class PlainRows : public GradientRows {
+ public:
+  PlainRows(const at::Tensor& output_gradient, const at::Tensor& input)
+      : left_(as_matrix(output_gradient).t()), right_(as_matrix(input)) {}
+
+  at::Tensor make(int64_t first, int64_t count) const override {
+    const auto left = left_.narrow(0, first, count);
+    if (!has_cuda_kernel({left, right_})) return left.mm(right_);
+    auto result = at::empty({count, right_.size(1)}, right_.options());
+    device_product(result, left, right_);
+    return result;
+  }
+
+  void write(const nn::GradientSink& sink, int64_t first, int64_t count) const override {
+    const auto left = left_.narrow(0, first, count);
+    at::Tensor target = sink.target;
+    const bool same_dtype = target.scalar_type() == right_.scalar_type();
+    if (has_cuda_kernel({left, right_}) && takes_product(target, right_)) {
+      device_product(target, left, right_, sink.accumulate);
+    } else if (same_dtype && sink.accumulate) {
+      target.addmm_(left, right_);
+    } else if (same_dtype) {
+      at::mm_out(target, left, right_);
+    } else {
+      put(sink, left.mm(right_));
+    }
+  }
+
+ private:
+  at::Tensor left_, right_;
+};
+
+class Fp8GradientRows : public GradientRows {
+ public:
+  Fp8GradientRows(const Fp8Operand& output_gradient, const Fp8Operand& input)
+      : left_(output_gradient), right_(input) {}
+
+  at::Tensor make(int64_t first, int64_t count) const override {
+    auto result =
+        at::empty({count, right_.values.size(0)}, right_.values.options().dtype(at::kBFloat16));
+    device_fp8_product(result, left_.narrow(first, count), right_);
+    return result;
+  }
+
+  void write(const nn::GradientSink& sink, int64_t first, int64_t count) const override {
+    const auto& target = sink.target;
+    const bool fits = target.scalar_type() == at::kFloat || target.scalar_type() == at::kBFloat16;
+    if (!fits || !target.is_contiguous()) return put(sink, make(first, count));
+    device_fp8_product(target, left_.narrow(first, count), right_, {.accumulate = sink.accumulate});
+  }
+
+ private:
+  Fp8Operand left_, right_;
+};
 
 // One sink over all of them; without a target when they are not neighbours or not alike.
 nn::GradientSink joined_sink(const std::vector<nn::GradientSink>& sinks) {
@@ -55,46 +108,52 @@ nn::GradientSink joined_sink(const std::vector<nn::GradientSink>& sinks) {
   return {joined_rows(targets), sinks.front().accumulate};
 }
 
+std::vector<at::Tensor> place_gradients(const std::vector<at::Tensor>& parameters,
+                                        const std::vector<bool>& is_wanted,
+                                        const GradientRows& rows) {
+  std::vector<nn::GradientSink> sinks(parameters.size());
+  int64_t num_rows = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (is_wanted[i]) sinks[i] = nn::open_gradient_sink(parameters[i]);
+    num_rows += parameters[i].size(0);
+  }
+  std::vector<at::Tensor> results(parameters.size());
+  if (const auto whole = joined_sink(sinks); whole.target.defined()) {
+    rows.write(whole, 0, num_rows);
+    return results;
+  }
+  int64_t first = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int64_t own_first = std::exchange(first, first + parameters[i].size(0));
+    if (!is_wanted[i]) continue;
+    if (sinks[i].target.defined()) {
+      rows.write(sinks[i], own_first, parameters[i].size(0));
+    } else {
+      results[i] = rows.make(own_first, parameters[i].size(0));
+    }
+  }
+  return results;
+}
+
 }  // namespace
 
 at::Tensor weight_gradient(const at::Tensor& parameter, const at::Tensor& input,
                            const at::Tensor& output_gradient) {
-  const auto left = as_matrix(output_gradient).t();
-  const auto right = as_matrix(input);
-  const auto sink = nn::open_gradient_sink(parameter);
-  if (!sink.target.defined()) return returned_product(left, right);
-  write_product(sink, left, right);
-  return {};
+  return place_gradients({parameter}, {true}, PlainRows(output_gradient, input)).front();
 }
 
 std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& parameters,
                                          const std::vector<bool>& is_wanted,
                                          const at::Tensor& input,
                                          const at::Tensor& output_gradient) {
-  const auto left = as_matrix(output_gradient).t();
-  const auto right = as_matrix(input);
-  std::vector<nn::GradientSink> sinks(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (is_wanted[i]) sinks[i] = nn::open_gradient_sink(parameters[i]);
-  }
-  std::vector<at::Tensor> results(parameters.size());
-  if (const auto whole = joined_sink(sinks); whole.target.defined()) {
-    write_product(whole, left, right);
-    return results;
-  }
-  int64_t first = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const int64_t width = parameters[i].size(0);
-    const auto own = left.narrow(0, first, width);
-    first += width;
-    if (!is_wanted[i]) continue;
-    if (sinks[i].target.defined()) {
-      write_product(sinks[i], own, right);
-    } else {
-      results[i] = returned_product(own, right);
-    }
-  }
-  return results;
+  return place_gradients(parameters, is_wanted, PlainRows(output_gradient, input));
+}
+
+std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& parameters,
+                                         const std::vector<bool>& is_wanted,
+                                         const Fp8Operand& output_gradient,
+                                         const Fp8Operand& input) {
+  return place_gradients(parameters, is_wanted, Fp8GradientRows(output_gradient, input));
 }
 
 at::Tensor bias_gradient(const at::Tensor& parameter, const at::Tensor& output_gradient) {

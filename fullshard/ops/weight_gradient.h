@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "fullshard/ops/device_fp8.h"
+
 namespace fullshard::ops {
 
 // output_gradient^T * input over all leading dimensions: written or added into the parameter's
@@ -21,6 +23,12 @@ std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& paramete
                                          const std::vector<bool>& is_wanted,
                                          const at::Tensor& input,
                                          const at::Tensor& output_gradient);
+
+// The same in fp8, from both turned: the output's gradient [sum of N, M] and the input [K, M].
+std::vector<at::Tensor> weight_gradients(const std::vector<at::Tensor>& parameters,
+                                         const std::vector<bool>& is_wanted,
+                                         const Fp8Operand& output_gradient,
+                                         const Fp8Operand& input);
 
 // The sum of the output's gradient over all rows, likewise; on the CPU it is always returned.
 at::Tensor bias_gradient(const at::Tensor& parameter, const at::Tensor& output_gradient);

@@ -69,6 +69,7 @@ Precision mode_of(const PrecisionKeys& keys) {
   check_dependencies(keys);
   if (!keys.amp.empty()) return Precision::amp(keys.amp);
   if (keys.fp16) return Precision::named("fp16");
+  if (keys.fp8) return Precision::named("fp8");
   if (keys.bf16) return Precision::named("bf16");
   return Precision::named("no");
 }
@@ -83,7 +84,12 @@ Precision Precision::named(std::string_view name) {
   if (word == "fp32") return fp32();
   if (word == "bf16") return mixed(at::kBFloat16);
   if (word == "fp16") return mixed(at::kHalf);
-  fail_as(ErrorKind::usage, "precision '{}': expected no, fp32, bf16 or fp16", name);
+  if (word == "fp8") {
+    auto precision = mixed(at::kBFloat16);
+    precision.products = ProductPrecision::fp8;
+    return precision;
+  }
+  fail_as(ErrorKind::usage, "precision '{}': expected no, fp32, bf16, fp16 or fp8", name);
 }
 
 Precision Precision::amp(std::string_view level) {
@@ -104,6 +110,7 @@ Precision Precision::from(const PrecisionKeys& keys) {
   if (keys.fp16_master_weights_and_grads) set_masters_and_gradients(precision, at::kHalf);
   if (keys.bf16_master_weights_and_grads) set_masters_and_gradients(precision, at::kBFloat16);
   if (keys.bf16_optimizer_states) precision.optimizer_state = at::kBFloat16;
+  if (keys.fp8 && keys.fp8_e4m3) precision.products = ProductPrecision::fp8_e4m3;
   if (!keys.communication_data_type.empty()) {
     precision.reduce = dtype_named("communication_data_type", keys.communication_data_type);
   }
@@ -130,6 +137,7 @@ void Precision::apply_to(ShardOptions& options) const {
   if (reduce) options.reduce_dtype = reduce;
   if (buffer) options.buffer_dtype = buffer;
   if (output) options.output_dtype = output;
+  options.products = products;
 }
 
 at::ScalarType dtype_named(std::string_view key, std::string_view name) {

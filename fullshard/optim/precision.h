@@ -19,6 +19,8 @@ struct PrecisionKeys {
   bool fp16 = false;                           // fp16.enabled
   bool fp16_master_weights_and_grads = false;  // fp16.…
   bool bf16 = false;                           // bf16.enabled
+  bool fp8 = false;                            // Accelerate's mixed_precision; bf16 is true then
+  bool fp8_e4m3 = false;                       // fp8_config.format: gradients too
   bool bf16_master_weights_and_grads = false;  // bf16.…
   bool bf16_optimizer_states = false;          // bf16.…
   std::string amp{};                           // amp.opt_level, where amp.enabled
@@ -35,12 +37,13 @@ struct Precision {
   std::optional<at::ScalarType> reduce{};
   std::optional<at::ScalarType> buffer{};
   std::optional<at::ScalarType> output{};
+  ProductPrecision products = ProductPrecision::operands;
   at::ScalarType optimizer_state = at::kFloat;
   bool loss_scaling = false;
 
   // "no": the model's own dtypes; "fp32"; "bf16" and "fp16": 16-bit computation, gathers,
-  // reductions and buffers with fp32 masters and gradients, fp16 with loss scaling. In any case of
-  // letters.
+  // reductions and buffers with fp32 masters and gradients, fp16 with loss scaling; "fp8": as bf16,
+  // with the products of blocks in 8 bits. In any case of letters.
   static Precision named(std::string_view name);
   // "O0" is fp32; "O1" and "O2" fp16 with fp32 masters and loss scaling; "O3" fp16 throughout,
   // without loss scaling as in apex. Optimizer states are fp32 at every level: squares of fp16

@@ -32,7 +32,7 @@ struct ClusterGpu {
   double memory_bandwidth = 0;  // bytes per second
   double bf16_flops = 0;        // per second, sustained in matrix products
   double attention_flops = 0;   // per second, sustained
-  double fp8_flops = 0;         // the engine does not compute in fp8 yet
+  double fp8_flops = 0;         // per second, of products in fp8; 0: as bf16
 };
 
 // Of one GPU, in each direction.

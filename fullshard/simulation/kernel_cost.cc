@@ -14,6 +14,7 @@ double roofline_seconds(const tensor::OperatorCall& call, const Cluster& cluster
   if (call.kind == tensor::OperatorKind::attention) rate = cluster.gpu.attention_flops;
   if (rate == 0) return moving;
   if (call.dtype == at::kFloat) rate *= kFp32Share;
+  if (call.dtype == at::kFloat8_e4m3fn && cluster.gpu.fp8_flops > 0) rate = cluster.gpu.fp8_flops;
   return std::max(moving, call.flops / rate);
 }
 

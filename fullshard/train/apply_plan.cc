@@ -182,6 +182,8 @@ Precision precision_of(const Plan& plan) {
   known.fp16 = *keys.fp16;
   known.fp16_master_weights_and_grads = *keys.fp16_master_weights_and_grads;
   known.bf16 = *keys.bf16;
+  known.fp8 = *keys.fp8;
+  known.fp8_e4m3 = *keys.fp8_format == "E4M3";
   known.bf16_master_weights_and_grads = *keys.bf16_master_weights_and_grads;
   known.bf16_optimizer_states = *keys.bf16_optimizer_states;
   known.amp = keys.amp->value_or("");

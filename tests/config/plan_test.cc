@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
+
 #include "fullshard/base/error.h"
 
 namespace fullshard::config {
@@ -245,6 +248,29 @@ TEST(Plan, OtherFlagsMustNotContradictTheFile) {
                                 {.flags = {{"--strategy", "no_shard"}, {"--precision", "bf16"}}});
   EXPECT_EQ(plan.sharding.strategy.value, "NO_SHARD");
   EXPECT_TRUE(plan.precision.bf16.value);
+}
+
+TEST(Plan, Fp8OfAnAccelerateFileIsBf16WithProductsInEightBits) {
+  const auto parse = [](const std::string& more, std::optional<std::string> device = "cuda") {
+    return Plan::parse("distributed_type: FSDP\nmixed_precision: fp8\n" + more, "a.yaml",
+                       {.ranks = 2, .device = std::move(device)});
+  };
+  for (const auto& [more, format] : std::map<std::string, std::string>{
+           {"", "HYBRID"},
+           {"fp8_config:\n  backend: AO\n", "HYBRID"},
+           {"fp8_config:\n  backend: TE\n  format: E4M3\n  margin: 0\n", "E4M3"}}) {
+    const Plan plan = parse(more);
+    EXPECT_TRUE(*plan.precision.fp8);
+    EXPECT_TRUE(*plan.precision.bf16);
+    EXPECT_EQ(*plan.precision.fp8_format, format) << more;
+  }
+  const std::string inner =
+      "distributed_type: DEEPSPEED\nmixed_precision: fp8\ndeepspeed_config:\n  zero_stage: 2\n";
+  const Plan deepspeed = Plan::parse(inner, "a.yaml", {.ranks = 2, .device = "cuda"});
+  EXPECT_TRUE(*deepspeed.precision.fp8);
+  EXPECT_TRUE(*deepspeed.precision.bf16);
+  EXPECT_EQ(plan_error_of([&] { parse("", "cpu"); }),
+            "a.yaml:2: mixed_precision: fp8 needs a GPU; use bf16");
 }
 
 TEST(Plan, WarnsOfFp16OnACpu) {

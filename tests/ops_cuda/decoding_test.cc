@@ -20,8 +20,6 @@ class DeviceDecoding : public OnDevice {
   at::NoGradGuard no_grad_;
 };
 
-at::Tensor bf16_randn(at::IntArrayRef sizes) { return device_randn(sizes, at::kBFloat16); }
-
 at::Tensor wide_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& residual) {
   auto sum = input.to(at::kDouble).matmul(weight.to(at::kDouble).t());

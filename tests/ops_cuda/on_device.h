@@ -28,6 +28,8 @@ inline at::Tensor device_randn(at::IntArrayRef sizes, at::ScalarType dtype = at:
   return at::randn(sizes, at::TensorOptions().device(at::kCUDA).dtype(at::kFloat)).to(dtype);
 }
 
+inline at::Tensor bf16_randn(at::IntArrayRef sizes) { return device_randn(sizes, at::kBFloat16); }
+
 // What rounding to a dtype, some times over, may do to results that are sums.
 inline double tolerance_of(at::ScalarType dtype) { return dtype == at::kFloat ? 2e-5 : 1.5e-2; }
 

@@ -57,8 +57,20 @@ TEST(Precision, NamesGiveDtypesInAnyCase) {
     EXPECT_EQ(precision.optimizer_state, at::kFloat) << c.name;
     EXPECT_EQ(precision.loss_scaling, c.loss_scaling) << c.name;
   }
-  EXPECT_EQ(precision_error_of([] { Precision::named("fp8"); }),
-            "precision 'fp8': expected no, fp32, bf16 or fp16");
+  EXPECT_EQ(precision_error_of([] { Precision::named("fp4"); }),
+            "precision 'fp4': expected no, fp32, bf16, fp16 or fp8");
+}
+
+TEST(Precision, Fp8IsBf16WithProductsOfEightBits) {
+  ShardOptions options;
+  Precision::named("FP8").apply_to(options);
+  EXPECT_EQ(options.param_dtype, at::kBFloat16);
+  EXPECT_EQ(options.master_dtype, at::kFloat);
+  EXPECT_EQ(options.products, ProductPrecision::fp8);
+  EXPECT_EQ(Precision::from({.bf16 = true, .fp8 = true}).products, ProductPrecision::fp8);
+  EXPECT_EQ(Precision::from({.bf16 = true, .fp8 = true, .fp8_e4m3 = true}).products,
+            ProductPrecision::fp8_e4m3);
+  EXPECT_EQ(Precision::from({.bf16 = true}).products, ProductPrecision::operands);
 }
 
 TEST(Precision, AmpLevels) {

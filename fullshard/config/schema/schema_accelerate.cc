@@ -28,7 +28,7 @@ constexpr SchemaKey kAccelerateKeys[] = {
      differs("MULTI_CPU and MULTI_GPU are NO_SHARD; XLA runs on the present device with a warning; "
              "other devices and MEGATRON_LM are refused")},
     {"mixed_precision", any_case("no=None|fp16|bf16|fp8").loose(), "no", "the compute dtype",
-     "precision", differs("fp8 is refused")},
+     "precision", differs("fp8: products of blocks by our own kernels, docs/training.md")},
     {"use_cpu", kBooleanWord, "false", "compute on the CPU", "launch"},
     {"debug", kBooleanWord, "false", "compare the shapes of collectives", "launch",
      differs("they are always compared")},

@@ -9,7 +9,9 @@ using namespace schema;
 constexpr auto kNoCompiler = refused("there is no graph compiler");
 constexpr auto kNoParallel = refused("there is no tensor, context or sequence parallelism");
 constexpr auto kUnusedParallel = differs("without effect while its size is 1");
-constexpr auto kUnusedFp8 = differs("without effect without fp8");
+constexpr auto kOwnFp8 = differs("our own kernels compute; docs/training.md");
+constexpr auto kPresentScale = differs("factors are those of the present values");
+constexpr auto kNoMsAmp = differs("MS-AMP's; masters and moments stay fp32");
 constexpr auto kNoMegatron = refused("Megatron-LM is another engine; use FSDP or DEEPSPEED");
 
 constexpr SchemaKey kOtherAccelerateKeys[] = {
@@ -37,29 +39,31 @@ constexpr SchemaKey kOtherAccelerateKeys[] = {
      "attention of sequence parallelism", "sharding", kUnusedParallel},
 
     {"fp8_config.backend", any_case("ao|te|msamp"), "null", "who computes in fp8", "precision",
-     kUnusedFp8},
+     kOwnFp8},
     {"fp8_config.use_autocast_during_eval", kBooleanWord, "false", "fp8 in evaluation", "precision",
-     kUnusedFp8},
-    {"fp8_config.margin", integer(0).loose(), "0", "margin of the scale", "precision", kUnusedFp8},
+     differs("evaluation computes as training does")},
+    {"fp8_config.margin", integer(0).loose(), "0", "margin of the scale", "precision",
+     kPresentScale},
     {"fp8_config.interval", integer(1).loose(), "1", "steps between scales", "precision",
-     kUnusedFp8},
-    {"fp8_config.format", any_case("HYBRID|E4M3|E5M2"), "HYBRID", "bits", "precision", kUnusedFp8},
+     kPresentScale},
+    {"fp8_config.format", any_case("HYBRID|E4M3|E5M2"), "HYBRID", "bits", "precision"},
     {"fp8_config.amax_history_len", integer(1).loose(), "1024", "maxima remembered", "precision",
-     kUnusedFp8},
+     kPresentScale},
     {"fp8_config.amax_history_length", integer(1).loose(), "1024", "maxima remembered", "precision",
-     kUnusedFp8},
+     kPresentScale},
     {"fp8_config.amax_compute_algo", any_case("max|most_recent"), "most_recent",
-     "which maximum counts", "precision", kUnusedFp8},
+     "which maximum counts", "precision", kPresentScale},
     {"fp8_config.amax_compute_algorithm", any_case("max|most_recent"), "most_recent",
-     "which maximum counts", "precision", kUnusedFp8},
+     "which maximum counts", "precision", kPresentScale},
     {"fp8_config.override_linear_precision", texts().loose(), "null", "layers that stay higher",
-     "precision", kUnusedFp8},
-    {"fp8_config.opt_level", any_case("O1|O2"), "O2", "MS-AMP's level", "precision", kUnusedFp8},
+     "precision", differs("all three products of blocks are fp8")},
+    {"fp8_config.opt_level", any_case("O1|O2"), "O2", "MS-AMP's level", "precision", kNoMsAmp},
     {"fp8_config.optimization_level", any_case("O1|O2"), "O2", "MS-AMP's level", "precision",
-     kUnusedFp8},
+     kNoMsAmp},
     {"fp8_config.enable_fsdp_float8_all_gather", kBooleanWord, "true", "gather in fp8", "precision",
-     kUnusedFp8},
-    {"fp8_config.pad_inner_dim", kBooleanWord, "true", "pad for fp8", "precision", kUnusedFp8},
+     differs("gathers move bf16")},
+    {"fp8_config.pad_inner_dim", kBooleanWord, "true", "pad for fp8", "precision",
+     differs("sizes that are no multiples of 16 stay bf16")},
 
     {"dynamo_config.dynamo_backend",
      any_case("no|eager|aot_eager|inductor|aot_ts_nvfuser|nvprims_nvfuser|cudagraphs|ofi|fx2trt|"

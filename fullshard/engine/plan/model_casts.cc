@@ -59,6 +59,27 @@ void check_stands_alone(const nn::NamedTensor& buffer, const std::vector<nn::Nam
   }
 }
 
+void check_fp8(const ShardOptions& options, at::Device device) {
+  if (options.param_dtype != at::kBFloat16) {
+    fail_as(ErrorKind::usage,
+            "products are fp8, but param_dtype is {}; fp8 rounds what is computed with in bf16",
+            options.param_dtype ? c10::toString(*options.param_dtype) : "the parameters' own");
+  }
+  const auto why_not = memory::why_no_fp8(device);
+  if (!why_not.empty()) fail_as(ErrorKind::usage, "precision fp8: {}", why_not);
+}
+
+// An embedding does not multiply, and the loss needs the head's bits.
+void set_products(const UnitPlan& unit, ProductPrecision products) {
+  const bool is_block = unit.parent >= 0;
+  const auto of = [&](const nn::UnitState& state, bool may) {
+    return may && state.vocabulary_part() == nn::VocabularyPart::none ? products
+                                                                      : ProductPrecision::operands;
+  };
+  unit.state->set_products(of(*unit.state, is_block));
+  for (auto* inner : unit.inner) inner->set_products(of(*inner, true));
+}
+
 }  // namespace
 
 void check_dtypes(const ShardOptions& options, at::Device device) {
@@ -73,6 +94,7 @@ void check_dtypes(const ShardOptions& options, at::Device device) {
     fail_as(ErrorKind::usage, "{} is {}, expected Float, BFloat16, Half or Double", name,
             c10::toString(*dtype));
   }
+  if (options.products != ProductPrecision::operands) check_fp8(options, device);
   if (options.param_dtype != at::kBFloat16) return;
   const auto why_not = memory::why_no_bfloat16(device);
   if (!why_not.empty()) fail_as(ErrorKind::usage, "param_dtype is BFloat16, but {}", why_not);
@@ -88,11 +110,15 @@ void set_forward_casts(const WrapPlan& plan, const ShardOptions& options) {
     }
     if (is_root) casts.outputs = options.output_dtype;
     unit.state->set_casts(casts);
+    set_products(unit, options.products);
   }
 }
 
 void clear_forward_casts(const WrapPlan& plan) {
-  for (const auto& unit : plan.units) unit.state->set_casts({});
+  for (const auto& unit : plan.units) {
+    unit.state->set_casts({});
+    set_products(unit, ProductPrecision::operands);
+  }
 }
 
 void move_buffers(const WrapPlan& plan, at::Device device) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a model is cast besides its parameters: the inputs of units, the outputs of the root and
-// the buffers.
+// What of a model is cast besides its parameters: the inputs of units, the outputs of the root, the
+// operands of products and the buffers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,12 @@ class Module;
 
 namespace fullshard::engine {
 
-// An error names an option that is no floating dtype, or one that the device does not have.
+// An error names an option that is no floating dtype, or what the device does not have.
 void check_dtypes(const ShardOptions& options, at::Device device);
 
 // With cast_forward_inputs and a param_dtype the root, and every unit that holds or borrows
-// parameters, casts what it is called with; the root's result becomes output_dtype.
+// parameters, casts what it is called with; the root's result becomes output_dtype. Blocks multiply
+// as `products` says.
 void set_forward_casts(const WrapPlan& plan, const ShardOptions& options);
 void clear_forward_casts(const WrapPlan& plan);
 

@@ -13,6 +13,7 @@
 #include "fullshard/engine/plan/sharding.h"
 #include "fullshard/engine/plan/traffic.h"
 #include "fullshard/engine/plan/wrap.h"
+#include "fullshard/nn/product_precision.h"
 #include "fullshard/nn/recompute_policy.h"
 #include "fullshard/tiers/tier_options.h"
 
@@ -31,6 +32,9 @@ struct ShardOptions {
 
   // What computation sees; absent: the parameter's own dtype.
   std::optional<at::ScalarType> param_dtype{};
+  // How the layers of blocks multiply: all marked modules but the root, embedding and head. fp8 is
+  // for parameters computed with in bf16, on a GPU that has it: docs/training.md, "fp8".
+  ProductPrecision products = ProductPrecision::operands;
   // What the optimizer updates; absent: the parameter's own dtype. Frozen parameters have none.
   std::optional<at::ScalarType> master_dtype{};
   // fp32 masters of parameters computed with in bf16 are stored as that bf16 value and the sixteen

@@ -12,11 +12,13 @@ constexpr int kThreads = 128;
 
 // A thread owns kCount columns and takes every gridDim.y-th row.
 template <class T, int kCount, RowActivation kKind>
-__global__ void __launch_bounds__(kThreads) forward_rows(T* output, ActivationRows rows) {
+__global__ void __launch_bounds__(kThreads)
+    forward_rows(T* output, ActivationRows rows, float* largest) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (column >= rows.width) return;
   const T* inputs = static_cast<const T*>(rows.input) + column;
   const T* ups = static_cast<const T*>(rows.up) + column;
+  LargestStored stored;
   for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
     float values[kCount], factors[kCount];
     load<kCount>(values, inputs + row * rows.stride);
@@ -26,7 +28,9 @@ __global__ void __launch_bounds__(kThreads) forward_rows(T* output, ActivationRo
       values[i] = activated<T, kKind>(values[i]).value * (rows.up != nullptr ? factors[i] : 1.0f);
     }
     store<kCount>(output + row * rows.width + column, values);
+    stored.see(values);
   }
+  if (largest != nullptr) stored.leave<T>(largest, blockIdx.y * gridDim.x + blockIdx.x);
 }
 
 template <class T, int kCount, RowActivation kKind>
@@ -37,6 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_gated = rows.up != nullptr;
   const T* inputs = static_cast<const T*>(rows.input) + column;
   const T* ups = static_cast<const T*>(rows.up) + column;
+  LargestStored stored;
   for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
     const int64_t dense = row * rows.width + column;
     const int64_t spread = row * gradients.gradient_stride + column;
@@ -53,10 +58,17 @@ __global__ void __launch_bounds__(kThreads)
       to[i] *= slope * factor;
     }
     store<kCount>(static_cast<T*>(gradients.input_gradient) + spread, to);
-    if (is_gated) store<kCount>(static_cast<T*>(gradients.up_gradient) + spread, to_factors);
+    stored.see(to);
+    if (is_gated) {
+      store<kCount>(static_cast<T*>(gradients.up_gradient) + spread, to_factors);
+      stored.see(to_factors);
+    }
     if (gradients.output != nullptr) {
       store<kCount>(static_cast<T*>(gradients.output) + dense, results);
     }
+  }
+  if (gradients.largest != nullptr) {
+    stored.leave<T>(gradients.largest, blockIdx.y * gridDim.x + blockIdx.x);
   }
 }
 
@@ -97,16 +109,17 @@ bool is_packable_gradient(const ActivationGradientRows& gradients) {
 
 }  // namespace
 
-void activate_rows(void* output, const ActivationRows& rows, cudaStream_t stream) {
+void activate_rows(void* output, const ActivationRows& rows, float* largest, cudaStream_t stream) {
+  clear_largest(largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) {
     with_kind(rows.kind, [&]<RowActivation kKind>() {
       auto* to = static_cast<T*>(output);
       if (is_packable_row<T>(rows) && is_packable<T>(output, 0)) {
         forward_rows<T, kPack<T>, kKind>
-            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(to, rows);
+            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(to, rows, largest);
       } else {
-        forward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(to, rows);
+        forward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(to, rows, largest);
       }
     });
   });
@@ -114,6 +127,7 @@ void activate_rows(void* output, const ActivationRows& rows, cudaStream_t stream
 
 void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,
                             cudaStream_t stream) {
+  clear_largest(gradients.largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) {
     with_kind(rows.kind, [&]<RowActivation kKind>() {

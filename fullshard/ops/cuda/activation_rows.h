@@ -23,15 +23,17 @@ struct ActivationRows {
   int64_t stride;
 };
 
-// `output`: rows side by side.
-void activate_rows(void* output, const ActivationRows& rows, cudaStream_t stream);
+// `output`: rows side by side. `largest` gets the largest magnitude of what is written
+// (largest_parts.h); null: not wanted.
+void activate_rows(void* output, const ActivationRows& rows, float* largest, cudaStream_t stream);
 
 struct ActivationGradientRows {
   const void* output_gradient;  // rows side by side
   void* input_gradient;         // rows `gradient_stride` apart
   void* up_gradient;            // as that; only when gated
   int64_t gradient_stride;
-  void* output;  // gets the results once more; null when not wanted; may be output_gradient
+  void* output;    // gets the results once more; null when not wanted; may be output_gradient
+  float* largest;  // of both gradients that are written
 };
 
 void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,

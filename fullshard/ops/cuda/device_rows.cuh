@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
+#include "fullshard/ops/cuda/largest_parts.h"
 
 namespace fullshard::ops {
 
@@ -96,6 +97,30 @@ __device__ __forceinline__ float row_sum(float value) {
   }
 }
 
+// The largest magnitude among what a thread has stored, as bits: those of magnitudes are ordered as
+// the numbers are, NaN above infinity.
+struct LargestStored {
+  uint32_t bits = 0;
+
+  template <int kCount>
+  __device__ __forceinline__ void see(const float (&values)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) bits = max(bits, __float_as_uint(values[i]) & 0x7fffffffu);
+  }
+
+  // Into one of the parts of largest_parts.h, which were zero, rounded as it was stored. Threads of
+  // a warp that come together leave one.
+  template <class T>
+  __device__ __forceinline__ void leave(float* parts, int64_t number) const {
+    const unsigned active = __activemask();
+    const uint32_t stored = __float_as_uint(widened(narrowed<T>(__uint_as_float(bits))));
+    const uint32_t largest = __reduce_max_sync(active, stored);
+    if (static_cast<int>(threadIdx.x % kWarp) != __ffs(static_cast<int>(active)) - 1) return;
+    auto* part = reinterpret_cast<unsigned*>(parts + number % kLargestParts);
+    if (largest > 0) atomicMax(part, largest);
+  }
+};
+
 inline int64_t blocks_for(int64_t count, int64_t per_block) {
   return (count + per_block - 1) / per_block;
 }
@@ -104,6 +129,11 @@ inline int64_t blocks_for(int64_t count, int64_t per_block) {
 template <class T>
 bool is_packable(const void* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kPack<T> == 0;
+}
+
+// Where a kernel is to leave its largest magnitude; null: nowhere.
+inline void clear_largest(float* parts, cudaStream_t stream) {
+  if (parts != nullptr) cudaMemsetAsync(parts, 0, kLargestParts * sizeof(float), stream);
 }
 
 // Calls `use` with a null pointer of the type that holds the elements.

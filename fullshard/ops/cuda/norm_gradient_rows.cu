@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
   const float width = static_cast<float>(rows.width);
   const T* weights = static_cast<const T*>(rows.weight);
   ColumnTotals<T, kThreads, kPacks, kCentred> totals;
+  LargestStored stored;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kThreads;
        row < rows.num_rows; row += step) {
@@ -109,8 +110,10 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
         result[i] += inverse * (h[p][i] - level - n[p][i] * along);
       }
       store<kCount>(static_cast<T*>(gradients.input_gradient) + begin + pack * kCount, result);
+      stored.see(result);
     }
   }
+  if (gradients.largest != nullptr) stored.leave<T>(gradients.largest, blockIdx.x);
   if constexpr (kThreads == kWarp) {
     extern __shared__ float shared[];
     if (gradients.weight_partials != nullptr) {
@@ -150,6 +153,7 @@ __global__ void __launch_bounds__(kNarrowThreads)
   const float width = static_cast<float>(rows.width);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * rows.width;
   const T* weights = static_cast<const T*>(rows.weight);
+  LargestStored stored;
   for (int64_t i = threadIdx.x; i < rows.width; i += kNarrowThreads) {
     if (gradients.weight_partials != nullptr) gradients.weight_partials[first + i] = 0;
     if (gradients.bias_partials != nullptr) gradients.bias_partials[first + i] = 0;
@@ -174,12 +178,14 @@ __global__ void __launch_bounds__(kNarrowThreads)
         result += widened(static_cast<const T*>(gradients.added)[row * rows.width + i]);
       }
       static_cast<T*>(gradients.input_gradient)[row * rows.width + i] = narrowed<T>(result);
+      stored.see({result});
       if (gradients.weight_partials != nullptr) {
         gradients.weight_partials[first + i] += gradient * (kCentred ? n : widened(narrowed<T>(n)));
       }
       if (gradients.bias_partials != nullptr) gradients.bias_partials[first + i] += gradient;
     }
   }
+  if (gradients.largest != nullptr) stored.leave<T>(gradients.largest, blockIdx.x);
 }
 
 enum class Form { narrow, wide, widest, any };
@@ -243,6 +249,7 @@ int64_t num_norm_partials(const NormRows& rows) {
 void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
                         cudaStream_t stream) {
   if (rows.width == 0) return;
+  clear_largest(gradients.largest, stream);
   with_element(rows.dtype, [&]<class T>(T*) {
     if (rows.centred) {
       launch_backward<T, true>(gradients, rows, stream);

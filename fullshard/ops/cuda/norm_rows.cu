@@ -48,7 +48,7 @@ __device__ __forceinline__ float normalised_value(float value, float mean, float
 
 template <class T, int kThreads, int kPacks, bool kCentred, bool kKnown>
 __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowBlock : kThreads)
-    forward_rows(T* output, NormRows rows, float epsilon) {
+    forward_rows(T* output, NormRows rows, float epsilon, float* largest) {
   constexpr int kCount = kPack<T>;
   constexpr int kRows = kThreads == kWarp ? kNarrowBlock / kWarp : 1;
   const int lane = threadIdx.x % kThreads;
@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowBlock : kThreads)
   const T* weights = static_cast<const T*>(rows.weight);
   const T* biases = static_cast<const T*>(rows.bias);
   T* to = output + row * rows.width;
+  LargestStored stored;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     const int pack = p * kThreads + lane;
@@ -90,14 +91,16 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowBlock : kThreads)
           weight[i] * normalised_value<T>(x.values[p][i], mean, inverse, kCentred) + bias[i];
     }
     store<kCount>(to + pack * kCount, result);
+    stored.see(result);
   }
+  if (largest != nullptr) stored.leave<T>(largest, row);
 }
 
 constexpr int kPlainThreads = 256;
 
 template <class T, bool kCentred, bool kKnown>
 __global__ void __launch_bounds__(kPlainThreads)
-    forward_any_rows(T* output, NormRows rows, float epsilon) {
+    forward_any_rows(T* output, NormRows rows, float epsilon, float* largest) {
   const int64_t row = blockIdx.x;
   const T* x = static_cast<const T*>(rows.input) + row * rows.width;
   const float width = static_cast<float>(rows.width);
@@ -122,11 +125,15 @@ __global__ void __launch_bounds__(kPlainThreads)
   }
   const T* weights = static_cast<const T*>(rows.weight);
   const T* biases = static_cast<const T*>(rows.bias);
+  LargestStored stored;
   for (int64_t i = threadIdx.x; i < rows.width; i += kPlainThreads) {
     const float bias = kCentred && biases != nullptr ? widened(biases[i]) : 0;
     const float normalised = normalised_value<T>(widened(x[i]), mean, inverse, kCentred);
-    output[row * rows.width + i] = narrowed<T>(widened(weights[i]) * normalised + bias);
+    const float result[1] = {widened(weights[i]) * normalised + bias};
+    output[row * rows.width + i] = narrowed<T>(result[0]);
+    stored.see(result);
   }
+  if (largest != nullptr) stored.leave<T>(largest, row);
 }
 
 template <class T>
@@ -137,47 +144,53 @@ bool fits_registers(const NormRows& rows, int64_t num_packs) {
 }
 
 template <class T, bool kCentred, bool kKnown>
-void launch_forward(void* output, const NormRows& rows, float epsilon, cudaStream_t stream) {
+void launch_forward(void* output, const NormRows& rows, float epsilon, float* largest,
+                    cudaStream_t stream) {
+  clear_largest(largest, stream);
   auto* to = static_cast<T*>(output);
   const int64_t num_packs = rows.width / kPack<T>;
   const auto num_rows = static_cast<unsigned>(rows.num_rows);
   const auto narrow_blocks = static_cast<unsigned>(blocks_for(rows.num_rows, kNarrowBlock / kWarp));
   if (!fits_registers<T>(rows, 1024 * 4) || !is_packable<T>(output, 0)) {
     forward_any_rows<T, kCentred, kKnown>
-        <<<num_rows, kPlainThreads, 0, stream>>>(to, rows, epsilon);
+        <<<num_rows, kPlainThreads, 0, stream>>>(to, rows, epsilon, largest);
   } else if (num_packs <= kWarp * 4) {
     forward_rows<T, kWarp, 4, kCentred, kKnown>
-        <<<narrow_blocks, kNarrowBlock, 0, stream>>>(to, rows, epsilon);
+        <<<narrow_blocks, kNarrowBlock, 0, stream>>>(to, rows, epsilon, largest);
   } else if (num_packs <= kWarp * 8) {
     forward_rows<T, kWarp, 8, kCentred, kKnown>
-        <<<narrow_blocks, kNarrowBlock, 0, stream>>>(to, rows, epsilon);
+        <<<narrow_blocks, kNarrowBlock, 0, stream>>>(to, rows, epsilon, largest);
   } else if (num_packs <= 256 * 4) {
-    forward_rows<T, 256, 4, kCentred, kKnown><<<num_rows, 256, 0, stream>>>(to, rows, epsilon);
+    forward_rows<T, 256, 4, kCentred, kKnown>
+        <<<num_rows, 256, 0, stream>>>(to, rows, epsilon, largest);
   } else {
-    forward_rows<T, 1024, 4, kCentred, kKnown><<<num_rows, 1024, 0, stream>>>(to, rows, epsilon);
+    forward_rows<T, 1024, 4, kCentred, kKnown>
+        <<<num_rows, 1024, 0, stream>>>(to, rows, epsilon, largest);
   }
 }
 
 template <bool kKnown>
-void choose_forward(void* output, const NormRows& rows, float epsilon, cudaStream_t stream) {
+void choose_forward(void* output, const NormRows& rows, float epsilon, float* largest,
+                    cudaStream_t stream) {
   if (rows.num_rows == 0 || rows.width == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) {
     if (rows.centred) {
-      launch_forward<T, true, kKnown>(output, rows, epsilon, stream);
+      launch_forward<T, true, kKnown>(output, rows, epsilon, largest, stream);
     } else {
-      launch_forward<T, false, kKnown>(output, rows, epsilon, stream);
+      launch_forward<T, false, kKnown>(output, rows, epsilon, largest, stream);
     }
   });
 }
 
 }  // namespace
 
-void normalise_rows(void* output, const NormRows& rows, float epsilon, cudaStream_t stream) {
-  choose_forward<false>(output, rows, epsilon, stream);
+void normalise_rows(void* output, const NormRows& rows, float epsilon, float* largest,
+                    cudaStream_t stream) {
+  choose_forward<false>(output, rows, epsilon, largest, stream);
 }
 
 void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t stream) {
-  choose_forward<true>(output, rows, 0, stream);
+  choose_forward<true>(output, rows, 0, nullptr, stream);
 }
 
 }  // namespace fullshard::ops

@@ -21,9 +21,13 @@ struct NormRows {
   float* inverse;    // 1 / sqrt(variance or mean square + epsilon) of every row
 };
 
+// Below, `largest` gets the largest magnitude of what is written (largest_parts.h); null: not
+// wanted.
+
 // output = weight * normalised + bias, where RMS norm rounds the normalised values to the dtype
 // before the product. Leaves the statistics.
-void normalise_rows(void* output, const NormRows& rows, float epsilon, cudaStream_t stream);
+void normalise_rows(void* output, const NormRows& rows, float epsilon, float* largest,
+                    cudaStream_t stream);
 
 // The same values from statistics that an earlier call left.
 void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t stream);
@@ -34,6 +38,7 @@ struct NormGradientRows {
   const void* added;            // added to the input's gradient; may be null
   float* weight_partials;       // num_norm_partials x width; null when not wanted
   float* bias_partials;         // as that
+  float* largest;               // of input_gradient
 };
 
 // Rows of partial sums of the gradients of weight and bias; sum_partials ends them.

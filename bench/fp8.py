@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fp8 on one GPU: steps of `fullshard train` in bf16 and fp8 beside PyTorch FSDP2 with torchao's float8 (where torchao can
+be imported), and losses over some hundred steps on real text; writes bench/results/fp8.md.
+
+Called by bench/fp8.sh. Rounds go through all lines in turn. The text is Python's own library, sources and all.
+"""
+import argparse
+import glob
+import importlib.metadata
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+import machine
+
+WARM_UP = 4
+PEER = os.path.join(machine.ROOT, "bench", "peers", "train_step.py")
+# Model: sequence length, batch, more flags, required tokens/s and GiB of fp8.
+STEPS = {"llama-1.1b": (2048, 8, [], 95e3, 27), "llama-3b": (2048, 4, [], 33e3, 52), "llama-8b": (2048, 8, ["--recompute"], None, None)}
+FORMATS = {"bf16": ["--precision", "bf16"], "fp8": ["--precision", "fp8"]}
+ALL_E4M3 = "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config:\n  format: E4M3\n"
+CURVES = {"gpt2-124m": ["--sequence-length", "512", "--micro-batch", "16"],
+          "llama-110m": ["--sequence-length", "512", "--micro-batch", "16"],
+          "t5-small": ["--task", "translation", "--source-lang", "a", "--target-lang", "b", "--sequence-length", "128",
+                       "--target-length", "128", "--micro-batch", "32"]}
+
+
+def run(binaries, arguments, folder):
+    output = os.path.join(folder, "run")
+    command = [os.path.join(binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--clip", "1", "--output", output,
+               "--overwrite", "--no-save-model", "--quiet", *arguments]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(command)}: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
+        return None
+    with open(os.path.join(output, "metrics.jsonl")) as lines:
+        return [json.loads(line) for line in lines]
+
+
+def own_step(arguments, model, words, folder):
+    length, batch, more, *_ = STEPS[model]
+    records = run(arguments.binaries, ["--model", model, "--data", os.path.join(folder, "tokens.bin"), "--order", "sequential",
+                                       "--sequence-length", str(length), "--micro-batch", str(batch), "--steps",
+                                       str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant", *more, *words], folder)
+    if records is None:
+        return None
+    return (statistics.median(record["step_s"] for record in records[WARM_UP:]),
+            max(record["device_peak_bytes"] for record in records) / 2**30)
+
+
+def peer_step(arguments, model, words):
+    length, batch, more, *_ = STEPS[model]
+    command = [sys.executable, PEER, "--mode", "fsdp2", "--compile", "--model", model, "--seq", str(length), "--batch", str(batch),
+               "--steps", str(arguments.steps + WARM_UP), *more, *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
+        return None
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return found["step_s"], found["peak_gib"]
+
+
+def step_section(arguments, model, folder):
+    length, batch, more, speed, memory = STEPS[model]
+    lines = {f"fullshard train, {name}": lambda words=words: own_step(arguments, model, words, folder) for name, words in FORMATS.items()}
+    if importlib.util.find_spec("torchao") and model in arguments.peers:
+        for recipe in arguments.recipes:
+            lines[f"PyTorch FSDP2, compiled, torchao {recipe}"] = (
+                lambda recipe=recipe: peer_step(arguments, model, ["--float8", recipe]))
+    found = {name: [] for name in lines}
+    for _ in range(arguments.rounds):
+        for name, measure in lines.items():
+            found[name].append(measure())
+    found = {name: [one for one in runs if one] for name, runs in found.items()}
+    step = {name: statistics.median(one[0] for one in runs) for name, runs in found.items() if runs}
+    base = step.get("fullshard train, bf16")
+    rows = [[name, f"{step[name] * 1000:.1f}", f"{length * batch / step[name]:,.0f}", f"{base / step[name]:.2f}" if base else "-",
+             f"{max(one[1] for one in found[name]):.1f}"] for name in step]
+    text = f"## {model}, sequence {length}, batch {batch}{', recomputed' if more else ''}\n\n"
+    text += f"Required of fp8: {speed:,.0f} tokens/s, {memory} GiB.\n\n" if speed else "Required: 1.3 of bf16.\n\n"
+    return text + machine.table(["line", "ms/step", "tokens/s", "of bf16", "peak GiB"], rows)
+
+
+def real_text(folder):
+    """Python's library as one text, and as pairs of neighbouring lines."""
+    paths = sorted(glob.glob(os.path.join(sysconfig.get_paths()["stdlib"], "**", "*.py"), recursive=True))
+    size = 0
+    with open(os.path.join(folder, "text.txt"), "w") as text, open(os.path.join(folder, "pairs.jsonl"), "w") as pairs:
+        for path in paths:
+            if "site-packages" in path or size > 12_000_000:
+                continue
+            with open(path, errors="ignore") as file:
+                content = file.read()
+            size += len(content)
+            text.write(content)
+            lines = [line.strip() for line in content.splitlines() if len(line.strip()) > 20]
+            for one, other in zip(lines[::2], lines[1::2]):
+                pairs.write(json.dumps({"translation": {"a": one, "b": other}}) + "\n")
+    return size
+
+
+def curve_section(arguments, folder):
+    size = real_text(folder)
+    e4m3 = os.path.join(folder, "e4m3.yaml")
+    with open(e4m3, "w") as file:
+        file.write(ALL_E4M3)
+    formats = {"bf16": ["--precision", "bf16"], "fp8": ["--precision", "fp8"], "fp8, gradients in e4m3 too": ["--config", e4m3]}
+    steps = arguments.curve_steps
+    shown = [step for step in (1, 50, 100, 200, 300, 400, 500) if step <= steps]
+    text = (f"## Losses over {steps} steps\n\nBytes of Python's library ({size / 1e6:.1f} MB), the same batches on every line. "
+            "The last column is the mean of the last 50 steps relative to bf16.\n\n")
+    rows = []
+    for model, words in CURVES.items():
+        base = None
+        for name, precision in formats.items():
+            data = os.path.join(folder, "pairs.jsonl" if model == "t5-small" else "text.txt")
+            records = run(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(steps), "--lr",
+                                               "6e-4", "--warmup", "50", "--schedule", "cosine", *words, *precision], folder)
+            if records is None:
+                continue
+            losses = [record["loss"] for record in records]
+            last = statistics.mean(losses[-50:])
+            base = base or last
+            rows.append([model, name, *(f"{losses[step - 1]:.4f}" for step in shown), f"{last:.4f}", f"{last / base - 1:+.2%}"])
+            print(rows[-1], flush=True)
+    return text + machine.table(["model", "line", *(f"step {step}" for step in shown), "last 50", "of bf16"], rows)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "cuda", "bin"))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--curve-steps", type=int, default=500)
+    parser.add_argument("--models", nargs="*", default=list(STEPS), choices=list(STEPS))
+    parser.add_argument("--peers", nargs="*", default=["llama-1.1b", "llama-3b"], help="models that torchao trains too")
+    parser.add_argument("--recipes", nargs="+", default=["tensorwise", "rowwise"])
+    arguments = parser.parse_args()
+    import torch
+    peers = f"torch {torch.__version__}"
+    if importlib.util.find_spec("torchao"):
+        peers += f", torchao {importlib.metadata.version('torchao')}"
+    text = machine.head("fp8 on one GPU", f"bench/fp8.sh {' '.join(sys.argv[1:])}".strip(), peers).rstrip() + "\n"
+    text += f"- GPU: {torch.cuda.get_device_name()}\n\n"
+    text += ("fp32 master weights, AdamW, clipping at 1, random tokens, FULL_SHARD on one rank; medians of the steps after "
+             f"{WARM_UP}, then over the rounds; memory is the peak of what the allocator handed out.\n\n")
+    with tempfile.TemporaryDirectory() as folder:
+        import numpy
+        numpy.random.default_rng(0).integers(0, 32000, 4_000_000).astype("<u2").tofile(os.path.join(folder, "tokens.bin"))
+        for model in arguments.models:
+            text += step_section(arguments, model, folder)
+            print(text[text.rindex("## "):], flush=True)
+        if arguments.curve_steps:
+            text += curve_section(arguments, folder)
+    machine.write("fp8.md", text)
+
+
+if __name__ == "__main__":
+    main()

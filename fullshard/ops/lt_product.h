@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// One product by cublasLt, for CUDA sources only. It knows columns side by side: a matrix of rows
+// [M, K] is K x M to it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <cublasLt.h>
+
+#include <cstdint>
+
+namespace fullshard::ops {
+
+// A matrix as it lies in memory, and how it is taken.
+struct LtMatrix {
+  const void* data = nullptr;
+  cudaDataType_t type = CUDA_R_16BF;
+  int64_t rows = 0, columns = 0, leading = 0;  // in cublasLt's order: columns are dense
+  cublasOperation_t operation = CUBLAS_OP_N;
+  const float* factor = nullptr;  // on the device; of 8-bit matrices
+};
+
+// output = first * second + bias + base. `base` may be the output itself, which is then added to.
+struct LtProduct {
+  LtMatrix first, second;
+  LtMatrix base{};  // data null: none
+  LtMatrix output;  // written through its data
+  const void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_16BF;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  bool is_fast_sum = false;  // of 8-bit products: fewer bits in the sums of the tensor cores
+};
+
+// On the current stream, of whose allocator the workspace is; `like` names the device. False when
+// cublasLt has no kernel for it. Which kernel is asked once per shape, alignment and device.
+bool run_lt_product(const LtProduct& product, const at::Tensor& like);
+
+}  // namespace fullshard::ops
