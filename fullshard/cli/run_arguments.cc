@@ -194,6 +194,12 @@ void RunArguments::add_training() {
       ->group(kOutput);
   command_
       ->add_flag_callback(
+          "--no-graphs", [this] { options_.graphs = false; },
+          "issue every kernel from the host; else small steps on one GPU become a CUDA graph, with "
+          "the same results")
+      ->group(kTraining);
+  command_
+      ->add_flag_callback(
           "--no-plan", [this] { options_.plans_memory = false; },
           "start without a plan of its memory; nothing is refused because it would not fit")
       ->group(kTraining);

@@ -65,6 +65,7 @@ struct RunOptions {
   double epochs = 0;         // 0: one, when steps say nothing
   bool reduce_once = false;  // a step's micro-batches are added on each rank first
   std::string trace{};       // file for the timeline of rank 0's last steps; empty: none
+  bool graphs = true;        // CUDA graphs where the host cannot keep a GPU busy
   bool plans_memory = true;  // before the start, which what cannot fit does not survive
   int64_t log_every = 1;
   int64_t eval_every = 0;        // steps; 0: at the end only

@@ -114,6 +114,38 @@ void Engine::start() {
   }
 }
 
+std::string Engine::why_not_repeatable() const {
+  if (!mesh_.world().device().is_cuda()) return "the device is no GPU";
+  if (mesh_.world().size() > 1) return "ranks exchange parameters or gradients";
+  if (options_.offload_activations) return "activations are offloaded";
+  if (watch_.watches_parameter_gradients()) return "gradients are looked at as they come";
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) {
+      if (group->is_released_at_rest()) return "parameters rest elsewhere";
+      if (group->trainable() && !group->gradients().can_stay()) return "gradients rest elsewhere";
+    }
+  }
+  return {};
+}
+
+void Engine::keep_gradient_memory() {
+  for (auto* group : trainable_groups()) group->gradients().keep_memory();
+}
+
+std::vector<const void*> Engine::addresses() const {
+  std::vector<const void*> found;
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) {
+      for (const auto& parameter : group->parameters()) found.push_back(parameter.const_data_ptr());
+      if (!group->trainable()) continue;
+      for (const auto& memory : group->gradients().memory()) {
+        found.push_back(memory.const_data_ptr());
+      }
+    }
+  }
+  return found;
+}
+
 void Engine::await_updates() {
   for (auto* group : trainable_groups()) group->await_update();
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Phase phase() const { return passes_.phase(); }
   bool has_values() const { return passes_.has_values(); }
   void set_has_values(bool has) { passes_.set_has_values(has); }
+
+  // Whether a device can be given the work of a forward and backward once, to repeat it without
+  // the host. Empty: it can; else why not, after "because".
+  std::string why_not_repeatable() const;
+  // From here on gradients are always written to the same places.
+  void keep_gradient_memory();
+  // What such work reads and writes beside its inputs: parameters and gradients. It must be done
+  // anew where these have changed.
+  std::vector<const void*> addresses() const;
+  // As PassController has it.
+  void note_repeated_pass() { passes_.note_repeated_pass(); }
+  bool has_gradients() const { return passes_.has_gradients(); }
 
   // The next backward sums squares while it reduces.
   void want_squares() { context_.takes_squares = true; }

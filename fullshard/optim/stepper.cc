@@ -55,8 +55,12 @@ void Stepper::backward(const at::Tensor& loss) {
   if (options_.reduces_once && num_done < options_.accumulation_steps) {
     no_sync.emplace(model_.no_sync());
   }
-  const double factor = engine::loss_factor(scaler_.scale(), options_.accumulation_steps);
+  const double factor = loss_factor();
   (factor == 1 ? loss : loss.mul(factor)).backward();
+}
+
+double Stepper::loss_factor() const {
+  return engine::loss_factor(scaler_.scale(), options_.accumulation_steps);
 }
 
 StepReport Stepper::new_report() {

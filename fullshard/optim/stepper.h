@@ -60,6 +60,10 @@ class Stepper {
 
   // Runs the backward of a micro-batch's loss (a scalar).
   void backward(const at::Tensor& loss);
+  // What backward() multiplies losses by.
+  double loss_factor() const;
+  // In the place of backward(), where the device has repeated that of an earlier micro-batch.
+  void note_repeated_backward(const at::Tensor& loss) { losses_.push_back(loss.detach()); }
   // Collective. Throws an Error with a diagnosis on a breakdown, unless told to go on. `riders`
   // (engine/gradients/norm_riders.h) go with the message of the norm where it can take them.
   StepReport step(engine::NormRiders* riders = nullptr);

@@ -86,6 +86,8 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
   return result;
 }
 
+constexpr double kMaskedShare = 0.15;  // of words, as BERT was trained
+
 ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
                            const EstimateOptions& options) {
   const auto integers = at::TensorOptions().dtype(at::kLong).device(options.device);
@@ -102,6 +104,9 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
       model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
   inputs.labels = at::zeros({rows, targets}, integers);
   inputs.labels_are_next = is_causal;
+  if (model.is_masked()) {
+    inputs.num_labels = static_cast<int64_t>(kMaskedShare * static_cast<double>(rows * targets));
+  }
   return inputs;
 }
 

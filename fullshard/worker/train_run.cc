@@ -81,6 +81,7 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
           .saves_whole_weights = settings.saves_whole_weights,
           .keeps_best = options.keep_best || options.restore_best,
           .records_phases = settings.records_phases || !options.trace.empty(),
+          .graphs = options.graphs,
           .traces = !options.trace.empty(),
           .evaluation = {.micro_batch = batch.micro_batch,
                          .max_batches = options.eval_batches,

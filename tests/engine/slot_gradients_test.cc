@@ -75,5 +75,24 @@ TEST(SlotGradients, DropLeavesNothing) {
   EXPECT_FALSE(s.slots.open(0).accumulate);
 }
 
+TEST(SlotGradients, KeepTheirMemoryWhereItIsWrittenAgainAndAgain) {
+  Slots s;
+  ASSERT_TRUE(s.slots.take(0, at::rand({10, 4})));
+  s.slots.fill_missing();
+  s.slots.keep_memory();
+  const auto before = s.slots.memory();
+  ASSERT_EQ(before.size(), 2u);
+  s.slots.drop();
+  for (int slot = 0; slot < 3; ++slot) EXPECT_FALSE(s.slots.is_filled(slot));
+  EXPECT_EQ(s.held(), 60 * 4);
+  EXPECT_FALSE(s.slots.take(0, at::rand({10, 4}))) << "the place of the table is taken";
+  EXPECT_FALSE(s.slots.open(0).accumulate);
+  EXPECT_EQ(s.slots.open(0).target.data_ptr(), before[1].data_ptr());
+  s.slots.drop();
+  s.slots.mark_filled();
+  for (int slot = 0; slot < 3; ++slot) EXPECT_TRUE(s.slots.open(slot).accumulate);
+  EXPECT_EQ(s.slots.memory()[0].data_ptr(), before[0].data_ptr());
+}
+
 }  // namespace
 }  // namespace fullshard::engine

@@ -303,6 +303,12 @@ void GroupGradients::begin_reduce() {
   is_reducing_ = true;
 }
 
+void GroupGradients::mark_reduced() {
+  slots_->mark_filled();
+  is_reduced_ = true;
+  num_unreduced_ = 0;
+}
+
 void GroupGradients::begin_whole_reduce() {
   std::function<void(int64_t, int64_t)> on_result;
   if (context_.takes_squares && dtypes_.shard == at::kFloat && !carried_) {

@@ -61,6 +61,16 @@ class GroupGradients {
   void drop();
   void drop_unreduced();
 
+  // Whether a device can be given the work of a backward once, to run it again and again: on a
+  // single rank, with gradients that wait on the device in slots of their own.
+  bool can_stay() const { return slots_.has_value() && !away_; }
+  // Slots keep their memory from here on; only when they can.
+  void keep_memory() { slots_->keep_memory(); }
+  // Where they lie, in an order that does not change.
+  std::vector<at::Tensor> memory() const { return slots_->memory(); }
+  // Such work has run, as a backward with its reduction would have.
+  void mark_reduced();
+
   // An update beside the caller reads what was reduced, from here to end_use(): what is dropped
   // meanwhile keeps its memory, and its place in the ledger.
   void begin_use() { is_in_use_ = true; }

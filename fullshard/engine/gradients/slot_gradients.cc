@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/engine/gradients/slot_gradients.h"
 
-#include <ATen/ops/empty.h>
-
 #include <utility>
 
 namespace fullshard::engine {
@@ -93,7 +91,11 @@ std::vector<at::Tensor> SlotGradients::memory() const {
   return memory;
 }
 
+void SlotGradients::mark_filled() { filled_.assign(filled_.size(), true); }
+
 void SlotGradients::drop() {
+  filled_.assign(filled_.size(), false);
+  if (keeps_memory_) return;
   for (auto& own : dedicated_) {
     if (!own.defined()) continue;
     pool_->ledger().drop(tiers::Purpose::gradients, tiers::Tier::device,
@@ -101,7 +103,6 @@ void SlotGradients::drop() {
     own = at::Tensor();
   }
   buffer_ = {};
-  filled_.assign(filled_.size(), false);
 }
 
 void SlotGradients::drop_into(UsedGradients& used) {

@@ -30,6 +30,11 @@ class SlotGradients {
   // Slots that nothing came for become zeros.
   void fill_missing();
   void drop();
+  // From here on slots keep their memory when they are dropped, and are always filled there: for
+  // work that was given to a device once and writes them again and again.
+  void keep_memory() { keeps_memory_ = true; }
+  // That work has run: every slot holds a gradient.
+  void mark_filled();
   // The same for slots that an update still reads: their memory goes to `used`.
   void drop_into(UsedGradients& used);
 
@@ -53,6 +58,7 @@ class SlotGradients {
   memory::Block buffer_;
   std::vector<at::Tensor> dedicated_;
   std::vector<bool> filled_;
+  bool keeps_memory_ = false;
 };
 
 }  // namespace fullshard::engine

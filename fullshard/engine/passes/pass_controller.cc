@@ -300,6 +300,15 @@ void PassController::drop_gradients() {
   lost_gradients_ = false;
 }
 
+void PassController::note_repeated_pass() {
+  check(phase_ == Phase::resting, "a repeated pass: another one is under way");
+  for (const auto& unit : units_) {
+    if (unit->is_trainable()) ++context_.counters->reductions;
+  }
+  for (auto* group : trainable_groups(units_)) group->gradients().mark_reduced();
+  module_gradients_.poison();
+}
+
 void PassController::check_gradients_kept() {
   check_awake("step() or the gradient norm");
   if (is_stale()) recover();

@@ -54,10 +54,13 @@ class PassController : public UnitEvents {
   // An error when recover() had to drop gradients of earlier, good backwards too.
   void check_gradients_kept();
   void drop_gradients();
+  // A forward and a backward have run on the device without any event, as they did once before.
+  void note_repeated_pass();
   // Nothing gathered, nothing in flight.
   void release_all();
 
   Phase phase() const { return phase_; }
+  bool has_gradients() const;  // of earlier backwards, for the next step
   const RecomputeStack& recomputes() const { return recomputes_; }
   // False for a deferred model until weights are loaded or initialised; forward throws meanwhile.
   bool has_values() const { return has_values_; }
@@ -72,7 +75,6 @@ class PassController : public UnitEvents {
   int gathers_in_flight() const;
   void prefetch_after(const UnitRuntime& unit);
   bool is_stale() const;
-  bool has_gradients() const;
   void open_pass();
   void begin_unit(UnitRuntime& unit);
   void pass_over(UnitRuntime& unit);

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/common/head.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/nonzero_static.h>
+
+#include <algorithm>
 
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/ops/cross_entropy.h"
 #include "fullshard/ops/few_rows.h"
 #include "fullshard/ops/linear.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::models {
 namespace {
@@ -18,7 +24,26 @@ at::Tensor logits_of(const at::Tensor& hidden, const Head& head, bool is_decodin
   return linear(scaled, head.weight, head.bias);
 }
 
-HeadOutputs apply_head(const HeadInputs& inputs, const Head& head) {
+// Work for a device that is worth another kernel or two, and too much for a graph to matter.
+constexpr int64_t kManyRows = 4096;
+
+HeadInputs labelled_rows(HeadInputs inputs) {
+  const auto labels = inputs.labels.reshape({-1});
+  const int64_t count =
+      std::max<int64_t>(inputs.num_labels, 1);  // without any, a row that has none
+  const auto places =
+      tensor::is_pretended()
+          ? at::empty({count}, labels.options())
+          : at::nonzero_static(labels.ne(kNoLabel), count, /*fill_value=*/0).view(-1);
+  inputs.hidden = inputs.hidden.reshape({-1, inputs.hidden.size(-1)}).index_select(0, places);
+  inputs.labels = labels.index_select(0, places);
+  return inputs;
+}
+
+HeadOutputs apply_head(const HeadInputs& given, const Head& head) {
+  const bool takes_rows =
+      !given.wants_logits && takes_labelled_rows(given.labels, given.num_labels);
+  const auto inputs = takes_rows ? labelled_rows(given) : given;
   HeadOutputs outputs;
   if (inputs.labels.defined()) {
     CrossEntropyOptions options;
@@ -36,7 +61,8 @@ HeadOutputs apply_head(const HeadInputs& inputs, const Head& head) {
 
 HeadInputs head_inputs(const at::Tensor& hidden, const at::Tensor& labels,
                        const ModelInputs& inputs, double scale) {
-  return {hidden, labels, inputs.wants_logits, inputs.label_smoothing, scale, false};
+  return {hidden, labels, inputs.wants_logits, inputs.label_smoothing, inputs.num_labels,
+          scale,  false};
 }
 
 at::Tensor causal_labels(const ModelInputs& inputs) {
@@ -46,6 +72,11 @@ at::Tensor causal_labels(const ModelInputs& inputs) {
 }
 
 }  // namespace
+
+bool takes_labelled_rows(const at::Tensor& labels, int64_t num_labels) {
+  return labels.defined() && labels.is_cuda() && labels.numel() >= kManyRows && num_labels >= 0 &&
+         4 * num_labels <= 3 * labels.numel();
+}
 
 at::Tensor next_token_labels(const at::Tensor& labels) {
   auto moved = at::full_like(labels, kNoLabel, at::MemoryFormat::Contiguous);

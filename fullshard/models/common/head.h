@@ -23,6 +23,7 @@ struct HeadInputs {
   at::Tensor labels{};
   bool wants_logits = false;  // else there are logits only where there are no labels
   double label_smoothing = 0;
+  int64_t num_labels = -1;  // as ModelInputs has it
   double scale = 1;
   bool is_decoding = false;  // few rows, no gradients
 };
@@ -44,8 +45,13 @@ FULLSHARD_UNIT(LanguageHead);
 // labels[s] becomes the label of what comes after s; the last place has none.
 at::Tensor next_token_labels(const at::Tensor& labels);
 
+// Whether the head of a GPU takes the rows that have a label out first: where most have none
+// (masked words, prompts of dialogues), only the others are worth logits. How many those are must
+// be known on the host: to ask a GPU would stop it.
+bool takes_labelled_rows(const at::Tensor& labels, int64_t num_labels);
+
 // `labels` stand where their predictions do, [batch, sequence] as hidden's; undefined: no loss.
-// From the inputs it takes wants_logits and label_smoothing.
+// From the inputs it takes wants_logits, label_smoothing and num_labels.
 ModelOutputs head_outputs(const at::Tensor& hidden, const Head& head, const at::Tensor& labels,
                           const ModelInputs& inputs);
 

@@ -26,6 +26,7 @@ struct ModelInputs {
   at::Tensor decoder_input_ids{};  // T5; undefined: labels moved one to the right
   at::Tensor decoder_attention_mask{};
   at::Tensor labels{};           // -100 counts nothing
+  int64_t num_labels = -1;       // places that have one, after moving them; -1: not known here
   bool labels_are_next = false;  // decoders: labels[s] already is the token after input s
   bool wants_logits = false;     // else `logits` stays undefined when there are labels
   double label_smoothing = 0;
@@ -33,6 +34,12 @@ struct ModelInputs {
   // `logits` are [n, vocabulary] of the tokens that it wants. No gradients, labels or masks.
   models::CachedPass* cached = nullptr;
 };
+
+// Every tensor that a model may be called with, given or not, in a fixed order.
+inline std::vector<at::Tensor*> tensors_of(ModelInputs& inputs) {
+  return {&inputs.input_ids,         &inputs.attention_mask,         &inputs.token_type_ids,
+          &inputs.decoder_input_ids, &inputs.decoder_attention_mask, &inputs.labels};
+}
 
 struct ModelOutputs {
   at::Tensor loss{};    // mean over the labels; undefined without labels

@@ -6,6 +6,8 @@
 #include <ATen/ops/where.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <optional>
@@ -100,15 +102,20 @@ at::Tensor rope_frequencies(const RopeConfig& config, int64_t head_width) {
 }
 
 std::shared_ptr<const RotaryTable> RopeTables::table(int64_t sequence_length, at::Device device) {
-  const bool fits = table_ && length_ == sequence_length && table_->cos.device() == device;
-  if (!fits) {
+  const auto found = std::ranges::find_if(tables_, [&](const RotaryTable& table) {
+    return table.cos.device() == device && table.cos.size(0) >= sequence_length;
+  });
+  const bool is_known = found != tables_.end();
+  if (!is_known) {
     // A table of an evaluation in inference mode must serve training too.
     const c10::InferenceMode no_inference(false);
     const auto frequencies = rope_frequencies(config_, head_width_).to(device);
-    length_ = sequence_length;
-    table_ = std::make_shared<RotaryTable>(make_rotary_table(frequencies, sequence_length));
+    const auto length = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(sequence_length)));
+    tables_.push_back(make_rotary_table(frequencies, length));
   }
-  return table_;
+  const RotaryTable& whole = is_known ? *found : tables_.back();
+  return std::make_shared<RotaryTable>(RotaryTable{whole.cos.narrow(0, 0, sequence_length),
+                                                   whole.sin.narrow(0, 0, sequence_length)});
 }
 
 }  // namespace fullshard::models

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "fullshard/models/common/config_reader.h"
 #include "fullshard/ops/rotary.h"
@@ -34,7 +35,8 @@ RopeConfig read_rope(ConfigReader& reader, int64_t max_positions);
 // Angles per position of each pair, fp32 [head_width / 2] on the CPU.
 at::Tensor rope_frequencies(const RopeConfig& config, int64_t head_width);
 
-// The table of the sequence length that was asked for last. No tensor is made before the first
+// Tables of powers of two positions, of which a sequence takes the first ones. None is ever given
+// up: work that a GPU repeats by itself may read it again. No tensor is made before the first
 // forward, and none is registered: files know nothing of them, and deferred models need nothing.
 class RopeTables {
  public:
@@ -47,8 +49,7 @@ class RopeTables {
  private:
   RopeConfig config_;
   int64_t head_width_;
-  int64_t length_ = -1;
-  std::shared_ptr<const RotaryTable> table_;
+  std::vector<RotaryTable> tables_;
 };
 
 }  // namespace fullshard::models

@@ -58,6 +58,11 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
   stepper.reduces_once = options.reduces_once;
   stepper_ = std::make_unique<Stepper>(sharded_, *optimizer_, stepper, scheduler_.get());
+  // Where a step is looked at in parts, the host has a part in them.
+  pass_ = std::make_unique<train::MicroBatchPass>(model, sharded_, *stepper_,
+                                                  /*may_repeat=*/options.graphs &&
+                                                      !options.records_phases && !options.traces &&
+                                                      !options.reduces_once);
   const World& world = sharded_.mesh().world();
   const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);
   auto loader = std::make_unique<Loader>(data, order,
@@ -104,11 +109,9 @@ StepRecord Trainer::train_step(int64_t step) {
     tokens += batches[part].tokens.num_tokens();
     ModelInputs& inputs = batches[part].inputs;
     inputs.label_smoothing = options_.label_smoothing;
-    const at::Tensor mean = model_.forward(inputs).loss;
-    mark(clock, &PhaseTimes::forward_s);
-    const at::Tensor weighed = weights[part] == 1.0 ? mean : mean * weights[part];
-    stepper_->backward(weighed);
-    losses.emplace_back(weighed);
+    inputs.num_labels = batches[part].num_labels;
+    const auto after_forward = [&] { mark(clock, &PhaseTimes::forward_s); };
+    losses.emplace_back(pass_->run(inputs, weights[part], after_forward));
     mark(clock, &PhaseTimes::backward_s);
   }
   // A checkpoint under a name: rank 0 looks, all of them save.

@@ -21,6 +21,7 @@
 #include "fullshard/report/step_record.h"
 #include "fullshard/stored/found_checkpoint.h"
 #include "fullshard/train/evaluate.h"
+#include "fullshard/train/run/micro_batch_pass.h"
 #include "fullshard/train/run/run_trace.h"
 #include "fullshard/train/run/step_batches.h"
 #include "fullshard/train/run/step_clock.h"
@@ -46,6 +47,7 @@ struct TrainerOptions {
   bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
   bool keeps_best = false;       // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;   // wall_clock_breakdown
+  bool graphs = true;            // CUDA graphs where they help: micro_batch_pass.h
   bool traces = false;           // keeps the timeline of the last steps
   double peak_matmul_flops = 0;  // operations per second of all ranks; 0: MFU is not known
   EvaluateOptions evaluation = {};
@@ -112,6 +114,7 @@ class Trainer {
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<train::StepBatches> batches_;
+  std::unique_ptr<train::MicroBatchPass> pass_;
   train::RunTrace trace_;
   std::optional<train::StepClock> clock_;  // of the step that is next or under way
   OffloadTimes offload_counted_;           // so far

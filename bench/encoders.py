@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT-base and T5-base on one GPU: `fullshard train` beside transformers, eager and compiled; writes
+bench/results/encoders.md.
+
+Called by bench/encoders.sh. Rounds go through all lines in turn. Full rows have as many letters as there is room for; padded
+ones (T5) have lengths as sentences have. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
+"""
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import machine
+
+WARM_UP = 6
+PEER = os.path.join(machine.ROOT, "bench", "peers", "encoder_step.py")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+T5 = {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "vocab_size": 32128, "d_model": 768, "d_ff": 3072, "d_kv": 64,
+      "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12, "feed_forward_proj": "relu", "tie_word_embeddings": True,
+      "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1, "dropout_rate": 0.1, "is_encoder_decoder": True}
+PAIRS = ["--tokenizer", "bytes", "--task", "translation", "--source-lang", "a", "--target-lang", "b", "--target-length", "512"]
+# Name: model, batch, what train is given, what the peer is given, required.
+LINES = {"BERT-base, 32 x 512": ("bert", 32, ["--data", "text.txt", "--tokenizer", "letters"], [], "33 ms, 6.5 GiB"),
+         "T5-base, 16 x 512 + 512": ("t5", 16, ["--data", "full.jsonl", *PAIRS], [], "70 ms, 14 GiB"),
+         "T5-base, 16 x up to 512 + 512, padded": ("t5", 16, ["--data", "padded.jsonl", *PAIRS], ["--padded"], "nothing")}
+
+
+def without_dropout(config):
+    return {key: 0.0 if "drop" in key else value for key, value in config.items()}
+
+
+def make_files(folder):
+    drawn = random.Random(0)
+    text = lambda number: "".join(drawn.choice("abcdefghijklmnop ") for _ in range(number))
+    with open(os.path.join(folder, "text.txt"), "w") as file:
+        file.write(text(1_500_000))
+    with open(os.path.join(folder, "full.jsonl"), "w") as full, open(os.path.join(folder, "padded.jsonl"), "w") as padded:
+        for _ in range(800):
+            full.write(json.dumps({"translation": {"a": text(600), "b": text(600)}}) + "\n")
+            length = min(511, max(8, int(drawn.lognormvariate(5.0, 0.6))))
+            padded.write(json.dumps({"translation": {"a": text(length), "b": text(length)}}) + "\n")
+    os.mkdir(os.path.join(folder, "letters"))
+    with open(os.path.join(folder, "letters", "vocab.txt"), "w") as file:
+        file.write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *("##" + x for x in LETTERS)]) + "\n")
+    for name, config in (("bert", BERT), ("t5", T5), ("bert-plain", without_dropout(BERT)), ("t5-plain", without_dropout(T5))):
+        os.mkdir(os.path.join(folder, name))
+        with open(os.path.join(folder, name, "config.json"), "w") as file:
+            json.dump(config, file)
+
+
+def ours(arguments, line, folder, more=""):
+    model, batch, words, _, _ = LINES[line]
+    model += more
+    command = [os.path.join(arguments.binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--model", model, "--micro-batch",
+               str(batch), "--sequence-length", "512", "--steps", str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant",
+               "--clip", "1", "--precision", "bf16", "--output", "run", "--overwrite", "--no-save-model", "--quiet", *words]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(command)}: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
+        return None
+    with open(os.path.join(folder, "run", "metrics.jsonl")) as lines:
+        records = [json.loads(record) for record in lines]
+    return (statistics.median(record["step_s"] for record in records[WARM_UP:]),
+            max(record["device_peak_bytes"] for record in records) / 2**30)
+
+
+def peer(arguments, line, words):
+    model, batch, _, more, _ = LINES[line]
+    command = [sys.executable, PEER, model, "--batch", str(batch), "--steps", str(arguments.steps + WARM_UP), *more, *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
+        return None
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return found["step_s"], found["peak_gib"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "cuda", "bin"))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--compiled-only", action="store_true", help="leave the eager peer out")
+    arguments = parser.parse_args()
+    arguments.binaries = os.path.abspath(arguments.binaries)
+    import torch
+    import transformers
+    text = machine.head("Encoders on one GPU", f"bench/encoders.sh {' '.join(sys.argv[1:])}".strip(),
+                        f"torch {torch.__version__}, transformers {transformers.__version__}").rstrip() + "\n"
+    text += f"- GPU: {torch.cuda.get_device_name()}\n\nbf16, fp32 master weights, AdamW, clipping at 1; medians of steps, then over the rounds.\n\n"
+    with tempfile.TemporaryDirectory() as folder:
+        make_files(folder)
+        for line, (*_, required) in LINES.items():
+            lines = {"fullshard train": lambda: ours(arguments, line, folder),
+                     "fullshard train, no dropout": lambda: ours(arguments, line, folder, "-plain"), "transformers": lambda: peer(arguments, line, []),
+                     "transformers, compiled": lambda: peer(arguments, line, ["--compile"])}
+            lines = {name: measure for name, measure in lines.items() if not arguments.compiled_only or name != "transformers"}
+            found = {name: [] for name in lines}
+            for _ in range(arguments.rounds):
+                for name, measure in lines.items():
+                    found[name].append(measure())
+            found = {name: [run for run in runs if run] for name, runs in found.items() if any(runs)}
+            rows = [[name, f"{statistics.median(run[0] for run in runs) * 1000:.1f}", f"{max(run[1] for run in runs):.1f}"]
+                    for name, runs in found.items()]
+            text += f"## {line}\n\nRequired: {required}.\n\n" + machine.table(["line", "ms/step", "peak GiB"], rows)
+            print(text[text.rindex("## "):], flush=True)
+    machine.write("encoders.md", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/micro_batch_pass.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "fullshard/engine/engine_access.h"
+#include "fullshard/memory/device_memory.h"
+#include "fullshard/models/common/head.h"
+
+namespace fullshard::train {
+namespace {
+
+// The first passes set libraries up; those after them are timed.
+constexpr int64_t kWarmUps = 2, kTimed = 2;
+// The host took at least this part of the time until the device was done.
+constexpr double kHostBound = 0.6;
+// A graph holds the activations of its pass for as long as it lives.
+constexpr size_t kMostShapes = 4;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+struct MicroBatchPass::Known {
+  Shape shape;
+  int64_t num_passes = 0;
+  double host_s = 0, device_s = 0;
+  std::optional<std::pair<c10::Event, c10::Event>> span;  // of the last timed pass
+  double span_host_s = 0;
+  bool has_failed = false;
+
+  std::optional<memory::DeviceGraph> graph;
+  ModelInputs inputs;       // that it reads
+  at::Tensor weight, loss;  // that it reads, and writes
+  std::vector<const void*> addresses;
+
+  // Once the device has come past it.
+  void count_span() {
+    if (!span || !span->second.query()) return;
+    host_s += span_host_s;
+    device_s += span->first.elapsedTime(span->second) / 1000;
+    span.reset();
+  }
+};
+
+MicroBatchPass::MicroBatchPass(LanguageModel& model, ShardedModel sharded, Stepper& stepper,
+                               bool may_repeat)
+    : model_(model),
+      sharded_(std::move(sharded)),
+      stepper_(stepper),
+      device_(sharded_.mesh().world().device()) {
+  why_not_ = may_repeat ? engine::EngineAccess::of(sharded_).why_not_repeatable() : "it is off";
+}
+
+MicroBatchPass::~MicroBatchPass() = default;
+
+at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight,
+                               const std::function<void()>& after_forward) {
+  const auto issue = [&] {
+    const at::Tensor mean = model_.forward(inputs).loss;
+    after_forward();
+    const at::Tensor weighed = weight == 1.0 ? mean : mean * weight;
+    stepper_.backward(weighed);
+    return weighed;
+  };
+  if (!why_not_.empty()) return issue();
+  if (has_moved()) known_.clear();
+  Known& known = known_of(shape_of(inputs));
+  if (known.has_failed) return issue();
+  if (!known.graph && is_worth_capturing(known)) capture(known, inputs);
+  if (!known.graph) return run_timed(known, issue);
+  return repeat(known, inputs, weight);
+}
+
+// The model slept, or somebody gave a parameter other memory.
+bool MicroBatchPass::has_moved() const {
+  const auto captured =
+      std::ranges::find_if(known_, [](const auto& known) { return known->graph.has_value(); });
+  return captured != known_.end() &&
+         (*captured)->addresses != engine::EngineAccess::of(sharded_).addresses();
+}
+
+MicroBatchPass::Shape MicroBatchPass::shape_of(ModelInputs& inputs) const {
+  Shape shape;
+  for (const auto* tensor : tensors_of(inputs)) {
+    std::vector<int64_t> sizes;
+    if (tensor->defined()) {
+      sizes = tensor->sizes().vec();
+      sizes.push_back(static_cast<int64_t>(tensor->scalar_type()));
+    }
+    shape.sizes.push_back(std::move(sizes));
+  }
+  shape.labels_are_next = inputs.labels_are_next;
+  shape.label_smoothing = inputs.label_smoothing;
+  if (models::takes_labelled_rows(inputs.labels, inputs.num_labels)) {
+    shape.num_labels = inputs.num_labels;
+  }
+  shape.loss_factor = stepper_.loss_factor();
+  shape.adds = engine::EngineAccess::of(sharded_).has_gradients();
+  shape.trains = model_.is_training();
+  return shape;
+}
+
+// Batches of ever new shapes are not worth it: the oldest is forgotten.
+MicroBatchPass::Known& MicroBatchPass::known_of(const Shape& shape) {
+  const auto found =
+      std::ranges::find_if(known_, [&](const auto& known) { return known->shape == shape; });
+  if (found != known_.end()) return **found;
+  if (known_.size() >= kMostShapes) known_.erase(known_.begin());
+  known_.push_back(std::make_unique<Known>());
+  known_.back()->shape = shape;
+  return *known_.back();
+}
+
+at::Tensor MicroBatchPass::run_timed(Known& known, const Issue& issue) {
+  known.count_span();
+  ++known.num_passes;
+  if (known.num_passes <= kWarmUps || known.span) return issue();
+  const c10::impl::VirtualGuardImpl guard(device_.type());
+  const auto stream = guard.getStream(device_);
+  known.span.emplace(c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT),
+                     c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT));
+  const int64_t random_before = random_offset();
+  known.span->first.record(stream);
+  const auto begin = std::chrono::steady_clock::now();
+  auto loss = issue();
+  known.span_host_s = seconds_since(begin);
+  known.span->second.record(stream);
+  if (random_offset() != random_before) give_up("the model draws random numbers");
+  return loss;
+}
+
+int64_t MicroBatchPass::random_offset() const {
+  return static_cast<int64_t>(at::globalContext().defaultGenerator(device_).get_offset());
+}
+
+bool MicroBatchPass::is_worth_capturing(Known& known) const {
+  known.count_span();
+  return known.num_passes >= kWarmUps + kTimed && !known.span && known.device_s > 0 &&
+         known.host_s >= kHostBound * known.device_s;
+}
+
+void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
+  auto& engine = engine::EngineAccess::of(sharded_);
+  known.inputs = inputs;
+  for (auto* tensor : tensors_of(known.inputs)) {
+    if (tensor->defined()) *tensor = tensor->clone();
+  }
+  known.weight = at::empty({}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  known.graph.emplace(device_);
+  const ShardCounters counters = engine.counters();
+  try {
+    known.graph->capture([&] {
+      const at::Tensor mean = model_.forward(known.inputs).loss;
+      const at::Tensor weighed = mean * known.weight;
+      known.loss = weighed.detach();
+      (known.shape.loss_factor == 1 ? weighed : weighed.mul(known.shape.loss_factor)).backward();
+    });
+  } catch (const std::exception& error) {
+    // What the pass left is nothing that ran. Gradients of earlier micro-batches would be lost.
+    known.graph.reset();
+    known.has_failed = true;
+    if (known.shape.adds) throw;
+    engine.recover();
+    engine.counters() = counters;
+    spdlog::debug("no CUDA graph of this batch's shape: {}", error.what());
+    return;
+  }
+  engine.counters() = counters;  // nothing has run yet
+  engine.keep_gradient_memory();
+  known.addresses = engine.addresses();
+  // What passes outside graphs used is of no use to them.
+  memory::release_unused(device_);
+}
+
+at::Tensor MicroBatchPass::repeat(Known& known, ModelInputs inputs, double weight) {
+  const auto from = tensors_of(inputs), to = tensors_of(known.inputs);
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i]->defined()) to[i]->copy_(*from[i], /*non_blocking=*/true);
+  }
+  known.weight.fill_(weight);
+  known.graph->replay();
+  engine::EngineAccess::of(sharded_).note_repeated_pass();
+  ++num_repeated_;
+  auto loss = known.loss.clone();  // the next one writes there
+  stepper_.note_repeated_backward(loss);
+  return loss;
+}
+
+void MicroBatchPass::give_up(const std::string& why) {
+  why_not_ = why;
+  known_.clear();
+}
+
+}  // namespace fullshard::train

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward and backward of a micro-batch. Where the host takes longer to issue them than the GPU
+// to run them, and nothing but the values of the batch changes, they become a CUDA graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fullshard/engine/sharded_model.h"
+#include "fullshard/memory/device_graph.h"
+#include "fullshard/models/common/language_model.h"
+#include "fullshard/optim/stepper.h"
+
+namespace fullshard::train {
+
+class MicroBatchPass {
+ public:
+  // All of these outlive it. Without `may_repeat` nothing is ever captured.
+  MicroBatchPass(LanguageModel& model, ShardedModel sharded, Stepper& stepper, bool may_repeat);
+  ~MicroBatchPass();
+
+  // The mean loss times `weight`; its gradients are with the engine. `after_forward` is called
+  // between the two passes, where there are two.
+  at::Tensor run(ModelInputs inputs, double weight, const std::function<void()>& after_forward);
+
+  int64_t num_repeated() const { return num_repeated_; }  // by graphs
+  // Why nothing is captured; empty: something is, or it is not known yet.
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  // What decides which work is issued, beside the values of tensors.
+  struct Shape {
+    std::vector<std::vector<int64_t>> sizes;  // and dtype, of every tensor; empty: not given
+    bool labels_are_next = false;
+    double label_smoothing = 0;
+    int64_t num_labels = -1;  // where that decides on anything
+    double loss_factor = 1;
+    bool adds = false;  // to gradients of earlier micro-batches
+    bool trains = true;
+
+    bool operator==(const Shape&) const = default;
+  };
+  struct Known;
+
+  using Issue = std::function<at::Tensor()>;  // the passes, one by one
+  at::Tensor run_timed(Known& known, const Issue& issue);
+  at::Tensor repeat(Known& known, ModelInputs inputs, double weight);
+  void capture(Known& known, const ModelInputs& inputs);
+  Shape shape_of(ModelInputs& inputs) const;
+  Known& known_of(const Shape& shape);
+  bool has_moved() const;
+  bool is_worth_capturing(Known& known) const;
+  int64_t random_offset() const;
+  void give_up(const std::string& why);
+
+  LanguageModel& model_;
+  ShardedModel sharded_;
+  Stepper& stepper_;
+  at::Device device_;
+  std::vector<std::unique_ptr<Known>> known_;  // few
+  std::string why_not_;
+  int64_t num_repeated_ = 0;
+};
+
+}  // namespace fullshard::train
