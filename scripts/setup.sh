@@ -19,7 +19,8 @@ readonly torch_version=${FULLSHARD_TORCH_VERSION:-2.13.0}
 readonly cmake_version=3.25
 readonly tools=(cmake:cmake ninja:ninja-build g++:g++ ccache:ccache clang-format:clang-format)
 readonly libraries=(libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev pkg-config "$@")
+  libgtest-dev libgmock-dev libbenchmark-dev liburing-dev libpcre2-dev zlib1g-dev libzstd-dev
+  pkg-config "$@")
 
 device=$(scripts/choose_device.sh)
 venv=${FULLSHARD_VENV:-.venv$([[ $device == cpu ]] || echo "-$device")}

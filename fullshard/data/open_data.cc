@@ -30,7 +30,7 @@ int64_t enough_tokens(const DataOptions& options) {
 }
 
 data::TokenStream open_stream(const DataOptions& options, const Tokenizer* tokenizer) {
-  const std::vector<std::string> files = data::list_files(options.paths);
+  const std::vector<std::string> files = data::list_files(options.paths, options.split);
   std::vector<data::TokenFile> parts;
   if (data::are_token_files(files)) {
     for (const std::string& file : files) parts.emplace_back(file, options.token_dtype);
@@ -49,7 +49,7 @@ data::TokenStream open_stream(const DataOptions& options, const Tokenizer* token
 }
 
 std::unique_ptr<Dataset> open_pairs(const DataOptions& options, const Tokenizer* tokenizer) {
-  const std::vector<std::string> files = data::list_files(options.paths);
+  const std::vector<std::string> files = data::list_files(options.paths, options.split);
   const int64_t target =
       options.target_length > 0 ? options.target_length : options.sequence_length;
   const data::TranslationOptions how{

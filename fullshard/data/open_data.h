@@ -15,7 +15,9 @@ namespace fullshard {
 enum class Task { causal_lm, masked_lm, translation };
 
 struct DataOptions {
-  std::vector<std::string> paths = {};  // files or folders; the kind is told by content and ending
+  // Files, folders or data sets in the Hugging Face cache; the kind is told by content and ending.
+  std::vector<std::string> paths = {};
+  std::string split = "train";  // or validation: of a data set in that cache
   Task task = Task::causal_lm;
   int64_t sequence_length = 512;
   int64_t target_length = 0;         // translation; 0: as sequence_length

@@ -26,10 +26,10 @@ struct PairLanguages {
 };
 
 // Every error names file and line, and is of the kind `input`. Blank lines are passed over.
-// JSON objects with a string in `field`.
+// JSON objects with a string in `field`, or tables with such a column.
 std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field);
 // Two columns with a tab between; or JSON objects {"src", "tgt"}, {"source", "target"} or
-// {"translation": {language: text, …}}.
+// {"translation": {language: text, …}}; or tables whose columns are called so, or by the languages.
 std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages);
 
 }  // namespace fullshard::data

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/text/unicode/utf8.h"
@@ -67,7 +68,8 @@ void check_is_text(const TextBlock& block) {
   const size_t valid = text::valid_utf8_bytes(block.text);
   const size_t wrong = std::min(valid, block.text.find('\0'));
   if (wrong >= block.text.size()) return;
-  const auto place = block.text.data() + wrong - block.file->bytes().data();
+  const auto place = block.file_offset + (block.text.data() + static_cast<ptrdiff_t>(wrong) -
+                                          block.file->bytes().data());
   fail_as(ErrorKind::input,
           "{}: byte {} is 0x{:02x}, which is {}; text is read as UTF-8: convert the file, or give "
           "token files",
@@ -91,6 +93,48 @@ std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind, int6
     rest.remove_prefix(end);
   }
   return blocks;
+}
+
+std::vector<TextBlock> row_blocks(const MappedFile& file, FileKind kind, const TableLayout& layout,
+                                  bool begins, int64_t block_bytes) {
+  std::string_view rest = begins ? content_of(file) : file.bytes();
+  std::vector<TextBlock> blocks;
+  int64_t line = 1;
+  size_t size = 0;
+  int64_t num_lines = 0;
+  const auto end_block = [&] {
+    blocks.push_back({.file = &file,
+                      .kind = kind,
+                      .text = rest.substr(0, size),
+                      .first_line = line,
+                      .layout = &layout});
+    rest.remove_prefix(size);
+    line += std::exchange(num_lines, 0);
+    size = 0;
+  };
+  for (bool is_header = begins; size < rest.size(); is_header = false) {
+    const auto row = read_table_row(rest.substr(size), layout.separator);
+    if (!row) {
+      fail_as(ErrorKind::input,
+              "{}:{}: a quote is not closed, or followed by more than a separator", file.name(),
+              line + num_lines);
+    }
+    size += row->bytes;
+    num_lines += row->lines;
+    if (is_header) {
+      rest.remove_prefix(size);
+      line += std::exchange(num_lines, 0);
+      size = 0;
+    } else if (size >= static_cast<size_t>(block_bytes)) {
+      end_block();
+    }
+  }
+  if (size > 0) end_block();
+  return blocks;
+}
+
+size_t document_cut(std::string_view text, const Tokenizer& tokenizer) {
+  return cut_after(text, text.size() / 2, text.size(), tokenizer).value_or(0);
 }
 
 std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& tokenizer,

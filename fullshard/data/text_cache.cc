@@ -9,6 +9,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
+#include "fullshard/data/text_parts.h"
 #include "fullshard/data/token_stream.h"
 #include "fullshard/data/token_writer.h"
 
@@ -21,12 +22,11 @@ std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokeniz
   std::string facts = fmt::format("1 {} {} {} {}\n", options.field, options.separator.value_or(-1),
                                   options.enough_tokens, tokenizer.vocabulary());
   for (const std::string& path : options.files) {
-    const MappedFile file(path, Access::sequential);
     struct stat status {};
     ::stat(path.c_str(), &status);
     facts += fmt::format("{} {} {}.{}", path, status.st_size, status.st_mtim.tv_sec,
                          status.st_mtim.tv_nsec);
-    for (const int32_t id : tokenizer.encode(file.bytes().substr(0, kBeginning), false)) {
+    for (const int32_t id : tokenizer.encode(beginning_of_text(path, kBeginning), false)) {
       facts += fmt::format(" {}", id);
     }
     facts += '\n';

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/tokenise.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <span>
 
 #include "fullshard/base/error.h"
 #include "fullshard/data/in_order.h"
 #include "fullshard/data/records.h"
+#include "fullshard/data/text_parts.h"
 
 namespace fullshard::data {
 namespace {
@@ -63,20 +67,28 @@ class Tokeniser {
   const Tokenizer& tokenizer_;
 };
 
-std::vector<TextBlock> blocks_of(const std::vector<MappedFile>& files,
-                                 const TokeniseOptions& options, const Tokenizer& tokenizer) {
+std::vector<TextBlock> blocks_of(std::span<const TextPart> parts, const TokeniseOptions& options,
+                                 const Tokenizer& tokenizer) {
   std::vector<TextBlock> blocks;
-  for (const MappedFile& file : files) {
-    const FileKind kind = kind_of(file.name());
-    if (kind != FileKind::text && kind != FileKind::json) {
-      fail_as(ErrorKind::input, "{}: is {}, expected text or JSON", file.name(), name_of(kind));
+  for (const TextPart& part : parts) {
+    const bool is_pairs = part.kind == FileKind::table && part.layout.columns.empty();
+    if (is_pairs) {
+      fail_as(ErrorKind::input, "{}: is {} without a column '{}', expected text or JSON",
+              part.file.name(), name_of(part.kind), options.field);
     }
-    const auto parts = kind == FileKind::text
-                           ? document_blocks(file, tokenizer, options.block_bytes)
-                           : record_blocks(file, kind, options.block_bytes);
-    blocks.insert(blocks.end(), parts.begin(), parts.end());
+    const auto found = blocks_of_part(part, &tokenizer, options.block_bytes);
+    blocks.insert(blocks.end(), found.begin(), found.end());
   }
   return blocks;
+}
+
+int64_t file_bytes(const std::vector<std::string>& files) {
+  int64_t total = 0;
+  for (const std::string& path : files) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) total += status.st_size;
+  }
+  return total;
 }
 
 void append(const BlockTokens& block, TokenWriter& writer) {
@@ -93,24 +105,39 @@ void append(const BlockTokens& block, TokenWriter& writer) {
 }  // namespace
 
 void tokenise(const TokeniseOptions& options, const Tokenizer& tokenizer, TokenWriter& writer) {
-  std::vector<MappedFile> files;
-  int64_t total = 0;
-  for (const std::string& path : options.files) {
-    files.emplace_back(path, Access::sequential);
-    total += std::ssize(files.back().bytes());
-  }
-  const std::vector<TextBlock> blocks = blocks_of(files, options, tokenizer);
+  const int64_t total = file_bytes(options.files);
   const Tokeniser work(options, tokenizer);
   int64_t done = 0;
-  in_order(
-      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
-      [&](int64_t i) { return work(blocks[static_cast<size_t>(i)]); },
-      [&](const BlockTokens& block) {
-        append(block, writer);
-        done += block.bytes;
-        if (options.progress) options.progress(done, total);
-        return options.enough_tokens == 0 || writer.num_tokens() < options.enough_tokens;
-      });
+  const auto has_enough = [&] {
+    return options.enough_tokens > 0 && writer.num_tokens() >= options.enough_tokens;
+  };
+  const TextPartOptions how{
+      .tokenizer = &tokenizer, .column_names = {options.field}, .part_bytes = options.part_bytes};
+  for_text_parts(options.files, how, [&](std::span<const TextPart> parts) {
+    const std::vector<TextBlock> blocks = blocks_of(parts, options, tokenizer);
+    int64_t text_bytes = 0, source_bytes = 0;
+    for (const TextPart& part : parts) {
+      text_bytes += std::ssize(part.file.bytes());
+      source_bytes += part.source_bytes;
+    }
+    int64_t part_done = 0;
+    in_order(
+        std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+        [&](int64_t i) { return work(blocks[static_cast<size_t>(i)]); },
+        [&](const BlockTokens& block) {
+          append(block, writer);
+          part_done += block.bytes;
+          // As much of the file as of its text.
+          const double share = static_cast<double>(part_done) / static_cast<double>(text_bytes);
+          if (options.progress) {
+            options.progress(done + static_cast<int64_t>(share * static_cast<double>(source_bytes)),
+                             total);
+          }
+          return !has_enough();
+        });
+    done += source_bytes;
+    return !has_enough();
+  });
 }
 
 }  // namespace fullshard::data

@@ -2,10 +2,12 @@
 #include "fullshard/data/translation_data.h"
 
 #include <algorithm>
+#include <span>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/data/in_order.h"
+#include "fullshard/data/text_parts.h"
 #include "fullshard/data/token_stream.h"
 
 namespace fullshard::data {
@@ -58,18 +60,23 @@ class PairEncoder {
   const Tokenizer& tokenizer_;
 };
 
-std::vector<TextBlock> pair_blocks_of(const std::vector<MappedFile>& files, int64_t block_bytes) {
+std::vector<TextBlock> pair_blocks_of(std::span<const TextPart> parts, int64_t block_bytes) {
   std::vector<TextBlock> blocks;
-  for (const MappedFile& file : files) {
-    const FileKind kind = kind_of(file.name());
-    if (kind != FileKind::table && kind != FileKind::json) {
-      fail_as(ErrorKind::input, "{}: is {}, expected pairs: a .tsv table or JSON", file.name(),
-              name_of(kind));
-    }
-    const std::vector<TextBlock> parts = record_blocks(file, kind, block_bytes);
-    blocks.insert(blocks.end(), parts.begin(), parts.end());
+  for (const TextPart& part : parts) {
+    const std::vector<TextBlock> found = blocks_of_part(part, nullptr, block_bytes);
+    blocks.insert(blocks.end(), found.begin(), found.end());
   }
   return blocks;
+}
+
+// No document of a compressed text is begun, which only a tokenizer could cut.
+void check_have_pairs(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    const FileKind kind = kind_of(path);
+    if (kind != FileKind::text && kind != FileKind::tokens) continue;
+    fail_as(ErrorKind::input, "{}: is {}, expected pairs: a table (.tsv, .csv) or JSON", path,
+            name_of(kind));
+  }
 }
 
 }  // namespace
@@ -79,22 +86,26 @@ TranslationData::TranslationData(const TranslationOptions& options, const Tokeni
       source_length_(options.source_length),
       target_length_(options.target_length),
       pad_(tokenizer.pad().value_or(tokenizer.eos().value_or(0))) {
-  std::vector<MappedFile> files;
-  for (const std::string& path : options.files) files.emplace_back(path, Access::sequential);
-  const std::vector<TextBlock> blocks = pair_blocks_of(files, options.block_bytes);
+  check_have_pairs(options.files);
   const PairEncoder encode(options, tokenizer);
   const auto is_enough = [&] { return options.max_samples > 0 && size() == options.max_samples; };
-  in_order(
-      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
-      [&](int64_t i) { return encode(blocks[static_cast<size_t>(i)]); },
-      [&](const Encoded& texts) {
-        for (const std::vector<int32_t>& ids : texts) {
-          if (ends_.size() % 2 == 0 && is_enough()) return false;
-          tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-          ends_.push_back(tokens_.size());
-        }
-        return !is_enough();
-      });
+  const auto keep = [&](const Encoded& texts) {
+    for (const std::vector<int32_t>& ids : texts) {
+      if (ends_.size() % 2 == 0 && is_enough()) return false;
+      tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+      ends_.push_back(tokens_.size());
+    }
+    return !is_enough();
+  };
+  const TextPartOptions how{
+      .column_names = {"src", "tgt", "source", "target", options.languages.source}};
+  for_text_parts(options.files, how, [&](std::span<const TextPart> parts) {
+    const std::vector<TextBlock> blocks = pair_blocks_of(parts, options.block_bytes);
+    in_order(
+        std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+        [&](int64_t i) { return encode(blocks[static_cast<size_t>(i)]); }, keep);
+    return !is_enough();
+  });
   if (ends_.empty()) fail_as(ErrorKind::input, "{}: holds no pairs", name_);
   if (!tokens_.empty()) max_token_ = std::max<int64_t>(pad_, std::ranges::max(tokens_));
 }

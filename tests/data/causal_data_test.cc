@@ -143,10 +143,10 @@ TEST(CausalData, SaysWhatCannotBeOpened) {
   EXPECT_EQ(
       error({.paths = {folder.write("b.pdf", "x")}}, &tokenizer),
       "b.pdf: what it holds is told by its ending; expected one of .bin, .tokens, .txt, .text, "
-      ".md, .jsonl, .ndjson, .json, .tsv");
+      ".md, .jsonl, .ndjson, .json, .tsv, .csv, or of texts also with .gz or .zst behind it");
   EXPECT_EQ(error({.paths = {folder.write("e.txt", "")}}, &tokenizer), "e.txt: is empty");
   EXPECT_EQ(error({.paths = {folder.write("p.tsv", "a\tb\n")}}, &tokenizer),
-            "p.tsv: is a table of pairs, expected text or JSON");
+            "p.tsv: is a table of pairs without a column 'text', expected text or JSON");
   EXPECT_EQ(error({.paths = {text}, .vocabulary = 120}, &tokenizer),
             "a.txt:1: the tokenizer gives token 121, beyond the model's vocabulary of 120; use the "
             "model's own tokenizer");

@@ -113,7 +113,7 @@ TEST(TranslationData, ErrorsNameFileAndLine) {
   EXPECT_EQ(error("a.tsv", "a\tb\tc\n"),
             "a.tsv:1: has 3 columns, expected a source, a tab and a target");
   EXPECT_EQ(error("a.tsv", "\n\n"), "a.tsv: holds no pairs");
-  EXPECT_EQ(error("a.txt", "a"), "a.txt: is text, expected pairs: a .tsv table or JSON");
+  EXPECT_EQ(error("a.txt", "a"), "a.txt: is text, expected pairs: a table (.tsv, .csv) or JSON");
   EXPECT_EQ(error("a.jsonl", R"({"text": "a"})"),
             "a.jsonl:1: is no pair; expected the fields src and tgt, source and target, or "
             "translation; its fields: text");

@@ -24,6 +24,7 @@ TEST(Variables, OfLaunchersAreReadInOnePlace) {
     readers.push_back(std::filesystem::relative(entry.path(), folder).string());
   }
   EXPECT_THAT(readers, ::testing::UnorderedElementsAre(
+                           "base/hub_cache.cc",  // HF_*, XDG_CACHE_HOME, HOME
                            "base/launcher_environment.cc",
                            "comm/world/from_environment.cc",    // NCCL_*
                            "config/accelerate_environment.cc",  // ACCELERATE_*, FSDP_*: settings
