@@ -17,6 +17,7 @@ struct TokenBatch {
   std::vector<int64_t> attention_mask = {};  // empty: every token counts
   std::vector<int64_t> labels = {};
   bool labels_are_next = false;  // labels[s] is the token after input s
+  bool is_stand_in = false;      // of a rank without examples: nothing in it counts
 
   int64_t num_labels() const;  // not -100
   int64_t num_tokens() const;  // not padding, both sides

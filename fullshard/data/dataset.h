@@ -27,16 +27,22 @@ class Dataset {
 
 enum class Order { shuffled, sequential };
 
-// Example numbers of global batch k: a function of (seed, epoch, position) only. The last partial
-// batch of an epoch is dropped, unless the epoch has no whole one: then it is an error that says
-// how many examples there are and how many a step needs.
+// What becomes of the examples at the end of an epoch that do not fill a batch.
+enum class LastBatch { dropped, kept };
+
+// Example numbers of global batch k: a function of (seed, epoch, position) only. Where the last
+// partial batch of an epoch is dropped and the epoch has no whole one, it is an error that says how
+// many examples there are and how many a step needs.
 class ExampleOrder {
  public:
-  ExampleOrder(int64_t num_examples, int64_t global_batch, Order order, uint64_t seed);
+  ExampleOrder(int64_t num_examples, int64_t global_batch, Order order, uint64_t seed,
+               LastBatch last = LastBatch::dropped);
   int64_t batches_per_epoch() const;
+  bool is_whole(int64_t step) const;  // not the partial one of an epoch
   // Of global batch `step` (counted over all epochs), in order.
   std::vector<int64_t> examples(int64_t step) const;
   // Those of one rank's micro-batch: the global batch is split over accumulation steps, then ranks.
+  // Of a partial batch the later ones have fewer, or none.
   std::vector<int64_t> examples(int64_t step, int64_t accumulation_step, int64_t num_accumulation,
                                 int rank, int num_ranks) const;
   int64_t epoch_of(int64_t step) const;
@@ -46,6 +52,7 @@ class ExampleOrder {
   int64_t global_batch_;
   Order order_;
   uint64_t seed_;
+  LastBatch last_;
 };
 
 }  // namespace fullshard

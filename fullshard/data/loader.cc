@@ -7,6 +7,16 @@
 #include "fullshard/base/error.h"
 
 namespace fullshard {
+namespace {
+
+TokenBatch stand_in(const Dataset& data) {
+  TokenBatch batch = data.batch(std::vector<int64_t>{0}, 0, 0);
+  std::ranges::fill(batch.labels, -100);
+  batch.is_stand_in = true;
+  return batch;
+}
+
+}  // namespace
 
 Loader::Loader(const Dataset& data, const ExampleOrder& order, const LoaderOptions& options,
                int64_t first_step)
@@ -37,7 +47,8 @@ Loader::Prepared Loader::prepare(int64_t position) const {
     const auto examples =
         order_.examples(step, position % options_.num_accumulation, options_.num_accumulation,
                         options_.rank, options_.num_ranks);
-    prepared.batch = data_.batch(examples, options_.seed, order_.epoch_of(step));
+    prepared.batch = examples.empty() ? stand_in(data_)
+                                      : data_.batch(examples, options_.seed, order_.epoch_of(step));
   } catch (...) {
     prepared.error = std::current_exception();
   }

@@ -32,14 +32,16 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // This rank's next micro-batch. What went wrong while it was made is thrown here, each time until
-  // seek() goes elsewhere.
+  // This rank's next micro-batch; where a partial batch leaves it no examples, one without labels:
+  // ranks go through their units together. What went wrong while it was made is thrown here, each
+  // time until seek() goes elsewhere.
   TokenBatch next();
   // The next one is the first micro-batch of this step.
   void seek(int64_t step);
   // Of the micro-batch that next() gives.
   int64_t step() const { return position_ / options_.num_accumulation; }
   int64_t accumulation_step() const { return position_ % options_.num_accumulation; }
+  bool is_whole_step() const { return order_.is_whole(step()); }
 
  private:
   struct Prepared {

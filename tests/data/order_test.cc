@@ -112,6 +112,28 @@ TEST(ExampleOrder, AnySplitIsTheGlobalBatchInOrder) {
   }
 }
 
+TEST(ExampleOrder, MayKeepTheLastBatchOfAnEpoch) {
+  const ExampleOrder order(10, 4, Order::sequential, 0, LastBatch::kept);
+  EXPECT_EQ(order.batches_per_epoch(), 3);
+  EXPECT_EQ(order.examples(2), (Numbers{8, 9}));
+  EXPECT_EQ(order.examples(5), (Numbers{8, 9}));
+  EXPECT_EQ(order.epoch_of(3), 1);
+  EXPECT_TRUE(order.is_whole(1));
+  EXPECT_FALSE(order.is_whole(2));
+  EXPECT_TRUE(order.is_whole(3));
+  // In the places that a whole batch would have: the later ones are left without examples.
+  EXPECT_EQ(order.examples(2, 0, 2, 0, 2), (Numbers{8}));
+  EXPECT_EQ(order.examples(2, 0, 2, 1, 2), (Numbers{9}));
+  EXPECT_EQ(order.examples(2, 1, 2, 0, 2), Numbers());
+  const ExampleOrder whole(8, 4, Order::sequential, 0, LastBatch::kept);
+  EXPECT_EQ(whole.batches_per_epoch(), 2);
+  const ExampleOrder small(3, 8, Order::shuffled, 1, LastBatch::kept);
+  EXPECT_EQ(small.batches_per_epoch(), 1);
+  Numbers all = small.examples(7);
+  std::ranges::sort(all);
+  EXPECT_EQ(all, range(0, 3));
+}
+
 TEST(ExampleOrder, SaysWhenAStepDoesNotFit) {
   const auto message = [](const auto& act) -> std::string {
     try {

@@ -64,7 +64,8 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
                                                       !options.records_phases && !options.traces &&
                                                       !options.reduces_once);
   const World& world = sharded_.mesh().world();
-  const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed);
+  const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed,
+                           options.last_batch);
   auto loader = std::make_unique<Loader>(data, order,
                                          LoaderOptions{.seed = options.seed,
                                                        .num_accumulation = options.accumulation,

@@ -36,6 +36,7 @@ struct TrainerOptions {
   int64_t accumulation = 1;
   bool reduces_once = false;  // as StepperOptions says
   Order order = Order::shuffled;
+  LastBatch last_batch = LastBatch::dropped;  // of an epoch, where it is not full
   uint64_t seed = 42;
   double label_smoothing = 0;
   int64_t log_every = 1;
