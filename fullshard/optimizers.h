@@ -17,6 +17,7 @@
 #include "fullshard/optim/schedules/cycle_schedules.h"
 #include "fullshard/optim/schedules/lr_schedule.h"
 #include "fullshard/optim/schedules/lr_torch_schedule.h"
+#include "fullshard/optim/schedules/trainer_decays.h"
 #include "fullshard/optim/schedules/trainer_schedules.h"
 #include "fullshard/optim/schedules/warmup_schedules.h"
 #include "fullshard/optim/sgd.h"

@@ -222,7 +222,10 @@ class PlanChecks {
     const auto& steps = scheduler.warmup_num_steps;
     const bool is_cosine = scheduler.type.value == "WarmupCosineLR";
     const double low = is_cosine ? scheduler.warmup_min_ratio.value : scheduler.warmup_min_lr.value;
-    if (!scheduler.type.value.starts_with("Warmup") || steps.value > 1 || low > 0) return;
+    if (!scheduler.type.value.starts_with("Warmup") || steps.value > 1 || low > 0 ||
+        scheduler.warmup_share.value) {
+      return;
+    }
     warn(named(steps.origin, "scheduler.warmup_num_steps"),
          fmt::format("is {}, but DeepSpeed's warm-ups last at least two steps: the first two have "
                      "a learning rate of 0",

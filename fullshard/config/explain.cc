@@ -126,6 +126,9 @@ class FlagKeys {
   void add(const Setting<std::optional<int64_t>>& setting, std::string effect) {
     add(setting, ConfigNode::of_integer(setting.value.value_or(0)), std::move(effect));
   }
+  void add(const Setting<std::optional<double>>& setting, std::string effect) {
+    add(setting, ConfigNode::of_number(setting.value.value_or(0)), std::move(effect));
+  }
   void add(const Setting<std::string>& setting, std::string effect) {
     add(setting, ConfigNode::of_text(setting.value), std::move(effect));
   }
@@ -153,6 +156,9 @@ void add_flag_keys(const Plan& plan, std::vector<ExplainedKey>& keys) {
   flags.add(plan.optimizer.weight_decay, "pull towards zero");
   flags.add(plan.scheduler.type, "the learning-rate schedule");
   flags.add(plan.scheduler.warmup_num_steps, "steps of the warm-up");
+  flags.add(plan.scheduler.warmup_share, "share of the steps that the warm-up takes");
+  flags.add(plan.scheduler.trainer, ConfigNode::of_text(plan.scheduler.trainer.value.text),
+            "arguments of the schedule");
   flags.add(plan.batch.micro, "examples of a rank in one forward");
   flags.add(plan.batch.accumulation, "micro-batches per optimizer step");
   flags.add(plan.clipping, "largest global norm of gradients; 0: no clipping");

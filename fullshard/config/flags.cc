@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 
 #include "fullshard/config/offload.h"
@@ -20,6 +22,17 @@ struct FlagRow {
   bool overrides = false;
 };
 
+constexpr std::array<std::string_view, 10> kTrainerSchedules = {"constant",
+                                                                "constant_with_warmup",
+                                                                "linear",
+                                                                "cosine",
+                                                                "cosine_with_restarts",
+                                                                "polynomial",
+                                                                "inverse_sqrt",
+                                                                "cosine_with_min_lr",
+                                                                "cosine_warmup_with_min_lr",
+                                                                "warmup_stable_decay"};
+
 constexpr std::string_view kStage = "zero_optimization.stage";
 
 constexpr std::array kFlagRows = {
@@ -34,6 +47,7 @@ constexpr std::array kFlagRows = {
     FlagRow{"micro_batch", config::Family::deepspeed, "train_micro_batch_size_per_gpu"},
     FlagRow{"accumulate", config::Family::deepspeed, "gradient_accumulation_steps"},
     FlagRow{"clip", config::Family::deepspeed, "gradient_clipping"},
+    FlagRow{"node_local", config::Family::deepspeed, "checkpoint.use_node_local_storage"},
     FlagRow{"offload_ratio", config::Family::deepspeed,
             "zero_optimization.offload_optimizer.ratio"},
     FlagRow{"zero_stage", config::Family::deepspeed, kStage},
@@ -61,6 +75,7 @@ class FlagApplier {
     if (is_deepspeed && name == "strategy") return set_stage_of_strategy(flag);
     if (is_deepspeed && name == "sharding_factor") return set_stage_of_factor(flag);
     if (name == "schedule" && is_trainer_schedule(flag.value)) return false;
+    if (name == "warmup" && share_of_steps(flag.value)) return false;
     for (const FlagRow& row : kFlagRows) {
       if (row.flag != name || row.family != settings_.family() || !is_read(row.path)) continue;
       const bool is_beta = name == "adam_beta1" || name == "adam_beta2";
@@ -172,9 +187,17 @@ class FlagApplier {
 
 }  // namespace
 
+std::optional<double> share_of_steps(std::string_view text) {
+  double share = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, share);
+  const bool is_share = problem == std::errc() && stop == end && share > 0 && share < 1;
+  return is_share ? std::optional(share) : std::nullopt;
+}
+
 bool is_trainer_schedule(std::string_view name) {
-  return name == "constant" || name == "constant_with_warmup" || name == "linear" ||
-         name == "cosine";
+  return std::find(kTrainerSchedules.begin(), kTrainerSchedules.end(), name) !=
+         kTrainerSchedules.end();
 }
 
 std::optional<std::string> accelerate_choice(std::string_view path, std::string_view value) {

@@ -48,6 +48,9 @@ Problem contradiction(const Origin& said, std::string_view value, const FlagValu
 Problem overridden(const Origin& said, std::string_view value, std::string_view flag,
                    std::string_view by);
 
+// Of --warmup: 0.1 for "0.1"; nothing for a number of steps.
+std::optional<double> share_of_steps(std::string_view text);
+
 // The Trainer's names of schedules, which DeepSpeed's key does not take.
 bool is_trainer_schedule(std::string_view name);
 

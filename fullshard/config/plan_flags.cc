@@ -12,6 +12,7 @@
 #include "fullshard/config/offload.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/plan_maker.h"
+#include "fullshard/config/schedule_args.h"
 #include "fullshard/config/schema/value_check.h"
 #include "fullshard/config/sharding_flags.h"
 
@@ -26,6 +27,7 @@ template <class T>
 std::string shown(const std::vector<T>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
+std::string shown(const TrainerScheduleArgs& args) { return args.text; }
 template <class T>
 std::string shown(const std::optional<T>& value) {
   return value ? shown(*value) : "none";
@@ -65,12 +67,35 @@ class PlanFlags {
     put_choice(
         plan_.scheduler.type,
         config::schema::any_case("WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest|"
-                                 "constant|constant_with_warmup|linear|cosine"));
+                                 "constant|constant_with_warmup|linear|cosine|"
+                                 "cosine_with_restarts|polynomial|inverse_sqrt|"
+                                 "cosine_with_min_lr|cosine_warmup_with_min_lr|"
+                                 "warmup_stable_decay"));
   }
-  void warmup() { put(plan_.scheduler.warmup_num_steps, integer(0)); }
+  // Of the schedule as it is then: flags come after the file, and --schedule before its arguments.
+  void schedule_args() {
+    const auto& type = *plan_.scheduler.type;
+    try {
+      put(plan_.scheduler.trainer, config::parse_schedule_args(flag_->value, type));
+    } catch (const Error& error) {
+      problems_.errors.push_back({.file = flag_->flag, .message = error.what()});
+    }
+  }
+  // A number of steps, or below 1 a share of them.
+  void warmup() {
+    const auto share = share_of_steps(flag_->value);
+    if (!share) return put(plan_.scheduler.warmup_num_steps, integer(0));
+    const auto& steps = plan_.scheduler.warmup_num_steps;
+    if (is_said(steps.origin)) {
+      problems_.warnings.push_back(
+          overridden(steps.origin, shown(steps.value), flag_->flag, flag_->value));
+    }
+    put(plan_.scheduler.warmup_share, share);
+  }
   void micro_batch() { put(plan_.batch.micro, std::optional(integer(1))); }
   void accumulate() { put(plan_.batch.accumulation, std::optional(integer(1))); }
   void clip() { put(plan_.clipping, number()); }
+  void node_local() { put(plan_.checkpoint.node_local, flag_->value != "false"); }
   void recompute() { put(plan_.recompute.enabled, flag_->value != "false"); }
   void strategy() {
     if (const auto name =
@@ -231,7 +256,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 22> kRows;
+  static const std::array<Row, 24> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -239,7 +264,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 22> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 24> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -247,10 +272,12 @@ const std::array<PlanFlags::Row, 22> PlanFlags::kRows = {{
     {"adam_epsilon", &PlanFlags::epsilon, true},
     {"weight_decay", &PlanFlags::weight_decay, true},
     {"schedule", &PlanFlags::schedule, true},
+    {"schedule_args", &PlanFlags::schedule_args, true},
     {"warmup", &PlanFlags::warmup, true},
     {"micro_batch", &PlanFlags::micro_batch},
     {"accumulate", &PlanFlags::accumulate},
     {"clip", &PlanFlags::clip},
+    {"node_local", &PlanFlags::node_local},
     {"strategy", &PlanFlags::strategy},
     {"zero_stage", &PlanFlags::zero_stage},
     {"sharding_factor", &PlanFlags::factor},

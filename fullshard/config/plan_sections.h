@@ -108,11 +108,23 @@ struct OptimizerPlan {
   Setting<bool> force_cpu_optimizer{true};
 };
 
+// The Trainer's lr_scheduler_kwargs: which of them a schedule takes, schedule_args.h says.
+struct TrainerScheduleArgs {
+  std::string text{};  // as given
+  std::optional<double> num_cycles{}, power{}, lr_end{}, min_lr{}, min_lr_rate{}, warmup_lr_rate{},
+      min_lr_ratio{};
+  std::optional<int64_t> timescale{}, num_decay_steps{}, num_stable_steps{};
+  std::optional<std::string> warmup_type{}, decay_type{};
+
+  bool operator==(const TrainerScheduleArgs&) const = default;
+};
+
 struct SchedulerPlan {
   Setting<std::string> type{"WarmupDecayLR"};
   Setting<double> warmup_min_lr{0};
   Setting<std::optional<double>> warmup_max_lr{};  // absent: the optimizer's rate
   Setting<int64_t> warmup_num_steps{0};
+  Setting<std::optional<double>> warmup_share{};  // of the run's steps, in place of their number
   Setting<std::string> warmup_type{"log"};
   Setting<std::optional<int64_t>> total_num_steps{};  // absent: the run's
   Setting<double> warmup_min_ratio{0};
@@ -133,6 +145,7 @@ struct SchedulerPlan {
   Setting<int64_t> lr_range_test_step_size{2000};
   Setting<double> lr_range_test_step_rate{1.0};
   Setting<bool> lr_range_test_staircase{false};
+  Setting<TrainerScheduleArgs> trainer{};
 };
 
 struct BatchPlan {

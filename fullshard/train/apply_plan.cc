@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "fullshard/optim/lion.h"
 #include "fullshard/optim/one_bit_adam.h"
 #include "fullshard/optim/schedules/cycle_schedules.h"
+#include "fullshard/optim/schedules/trainer_decays.h"
 #include "fullshard/optim/schedules/trainer_schedules.h"
 #include "fullshard/optim/schedules/warmup_schedules.h"
 #include "fullshard/optim/sgd.h"
@@ -174,6 +176,81 @@ std::unique_ptr<LrSchedule> make_range_test(const SchedulerPlan& plan) {
                              .lr_range_test_staircase = *plan.lr_range_test_staircase});
 }
 
+// A share of the run is rounded up, as the Trainer does.
+int64_t warmup_steps_of(const SchedulerPlan& plan, int64_t total) {
+  if (!*plan.warmup_share) return *plan.warmup_num_steps;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(total) * **plan.warmup_share));
+}
+
+CosineWithMinLrOptions min_lr_options(const TrainerScheduleArgs& args, int64_t warmup,
+                                      int64_t total) {
+  return {.num_warmup_steps = warmup,
+          .num_training_steps = total,
+          .num_cycles = args.num_cycles.value_or(CosineWithMinLrOptions{}.num_cycles),
+          .min_lr = args.min_lr,
+          .min_lr_rate = args.min_lr_rate,
+          .warmup_lr_rate = args.warmup_lr_rate};
+}
+
+std::unique_ptr<LrSchedule> make_stable_decay(const TrainerScheduleArgs& args, int64_t warmup,
+                                              int64_t total) {
+  WarmupStableDecayOptions options{.num_warmup_steps = warmup,
+                                   .num_decay_steps = args.num_decay_steps,
+                                   .num_training_steps = total,
+                                   .num_stable_steps = args.num_stable_steps};
+  if (args.warmup_type) options.warmup_type = *args.warmup_type;
+  if (args.decay_type) options.decay_type = *args.decay_type;
+  if (args.min_lr_ratio) options.min_lr_ratio = *args.min_lr_ratio;
+  if (args.num_cycles) options.num_cycles = *args.num_cycles;
+  return make_warmup_stable_decay(options);
+}
+
+// Its cycles are whole ones.
+std::unique_ptr<LrSchedule> make_restarts(const TrainerScheduleArgs& args, int64_t warmup,
+                                          int64_t total) {
+  const double cycles = args.num_cycles.value_or(1);
+  const auto whole = static_cast<int64_t>(std::clamp(cycles, 0.0, 1e9));
+  if (static_cast<double>(whole) != cycles) {
+    fail_as(ErrorKind::usage, "cosine_with_restarts: num_cycles is {}, expected a whole number",
+            cycles);
+  }
+  return make_cosine_with_restarts(
+      {.num_warmup_steps = warmup, .num_training_steps = total, .num_cycles = whole});
+}
+
+std::unique_ptr<LrSchedule> make_trainer_schedule(const SchedulerPlan& plan, int64_t warmup,
+                                                  int64_t total) {
+  const auto& type = *plan.type;
+  const TrainerScheduleArgs& args = *plan.trainer;
+  if (type == "constant") return make_constant_schedule();
+  if (type == "constant_with_warmup") {
+    return make_constant_with_warmup({.num_warmup_steps = warmup});
+  }
+  if (type == "linear") {
+    return make_linear_schedule({.num_warmup_steps = warmup, .num_training_steps = total});
+  }
+  if (type == "cosine") {
+    return make_cosine_schedule(
+        {.num_warmup_steps = warmup,
+         .num_training_steps = total,
+         .num_cycles = args.num_cycles.value_or(CosineOptions{}.num_cycles)});
+  }
+  if (type == "cosine_with_restarts") return make_restarts(args, warmup, total);
+  if (type == "polynomial") {
+    return make_polynomial_schedule({.num_warmup_steps = warmup,
+                                     .num_training_steps = total,
+                                     .lr_end = args.lr_end.value_or(PolynomialOptions{}.lr_end),
+                                     .power = args.power.value_or(PolynomialOptions{}.power)});
+  }
+  if (type == "inverse_sqrt") {
+    return make_inverse_sqrt_schedule({.num_warmup_steps = warmup, .timescale = args.timescale});
+  }
+  const auto lowest = min_lr_options(args, warmup, total);
+  if (type == "cosine_with_min_lr") return make_cosine_with_min_lr(lowest);
+  if (type == "cosine_warmup_with_min_lr") return make_cosine_warmup_with_min_lr(lowest);
+  return make_stable_decay(args, warmup, total);
+}
+
 }  // namespace
 
 Precision precision_of(const Plan& plan) {
@@ -257,10 +334,11 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
   const auto& s = plan.scheduler;
   const auto total = s.total_num_steps->value_or(total_steps);
   const auto& type = *s.type;
-  if (is_unsaid(s)) return make_default_schedule(total, *s.warmup_num_steps);
+  const int64_t asked = warmup_steps_of(s, total);
+  if (is_unsaid(s)) return make_default_schedule(total, asked);
+  if (is_trainer_schedule(type)) return make_trainer_schedule(s, asked, total);
   // DeepSpeed's own take at least two steps and mean the same by none; the Trainer's take none.
-  const auto warmup =
-      is_trainer_schedule(type) ? *s.warmup_num_steps : std::max<int64_t>(1, *s.warmup_num_steps);
+  const auto warmup = std::max<int64_t>(1, asked);
   if (type == "WarmupLR") {
     return make_warmup_lr({.warmup_min_lr = *s.warmup_min_lr,
                            .warmup_max_lr = *s.warmup_max_lr,
@@ -285,19 +363,9 @@ std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps)
     return make_cycle(s, has_betas(plan.optimizer) ? std::optional(total) : std::nullopt);
   }
   if (type == "LRRangeTest") return make_range_test(s);
-  if (type == "constant") return make_constant_schedule();
-  if (type == "constant_with_warmup") {
-    return make_constant_with_warmup({.num_warmup_steps = warmup});
-  }
-  if (type == "linear") {
-    return make_linear_schedule({.num_warmup_steps = warmup, .num_training_steps = total});
-  }
-  if (type == "cosine") {
-    return make_cosine_schedule({.num_warmup_steps = warmup, .num_training_steps = total});
-  }
   fail_as(ErrorKind::usage,
           "scheduler type '{}': none of WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, "
-          "LRRangeTest, constant, constant_with_warmup, linear, cosine",
+          "LRRangeTest, or of the Trainer's (constant, linear, cosine, …)",
           type);
 }
 

@@ -275,8 +275,9 @@ TEST(Flags, WithWrongValuesSayWhatIsExpected) {
             "--precision: is \"bf61\", expected one of no, fp16, bf16, fp8; did you mean 'bf16'?");
   EXPECT_EQ(error({"--schedule", "cosin"}),
             "--schedule: is \"cosin\", expected one of WarmupLR, WarmupDecayLR, WarmupCosineLR, "
-            "OneCycle, LRRangeTest, constant, constant_with_warmup, linear, cosine; did you mean "
-            "'cosine'?");
+            "OneCycle, LRRangeTest, constant, constant_with_warmup, linear, cosine, "
+            "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, "
+            "cosine_warmup_with_min_lr, warmup_stable_decay; did you mean 'cosine'?");
 }
 
 // M3's flag, in every kind of file that may stand beside it.

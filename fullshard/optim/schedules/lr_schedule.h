@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules: pure functions of the optimizer step. The families are in
-// warmup_schedules.h and cycle_schedules.h (DeepSpeed's) and trainer_schedules.h (Hugging Face's);
-// lr_scheduler.h joins one to an optimizer.
+// warmup_schedules.h and cycle_schedules.h (DeepSpeed's), trainer_schedules.h and trainer_decays.h
+// (Hugging Face's); lr_scheduler.h joins one to an optimizer.
 #pragma once
 
 #include <cstdint>
