@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/config/config_templates.h"
 #include "fullshard/config/convert.h"
 #include "fullshard/config/document/reader.h"
 #include "fullshard/config/explain.h"
@@ -21,6 +22,24 @@ namespace fullshard::cli {
 namespace {
 
 constexpr int kBadConfiguration = static_cast<int>(ErrorKind::usage);
+
+void check_may_write(const std::string& path, bool overwrites) {
+  if (overwrites || !std::filesystem::exists(path)) return;
+  fail_as(ErrorKind::usage,
+          "{}: is there already; add --overwrite, or name another file with "
+          "--output",
+          path);
+}
+
+void write_config(const std::string& path, const std::string& text) {
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
+    std::filesystem::create_directories(folder);
+  }
+  std::ofstream file(path);
+  if (!(file << text) || !file.flush()) {
+    fail("{}: cannot be written; name another file with --output", path);
+  }
+}
 
 }  // namespace
 
@@ -45,6 +64,12 @@ ConfigCommand::ConfigCommand(CLI::App& app)
       ->required()
       ->check(CLI::IsMember({"accelerate", "deepspeed"}));
   support_ = command_->add_subcommand("support", "the page of all keys, as Markdown");
+  template_ = command_->add_subcommand("template", "list ready files, or write one");
+  template_->add_option("name", template_name_, "which one; without it they are listed");
+  template_->add_option("-o,--output", output_, "file to write; default: standard output");
+  template_->add_flag("--overwrite", overwrite_, "replace the file if it is there");
+  template_->add_flag("--plain", is_plain_,
+                      "without comments, which the Trainer's JSON has none of");
 }
 
 void ConfigCommand::add_common(CLI::App& command) {
@@ -65,6 +90,7 @@ int ConfigCommand::run() const {
   if (check_->parsed()) return check();
   if (explain_->parsed()) return explain_file();
   if (convert_->parsed()) return convert_file();
+  if (template_->parsed()) return write_template();
   if (support_->parsed()) {
     fmt::print("{}", config::support_page());
     return 0;
@@ -119,6 +145,26 @@ int ConfigCommand::convert_file() const {
   return 0;
 }
 
+int ConfigCommand::write_template() const {
+  if (template_name_.empty()) {
+    for (const config::ConfigTemplate& file : config::config_templates()) {
+      fmt::print("{:<14} {:<6} {}\n", file.name, file.file.substr(file.name.size() + 1),
+                 file.summary());
+    }
+    return 0;
+  }
+  const config::ConfigTemplate& file = config::find_config_template(template_name_);
+  const std::string text = is_plain_ ? file.plain_text() : std::string(file.text);
+  if (output_.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  check_may_write(output_, overwrite_);
+  write_config(output_, text);
+  fmt::print("{}: written\n", output_);
+  return 0;
+}
+
 int ConfigCommand::ask() const {
   const std::string path = output_.empty() ? config::default_config_path() : output_;
   if (path.empty()) {
@@ -126,21 +172,10 @@ int ConfigCommand::ask() const {
             "config: neither HOME nor XDG_CONFIG_HOME is set; name a file with "
             "--output");
   }
-  if (std::filesystem::exists(path) && !overwrite_) {
-    fail_as(ErrorKind::usage,
-            "{}: is there already; add --overwrite, or name another file with "
-            "--output",
-            path);
-  }
+  check_may_write(path, overwrite_);
   const std::string text = config::ask_for_config(std::cin, std::cout);
   Plan::parse(text, path);  // what was answered must agree
-  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
-    std::filesystem::create_directories(folder);
-  }
-  std::ofstream file(path);
-  if (!(file << text) || !file.flush()) {
-    fail("{}: cannot be written; name another file with --output", path);
-  }
+  write_config(path, text);
   fmt::print("{}: written{}\n", path,
              output_.empty() ? "; launch and train use it when no --config is given" : "");
   return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard config [check|explain|convert] …
+// fullshard config [check|explain|convert|template] …
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class ConfigCommand {
   int check() const;
   int explain_file() const;
   int convert_file() const;
+  int write_template() const;
   int ask() const;
   PlanReading read(bool assumes_one_rank) const;
 
@@ -36,6 +37,7 @@ class ConfigCommand {
   CLI::App* explain_;
   CLI::App* convert_;
   CLI::App* support_;
+  CLI::App* template_;
   std::string file_;
   std::vector<std::string> overrides_;
   int64_t ranks_ = 0;
@@ -46,6 +48,8 @@ class ConfigCommand {
   bool json_ = false;
   bool allow_unknown_ = false;
   bool overwrite_ = false;
+  std::string template_name_;
+  bool is_plain_ = false;
 };
 
 }  // namespace fullshard::cli

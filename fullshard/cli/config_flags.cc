@@ -8,6 +8,7 @@
 
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/config/plan_maker.h"
 #include "fullshard/config/questionnaire.h"
 
 namespace fullshard::cli {
@@ -75,7 +76,9 @@ std::string ConfigFlags::file() const {
   const std::string named = named_file();
   if (!named.empty() || words().has_words()) return named;
   const std::string fallback = config::default_config_path();
-  return base::is_file(fallback) ? fallback : "";
+  if (base::is_file(fallback)) return fallback;
+  // What `accelerate launch` said to this process counts before the file of nobody in particular.
+  return config::is_from_accelerate() ? "" : config::accelerate_default_config();
 }
 
 bool ConfigFlags::is_named() const { return !named_file().empty() || words().has_words(); }
@@ -88,7 +91,9 @@ Plan ConfigFlags::load(PlanOptions options, bool is_quiet) const {
   const std::string path = file();
   if (!path.empty()) {
     if (!is_named() && !is_quiet) {
-      base::say(fmt::format("note: using {}, which `fullshard config` wrote\n", path));
+      const bool is_own = path == config::default_config_path();
+      base::say(fmt::format("note: using {}, which `{} config` wrote\n", path,
+                            is_own ? "fullshard" : "accelerate"));
     }
     return Plan::load(path, options);
   }

@@ -20,8 +20,8 @@ class ConfigFlags {
   ConfigFlags(const ConfigFlags&) = delete;  // the parser writes into it
   ConfigFlags& operator=(const ConfigFlags&) = delete;
 
-  // The file that a flag, FULLSHARD_CONFIG or `fullshard config` named; empty: there is none, or
-  // --fsdp's words stand for one.
+  // The file that a flag, FULLSHARD_CONFIG, `fullshard config` or `accelerate config` named; empty:
+  // there is none, or --fsdp's words stand for one.
   std::string file() const;
   bool is_named() const;  // by a flag or the environment, not the default file
   bool has_overrides() const { return !overrides_.empty(); }

@@ -9,6 +9,8 @@
 #include <ostream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
+#include "fullshard/base/hub_cache.h"
 #include "fullshard/config/schema/schema.h"
 #include "fullshard/config/schema/value_check.h"
 
@@ -156,6 +158,16 @@ std::string default_config_path() {
     return "";
   }
   return (folder / "fullshard" / "default_config.yaml").string();
+}
+
+std::string accelerate_default_config() {
+  const std::string home = base::hugging_face_home();
+  if (home.empty()) return "";
+  for (const char* ending : {"yaml", "json"}) {
+    std::string path = fmt::format("{}/accelerate/default_config.{}", home, ending);
+    if (base::is_file(path)) return path;
+  }
+  return "";
 }
 
 }  // namespace fullshard::config

@@ -15,4 +15,9 @@ std::string ask_for_config(std::istream& answers, std::ostream& questions);
 // $XDG_CONFIG_HOME or ~/.config, then fullshard/default_config.yaml. Empty without a home.
 std::string default_config_path();
 
+// Where `accelerate config` writes: accelerate/default_config.yaml in HF_HOME, else in
+// XDG_CACHE_HOME/huggingface or ~/.cache/huggingface, or default_config.json where there is no such
+// file. Empty where neither is there.
+std::string accelerate_default_config();
+
 }  // namespace fullshard::config
