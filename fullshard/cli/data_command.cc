@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/hub_cache.h"
 #include "fullshard/cli/byte_progress.h"
 #include "fullshard/data/data_file_kind.h"
 #include "fullshard/data/inspect.h"
@@ -163,7 +164,7 @@ int DataCommand::tokenize() const {
     fail_as(ErrorKind::input, "{}: is a token file already", options.files[0]);
   }
   check_output(output_, format, options.files);
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(base::path_or_cached_model(tokenizer_));
   options.separator = tokenizer->eos() ? tokenizer->eos() : tokenizer->sep();
   const int width = data::token_width_for(tokenizer->vocabulary());
   data::TokenWriter writer(data::AtomicFile(output_), format, width);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/bench_command.h"
 #include "fullshard/cli/checkpoint_arguments.h"
@@ -23,6 +24,7 @@
 #include "fullshard/cli/parse_problem.h"
 #include "fullshard/cli/report_command.h"
 #include "fullshard/cli/run_command.h"
+#include "fullshard/cli/trainer_words.h"
 #include "fullshard/cli/tune_command.h"
 #include "fullshard/cli/words.h"
 
@@ -45,12 +47,23 @@ std::vector<std::string> with_help(std::vector<std::string> words) {
   return words;
 }
 
-int run(int count, char** arguments) {
-  // What follows "--" is another program's: CLI11 must not see it.
-  char** const end = arguments + count;
-  char** const split = std::find(arguments, end, std::string_view("--"));
-  const std::vector<std::string> after(split, end);
-  const auto words = with_help(with_command_first({std::min(arguments + 1, split), split}));
+// The Trainer's flags are known to the commands that train.
+TrainerWords in_own_words(const std::vector<std::string>& words) {
+  const bool trains = !words.empty() && (words.front() == "train" || words.front() == "tune");
+  return trains ? translate_trainer_words(words) : TrainerWords{.words = words};
+}
+
+// Once, where every rank was started with the same words.
+void say_warnings(const std::vector<std::string>& warnings) {
+  const auto launcher = base::LauncherEnvironment::of_process();
+  for (const base::LauncherVariable& rank :
+       {launcher.torchrun.rank, launcher.open_mpi.rank, launcher.pmi.rank, launcher.slurm.task}) {
+    if (launcher.is_rank && rank && rank.text != "0") return;
+  }
+  for (const std::string& warning : warnings) base::say(fmt::format("warning: {}\n", warning));
+}
+
+int run_words(const std::vector<std::string>& words, const std::vector<std::string>& after) {
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
@@ -106,6 +119,21 @@ int run(int count, char** arguments) {
   }
   fmt::print("{}", app.help());
   return 0;
+}
+
+int run(int count, char** arguments) {
+  // What follows "--" is another program's: CLI11 must not see it.
+  char** const end = arguments + count;
+  char** const split = std::find(arguments, end, std::string_view("--"));
+  const std::vector<std::string> after(split, end);
+  const TrainerWords own =
+      in_own_words(with_help(with_command_first({std::min(arguments + 1, split), split})));
+  say_warnings(own.warnings);
+  try {
+    return run_words(own.words, after);
+  } catch (const Error& error) {
+    throw Error(with_typed_names(error.what(), own.aliases), error.kind());
+  }
 }
 
 }  // namespace

@@ -63,7 +63,9 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
       "--ranks N starts N ranks; otherwise the rank is found in the environment (fullshard launch, "
       "torchrun, srun, mpirun).\n"
       "Optimizer and schedule flags override the configuration; any other flag that contradicts it "
-      "is an error.");
+      "is an error.\n"
+      "train and tune also take the flags of transformers' Trainer (--learning_rate, "
+      "--per_device_train_batch_size, …): docs/train_command.md lists them.");
   add_model();
   add_sharding();
   if (kind == RunKind::compare) add_compare();
@@ -154,6 +156,13 @@ void RunArguments::add_data() {
   command_->add_option("--max-samples", options_.max_samples, "use only so many examples")
       ->check(CLI::PositiveNumber)
       ->group(kModel);
+  if (kind_ != RunKind::eval) {
+    command_
+        ->add_option("--max-eval-samples", options_.max_eval_samples,
+                     "of --eval-data only so many, 0: all; default: as --max-samples")
+        ->check(CLI::NonNegativeNumber)
+        ->group(kModel);
+  }
   command_
       ->add_option("--mask-probability", options_.mask_probability, "masked-lm: share of tokens")
       ->check(CLI::Range(0.0, 1.0))
@@ -217,14 +226,21 @@ void RunArguments::add_training() {
       ->check(CLI::IsMember({"shuffled", "sequential"}))
       ->capture_default_str()
       ->group(kModel);
+  command_
+      ->add_flag("--drop-last", options_.drop_last,
+                 "leave out the examples of an epoch that do not fill a step")
+      ->group(kModel);
   command_->add_option("--steps", options_.steps, "optimizer steps; default: one epoch")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
-  command_->add_option("--epochs", options_.epochs, "times through the data")
+  command_->add_option("--epochs", options_.epochs, "times through the data; may be a fraction")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
   add_optimizer();
-  command_->add_option("--eval-every", options_.eval_every, "steps between evaluations")
+  add_interval("--eval-every", options_.eval_every, "steps between evaluations")->group(kTraining);
+  command_
+      ->add_option("--eval-micro-batch", options_.eval_micro_batch,
+                   "examples of a rank in one forward of an evaluation; default: as --micro-batch")
       ->check(CLI::PositiveNumber)
       ->group(kTraining);
   command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
@@ -270,9 +286,13 @@ void RunArguments::add_optimizer() {
               text(fresh.optimizer.betas.value[1]));
   add_setting("--adam-epsilon", "added to the denominator", text(fresh.optimizer.eps.value));
   add_setting("--weight-decay", "pull towards zero", text(fresh.optimizer.weight_decay.value));
-  add_setting("--schedule", "WarmupLR, WarmupDecayLR, …, constant, linear or cosine",
-              fresh.scheduler.type.value);
-  add_setting("--warmup", "steps until the learning rate is reached",
+  add_setting(
+      "--schedule",
+      "WarmupLR, WarmupDecayLR, …, or the Trainer's: constant, linear, cosine, polynomial, …",
+      fresh.scheduler.type.value);
+  add_setting("--schedule-args", "of the Trainer's schedules: power=2,lr_end=1e-6, or as JSON");
+  add_setting("--warmup",
+              "steps until the learning rate is reached, or below 1 their share of the run",
               fmt::format("{}", fresh.scheduler.warmup_num_steps.value));
   add_setting("--clip", "largest global norm of the gradients; 0: none",
               text(fresh.clipping.value));
@@ -290,8 +310,9 @@ void RunArguments::add_optimizer() {
 }
 
 void RunArguments::add_checkpoints() {
-  command_->add_option("--save-every", options_.save_every, "steps between resumable checkpoints")
-      ->check(CLI::PositiveNumber)
+  add_interval("--save-every", options_.save_every, "steps between resumable checkpoints")
+      ->group(kOutput);
+  add_switch("--node-local", is_node_local_, "each host writes checkpoints to a disk of its own")
       ->group(kOutput);
   command_->add_option("--keep", options_.keep, "keep so many checkpoints; default: all")
       ->check(CLI::PositiveNumber)
@@ -333,11 +354,9 @@ void RunArguments::add_sharding() {
         ->take_all();
   }
   if (kind_ != RunKind::train && kind_ != RunKind::tune && !is_plan()) return;
-  auto* recompute = command_
-                        ->add_flag("--recompute,--gradient-checkpointing", recompute_,
-                                   "compute activations again in backward instead of keeping them")
-                        ->group(kSharding);
-  settings_.push_back({"--recompute", recompute});
+  add_switch("--recompute,--gradient-checkpointing", recompute_,
+             "compute activations again in backward instead of keeping them")
+      ->group(kSharding);
   add_setting("--offload",
               "optimizer, param or all, with :cpu (default) or :FOLDER of a disk behind it; may be "
               "repeated")
@@ -385,6 +404,30 @@ CLI::Option* RunArguments::add_setting(const std::string& flag, const std::strin
   option->type_name("");
   settings_.push_back({flag, option});
   return option;
+}
+
+CLI::Option* RunArguments::add_switch(const std::string& names, bool& is_on,
+                                      const std::string& help) {
+  CLI::Option* option = command_->add_flag(names, is_on, help);
+  settings_.push_back({names.substr(0, names.find(',')), option});
+  return option;
+}
+
+CLI::Option* RunArguments::add_interval(const std::string& flag, StepInterval& interval,
+                                        const std::string& help) {
+  const auto take = [flag, &interval](const std::string& text) {
+    const auto parsed = StepInterval::parse(text);
+    if (!parsed) {
+      fail_as(ErrorKind::usage,
+              "{}: is '{}', expected a number of steps, epoch, or a share of the run below 1", flag,
+              text);
+    }
+    interval = *parsed;
+  };
+  return command_
+      ->add_option_function<std::string>(flag, take,
+                                         help + ", or epoch, or below 1 a share of the run")
+      ->type_name("");
 }
 
 std::vector<std::string> RunArguments::words(
@@ -442,7 +485,7 @@ PlanOptions RunArguments::plan_options(std::optional<int64_t> ranks,
   PlanOptions options{.ranks = ranks, .inputs = inputs};
   for (const auto& [flag, option] : settings_) {
     if (option->count() == 0) continue;
-    if (flag == "--recompute") {
+    if (option->get_items_expected_max() == 0) {
       options.flags.push_back({flag, "true"});
       continue;
     }

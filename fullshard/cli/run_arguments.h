@@ -93,6 +93,10 @@ class RunArguments {
   void add_data();
   void add_training();
   void add_checkpoints();
+  CLI::Option* add_interval(const std::string& flag, StepInterval& interval,
+                            const std::string& help);
+  // A flag without a value that stands for a key of a configuration.
+  CLI::Option* add_switch(const std::string& names, bool& is_on, const std::string& help);
   void add_sharding();
   void add_evaluation();
   void add_output();
@@ -122,6 +126,7 @@ class RunArguments {
   TuningOptions tuning_;
   SimulationOptions simulation_;
   bool recompute_ = false;
+  bool is_node_local_ = false;
   int local_rank_ = -1;
   struct Setting {
     std::string flag;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/config/step_interval.h"
+
 namespace fullshard {
 
 // `generate`. What is absent is as the model's generation_config.json says.
@@ -55,11 +57,14 @@ struct RunOptions {
   std::string source_language{};
   std::string target_language{};
   std::string source_prefix{};
-  int64_t max_samples = 0;     // 0: all
+  int64_t max_samples = 0;  // 0: all
+  // Of the evaluation data; 0: all, absent: as max_samples.
+  std::optional<int64_t> max_eval_samples{};
   std::string cache_folder{};  // where tokenised text is kept; empty: nowhere
   double mask_probability = 0.15;
   double label_smoothing = 0;
   std::string order = "shuffled";
+  bool drop_last = false;  // of an epoch, the batch that is not full
 
   int64_t steps = 0;         // 0: by epochs
   double epochs = 0;         // 0: one, when steps say nothing
@@ -68,13 +73,14 @@ struct RunOptions {
   bool graphs = true;        // CUDA graphs where the host cannot keep a GPU busy
   bool plans_memory = true;  // before the start, which what cannot fit does not survive
   int64_t log_every = 1;
-  int64_t eval_every = 0;        // steps; 0: at the end only
+  StepInterval eval_every{};     // not set: at the end only
   int64_t eval_batches = 0;      // micro-batches per rank; 0: all
+  int64_t eval_micro_batch = 0;  // examples of a rank in one forward; 0: as trained
   std::string eval_precision{};  // no, bf16, fp16; empty: as trained
   bool keep_best = false;        // the model of the lowest evaluation loss, as best/
   bool restore_best = false;     // and as model/ at the end
   bool save_model = true;
-  int64_t save_every = 0;       // steps between checkpoints; 0: none
+  StepInterval save_every{};    // between checkpoints; not set: none
   int64_t keep = 0;             // so many checkpoints; 0: all
   bool async_save = false;      // checkpoints are written while training goes on
   std::string resume = "none";  // auto: the newest whole one of `output`; none; or a folder

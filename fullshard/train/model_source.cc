@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/model_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/hub_cache.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/formats/element_span.h"
 #include "fullshard/formats/weights/open_weights.h"
@@ -25,6 +28,26 @@ bool has_weights(const std::string& folder) {
     }
   }
   return false;
+}
+
+bool is_preset(const std::string& name) {
+  const auto names = preset_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Empty where the name can be none of the hub.
+std::string cached_model(const std::string& name) {
+  if (!base::is_hub_name(name)) return "";
+  const base::HubCache cache = base::HubCache::of_process();
+  std::string folder = cache.find(base::HubKind::model, name);
+  if (folder.empty()) {
+    fail_as(ErrorKind::usage,
+            "model \"{}\": is no folder, no preset ({}), and not in the Hugging Face cache ({}); "
+            "download it: {}",
+            name, fmt::join(preset_names(), ", "), cache.folder(),
+            base::download_command(base::HubKind::model, name));
+  }
+  return folder;
 }
 
 // Null when it cannot be read: make_model() says why.
@@ -81,20 +104,21 @@ std::string ModelSource::dtype() const {
 
 ModelSource find_model(const std::string& name) {
   ModelSource source{.name = name};
-  if (!base::is_folder(name)) {
+  source.folder = base::is_folder(name) ? name : "";
+  if (source.folder.empty() && !is_preset(name)) source.folder = cached_model(name);
+  if (source.folder.empty()) {
     source.config_json = preset_config(name);
     return source;
   }
-  source.folder = name;
-  const auto config = report::read_whole_file(name + "/config.json");
+  const auto config = report::read_whole_file(source.folder + "/config.json");
   if (!config) {
     fail_as(ErrorKind::input,
             "{}: has no config.json; a model is a Hugging Face folder or one of "
             "the presets",
-            name);
+            source.folder);
   }
   source.config_json = *config;
-  source.has_weights = has_weights(name);
+  source.has_weights = has_weights(source.folder);
   return source;
 }
 

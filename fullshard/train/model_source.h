@@ -25,7 +25,8 @@ struct ModelSource {
   StoredWeights stored_weights() const;
 };
 
-// A folder without config.json, or a name that is neither, is an Error of kind input.
+// A folder, else a preset, else a model in the Hugging Face cache (base/hub_cache.h). A folder
+// without config.json is an Error of kind input; a name that is none of them one of kind usage.
 ModelSource find_model(const std::string& name);
 
 // Shapes only, no memory: see nn/deferred.h. Where the source has weights its sizes must be theirs,

@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/hub_cache.h"
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/engine/plan/sharding.h"
@@ -78,7 +79,7 @@ bool has_tokenizer(const std::string& folder) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const RunOptions& options, const std::string& folder) {
-  if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer);
+  if (!options.tokenizer.empty()) return load_tokenizer(base::path_or_cached_model(options.tokenizer));
   return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 

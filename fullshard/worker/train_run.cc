@@ -40,11 +40,21 @@ namespace {
 
 constexpr int kInterrupted = 130;
 
-int64_t steps_of(const RunOptions& options, int64_t num_examples, int64_t global_batch) {
-  if (options.steps > 0) return options.steps;
-  const ExampleOrder order(num_examples, global_batch, Order::sequential, 0);
+LastBatch last_batch(const RunOptions& options) {
+  return options.drop_last ? LastBatch::dropped : LastBatch::kept;
+}
+
+struct RunLength {
+  int64_t steps = 0;
+  int64_t steps_per_epoch = 0;
+};
+
+RunLength length_of(const RunOptions& options, int64_t num_examples, int64_t global_batch) {
+  const ExampleOrder order(num_examples, global_batch, Order::sequential, 0, last_batch(options));
+  const int64_t per_epoch = order.batches_per_epoch();
+  if (options.steps > 0) return {options.steps, per_epoch};
   const double epochs = options.epochs > 0 ? options.epochs : 1;
-  return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(order.batches_per_epoch())));
+  return {static_cast<int64_t>(std::ceil(epochs * static_cast<double>(per_epoch))), per_epoch};
 }
 
 double peak_flops_of_all(const World& world, const Plan& plan) {
@@ -63,19 +73,23 @@ CheckpointOptions checkpoint_options(const RunOptions& options,
 }
 
 TrainerOptions trainer_options(const RunOptions& options, const train::RunSettings& settings,
-                               const BatchSizes& batch, int64_t steps) {
-  return {.steps = steps,
+                               const BatchSizes& batch, const RunLength& length) {
+  const auto in_steps = [&](const StepInterval& interval) {
+    return interval.steps_of(length.steps, length.steps_per_epoch);
+  };
+  return {.steps = length.steps,
           .global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
           .accumulation = batch.accumulation,
           .reduces_once = options.reduce_once,
           .order = options.order == "sequential" ? Order::sequential : Order::shuffled,
+          .last_batch = last_batch(options),
           .seed = options.seed,
           .label_smoothing = options.label_smoothing,
           .log_every = options.log_every,
-          .eval_every = options.eval_every,
+          .eval_every = in_steps(options.eval_every),
           .checkpoint_folder = options.output + "/checkpoints",
-          .save_every = options.save_every,
+          .save_every = in_steps(options.save_every),
           .async_save = options.async_save,
           .checkpoints = checkpoint_options(options, settings),
           .saves_whole_weights = settings.saves_whole_weights,
@@ -83,7 +97,8 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
           .records_phases = settings.records_phases || !options.trace.empty(),
           .graphs = options.graphs,
           .traces = !options.trace.empty(),
-          .evaluation = {.micro_batch = batch.micro_batch,
+          .evaluation = {.micro_batch = options.eval_micro_batch > 0 ? options.eval_micro_batch
+                                                                     : batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
                          .dtype = evaluation_dtype(options)}};
@@ -118,10 +133,11 @@ class TrainRun {
     on_first_rank([&] { prepare_folder(); });
     comm::tell_launcher_run_is_accepted(launcher_);
     const train::RunData data = open_data_in_turn();
-    const int64_t steps = steps_of(options_, data.train->size(), batch_.global_batch);
+    const RunLength length = length_of(options_, data.train->size(), batch_.global_batch);
+    const int64_t steps = length.steps;
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed_);
-    TrainerOptions options = trainer_options(options_, settings_, batch_, steps);
+    TrainerOptions options = trainer_options(options_, settings_, batch_, length);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
     if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
@@ -177,7 +193,7 @@ class TrainRun {
   // Where to go on, if anywhere. A group that was started again goes on by itself.
   void choose_checkpoint() {
     const bool is_named = options_.resume != "none" && options_.resume != "auto";
-    const bool goes_on = launcher_.is_restart() && options_.save_every > 0;
+    const bool goes_on = launcher_.is_restart() && options_.save_every.is_set();
     if (options_.resume == "none" && !goes_on) return;
     const train::ResumeChoice choice = fullshard::train::choose_checkpoint(
         world_, is_named ? options_.resume : "auto", checkpoints());

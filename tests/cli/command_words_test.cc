@@ -41,17 +41,18 @@ TEST(Words, OfOtherProgramsAreKnown) {
       {"--learning_rate", "--lr"},
       {"--batch-size", "--micro-batch"},
       {"--per_device_train_batch_size", "--micro-batch"},
-      {"--max_steps", "--steps"},
-      {"--num_train_epochs", "--epochs"},
       {"--gradient_accumulation_steps", "--accumulate"},
       {"--max_grad_norm", "--clip"},
-      {"--output_dir", "--output"},
       {"--warmup_steps", "--warmup"}};
   for (const auto& [typed, meant] : words) {
-    EXPECT_EQ(refusal("train " + typed + " 1"), "error: train: no option '" + typed +
-                                                    "', did you mean '" + meant +
-                                                    "'?; see fullshard train --help\n");
+    EXPECT_EQ(refusal("estimate " + typed + " 1"), "error: estimate: no option '" + typed +
+                                                       "', did you mean '" + meant +
+                                                       "'?; see fullshard estimate --help\n");
   }
+  // What is none of the Trainer's, which train takes (trainer_words_test.cc).
+  EXPECT_EQ(refusal("train --num_epochs 1"),
+            "error: train: no option '--num_epochs', did you mean '--epochs'?; see fullshard train "
+            "--help\n");
 }
 
 TEST(Words, AreReportedInTheOrderTyped) {

@@ -286,11 +286,12 @@ TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
   EXPECT_EQ(run("train --ranks 2 --device cuda" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 2 --task translation" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 2 --lr fast" + llama).status, 2);
-  const launch::Ended typo = run("train --ranks 2 --learning-rate 1" + llama);
+  const launch::Ended typo = run("train --ranks 2 --batch-size 1" + llama);
   EXPECT_EQ(typo.status, 2);
-  EXPECT_EQ(typo.output,
-            "error: train: no option '--learning-rate', did you mean '--lr'?; see fullshard train "
-            "--help\n");
+  EXPECT_EQ(
+      typo.output,
+      "error: train: no option '--batch-size', did you mean '--micro-batch'?; see fullshard train "
+      "--help\n");
 }
 
 TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {

@@ -5,6 +5,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/hub_cache.h"
 #include "fullshard/report/run_file.h"
 #include "fullshard/text/byte_tokenizer.h"
 
@@ -57,7 +58,9 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
   RunData data;
   data.task = task_of(options.task, model);
   data.sequence_length = sequence_length_of(options.sequence_length, model);
-  data.tokenizer_path = options.tokenizer;
+  if (!options.tokenizer.empty()) {
+    data.tokenizer_path = base::path_or_cached_model(options.tokenizer);
+  }
   if (data.tokenizer_path.empty() && has_tokenizer(model_folder))
     data.tokenizer_path = model_folder;
   if (!data.tokenizer_path.empty()) {
@@ -83,6 +86,8 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
   data.train = open_data(open, data.tokenizer.get());
   if (!options.eval_data.empty()) {
     open.paths = options.eval_data;
+    open.split = "validation";
+    open.max_samples = options.max_eval_samples.value_or(options.max_samples);
     data.evaluation = open_data(open, data.tokenizer.get());
   }
   return data;
