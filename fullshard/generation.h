@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fullshard/generation/cached_language_model.h"
-#include "fullshard/generation/chat/chat_template.h"
+#include "fullshard/text/chat/chat_template.h"
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/generation_config.h"
 #include "fullshard/generation/options.h"

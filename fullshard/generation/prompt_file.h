@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/generation/chat/chat_template.h"
+#include "fullshard/text/chat/chat_template.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard {

@@ -71,7 +71,7 @@ bool belongs_to_tokenizer(const std::string& name) {
   return name == "tokenizer.json" || name == "tokenizer_config.json" ||
          name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
          name == "merges.txt" || name == "vocab.txt" || name == "generation_config.json" ||
-         name.ends_with(".model");
+         name == "chat_template.jinja" || name.ends_with(".model");
 }
 
 void copy_tokenizer(const std::string& from, const std::string& folder) {

@@ -19,7 +19,7 @@
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
-#include "fullshard/generation/chat/chat_template.h"
+#include "fullshard/text/chat/chat_template.h"
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/generation_config.h"
 #include "fullshard/generation/pass_vote.h"

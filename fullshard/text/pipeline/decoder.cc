@@ -47,9 +47,10 @@ class ByteLevelDecoder : public Decoder {
   }
 };
 
-class WordPiece : public Decoder {
+class WordPieceDecoder : public Decoder {
  public:
-  WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  WordPieceDecoder(std::string prefix, bool cleanup)
+      : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
   void apply(Tokens& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -170,7 +171,7 @@ DecoderPointer decoder_sequence(std::vector<DecoderPointer> steps) {
 }
 DecoderPointer byte_level_decoder() { return std::make_unique<ByteLevelDecoder>(); }
 DecoderPointer word_piece_decoder(std::string prefix, bool cleanup) {
-  return std::make_unique<WordPiece>(std::move(prefix), cleanup);
+  return std::make_unique<WordPieceDecoder>(std::move(prefix), cleanup);
 }
 DecoderPointer metaspace_decoder(std::string replacement, bool keep_first) {
   return std::make_unique<MetaspaceDecoder>(std::move(replacement), keep_first);

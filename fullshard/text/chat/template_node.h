@@ -6,11 +6,29 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/generation/chat/expression.h"
+#include "fullshard/text/chat/expression.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 
-enum class TemplateNodeKind { text, print, set, condition, loop, leave_loop, next_in_loop, group };
+enum class TemplateNodeKind {
+  text,
+  print,
+  set,
+  condition,
+  loop,
+  leave_loop,
+  next_in_loop,
+  macro,
+  generation,  // transformers' mark around what a model says
+};
+
+// Bytes of a text from `begin` up to `end`.
+struct TextSpan {
+  size_t begin = 0;
+  size_t end = 0;
+
+  friend bool operator==(const TextSpan&, const TextSpan&) = default;
+};
 
 struct TemplateNode {
   TemplateNodeKind kind = TemplateNodeKind::text;
@@ -20,6 +38,8 @@ struct TemplateNode {
   std::vector<std::string> names = {};  // set, or given values by a loop: "a", or "ns", "attribute"
   bool sets_attribute = false;
   ExpressionPointer filter = {};  // for … if
+  // A macro's parameters after its own name in `names`: their defaults, null where there is none.
+  std::vector<ExpressionPointer> defaults = {};
   // Of a condition: each `if` and `elif` with its body, an else without a test.
   struct Branch {
     ExpressionPointer test = {};
@@ -32,7 +52,13 @@ struct TemplateNode {
 
 std::vector<TemplateNode> parse_template(std::string_view text);
 
-void render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope,
-                  std::string& output);
+struct RenderedText {
+  std::string text = {};
+  std::vector<TextSpan> generated = {};  // inside {% generation %}, in order
+};
+RenderedText render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope);
 
-}  // namespace fullshard::generation
+// Whether {% generation %} is anywhere in them.
+bool marks_generation(const std::vector<TemplateNode>& nodes);
+
+}  // namespace fullshard::text::chat

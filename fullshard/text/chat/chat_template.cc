@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/generation/chat/chat_template.h"
+#include "fullshard/text/chat/chat_template.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
-#include "fullshard/generation/chat/template_node.h"
+#include "fullshard/text/chat/template_node.h"
 
 namespace fullshard {
 namespace {
@@ -57,25 +57,32 @@ std::optional<std::string> template_text(const ordered_json& config, const std::
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string_view text) : nodes_(generation::parse_template(text)) {}
+ChatTemplate::ChatTemplate(std::string_view text) : nodes_(text::chat::parse_template(text)) {}
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
-std::string ChatTemplate::render(const ordered_json& messages,
-                                 const ChatTemplateOptions& options) const {
-  using generation::Value;
-  generation::TemplateScope scope;
+text::chat::RenderedText ChatTemplate::render_marked(const ordered_json& messages,
+                                                     const ChatTemplateOptions& options,
+                                                     const ordered_json* tools) const {
+  using text::chat::Value;
+  text::chat::RenderState state;
+  text::chat::TemplateScope scope(state);
   scope.set("messages", Value::of_json(messages));
-  scope.set("tools", nullptr);
+  scope.set("tools", tools == nullptr ? Value(nullptr) : Value::of_json(*tools));
   scope.set("documents", nullptr);
   scope.set("add_generation_prompt", options.add_generation_prompt);
   if (!options.bos_token.empty()) scope.set("bos_token", options.bos_token);
   if (!options.eos_token.empty()) scope.set("eos_token", options.eos_token);
-  std::string output;
-  generation::render_nodes(nodes_, scope, output);
-  return output;
+  return text::chat::render_nodes(nodes_, scope);
 }
+
+std::string ChatTemplate::render(const ordered_json& messages, const ChatTemplateOptions& options,
+                                 const ordered_json* tools) const {
+  return render_marked(messages, options, tools).text;
+}
+
+bool ChatTemplate::marks_generation() const { return text::chat::marks_generation(nodes_); }
 
 std::optional<LoadedChatTemplate> load_chat_template(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/generation/chat/template_tokens.h"
+#include "fullshard/text/chat/template_tokens.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "fullshard/base/printable.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
@@ -217,4 +217,4 @@ std::vector<TemplatePart> template_parts(std::string_view text) {
   return std::move(cutter.parts);
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

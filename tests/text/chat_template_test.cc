@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations against what transformers renders (tests/fixtures/generation/make_chats.py).
-#include "fullshard/generation/chat/chat_template.h"
+// Conversations against what transformers renders (tests/fixtures/text/make_chats.py).
+#include "fullshard/text/chat/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "fullshard/text/chat/template_node.h"
 #include "tests/errors.h"
 #include "tests/files.h"
 
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 
 const ordered_json& chats() {
   static const ordered_json found =
-      ordered_json::parse(read_file(FULLSHARD_SOURCE_DIR "/tests/fixtures/generation/chats.json"));
+      ordered_json::parse(read_file(FULLSHARD_SOURCE_DIR "/tests/fixtures/text/chats.json"));
   return found;
 }
 
@@ -36,14 +37,20 @@ TEST_P(ChatTemplates, GiveTheTextOfTransformers) {
     options.add_generation_prompt = one["add_generation_prompt"].get<bool>();
     const auto& messages = chats()["conversations"][one["conversation"].get<std::string>()];
     if (one.contains("text")) {
-      EXPECT_EQ(chat.render(messages, options), one["text"].get<std::string>())
-          << one["conversation"];
+      const auto rendered = chat.render_marked(messages, options);
+      EXPECT_EQ(rendered.text, one["text"].get<std::string>()) << one["conversation"];
+      ASSERT_EQ(chat.marks_generation(), one.contains("generated"));
+      if (one.contains("generated")) {
+        std::vector<text::chat::TextSpan> spans;
+        for (const auto& span : one["generated"]) spans.push_back({span[0], span[1]});
+        EXPECT_EQ(rendered.generated, spans) << one["conversation"];
+      }
     } else {
       EXPECT_NE(message_of([&] { chat.render(messages, options); }), "no error")
           << one["conversation"];
     }
   }
-  EXPECT_EQ(num_cases, 14);
+  EXPECT_EQ(num_cases, 16);
 }
 
 std::vector<std::string> template_names() {
@@ -66,9 +73,11 @@ TEST(ChatTemplate, SaysWhatItsAuthorSays) {
 
 TEST(ChatTemplate, NamesWhatIsNotSupportedAndWhere) {
   const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
-  EXPECT_EQ(said("a\nb{% macro f() %}{% endmacro %}"),
-            "chat_template, line 2: the statement 'macro' is not supported; supported are if, for, "
-            "set, break and continue");
+  EXPECT_EQ(
+      said("a\nb{% filter upper %}{% endfilter %}"),
+      "chat_template, line 2: the statement 'filter' is not supported; supported are if, for, "
+      "set, macro, break and continue");
+  EXPECT_THAT(said("{{ 'é' | upper }}"), HasSubstr("upper of a text with letters beyond ASCII"));
   EXPECT_THAT(said("{{ 'a' | sort }}"), HasSubstr("the filter sort of a string is not supported"));
   EXPECT_THAT(said("{{ 'a'.encode() }}"), HasSubstr("the method encode of a string"));
   EXPECT_THAT(said("{{ lipsum() }}"), HasSubstr("the function lipsum is not supported"));
@@ -96,8 +105,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   EXPECT_THAT(said("{% for i in range(1000000000) %}x{% endfor %}"),
               HasSubstr("range is too long"));
   const std::string loops =
-      "{% for i in range(90000) %}{% for j in range(90000) %}{{ 'xxxxxxxxxxxxxxxx' }}{% endfor %}"
-      "{% endfor %}";
+      "{% for i in range(90000) %}{{ '" + std::string(4096, 'x') + "' }}{% endfor %}";
   EXPECT_THAT(said(loops), HasSubstr("the text grows too long"));
   std::string deep;
   for (int i = 0; i < 5000; ++i) deep += "(";
@@ -106,6 +114,26 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
   EXPECT_THAT(said(blocks), HasSubstr("nested too deep"));
   EXPECT_THAT(said("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested too deep"));
+  EXPECT_THAT(
+      said("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"),
+      HasSubstr("does not come to an end"));
+  EXPECT_THAT(said("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+              HasSubstr("macros call each other too deep"));
+  const std::string grown = "{% set ns = namespace(x='xy') %}{% for i in range(60) %}";
+  EXPECT_THAT(said(grown + "{% set ns.x = ns.x + ns.x %}{% endfor %}"),
+              HasSubstr("a text grows too long"));
+  EXPECT_THAT(said(grown + "{% set ns.x = ns.x.replace('x', ns.x) %}{% endfor %}"),
+              HasSubstr("a text may grow too long"));
+  EXPECT_THAT(said(grown + "{% set ns.x = [ns.x, ns.x] | join(ns.x) %}{% endfor %}"),
+              HasSubstr("a text grows too long"));
+  EXPECT_THAT(said("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}"
+                   "{% set ns.x = ns.x + ns.x %}{% endfor %}"),
+              HasSubstr("a list grows too long"));
+  EXPECT_THAT(said("{% set ns = namespace(x=1) %}{% for i in range(90000) %}"
+                   "{% set ns.x = [ns.x] %}{% endfor %}"),
+              HasSubstr("a value is nested too deep"));
+  EXPECT_THAT(said("{% set ns = namespace(x=1) %}{% set ns.x = ns %}{{ ns }}"),
+              HasSubstr("a namespace inside another value"));
 }
 
 TEST(ChatTemplate, IsFoundInAFolder) {

@@ -13,9 +13,10 @@
 
 namespace fullshard {
 
-namespace generation {
+namespace text::chat {
 struct TemplateNode;
-}
+struct RenderedText;
+}  // namespace text::chat
 
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;  // what the model's answer begins with
@@ -31,12 +32,19 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // `messages`: a JSON array of objects with "role" and "content".
-  std::string render(const nlohmann::ordered_json& messages,
-                     const ChatTemplateOptions& options) const;
+  // `messages`: a JSON array of objects with "role" and "content"; `tools`: what the model may
+  // call, as the template expects it. The work is bounded, whatever the template does.
+  std::string render(const nlohmann::ordered_json& messages, const ChatTemplateOptions& options,
+                     const nlohmann::ordered_json* tools = nullptr) const;
+
+  // The same with the parts that the template marks as the model's own by {% generation %}.
+  text::chat::RenderedText render_marked(const nlohmann::ordered_json& messages,
+                                         const ChatTemplateOptions& options,
+                                         const nlohmann::ordered_json* tools = nullptr) const;
+  bool marks_generation() const;
 
  private:
-  std::vector<generation::TemplateNode> nodes_;
+  std::vector<text::chat::TemplateNode> nodes_;
 };
 
 // Of a folder's tokenizer_config.json or chat_template.jinja, with its special tokens in `options`;

@@ -9,7 +9,7 @@
 
 #include "fullshard/base/error.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 
 enum class WordKind { name, string, integer, number, symbol, end };
 
@@ -46,4 +46,4 @@ template <class... Values>
           fmt::format(format, std::forward<Values>(values)...));
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 
 class Value;
 using ValueList = std::vector<Value>;
@@ -22,7 +22,8 @@ struct ValueMap {
   bool is_namespace = false;
 };
 
-// Lists and dictionaries are shared by copies, as in Python; only a namespace ever changes.
+// Lists and dictionaries are shared by copies, as in Python; only a namespace ever changes, and it
+// is part of no other value, so that no value holds itself.
 class Value {
  public:
   struct Undefined {};
@@ -34,8 +35,8 @@ class Value {
   Value(double value) : data_(value) {}
   Value(std::string value) : data_(std::move(value)) {}
   Value(const char* value) : data_(std::string(value)) {}
-  Value(ValueList list) : data_(std::make_shared<const ValueList>(std::move(list))) {}
-  Value(ValueMap map) : data_(std::make_shared<ValueMap>(std::move(map))) {}
+  Value(ValueList list);  // an Error where it is nested too deep
+  Value(ValueMap map);
   static Value of_json(const nlohmann::ordered_json& json);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -67,12 +68,16 @@ class Value {
   friend bool operator==(const Value& left, const Value& right);
 
  private:
+  static constexpr int kDeepest = 200;  // its destruction recurses
+  static int depth_around(const Value& part, int depth);
+
   std::string repr() const;
   void write_json(std::string& output, int64_t indent, int64_t depth) const;
 
   std::variant<Undefined, std::nullptr_t, bool, int64_t, double, std::string,
                std::shared_ptr<const ValueList>, std::shared_ptr<ValueMap>>
       data_;
+  int depth_ = 0;
 };
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

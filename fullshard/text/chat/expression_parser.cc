@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 
-#include "fullshard/generation/chat/expression.h"
+#include "fullshard/text/chat/expression.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
 constexpr int kMostNested = 100;  // deeper than any template, and safe for the stack
@@ -152,23 +153,33 @@ ExpressionPointer ExpressionParser::product() {
   return left;
 }
 
-ExpressionPointer ExpressionParser::signed_value() {
-  if (!peek().is_symbol("-") && !peek().is_symbol("+")) return postfix();
+ExpressionPointer ExpressionParser::signed_value() { return filtered(without_filter()); }
+
+// A sign binds closer than a filter: -3 | abs is 3.
+ExpressionPointer ExpressionParser::without_filter() {
+  if (!peek().is_symbol("-") && !peek().is_symbol("+")) return postfix(primary());
   if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deep");
   auto result = make(ExpressionKind::unary, take().text);
-  result->children.push_back(signed_value());
+  result->children.push_back(without_filter());
   --depth_;
   return result;
 }
 
-ExpressionPointer ExpressionParser::postfix() {
-  auto value = primary();
+ExpressionPointer ExpressionParser::postfix(ExpressionPointer value) {
   while (true) {
     if (take_symbol(".")) {
       value = after_dot(std::move(value));
     } else if (take_symbol("[")) {
       value = subscript(std::move(value));
-    } else if (take_symbol("|")) {
+    } else {
+      return value;
+    }
+  }
+}
+
+ExpressionPointer ExpressionParser::filtered(ExpressionPointer value) {
+  while (true) {
+    if (take_symbol("|")) {
       value = filter(std::move(value));
     } else if (take_name("is")) {
       value = test(std::move(value));
@@ -218,8 +229,22 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer value) {
   result->is_negated = take_name("not");
   result->name = expect_name("the name of a test after 'is'");
   result->children.push_back(std::move(value));
-  if (take_symbol("(")) arguments(*result);
+  if (take_symbol("(")) {
+    arguments(*result);
+  } else if (begins_value()) {  // x is divisibleby 3
+    result->children.push_back(postfix(primary()));
+  }
   return result;
+}
+
+bool ExpressionParser::begins_value() const {
+  const TemplateWord& word = peek();
+  constexpr std::array<std::string_view, 6> kOperators = {"and", "or", "not", "if", "else", "is"};
+  if (word.kind == WordKind::name) {
+    return std::ranges::find(kOperators, word.text) == kOperators.end() && word.text != "in";
+  }
+  return word.kind == WordKind::string || word.kind == WordKind::integer ||
+         word.kind == WordKind::number || word.is_symbol("[");
 }
 
 void ExpressionParser::arguments(Expression& call) {
@@ -298,4 +323,4 @@ ExpressionPointer ExpressionParser::primary() {
   return result;
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "fullshard/generation/chat/template_tokens.h"
-#include "fullshard/generation/chat/value.h"
+#include "fullshard/text/chat/render_state.h"
+#include "fullshard/text/chat/template_tokens.h"
+#include "fullshard/text/chat/value.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 
 enum class ExpressionKind {
   literal,
@@ -75,7 +76,9 @@ class ExpressionParser {
   ExpressionPointer sum();
   ExpressionPointer product();
   ExpressionPointer signed_value();
-  ExpressionPointer postfix();
+  ExpressionPointer without_filter();
+  ExpressionPointer postfix(ExpressionPointer value);
+  ExpressionPointer filtered(ExpressionPointer value);
   ExpressionPointer primary();
   ExpressionPointer list_until(std::string_view closing);
   ExpressionPointer map();
@@ -83,6 +86,7 @@ class ExpressionParser {
   ExpressionPointer subscript(ExpressionPointer value);
   ExpressionPointer filter(ExpressionPointer value);
   ExpressionPointer test(ExpressionPointer value);
+  bool begins_value() const;
   void arguments(Expression& call);
   [[noreturn]] void refuse_word() const;
 
@@ -92,19 +96,28 @@ class ExpressionParser {
   int depth_ = 0;
 };
 
-// The names that a template sees: innermost first.
+// The names that a template sees: innermost first. Borrows the state and the scope around it.
 class TemplateScope {
  public:
-  explicit TemplateScope(const TemplateScope* outer = nullptr) : outer_(outer) {}
+  explicit TemplateScope(RenderState& state) : outer_(nullptr), state_(state) {}
+  explicit TemplateScope(const TemplateScope* outer) : outer_(outer), state_(outer->state_) {}
+  RenderState& state() const { return state_; }
+  // What macros see: the names of the template itself.
+  const TemplateScope& outermost() const { return outer_ == nullptr ? *this : outer_->outermost(); }
   const Value* find(const std::string& name) const;
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
 
  private:
   const TemplateScope* outer_;
+  RenderState& state_;
   std::map<std::string, Value> names_;
 };
 
 Value evaluate(const Expression& expression, const TemplateScope& scope);
+
+// The text of a macro: {% macro name(a, b=1) %} … {% endmacro %}.
+Value call_macro(const TemplateNode& macro, const ValueList& arguments, const ValueEntries& named,
+                 const TemplateScope& scope, int64_t line);
 
 // Of strings, `name(arguments)`; and filters and functions by name. What is not known is refused.
 Value call_method(const Value& value, const std::string& name, const ValueList& arguments,
@@ -116,4 +129,4 @@ Value call_function(const std::string& name, const ValueList& arguments, const V
 bool passes_test(const Value& value, const std::string& name, const ValueList& arguments,
                  int64_t line);
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/generation/chat/value.h"
+#include "fullshard/text/chat/value.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace fullshard::generation {
+#include "fullshard/base/error.h"
+
+namespace fullshard::text::chat {
 namespace {
 
 // As Python's repr: the shortest digits that give the number back, with a point.
@@ -47,6 +50,26 @@ void write_line_end(std::string& output, int64_t indent, int64_t depth) {
 }
 
 }  // namespace
+
+int Value::depth_around(const Value& part, int depth) {
+  if (part.is_map() && part.map().is_namespace) {
+    fail_as(ErrorKind::input, "chat_template: a namespace inside another value is not supported");
+  }
+  if (part.depth_ + 1 > kDeepest) {
+    fail_as(ErrorKind::input, "chat_template: a value is nested too deep");
+  }
+  return std::max(depth, part.depth_ + 1);
+}
+
+Value::Value(ValueList list) {
+  for (const Value& item : list) depth_ = depth_around(item, depth_);
+  data_ = std::make_shared<const ValueList>(std::move(list));
+}
+
+Value::Value(ValueMap map) {
+  for (const auto& [key, item] : map.entries) depth_ = depth_around(item, depth_);
+  data_ = std::make_shared<ValueMap>(std::move(map));
+}
 
 Value Value::of_json(const nlohmann::ordered_json& json) {
   if (json.is_null()) return nullptr;
@@ -90,6 +113,7 @@ const Value* Value::find(const std::string& key) const {
 }
 
 void Value::set(const std::string& key, Value value) const {
+  depth_around(value, 0);
   for (auto& [name, known] : map().entries) {
     if (name != key) continue;
     known = std::move(value);
@@ -185,4 +209,4 @@ bool operator==(const Value& left, const Value& right) {
   return true;
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

@@ -1,73 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods, filters, functions and tests that chat templates use, as Python and Jinja define them.
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 
-#include "fullshard/generation/chat/expression.h"
+#include "fullshard/text/chat/expression.h"
+#include "fullshard/text/chat/string_functions.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
-constexpr std::string_view kWhite = " \t\n\r\f\v";
+constexpr size_t kMostValueBytes = size_t{16} << 20;  // of one string
 
-std::string stripped(const std::string& text, std::string_view letters, bool left, bool right) {
-  const size_t first = left ? text.find_first_not_of(letters) : 0;
-  if (first == std::string::npos) return {};
-  const size_t last = right ? text.find_last_not_of(letters) : text.size() - 1;
-  if (last == std::string::npos) return {};
-  return text.substr(first, last - first + 1);
-}
-
-// ASCII only: templates change the case of roles.
-std::string with_case(std::string text, bool upper) {
-  for (char& letter : text) {
-    const char from = upper ? 'a' : 'A';
-    if (letter >= from && letter < from + 26) letter = static_cast<char>(letter ^ 0x20);
-  }
-  return text;
-}
-
-std::string capitalised(const std::string& text, bool each_word) {
-  std::string result = with_case(text, false);
-  bool begins = true;
-  for (char& letter : result) {
-    const bool is_letter = letter >= 'a' && letter <= 'z';
-    if (begins && is_letter) letter = static_cast<char>(letter ^ 0x20);
-    begins = each_word && !is_letter;
-  }
-  return result;
-}
-
-std::string replaced(const std::string& text, const std::string& old, const std::string& with) {
-  if (old.empty()) return text;
-  std::string result;
-  size_t at = 0;
-  for (size_t found; (found = text.find(old, at)) != std::string::npos; at = found + old.size()) {
-    result += text.substr(at, found - at) + with;
-  }
-  return result + text.substr(at);
-}
-
-ValueList split_text(const std::string& text, const ValueList& arguments) {
-  ValueList parts;
-  if (arguments.empty()) {  // at runs of white space
-    size_t at = 0;
-    while ((at = text.find_first_not_of(kWhite, at)) != std::string::npos) {
-      const size_t end = std::min(text.find_first_of(kWhite, at), text.size());
-      parts.push_back(text.substr(at, end - at));
-      at = end;
-    }
-    return parts;
-  }
-  const std::string& by = arguments[0].string();
-  int64_t most = arguments.size() > 1 ? arguments[1].integer() : -1;
-  size_t at = 0;
-  for (size_t found; most != 0 && (found = text.find(by, at)) != std::string::npos; --most) {
-    parts.push_back(text.substr(at, found - at));
-    at = found + by.size();
-  }
-  parts.push_back(text.substr(at));
-  return parts;
+Value list_of(const std::vector<std::string>& texts) {
+  return ValueList(texts.begin(), texts.end());
 }
 
 void expect_arguments(const char* kind, const std::string& name, const ValueList& arguments,
@@ -111,18 +57,54 @@ Value map_method(const Value& value, const std::string& name, const ValueList& a
   refuse_template(line, "the method {} of a mapping is not supported", name);
 }
 
-Value joined_text(const ValueList& list, const std::string& between) {
+Value joined_text(const ValueList& list, const std::string& between, int64_t line) {
   std::string result;
-  for (size_t i = 0; i < list.size(); ++i) result += (i == 0 ? "" : between) + list[i].text();
+  for (size_t i = 0; i < list.size(); ++i) {
+    result += (i == 0 ? "" : between) + list[i].text();
+    if (result.size() > kMostValueBytes) refuse_template(line, "a text grows too long");
+  }
   return result;
+}
+
+// Beyond ASCII the case of letters is a table of its own, which no published template asks for.
+Value in_case(const std::string& text, const std::string& name, int64_t line) {
+  if (!is_ascii(text)) {
+    refuse_template(line, "{} of a text with letters beyond ASCII is not supported", name);
+  }
+  if (name == "title" || name == "capitalize") return capitalised(text, name == "title");
+  return with_case(text, name == "upper");
+}
+
+Value replaced_text(const std::string& text, const std::string& old, const std::string& with,
+                    int64_t line) {
+  const size_t most = old.empty() ? 0 : text.size() / old.size();
+  if (most * with.size() > kMostValueBytes) refuse_template(line, "a text may grow too long");
+  return with_replaced(text, old, with);
+}
+
+Value split_text(const std::string& text, const std::string& name, const ValueList& arguments,
+                 int64_t line) {
+  if (arguments.empty() || arguments[0].is_none()) return list_of(split_at_space(text));
+  if (arguments[0].string().empty()) refuse_template(line, "{} by nothing", name);
+  if (arguments.size() > 1 && !arguments[1].is_integer()) {
+    refuse_template(line, "{} expects a whole number of cuts", name);
+  }
+  return list_of(split_at(text, arguments[0].string(),
+                          arguments.size() > 1 ? arguments[1].integer() : -1,
+                          name == "rsplit" ? Side::right : Side::left));
+}
+
+// Where `found` in `text` is, in characters.
+int64_t place_of(const std::string& text, size_t found) {
+  if (found == std::string::npos) return -1;
+  return num_characters(std::string_view(text).substr(0, found));
 }
 
 int64_t length_of(const Value& value, int64_t line) {
   if (value.is_list()) return static_cast<int64_t>(value.list().size());
   if (value.is_map()) return static_cast<int64_t>(value.map().entries.size());
   if (!value.is_string()) refuse_template(line, "the length of {}", value.type_name());
-  // Characters, not bytes.
-  return std::ranges::count_if(value.string(), [](char byte) { return (byte & 0xC0) != 0x80; });
+  return num_characters(value.string());
 }
 
 std::string indented(const std::string& text, const ValueList& arguments) {
@@ -224,25 +206,44 @@ Value call_method(const Value& value, const std::string& name, const ValueList& 
     refuse_template(line, "the method {} of {} is not supported", name, value.type_name());
   }
   const std::string& text = value.string();
-  const bool strips = name == "strip" || name == "lstrip" || name == "rstrip";
-  expect_arguments("method", name, arguments, 0, name == "split" || name == "replace" ? 2 : 1,
-                   line);
-  expect_strings(name, arguments, name == "replace" ? 2 : 1, line);
-  if (strips) {
-    return stripped(text, arguments.empty() ? kWhite : std::string_view(arguments[0].string()),
-                    name != "rstrip", name != "lstrip");
+  const bool takes_two = name == "split" || name == "rsplit" || name == "replace";
+  expect_arguments("method", name, arguments, 0, takes_two ? 2 : 1, line);
+  if (name == "join" && arguments.size() == 1 && arguments[0].is_list()) {
+    return joined_text(arguments[0].list(), text, line);
   }
-  if (name == "upper" || name == "lower") return with_case(text, name == "upper");
-  if (name == "title" || name == "capitalize") return capitalised(text, name == "title");
-  if (name == "split") return split_text(text, arguments);
+  const bool may_be_none = name == "split" && !arguments.empty() && arguments[0].is_none();
+  if (!may_be_none) expect_strings(name, arguments, name == "replace" ? 2 : 1, line);
+  if (name == "strip" || name == "lstrip" || name == "rstrip") {
+    const Side side = name == "strip" ? Side::both : name == "lstrip" ? Side::left : Side::right;
+    return arguments.empty() ? stripped(text, side) : stripped(text, arguments[0].string(), side);
+  }
+  if (name == "split" || name == "rsplit") return split_text(text, name, arguments, line);
   if (name == "replace" && arguments.size() == 2) {
-    return replaced(text, arguments[0].string(), arguments[1].string());
+    return replaced_text(text, arguments[0].string(), arguments[1].string(), line);
   }
-  if (arguments.size() == 1 && name == "startswith") return text.starts_with(arguments[0].string());
-  if (arguments.size() == 1 && name == "endswith") return text.ends_with(arguments[0].string());
-  if (arguments.size() == 1 && name == "find") {
-    const size_t found = text.find(arguments[0].string());
-    return found == std::string::npos ? int64_t{-1} : static_cast<int64_t>(found);
+  if (arguments.empty()) {
+    if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
+      return in_case(text, name, line);
+    }
+    if (name == "splitlines") return list_of(split_lines(text));
+    if (name == "isdigit") {
+      return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    }
+  } else if (arguments.size() == 1) {
+    const std::string& other = arguments[0].string();
+    if (name == "startswith") return text.starts_with(other);
+    if (name == "endswith") return text.ends_with(other);
+    if (name == "find") return place_of(text, text.find(other));
+    if (name == "rfind") return place_of(text, text.rfind(other));
+    if (name == "count" && !other.empty()) {
+      return static_cast<int64_t>(split_at(text, other, -1).size()) - 1;
+    }
+    if (name == "removeprefix") {
+      return text.starts_with(other) ? text.substr(other.size()) : text;
+    }
+    if (name == "removesuffix") {
+      return text.ends_with(other) ? text.substr(0, text.size() - other.size()) : text;
+    }
   }
   refuse_template(line, "the method {} of a string is not supported", name);
 }
@@ -255,10 +256,15 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
     refuse_template(line, "the argument {} of the filter {} is not supported", named[0].first,
                     name);
   }
-  if (name == "trim") return stripped(value.text(), kWhite, true, true);
+  if (name == "trim") {
+    expect_arguments("filter", name, arguments, 0, 1, line);
+    return arguments.empty() ? stripped(value.text(), Side::both)
+                             : stripped(value.text(), arguments[0].text(), Side::both);
+  }
   if (name == "length" || name == "count") return length_of(value, line);
-  if (name == "upper" || name == "lower") return with_case(value.text(), name == "upper");
-  if (name == "title" || name == "capitalize") return capitalised(value.text(), name == "title");
+  if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
+    return in_case(value.text(), name, line);
+  }
   if (name == "string") return value.text();
   if (name == "safe") return value;
   if (name == "indent") return indented(value.text(), arguments);
@@ -266,7 +272,7 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
   if (name == "items" && value.is_map()) return items_of(value.map());
   if (name == "replace") {
     expect_arguments("filter", name, arguments, 2, 2, line);
-    return replaced(value.text(), arguments[0].text(), arguments[1].text());
+    return replaced_text(value.text(), arguments[0].text(), arguments[1].text(), line);
   }
   if (name == "default" || name == "d") {
     expect_arguments("filter", name, arguments, 1, 2, line);
@@ -276,13 +282,17 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
   }
   if (name == "join" && value.is_list()) {
     expect_arguments("filter", name, arguments, 0, 1, line);
-    return joined_text(value.list(), arguments.empty() ? "" : arguments[0].text());
+    return joined_text(value.list(), arguments.empty() ? "" : arguments[0].text(), line);
   }
   if ((name == "first" || name == "last") && value.is_list()) {
     if (value.list().empty()) return {};
     return name == "first" ? value.list().front() : value.list().back();
   }
   if (name == "list" && value.is_list()) return value;
+  if (name == "list" && value.is_string()) return list_of(characters_of(value.string()));
+  if (name == "abs" && value.is_integer() && value.integer() != INT64_MIN) {
+    return std::abs(value.integer());
+  }
   if (name == "reverse" && value.is_list()) {
     return ValueList(value.list().rbegin(), value.list().rend());
   }
@@ -315,7 +325,8 @@ Value call_function(const std::string& name, const ValueList& arguments, const V
 
 bool passes_test(const Value& value, const std::string& name, const ValueList& arguments,
                  int64_t line) {
-  const bool compares = name == "equalto" || name == "eq" || name == "ne" || name == "in";
+  const bool compares =
+      name == "equalto" || name == "eq" || name == "ne" || name == "in" || name == "divisibleby";
   expect_arguments("test", name, arguments, compares ? 1 : 0, compares ? 1 : 0, line);
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();
@@ -330,12 +341,22 @@ bool passes_test(const Value& value, const std::string& name, const ValueList& a
   }
   if (name == "true") return value.is_bool() && value.truth();
   if (name == "false") return value.is_bool() && !value.truth();
+  if ((name == "even" || name == "odd") && value.is_integer()) {
+    return (value.integer() % 2 == 0) == (name == "even");
+  }
+  if (name == "divisibleby" && value.is_integer() && arguments[0].is_integer() &&
+      arguments[0].integer() > 0) {
+    return value.integer() % arguments[0].integer() == 0;
+  }
   if (name == "equalto" || name == "eq") return value == arguments[0];
   if (name == "ne") return !(value == arguments[0]);
+  if (name == "in" && arguments[0].is_string() && value.is_string()) {
+    return arguments[0].string().find(value.string()) != std::string::npos;
+  }
   if (name == "in" && arguments[0].is_list()) {
     return std::ranges::find(arguments[0].list(), value) != arguments[0].list().end();
   }
   refuse_template(line, "the test {} is not supported", name);
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

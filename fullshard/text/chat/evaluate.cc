@@ -3,9 +3,10 @@
 #include <cmath>
 #include <optional>
 
-#include "fullshard/generation/chat/expression.h"
+#include "fullshard/text/chat/expression.h"
+#include "fullshard/text/chat/string_functions.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
 // As Python counts: from the end where it is negative.
@@ -30,37 +31,56 @@ Value item_of(const Value& value, const Value& key, int64_t line) {
     return place ? value.list()[*place] : Value();
   }
   if (value.is_string() && key.is_integer()) {
-    const auto place = place_in(key.integer(), value.string().size());
-    return place ? Value(value.string().substr(*place, 1)) : Value();
+    const auto letters = characters_of(value.string());
+    const auto place = place_in(key.integer(), letters.size());
+    return place ? Value(letters[*place]) : Value();
   }
   return {};
 }
 
-int64_t bound_of(const Value& value, int64_t otherwise, int64_t size) {
+// Python's rule for bounds of slices, in both directions.
+int64_t bound_of(const Value& value, int64_t otherwise, int64_t size, int64_t stride) {
   if (value.is_undefined() || value.is_none()) return otherwise;
   const int64_t bound = value.integer();
-  return std::clamp<int64_t>(bound < 0 ? bound + size : bound, 0, size);
+  const int64_t least = stride < 0 ? -1 : 0, most = stride < 0 ? size - 1 : size;
+  return std::clamp<int64_t>(bound < 0 ? bound + size : bound, least, most);
+}
+
+template <class Items>
+Items sliced(const Items& items, const Value& first, const Value& last, int64_t stride) {
+  const auto size = static_cast<int64_t>(items.size());
+  const int64_t begin = bound_of(first, stride < 0 ? size - 1 : 0, size, stride);
+  const int64_t end = bound_of(last, stride < 0 ? -1 : size, size, stride);
+  Items result;
+  for (int64_t i = begin; stride < 0 ? i > end : i < end; i += stride) {
+    result.push_back(items[static_cast<size_t>(i)]);
+  }
+  return result;
+}
+
+bool is_bound(const Value& value) {
+  return value.is_undefined() || value.is_none() || value.is_integer();
 }
 
 Value slice_of(const Value& value, const Value& first, const Value& last, const Value& step,
                int64_t line) {
-  const int64_t stride = step.is_undefined() || step.is_none() ? 1 : step.integer();
   if (!value.is_list() && !value.is_string()) {
     refuse_template(line, "a slice of {} is asked for", value.type_name());
   }
-  const auto size =
-      static_cast<int64_t>(value.is_list() ? value.list().size() : value.string().size());
-  if (stride == -1 && first.is_undefined() && last.is_undefined()) {
-    if (value.is_list()) return ValueList(value.list().rbegin(), value.list().rend());
-    return std::string(value.string().rbegin(), value.string().rend());
+  if (!is_bound(first) || !is_bound(last) || !is_bound(step)) {
+    refuse_template(line, "the bounds of a slice are not whole numbers");
   }
-  if (stride != 1) refuse_template(line, "slices with a step of {} are not supported", stride);
-  const int64_t begin = bound_of(first, 0, size);
-  const int64_t end = std::max(bound_of(last, size, size), begin);
-  if (value.is_string()) {
-    return value.string().substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  const int64_t stride = step.is_integer() ? step.integer() : 1;
+  constexpr int64_t kLongest = int64_t{1} << 32;  // keeps sums of places from overflowing
+  if (stride == 0 || stride > kLongest || stride < -kLongest) {
+    refuse_template(line, "a slice with a step of {}", stride);
   }
-  return ValueList(value.list().begin() + begin, value.list().begin() + end);
+  if (value.is_list()) return sliced(value.list(), first, last, stride);
+  std::string text;
+  for (const std::string& letter : sliced(characters_of(value.string()), first, last, stride)) {
+    text += letter;
+  }
+  return text;
 }
 
 bool contains(const Value& container, const Value& item, int64_t line) {
@@ -80,10 +100,22 @@ bool is_less(const Value& left, const Value& right, int64_t line) {
   refuse_template(line, "{} and {} are compared by size", left.type_name(), right.type_name());
 }
 
+constexpr size_t kMostTextBytes = size_t{16} << 20, kMostItems = size_t{1} << 20;
+
+std::string joined_pair(const std::string& left, const std::string& right, int64_t line) {
+  if (left.size() + right.size() > kMostTextBytes) refuse_template(line, "a text grows too long");
+  return left + right;
+}
+
 Value arithmetic(const std::string& name, const Value& left, const Value& right, int64_t line) {
   const auto counts = [](const Value& value) { return value.is_number() || value.is_bool(); };
-  if (name == "+" && left.is_string() && right.is_string()) return left.string() + right.string();
+  if (name == "+" && left.is_string() && right.is_string()) {
+    return joined_pair(left.string(), right.string(), line);
+  }
   if (name == "+" && left.is_list() && right.is_list()) {
+    if (left.list().size() + right.list().size() > kMostItems) {
+      refuse_template(line, "a list grows too long");
+    }
     ValueList both = left.list();
     both.insert(both.end(), right.list().begin(), right.list().end());
     return both;
@@ -126,7 +158,7 @@ Value binary_value(const Expression& expression, const TemplateScope& scope) {
   if (name == "or" && left.truth()) return left;
   Value right = evaluate(*expression.children[1], scope);
   if (name == "and" || name == "or") return right;
-  if (name == "~") return left.text() + right.text();
+  if (name == "~") return joined_pair(left.text(), right.text(), line);
   return arithmetic(name, left, right, line);
 }
 
@@ -159,8 +191,9 @@ Value unary_value(const Expression& expression, const TemplateScope& scope) {
     refuse_template(expression.line, "the sign of {}", value.type_name());
   }
   if (expression.name == "+") return value;
-  if (value.is_integer()) return -value.integer();
-  return -value.number();
+  if (!value.is_integer()) return -value.number();
+  if (value.integer() == INT64_MIN) refuse_template(expression.line, "a number grows too large");
+  return -value.integer();
 }
 
 ValueList arguments_of(const Expression& call, const TemplateScope& scope, size_t first) {
@@ -196,15 +229,16 @@ Value slice_value(const Expression& expression, const TemplateScope& scope) {
                   expression.line);
 }
 
-}  // namespace
-
-const Value* TemplateScope::find(const std::string& name) const {
-  const auto found = names_.find(name);
-  if (found != names_.end()) return &found->second;
-  return outer_ == nullptr ? nullptr : outer_->find(name);
+Value call_value(const Expression& expression, const TemplateScope& scope) {
+  const auto arguments = arguments_of(expression, scope, 0);
+  const auto named = named_arguments_of(expression, scope);
+  if (const TemplateNode* macro = scope.state().macro(expression.name)) {
+    return call_macro(*macro, arguments, named, scope, expression.line);
+  }
+  return call_function(expression.name, arguments, named, expression.line);
 }
 
-Value evaluate(const Expression& expression, const TemplateScope& scope) {
+Value value_of(const Expression& expression, const TemplateScope& scope) {
   const auto child = [&](size_t number) { return evaluate(*expression.children[number], scope); };
   switch (expression.kind) {
     case ExpressionKind::literal:
@@ -224,8 +258,7 @@ Value evaluate(const Expression& expression, const TemplateScope& scope) {
     case ExpressionKind::slice:
       return slice_value(expression, scope);
     case ExpressionKind::call:
-      return call_function(expression.name, arguments_of(expression, scope, 0),
-                           named_arguments_of(expression, scope), expression.line);
+      return call_value(expression, scope);
     case ExpressionKind::method:
       return call_method(child(0), expression.name, arguments_of(expression, scope, 1),
                          expression.line);
@@ -248,4 +281,18 @@ Value evaluate(const Expression& expression, const TemplateScope& scope) {
   return expression.children[2] ? child(2) : Value();
 }
 
-}  // namespace fullshard::generation
+}  // namespace
+
+const Value* TemplateScope::find(const std::string& name) const {
+  const auto found = names_.find(name);
+  if (found != names_.end()) return &found->second;
+  return outer_ == nullptr ? nullptr : outer_->find(name);
+}
+
+Value evaluate(const Expression& expression, const TemplateScope& scope) {
+  Value value = value_of(expression, scope);
+  scope.state().count(expression.line, value);
+  return value;
+}
+
+}  // namespace fullshard::text::chat

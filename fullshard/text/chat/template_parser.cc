@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <array>
 
-#include "fullshard/generation/chat/template_node.h"
+#include "fullshard/text/chat/template_node.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
 constexpr int kMostBlocks = 100;  // inside each other
@@ -83,15 +83,16 @@ class TemplateParser {
       words.expect_end();
       return node;
     }
-    if (word == "generation") {  // transformers' mark around answers, which prints nothing itself
-      node.kind = TemplateNodeKind::group;
+    if (word == "macro") return parse_macro(part, words, std::move(node));
+    if (word == "generation") {
+      node.kind = TemplateNodeKind::generation;
       node.body = parse_block(part, {"endgeneration"});
       ++at_;
       return node;
     }
     refuse_template(part.line,
-                    "the statement '{}' is not supported; supported are if, for, set, break and "
-                    "continue",
+                    "the statement '{}' is not supported; supported are if, for, set, macro, break "
+                    "and continue",
                     word);
   }
 
@@ -129,6 +130,21 @@ class TemplateParser {
     return node;
   }
 
+  TemplateNode parse_macro(const TemplatePart& part, ExpressionParser& words, TemplateNode node) {
+    node.kind = TemplateNodeKind::macro;
+    node.names.push_back(words.expect_name("the name of a macro"));
+    words.expect_symbol("(");
+    while (!words.take_symbol(")")) {
+      node.names.push_back(words.expect_name("the name of a macro's argument"));
+      node.defaults.push_back(words.take_symbol("=") ? words.parse() : nullptr);
+      if (!words.take_symbol(",") && !words.peek().is_symbol(")")) words.expect_symbol(")");
+    }
+    words.expect_end();
+    node.body = parse_block(part, {"endmacro"});
+    ++at_;
+    return node;
+  }
+
   TemplateNode parse_set(const TemplatePart& part, ExpressionParser& words, TemplateNode node) {
     node.kind = TemplateNodeKind::set;
     node.names.push_back(words.expect_name("the name of what is set"));
@@ -159,4 +175,4 @@ std::vector<TemplateNode> parse_template(std::string_view text) {
   return TemplateParser(parts).parse();
 }
 
-}  // namespace fullshard::generation
+}  // namespace fullshard::text::chat

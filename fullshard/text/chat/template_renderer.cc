@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "fullshard/generation/chat/template_node.h"
+#include "fullshard/text/chat/string_functions.h"
+#include "fullshard/text/chat/template_node.h"
 
-namespace fullshard::generation {
+namespace fullshard::text::chat {
 namespace {
 
 enum class Flow { on, leave, next };
@@ -12,7 +13,7 @@ constexpr size_t kMostText = size_t{64} << 20;  // bytes; a template that writes
 
 class TemplateRenderer {
  public:
-  explicit TemplateRenderer(std::string& output) : output_(output) {}
+  RenderedText take() { return std::move(output_); }
 
   Flow render(const std::vector<TemplateNode>& nodes, TemplateScope& scope) {
     for (const TemplateNode& node : nodes) {
@@ -24,6 +25,7 @@ class TemplateRenderer {
 
  private:
   Flow render(const TemplateNode& node, TemplateScope& scope) {
+    scope.state().count(node.line);
     switch (node.kind) {
       case TemplateNodeKind::text:
         write(node.text, node.line);
@@ -42,15 +44,23 @@ class TemplateRenderer {
         return Flow::leave;
       case TemplateNodeKind::next_in_loop:
         return Flow::next;
-      case TemplateNodeKind::group:
+      case TemplateNodeKind::macro:
+        scope.state().define_macro(node.names[0], node);
+        return Flow::on;
+      case TemplateNodeKind::generation:
         break;
     }
-    return render(node.body, scope);
+    const size_t begin = output_.text.size();
+    const Flow flow = render(node.body, scope);
+    output_.generated.push_back({begin, output_.text.size()});
+    return flow;
   }
 
   void write(const std::string& text, int64_t line) {
-    if (output_.size() + text.size() > kMostText) refuse_template(line, "the text grows too long");
-    output_ += text;
+    if (output_.text.size() + text.size() > kMostText) {
+      refuse_template(line, "the text grows too long");
+    }
+    output_.text += text;
   }
 
   void set(const TemplateNode& node, TemplateScope& scope) {
@@ -58,9 +68,7 @@ class TemplateRenderer {
     if (node.expression) {
       value = evaluate(*node.expression, scope);
     } else {
-      std::string text;
-      TemplateRenderer(text).render(node.body, scope);
-      value = text;
+      value = render_nodes(node.body, scope).text;
     }
     if (!node.sets_attribute) return scope.set(node.names[0], std::move(value));
     const Value* space = scope.find(node.names[0]);
@@ -87,7 +95,7 @@ class TemplateRenderer {
     } else if (value.is_map()) {
       for (const auto& [key, item] : value.map().entries) items.emplace_back(key);
     } else if (value.is_string()) {
-      for (const char letter : value.string()) items.emplace_back(std::string(1, letter));
+      for (std::string& letter : characters_of(value.string())) items.emplace_back(letter);
     } else if (!value.is_undefined()) {
       refuse_template(node.line, "a loop over {}", value.type_name());
     }
@@ -130,6 +138,7 @@ class TemplateRenderer {
     const ValueList items = looped_over(node, scope);
     if (items.empty()) return render(node.otherwise, scope);
     for (size_t index = 0; index < items.size(); ++index) {
+      scope.state().count_loop(node.line);
       TemplateScope own(&scope);
       own.set("loop", loop_facts(items, index));
       name_item(node, items[index], own);
@@ -138,14 +147,52 @@ class TemplateRenderer {
     return Flow::on;
   }
 
-  std::string& output_;
+  RenderedText output_;
 };
+
+const Value* named_value(const ValueEntries& named, const std::string& name) {
+  const auto found = std::ranges::find(named, name, &ValueEntries::value_type::first);
+  return found == named.end() ? nullptr : &found->second;
+}
 
 }  // namespace
 
-void render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope,
-                  std::string& output) {
-  TemplateRenderer(output).render(nodes, scope);
+RenderedText render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope) {
+  TemplateRenderer renderer;
+  renderer.render(nodes, scope);
+  return renderer.take();
 }
 
-}  // namespace fullshard::generation
+bool marks_generation(const std::vector<TemplateNode>& nodes) {
+  return std::ranges::any_of(nodes, [](const TemplateNode& node) {
+    return node.kind == TemplateNodeKind::generation || marks_generation(node.body) ||
+           marks_generation(node.otherwise) ||
+           std::ranges::any_of(node.branches,
+                               [](const auto& branch) { return marks_generation(branch.body); });
+  });
+}
+
+Value call_macro(const TemplateNode& macro, const ValueList& arguments, const ValueEntries& named,
+                 const TemplateScope& scope, int64_t line) {
+  const RenderState::Call call(scope.state(), line);
+  const size_t num_parameters = macro.names.size() - 1;
+  if (arguments.size() > num_parameters) {
+    refuse_template(line, "the macro {} takes {} arguments and is given {}", macro.names[0],
+                    num_parameters, arguments.size());
+  }
+  for (const auto& [name, value] : named) {
+    if (std::ranges::find(macro.names.begin() + 1, macro.names.end(), name) == macro.names.end()) {
+      refuse_template(line, "the macro {} has no argument {}", macro.names[0], name);
+    }
+  }
+  TemplateScope own(&scope.outermost());
+  for (size_t i = 0; i < num_parameters; ++i) {
+    const std::string& name = macro.names[i + 1];
+    const Value* given = i < arguments.size() ? &arguments[i] : named_value(named, name);
+    const auto& otherwise = macro.defaults[i];
+    own.set(name, given != nullptr ? *given : otherwise ? evaluate(*otherwise, own) : Value());
+  }
+  return render_nodes(macro.body, own).text;
+}
+
+}  // namespace fullshard::text::chat
