@@ -16,8 +16,9 @@ int64_t TokenBatch::num_labels() const { return count_asked(labels); }
 
 int64_t TokenBatch::num_tokens() const {
   if (is_stand_in) return 0;
-  const int64_t inputs = attention_mask.empty() ? static_cast<int64_t>(input_ids.size())
-                                                : std::ranges::count(attention_mask, int64_t{1});
+  const int64_t inputs = attention_mask.empty()
+                             ? static_cast<int64_t>(input_ids.size()) - num_padding
+                             : std::ranges::count(attention_mask, int64_t{1});
   return decoder_columns > 0 ? inputs + count_asked(labels) : inputs;
 }
 

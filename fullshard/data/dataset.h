@@ -23,6 +23,8 @@ class Dataset {
                            int64_t epoch) const = 0;
   virtual int64_t max_token() const = 0;  // -1 when unknown without reading everything
   virtual std::string describe() const = 0;
+  // What whoever trains on it should know: rows that were cut or left out.
+  virtual std::vector<std::string> warnings() const { return {}; }
 };
 
 enum class Order { shuffled, sequential };

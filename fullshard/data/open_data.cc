@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/open_data.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/data/causal_data.h"
 #include "fullshard/data/data_file_kind.h"
+#include "fullshard/data/document_data.h"
+#include "fullshard/data/joined_data.h"
 #include "fullshard/data/masked_data.h"
+#include "fullshard/data/split_data.h"
 #include "fullshard/data/text_cache.h"
 #include "fullshard/data/translation_data.h"
+#include "fullshard/data/weighted_paths.h"
 
 namespace fullshard {
 namespace {
@@ -48,6 +53,38 @@ data::TokenStream open_stream(const DataOptions& options, const Tokenizer* token
   return data::TokenStream(std::move(parts), options.vocabulary);
 }
 
+// Whether rows are documents of their own rather than parts of one stream.
+bool are_documents(const DataOptions& options, const std::vector<std::string>& files) {
+  const bool is_asked_for = options.packs || options.loss_on;
+  if (data::are_token_files(files)) {
+    if (!is_asked_for) return false;
+    fail_as(ErrorKind::usage,
+            "{}: {} is for documents in JSON or text; token files are one stream of tokens",
+            data::name_of_files(files), options.packs ? "--packing" : "--loss-on");
+  }
+  const auto first = std::ranges::find(files, data::FileKind::json, data::kind_of);
+  return is_asked_for || (first != files.end() && data::begins_with_completions(*first));
+}
+
+std::unique_ptr<Dataset> open_causal(const DataOptions& options, const Tokenizer* tokenizer) {
+  const std::vector<std::string> files = data::list_files(options.paths);
+  if (!are_documents(options, files)) {
+    return std::make_unique<data::CausalData>(open_stream(options, tokenizer),
+                                              options.sequence_length, options.max_samples);
+  }
+  const data::DocumentOptions how{
+      .files = files,
+      .field = options.text_field,
+      .encoder = {.loss_on = options.loss_on.value_or(LossOn::completions_if_any),
+                  .chat_folder = options.chat_folder,
+                  .vocabulary = options.vocabulary},
+      .sequence_length = options.sequence_length,
+      .packs = options.packs,
+      .max_samples = options.max_samples,
+      .num_threads = options.num_threads};
+  return std::make_unique<data::DocumentData>(how, required(tokenizer, files, "text"));
+}
+
 std::unique_ptr<Dataset> open_pairs(const DataOptions& options, const Tokenizer* tokenizer) {
   const std::vector<std::string> files = data::list_files(options.paths, options.split);
   const int64_t target =
@@ -73,10 +110,12 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
             "numbers",
             options.sequence_length, options.target_length, options.max_samples);
   }
+  if (options.task != Task::causal_lm && (options.packs || options.loss_on)) {
+    fail_as(ErrorKind::usage, "{}: is for causal-lm", options.packs ? "--packing" : "--loss-on");
+  }
   switch (options.task) {
     case Task::causal_lm:
-      return std::make_unique<data::CausalData>(open_stream(options, tokenizer),
-                                                options.sequence_length, options.max_samples);
+      return open_causal(options, tokenizer);
     case Task::masked_lm: {
       const Tokenizer& used = required(tokenizer, options.paths, "masked-lm");
       const data::MaskedData::Options how{.sequence_length = options.sequence_length,
@@ -89,6 +128,35 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
       return open_pairs(options, tokenizer);
   }
   fail("data: no such task");
+}
+
+OpenedData open_mixed_data(const DataOptions& options, const Tokenizer* tokenizer,
+                           double held_out_share, uint64_t seed) {
+  OpenedData opened;
+  std::vector<std::unique_ptr<Dataset>> held_out;
+  const auto open = [&](const std::vector<std::string>& paths) {
+    DataOptions one = options;
+    one.paths = paths;
+    auto data = open_data(one, tokenizer);
+    if (held_out_share == 0) return data;
+    data::SplitData split = data::split_data(std::move(data), held_out_share, seed);
+    held_out.push_back(std::move(split.held_out));
+    return std::move(split.rest);
+  };
+  const auto weighted = data::weighted_paths(options.paths);
+  if (weighted.empty()) {
+    opened.train = open(options.paths);
+  } else {
+    std::vector<data::WeightedData> parts;
+    for (const auto& [path, weight] : weighted) parts.push_back({open({path}), weight});
+    opened.train = std::make_unique<data::MixedData>(std::move(parts), seed);
+  }
+  if (held_out.size() == 1) {
+    opened.held_out = std::move(held_out.front());
+  } else if (!held_out.empty()) {
+    opened.held_out = std::make_unique<data::JoinedData>(std::move(held_out));
+  }
+  return opened;
 }
 
 }  // namespace fullshard

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fullshard/data/dataset.h"
+#include "fullshard/data/loss_on.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard {
@@ -30,11 +32,26 @@ struct DataOptions {
   int64_t vocabulary = 0;  // of the model; a token beyond it is an error that names file and offset
   std::string cache_folder = {};  // where tokenised text may be kept; empty: in memory
   std::string token_dtype = {};   // "uint16", "uint32"; empty: as the file says, else uint16
-  int num_threads = 0;            // that tokenise; 0: as many as there are allowed cores
+  // causal-lm: rows of JSON are documents of their own, and not parts of one stream, where they are
+  // conversations or completions, or where one of these is asked for.
+  std::optional<LossOn> loss_on = {};
+  bool packs = false;            // several documents side by side in a sequence, each for itself
+  std::string chat_folder = {};  // whose chat template turns messages into text
+  int num_threads = 0;           // that tokenise; 0: as many as there are allowed cores
 };
 
 // `tokenizer` may be null for causal_lm on token files; else it must outlive the data set. Errors
 // are of the kind `input`.
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* tokenizer);
+
+struct OpenedData {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> held_out = {};  // null: nothing is
+};
+
+// As open_data; but paths may carry weights ("chat.jsonl:0.7": each is a data set of its own then,
+// and they are mixed), and a share of each data set is held out; 0: none. `seed` draws both.
+OpenedData open_mixed_data(const DataOptions& options, const Tokenizer* tokenizer,
+                           double held_out_share, uint64_t seed);
 
 }  // namespace fullshard

@@ -2,96 +2,13 @@
 #include "fullshard/data/records.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "fullshard/base/error.h"
-#include "fullshard/base/json_text.h"
-#include "fullshard/base/printable.h"
+#include "fullshard/data/json_records.h"
 
 namespace fullshard::data {
 namespace {
-
-using Json = nlohmann::json;
-
-template <class... Parts>
-[[noreturn]] void fail_at(const TextBlock& block, int64_t number,
-                          fmt::format_string<Parts...> format, Parts&&... parts) {
-  fail_as(ErrorKind::input, "{}: {}", block.place(number),
-          fmt::format(format, std::forward<Parts>(parts)...));
-}
-
-// Calls act(line, number) for each line that is not blank.
-template <class Act>
-void for_each_line(const TextBlock& block, const Act& act) {
-  std::string_view rest = block.text;
-  for (int64_t number = block.first_line; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.find_first_not_of(" \t") != std::string_view::npos) act(line, number);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-}
-
-Json parse_line(const TextBlock& block, std::string_view line, int64_t number) {
-  try {
-    return base::parse_json(line);
-  } catch (const base::JsonError& error) {
-    fail_at(block, number, "{}; expected one object per line", error.what());
-  }
-}
-
-Json parse_array(const TextBlock& block) {
-  try {
-    return base::parse_json(block.text);
-  } catch (const base::JsonError& error) {
-    fail_as(ErrorKind::input, "{}: {}; expected an array of objects", block.file->name(),
-            error.what());
-  }
-}
-
-std::string names_in(const Json& object) {
-  constexpr size_t kMostShown = 500;  // bytes
-  std::string text;
-  for (const auto& [name, value] : object.items()) {
-    text += (text.empty() ? "" : ", ") + base::printable(name, 100);
-    if (text.size() > kMostShown) return text + ", \u2026";
-  }
-  return text.empty() ? "none" : text;
-}
-
-// Calls act(object, number) for each record.
-template <class Act>
-void for_each_object(const TextBlock& block, const Act& act) {
-  const auto take = [&](const Json& record, int64_t number) {
-    if (!record.is_object()) {
-      fail_at(block, number, "is {}, expected an object", record.type_name());
-    }
-    act(record, number);
-  };
-  if (block.is_array) {
-    int64_t number = 0;
-    for (const Json& record : parse_array(block)) take(record, ++number);
-  } else {
-    for_each_line(block, [&](std::string_view line, int64_t number) {
-      take(parse_line(block, line, number), number);
-    });
-  }
-}
-
-std::string string_in(const TextBlock& block, int64_t number, const Json& object,
-                      const std::string& field) {
-  const auto found = object.find(field);
-  if (found == object.end()) {
-    fail_at(block, number, "has no field '{}'; its fields: {}", field, names_in(object));
-  }
-  if (!found->is_string()) {
-    fail_at(block, number, "field '{}' is {}, expected a string", field, found->type_name());
-  }
-  return found->template get<std::string>();
-}
 
 PairRecord translation_in(const TextBlock& block, int64_t number, const Json& texts,
                           const PairLanguages& languages) {
@@ -183,6 +100,7 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
   }
   for_each_object(block, [&](const Json& object, int64_t number) {
     records.push_back({string_in(block, number, object, field), number});
+    return true;
   });
   return records;
 }
@@ -199,6 +117,7 @@ std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& 
   if (block.kind == FileKind::json) {
     for_each_object(block, [&](const Json& object, int64_t number) {
       records.push_back(pair_in(block, number, object, languages));
+      return true;
     });
     return records;
   }
@@ -211,6 +130,7 @@ std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& 
     const size_t tab = line.find('\t');
     records.push_back(
         {std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)), number});
+    return true;
   });
   return records;
 }

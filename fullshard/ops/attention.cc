@@ -5,14 +5,18 @@
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "fullshard/base/error.h"
 #include "fullshard/tensor/pretence.h"
@@ -159,12 +163,50 @@ at::Tensor efficient_attention(const at::Tensor& queries, const at::Tensor& keys
       options.scale));
 }
 
+void check_packed(const AttentionOptions& options, const at::Tensor& query, const at::Tensor& key) {
+  check(
+      !options.padding_mask.defined() && !options.bias.defined(),
+      "attention: packed documents together with a mask or a bias; leave these out, documents see "
+      "only themselves");
+  const auto& lengths = options.documents->lengths;
+  const auto total = std::reduce(lengths.begin(), lengths.end());
+  check(query.size(1) == key.size(1) && total == query.size(0) * query.size(1),
+        "attention: {} rows of {} queries and {} keys with packed documents of {} tokens; expected "
+        "as many of each",
+        query.size(0), query.size(1), key.size(1), total);
+}
+
+// Document by document, on views: no scores between documents are computed, nothing is masked, and
+// the gradients of all views are joined once.
+at::Tensor attention_by_document(const at::Tensor& query, const at::Tensor& key,
+                                 const at::Tensor& value, AttentionOptions options) {
+  check_packed(options, query, key);
+  const auto documents = std::move(options.documents);
+  const at::IntArrayRef lengths = documents->lengths;
+  const auto documents_of = [&](const at::Tensor& rows) {
+    return rows.flatten(0, 1).split_with_sizes(lengths, 0);
+  };
+  const auto queries = documents_of(query), keys = documents_of(key), values = documents_of(value);
+  options.documents = nullptr;
+  std::vector<at::Tensor> results;
+  results.reserve(queries.size());
+  for (size_t i = 0; i < queries.size(); ++i) {
+    results.push_back(
+        attention(queries[i].unsqueeze(0), keys[i].unsqueeze(0), values[i].unsqueeze(0), options)
+            .squeeze(0));
+  }
+  return at::cat(results, 0).view(query.sizes());
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const AttentionOptions& options) {
   check_attention_shapes(query, key, value);
   check_attention_options(options, query, key);
+  if (options.documents != nullptr && query.numel() > 0) {
+    return attention_by_document(query, key, value, options);
+  }
   if (query.numel() == 0) return query.clone();
   check(key.size(1) > 0, "attention: there are {} queries but no keys; give at least one key",
         query.size(1));

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "fullshard/ops/packed_documents.h"
+
 namespace fullshard {
 
 struct AttentionOptions {
@@ -16,6 +18,8 @@ struct AttentionOptions {
   double dropout = 0;                // of the probabilities; the caller gives 0 in evaluation
   at::Tensor padding_mask = {};      // [batch, keys], non-zero where a key may be seen
   at::Tensor bias = {};  // added to the scores: broadcastable to [batch, heads, queries, keys]
+  // Queries see keys of their own document only, as if each were a row; without masks and biases.
+  ops::SharedPackedDocuments documents = {};
 };
 
 // query [batch, queries, heads, D], key and value [batch, keys, kv_heads, D] with kv_heads a

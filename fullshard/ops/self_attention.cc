@@ -94,7 +94,7 @@ struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> 
 bool is_plain(const AttentionOptions& options, int64_t sequence) {
   const bool has_window = options.window > 0 && options.window < sequence;
   return !has_window && options.dropout == 0 && !options.padding_mask.defined() &&
-         !options.bias.defined();
+         !options.bias.defined() && options.documents == nullptr;
 }
 
 bool has_plain_table(const RotaryTable* rotary, int64_t sequence, int64_t half,
@@ -137,8 +137,10 @@ QueryKeyValue split_heads(const Projected& input, const SelfAttentionHeads& head
 
 at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& heads,
                           const RotaryTable* rotary, const AttentionOptions& options,
-                          const at::Tensor& positions) {
+                          const at::Tensor& given_positions) {
   check_heads(input, heads);
+  const bool restarts = options.documents != nullptr && !given_positions.defined();
+  const at::Tensor& positions = restarts ? options.documents->positions : given_positions;
   if (!attends_on_device(input, heads, rotary, options, positions)) {
     return composed_attention(input, heads, rotary, options, positions);
   }

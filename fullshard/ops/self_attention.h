@@ -26,12 +26,13 @@ QueryKeyValue split_heads(const Projected& input, const SelfAttentionHeads& head
 
 // attention(rotary(query), rotary(key), value) of query | key | value, each [batch, sequence, heads
 // * D], in one tensor or in three; [batch, sequence, num_heads * D]. Without a rotary table nothing
-// is turned; `positions` are apply_rotary's. On the CPU these are those operators.
+// is turned; `positions` are apply_rotary's, of packed documents by default theirs. On the CPU
+// these are those operators.
 //
 // On a GPU 16-bit rows are turned in place: a packed tensor belongs to this call, and nobody may
 // read it afterwards (autograd refuses a backward that would). A leaf is copied first. cuDNN's
 // attention runs where it can, else flash attention, which is also what deterministic algorithms
-// take; masks, windows, biases and dropout are left to the composition.
+// take; masks, windows, biases, dropout and packed documents are left to the composition.
 at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& heads,
                           const RotaryTable* rotary, const AttentionOptions& options,
                           const at::Tensor& positions = {});

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include "fullshard/ops/packed_documents.h"
+
 namespace fullshard {
 namespace {
 
@@ -23,6 +25,9 @@ ModelInputs tensors_of(TokenBatch& batch, at::Device device) {
   const int64_t label_columns = batch.decoder_columns > 0 ? batch.decoder_columns : batch.columns;
   inputs.labels = rows_of(batch.labels, batch.rows, label_columns, device);
   inputs.labels_are_next = batch.labels_are_next;
+  if (!batch.document_lengths.empty()) {
+    inputs.documents = ops::make_packed_documents(batch.document_lengths, device);
+  }
   return inputs;
 }
 

@@ -38,6 +38,7 @@ class ToyTokenizer final : public Tokenizer {
     std::string text;
     for (const int32_t id : ids) {
       if (id >= kBytes) text += static_cast<char>(id - kBytes);
+      if (id == kBlankLine) text += "\n\n";
     }
     return text;
   }

@@ -62,6 +62,7 @@ at::Tensor BertEncoder::embed(const ModelInputs& inputs) {
 }
 
 at::Tensor BertEncoder::forward(const ModelInputs& inputs, bool is_training) {
+  refuse_packed(inputs, "BERT");
   at::Tensor hidden = at::dropout(embed(inputs), dropout_, is_training);
   const at::Tensor mask = padding_mask(inputs.attention_mask);
   for (auto& layer : layers_) hidden = layer(hidden, mask);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "fullshard/base/error.h"
+#include "fullshard/ops/packed_documents.h"
 
 namespace fullshard::models {
 namespace {
@@ -42,6 +43,25 @@ void check_labels(std::string_view name, const at::Tensor& labels, const at::Ten
   check_input(least.item<int64_t>() >= 0 && most.item<int64_t>() < vocabulary,
               "{}: labels from {} to {}, but the model's vocabulary has {}; {} marks no label",
               name, least.item<int64_t>(), most.item<int64_t>(), vocabulary, kNoLabel);
+}
+
+void check_packed(const ModelInputs& inputs) {
+  if (inputs.documents == nullptr) return;
+  check_input(inputs.documents->positions.sizes() == inputs.input_ids.sizes(),
+              "packed documents: fill rows of shape [{}], but the tokens are [{}]",
+              fmt::join(inputs.documents->positions.sizes(), ", "),
+              fmt::join(inputs.input_ids.sizes(), ", "));
+  check_input(!inputs.attention_mask.defined(),
+              "packed documents: together with an attention mask; leave it out, padding can be a "
+              "document of its own");
+  check_input(!inputs.labels.defined() || inputs.labels_are_next,
+              "packed documents: labels must be the tokens that come next (labels_are_next); a "
+              "model that moves them would ask for another document's");
+}
+
+void refuse_packed(const ModelInputs& inputs, std::string_view architecture) {
+  check_input(inputs.documents == nullptr, "{}: takes no packed documents; give one in each row",
+              architecture);
 }
 
 at::Tensor padding_mask(const at::Tensor& attention_mask) {

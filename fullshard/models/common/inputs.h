@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fullshard/models/common/language_model.h"
+
 namespace fullshard::models {
 
 inline constexpr int64_t kNoLabel = -100;
@@ -19,6 +21,11 @@ void check_tokens(std::string_view name, const at::Tensor& tokens, int64_t vocab
 // The shape of the tokens, each kNoLabel or a token.
 void check_labels(std::string_view name, const at::Tensor& labels, const at::Tensor& tokens,
                   int64_t vocabulary);
+
+// Decoders: documents that fill the rows, with labels that are next and without a mask.
+void check_packed(const ModelInputs& inputs);
+// Of a model that takes no packed documents.
+void refuse_packed(const ModelInputs& inputs, std::string_view architecture);
 
 // The mask, or nothing when it hides nothing (known on the CPU only): attention is faster without.
 at::Tensor padding_mask(const at::Tensor& attention_mask);

@@ -33,13 +33,15 @@ Gpt2AttentionImpl::Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer)
       c_proj_(register_module("c_proj", Linear(config.width, config.width))) {}
 
 at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
-                                      const at::Tensor& padding_mask) {
+                                      const at::Tensor& padding_mask,
+                                      const ops::SharedPackedDocuments& documents) {
   const auto rows = ops::norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
   AttentionOptions options;
   options.causal = true;
   options.scale = scale_;
   options.dropout = is_training() ? attention_dropout_ : 0;
   options.padding_mask = padding_mask;
+  options.documents = documents;
   const auto mixed =
       ops::self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
   if (drops(residual_dropout_, *this)) {
@@ -73,9 +75,9 @@ GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
       mlp_(register_module("mlp", Gpt2FeedForward(config))) {}
 
 at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask,
-                                  CachedPass* cached) {
+                                  CachedPass* cached, const ops::SharedPackedDocuments& documents) {
   if (cached != nullptr) return decode(hidden, *cached);
-  return mlp_(attn_(hidden, ln_1_->terms(), padding_mask), ln_2_->terms());
+  return mlp_(attn_(hidden, ln_1_->terms(), padding_mask, documents), ln_2_->terms());
 }
 
 }  // namespace fullshard::models

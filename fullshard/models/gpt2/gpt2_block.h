@@ -13,6 +13,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/packed_documents.h"
 
 namespace fullshard::models {
 
@@ -21,7 +22,7 @@ class Gpt2AttentionImpl : public torch::nn::Module {
   Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer);
   // hidden and what attention to norm(hidden) adds to it.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm,
-                     const at::Tensor& padding_mask);
+                     const at::Tensor& padding_mask, const ops::SharedPackedDocuments& documents);
   at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
 
  private:
@@ -48,13 +49,15 @@ class Gpt2FeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Gpt2FeedForward);
 
-// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined. With `cached` the
+// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined, and documents need
+// not be packed. With `cached` the
 // tokens follow those of its cache, and the mask is not looked at.
 class GPT2BlockImpl : public Unit {
  public:
   GPT2BlockImpl(const Gpt2Config& config, int64_t layer);
   at::Tensor forward(const at::Tensor& hidden, const at::Tensor& padding_mask,
-                     CachedPass* cached = nullptr);
+                     CachedPass* cached = nullptr,
+                     const ops::SharedPackedDocuments& documents = nullptr);
 
  private:
   at::Tensor decode(const at::Tensor& hidden, CachedPass& pass);

@@ -27,10 +27,14 @@ Gpt2StackImpl::Gpt2StackImpl(const Gpt2Config& config)
   }
 }
 
-at::Tensor Gpt2StackImpl::forward(const at::Tensor& input_ids, const at::Tensor& padding_mask) {
-  const auto positions = at::arange(input_ids.size(1), input_ids.options());
+at::Tensor Gpt2StackImpl::forward(const at::Tensor& input_ids, const at::Tensor& padding_mask,
+                                  const ops::SharedPackedDocuments& documents) {
+  const auto positions = documents != nullptr ? documents->positions
+                                              : at::arange(input_ids.size(1), input_ids.options());
   auto hidden = at::dropout(wte_(input_ids) + wpe_(positions), dropout_, is_training());
-  for (auto& block : blocks_) hidden = block(hidden, padding_mask);
+  for (auto& block : blocks_) {
+    hidden = block(hidden, padding_mask, /*cached=*/static_cast<CachedPass*>(nullptr), documents);
+  }
   return ln_f_(hidden);
 }
 
@@ -52,7 +56,9 @@ ModelOutputs GPT2LMHeadModelImpl::forward(ModelInputs inputs) {
   if (inputs.labels.defined()) {
     check_labels("labels", inputs.labels, inputs.input_ids, config_.vocabulary);
   }
-  const auto hidden = transformer_(inputs.input_ids, padding_mask(inputs.attention_mask));
+  check_packed(inputs);
+  const auto hidden =
+      transformer_(inputs.input_ids, padding_mask(inputs.attention_mask), inputs.documents);
   if (!config_.tied) return causal_outputs(hidden, lm_head_, inputs);
   return causal_outputs(hidden, Head{.weight = transformer_->token_table()}, inputs);
 }

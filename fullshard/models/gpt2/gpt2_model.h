@@ -23,7 +23,8 @@ namespace fullshard::models {
 class Gpt2StackImpl : public torch::nn::Module {
  public:
   explicit Gpt2StackImpl(const Gpt2Config& config);
-  at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
+  at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask,
+                     const ops::SharedPackedDocuments& documents);
   at::Tensor decode(const at::Tensor& input_ids, CachedPass& pass);
 
   const at::Tensor& token_table() const { return wte_.weight(); }

@@ -29,7 +29,8 @@ LlamaAttentionImpl::LlamaAttentionImpl(const LlamaConfig& config, int64_t layer)
 }
 
 at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
-                                       const RotaryTable& rotary, const at::Tensor& padding_mask) {
+                                       const RotaryTable& rotary, const at::Tensor& padding_mask,
+                                       const ops::SharedPackedDocuments& documents) {
   const auto rows =
       ops::norm_projection(hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
                            {q_proj_->bias, k_proj_->bias, v_proj_->bias});
@@ -38,6 +39,7 @@ at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms
   options.window = window_;
   options.dropout = is_training() ? dropout_ : 0;
   options.padding_mask = padding_mask;
+  options.documents = documents;
   const auto mixed =
       ops::self_attention(rows.projected, {num_heads_, num_kv_heads_}, &rotary, options);
   return linear(mixed, o_proj_->weight, o_proj_->bias, rows.residual);
@@ -68,9 +70,11 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
                                                 RmsNorm(config.width, config.norm_epsilon))) {}
 
 at::Tensor LlamaLayer::forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
-                               const at::Tensor& padding_mask, CachedPass* cached) {
+                               const at::Tensor& padding_mask, CachedPass* cached,
+                               const ops::SharedPackedDocuments& documents) {
   if (cached != nullptr) return decode(hidden, *cached);
-  const auto attended = self_attn_(hidden, input_layernorm_->terms(), *rotary, padding_mask);
+  const auto attended =
+      self_attn_(hidden, input_layernorm_->terms(), *rotary, padding_mask, documents);
   return mlp_(attended, post_attention_layernorm_->terms());
 }
 

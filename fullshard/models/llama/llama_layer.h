@@ -15,6 +15,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/packed_documents.h"
 #include "fullshard/ops/rotary.h"
 
 namespace fullshard::models {
@@ -27,7 +28,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
   LlamaAttentionImpl(const LlamaConfig& config, int64_t layer);
   // hidden and what attention to norm(hidden) adds to it.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, const RotaryTable& rotary,
-                     const at::Tensor& padding_mask);
+                     const at::Tensor& padding_mask, const ops::SharedPackedDocuments& documents);
   at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm, CachedPass& pass);
 
  private:
@@ -57,13 +58,15 @@ class LlamaFeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LlamaFeedForward);
 
-// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined. With `cached` the
+// hidden [batch, sequence, width]; the mask [batch, sequence] may be undefined, and documents need
+// not be packed. With `cached` the
 // tokens follow those of its cache, and neither table nor mask is looked at.
 class LlamaLayer : public Unit {
  public:
   LlamaLayer(const LlamaConfig& config, int64_t layer);
   virtual at::Tensor forward(const at::Tensor& hidden, const SharedRotaryTable& rotary,
-                             const at::Tensor& padding_mask, CachedPass* cached = nullptr);
+                             const at::Tensor& padding_mask, CachedPass* cached = nullptr,
+                             const ops::SharedPackedDocuments& documents = nullptr);
 
  private:
   at::Tensor decode(const at::Tensor& hidden, CachedPass& pass);

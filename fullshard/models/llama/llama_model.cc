@@ -31,10 +31,13 @@ LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config)
   }
 }
 
-at::Tensor LlamaStackImpl::forward(const at::Tensor& input_ids, const at::Tensor& padding_mask) {
+at::Tensor LlamaStackImpl::forward(const at::Tensor& input_ids, const at::Tensor& padding_mask,
+                                   const ops::SharedPackedDocuments& documents) {
   auto hidden = embed_tokens_(input_ids);
   const auto rotary = rope_.table(input_ids.size(1), hidden.device());
-  for (const auto& layer : layers_) hidden = layer->forward(hidden, rotary, padding_mask);
+  for (const auto& layer : layers_) {
+    hidden = layer->forward(hidden, rotary, padding_mask, nullptr, documents);
+  }
   return norm_(hidden);
 }
 
@@ -57,7 +60,9 @@ ModelOutputs LlamaLanguageModel::forward(ModelInputs inputs) {
   if (inputs.labels.defined()) {
     check_labels("labels", inputs.labels, inputs.input_ids, config_.vocabulary);
   }
-  const auto hidden = model_(inputs.input_ids, padding_mask(inputs.attention_mask));
+  check_packed(inputs);
+  const auto hidden =
+      model_(inputs.input_ids, padding_mask(inputs.attention_mask), inputs.documents);
   if (!config_.tied) return causal_outputs(hidden, lm_head_, inputs);
   return causal_outputs(hidden, Head{.weight = model_->token_table()}, inputs);
 }

@@ -22,7 +22,8 @@ namespace fullshard::models {
 class LlamaStackImpl : public torch::nn::Module {
  public:
   explicit LlamaStackImpl(const LlamaConfig& config);
-  at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask);
+  at::Tensor forward(const at::Tensor& input_ids, const at::Tensor& padding_mask,
+                     const ops::SharedPackedDocuments& documents);
   at::Tensor decode(const at::Tensor& input_ids, CachedPass& pass);
 
   const at::Tensor& token_table() const { return embed_tokens_.weight(); }

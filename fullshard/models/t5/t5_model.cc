@@ -76,6 +76,7 @@ at::Tensor T5ForConditionalGenerationImpl::decoder_inputs(const ModelInputs& inp
 
 ModelOutputs T5ForConditionalGenerationImpl::forward(ModelInputs inputs) {
   if (inputs.cached != nullptr) return decode(inputs);
+  refuse_packed(inputs, architecture());
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
   const auto targets = decoder_inputs(inputs);
   const auto source_mask = padding_mask(inputs.attention_mask);

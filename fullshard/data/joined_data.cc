@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/data/joined_data.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/data/join_rows.h"
+#include "fullshard/data/permutation.h"
+#include "fullshard/data/random.h"
+
+namespace fullshard::data {
+namespace {
+
+constexpr int64_t kPlacesPerBlock = 1024;
+
+void check_there(int64_t number, int64_t size) {
+  check(number >= 0 && number < size, "data: no example {}, there are {}", number, size);
+}
+
+// The rows of one batch, by the part that they come from.
+class RowsByPart {
+ public:
+  explicit RowsByPart(size_t num_parts) : examples_(num_parts), rows_(num_parts) {}
+
+  void add(size_t part, int64_t example) {
+    examples_[part].push_back(example);
+    rows_[part].push_back(num_rows_++);
+  }
+
+  // `batch(part, examples)` makes the rows of one part.
+  template <class Make>
+  TokenBatch batch(const Make& make) const {
+    std::vector<TokenBatch> parts;
+    std::vector<std::vector<int64_t>> places;
+    for (size_t part = 0; part < examples_.size(); ++part) {
+      if (examples_[part].empty()) continue;
+      parts.push_back(make(part, examples_[part]));
+      places.push_back(rows_[part]);
+    }
+    return parts.size() == 1 ? std::move(parts[0]) : join_rows(parts, places);
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> examples_, rows_;
+  int64_t num_rows_ = 0;
+};
+
+template <class Parts, class DataOf>
+int64_t largest_token(const Parts& parts, const DataOf& data_of) {
+  int64_t most = 0;
+  for (const auto& part : parts) {
+    const int64_t own = data_of(part).max_token();
+    if (own < 0) return -1;
+    most = std::max(most, own);
+  }
+  return most;
+}
+
+template <class Parts, class DataOf>
+std::vector<std::string> all_warnings(const Parts& parts, const DataOf& data_of) {
+  std::vector<std::string> all;
+  for (const auto& part : parts) {
+    const auto own = data_of(part).warnings();
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+const Dataset& data_in(const std::unique_ptr<Dataset>& part) { return *part; }
+const Dataset& weighted_data_in(const WeightedData& part) { return *part.data; }
+
+}  // namespace
+
+JoinedData::JoinedData(std::vector<std::unique_ptr<Dataset>> parts) : parts_(std::move(parts)) {
+  begins_.push_back(0);
+  for (const auto& part : parts_) begins_.push_back(begins_.back() + part->size());
+}
+
+TokenBatch JoinedData::batch(std::span<const int64_t> examples, uint64_t seed,
+                             int64_t epoch) const {
+  RowsByPart rows(parts_.size());
+  for (const int64_t example : examples) {
+    check_there(example, size());
+    const auto after = std::ranges::upper_bound(begins_, example);
+    const auto part = static_cast<size_t>(after - begins_.begin()) - 1;
+    rows.add(part, example - begins_[part]);
+  }
+  return rows.batch([&](size_t part, const std::vector<int64_t>& own) {
+    return parts_[part]->batch(own, seed, epoch);
+  });
+}
+
+int64_t JoinedData::max_token() const { return largest_token(parts_, data_in); }
+std::vector<std::string> JoinedData::warnings() const { return all_warnings(parts_, data_in); }
+
+std::string JoinedData::describe() const {
+  std::string text;
+  for (const auto& part : parts_) text += (text.empty() ? "" : "; ") + part->describe();
+  return text;
+}
+
+MixedData::MixedData(std::vector<WeightedData> parts, uint64_t seed)
+    : parts_(std::move(parts)), seed_(mix_bits(seed, 0x6d6978)), totals_(parts_.size(), 0) {
+  double total = 0;
+  for (const WeightedData& part : parts_) {
+    check(part.weight > 0, "data: a weight of {}, expected more than 0", part.weight);
+    total += part.weight;
+    size_ += part.data->size();
+  }
+  double bound = 0;
+  for (const WeightedData& part : parts_) bounds_.push_back(bound += part.weight / total);
+  for (int64_t number = 0; number < size_; ++number) {
+    if (number % kPlacesPerBlock == 0) {
+      counts_.insert(counts_.end(), totals_.begin(), totals_.end());
+    }
+    ++totals_[part_of(number)];
+  }
+}
+
+size_t MixedData::part_of(int64_t number) const {
+  const double drawn = CounterRandom(seed_, 0, static_cast<uint64_t>(number)).uniform();
+  const auto found = std::ranges::upper_bound(bounds_, drawn);
+  return std::min(static_cast<size_t>(found - bounds_.begin()), bounds_.size() - 1);
+}
+
+int64_t MixedData::num_before(size_t part, int64_t number) const {
+  const int64_t block = number / kPlacesPerBlock;
+  int64_t count = counts_[static_cast<size_t>(block) * parts_.size() + part];
+  for (int64_t other = block * kPlacesPerBlock; other < number; ++other) {
+    count += static_cast<int64_t>(part_of(other) == part);
+  }
+  return count;
+}
+
+MixedData::Place MixedData::place(int64_t number, int64_t epoch) const {
+  check_there(number, size_);
+  const size_t part = part_of(number);
+  const int64_t taken = epoch * totals_[part] + num_before(part, number);
+  const int64_t size = parts_[part].data->size();
+  const Permutation order(size, mix_bits(seed_, part), taken / size);
+  return {part, order(taken % size)};
+}
+
+TokenBatch MixedData::batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const {
+  RowsByPart rows(parts_.size());
+  for (const int64_t example : examples) {
+    const Place found = place(example, epoch);
+    rows.add(found.part, found.example);
+  }
+  return rows.batch([&](size_t part, const std::vector<int64_t>& own) {
+    return parts_[part].data->batch(own, seed, epoch);
+  });
+}
+
+int64_t MixedData::max_token() const { return largest_token(parts_, weighted_data_in); }
+std::vector<std::string> MixedData::warnings() const {
+  return all_warnings(parts_, weighted_data_in);
+}
+
+std::string MixedData::describe() const {
+  std::string text;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const double share = bounds_[i] - (i == 0 ? 0 : bounds_[i - 1]);
+    text +=
+        fmt::format("{}{:.3g} of {}", text.empty() ? "" : "; ", share, parts_[i].data->describe());
+  }
+  return text;
+}
+
+}  // namespace fullshard::data

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace fullshard {
+
+// Which tokens of a document have a loss: completions and what the assistant says, in rows that
+// have such, and all tokens of texts; completions only, so that a text is an error; all.
+enum class LossOn { completions_if_any, completions, all };
+
+}  // namespace fullshard

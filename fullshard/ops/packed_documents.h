@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several documents side by side in each row of a batch, of which every one is for itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fullshard::ops {
+
+// Lengths are on the host, so that nothing waits for a device to know where documents end.
+struct PackedDocuments {
+  std::vector<int64_t> lengths;  // of all documents, row after row; none crosses the end of a row
+  at::Tensor positions;          // [batch, sequence], int64: from 0 in every document
+};
+using SharedPackedDocuments = std::shared_ptr<const PackedDocuments>;
+
+// `lengths` of each row's documents, all positive, with the same sum; else an Error.
+SharedPackedDocuments make_packed_documents(const std::vector<std::vector<int64_t>>& lengths,
+                                            at::Device device);
+
+}  // namespace fullshard::ops

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets that are mixed, joined and split.
+#include "fullshard/data/joined_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "fullshard/data/join_rows.h"
+#include "fullshard/data/open_data.h"
+#include "fullshard/data/split_data.h"
+#include "fullshard/data/weighted_paths.h"
+#include "tests/data/data_files.h"
+#include "tests/data/toy_tokenizer.h"
+
+namespace fullshard::data {
+namespace {
+
+using testing::DataFolder;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::ToyTokenizer;
+using Ids = std::vector<int64_t>;
+
+const ToyTokenizer kByteTokenizer;
+
+// Example k is the row (base + k).
+class CountedData final : public Dataset {
+ public:
+  CountedData(int64_t size, int64_t base) : size_(size), base_(base) {}
+  int64_t size() const override { return size_; }
+  TokenBatch batch(std::span<const int64_t> examples, uint64_t, int64_t) const override {
+    TokenBatch batch{.rows = std::ssize(examples), .columns = 1};
+    for (const int64_t example : examples) batch.input_ids.push_back(base_ + example);
+    batch.labels = batch.input_ids;
+    return batch;
+  }
+  int64_t max_token() const override { return base_ + size_; }
+  std::string describe() const override { return "counted"; }
+
+ private:
+  int64_t size_, base_;
+};
+
+MixedData mixed(int64_t first, int64_t second, double weight, uint64_t seed) {
+  std::vector<WeightedData> parts;
+  parts.push_back({std::make_unique<CountedData>(first, 0), weight});
+  parts.push_back({std::make_unique<CountedData>(second, 10000), 1 - weight});
+  return {std::move(parts), seed};
+}
+
+Ids whole_epoch(const Dataset& data, int64_t epoch = 0) {
+  Ids numbers(static_cast<size_t>(data.size()));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  return data.batch(numbers, 0, epoch).input_ids;
+}
+
+TEST(MixedData, DrawsByTheWeights) {
+  const MixedData data = mixed(2000, 2000, 0.7, 1);
+  EXPECT_EQ(data.size(), 4000);
+  const Ids drawn = whole_epoch(data);
+  const auto num_first = std::ranges::count_if(drawn, [](int64_t id) { return id < 10000; });
+  EXPECT_NEAR(static_cast<double>(num_first) / 4000, 0.7, 0.03);
+}
+
+TEST(MixedData, IsAFunctionOfSeedEpochAndPlace) {
+  const MixedData data = mixed(300, 1700, 0.5, 7);
+  const Ids drawn = whole_epoch(data, 3);
+  EXPECT_EQ(drawn, whole_epoch(mixed(300, 1700, 0.5, 7), 3));
+  EXPECT_NE(drawn, whole_epoch(mixed(300, 1700, 0.5, 8), 3));
+  EXPECT_NE(drawn, whole_epoch(data, 4));
+  // As any rank would ask, one by one and in another order.
+  for (const int64_t place : {1999, 0, 1023, 1024, 1025}) {
+    EXPECT_EQ(data.batch(Ids{place}, 0, 3).input_ids, Ids{drawn[static_cast<size_t>(place)]});
+  }
+}
+
+// A part that is small for its weight comes several times, none of its examples more than once more
+// than another; one that is large goes on in the next epoch with those that have not come.
+TEST(MixedData, RepeatsNothingBeforeAPartIsThrough) {
+  const MixedData data = mixed(100, 900, 0.5, 3);
+  std::map<int64_t, int> times;
+  std::set<int64_t> large;
+  int64_t num_large = 0;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    for (const int64_t id : whole_epoch(data, epoch)) {
+      if (id < 10000) {
+        ++times[id];
+      } else {
+        ++num_large;
+        large.insert(id);
+      }
+    }
+  }
+  ASSERT_EQ(times.size(), 100U);
+  const auto [least, most] =
+      std::ranges::minmax_element(times, {}, [](const auto& entry) { return entry.second; });
+  EXPECT_LE(most->second - least->second, 1);
+  EXPECT_EQ(std::ssize(large), std::min<int64_t>(num_large, 900));
+}
+
+TEST(JoinRows, PadsTheShorterOnes) {
+  TokenBatch narrow{.rows = 1, .columns = 2, .input_ids = {1, 2}, .labels = {2, 3}};
+  TokenBatch wide{
+      .rows = 2, .columns = 3, .input_ids = {4, 5, 6, 7, 8, 9}, .labels = {5, 6, 7, 8, 9, -100}};
+  narrow.labels_are_next = wide.labels_are_next = true;
+  wide.num_padding = 1;
+  TokenBatch joined = join_rows({narrow, wide}, {{1}, {2, 0}});
+  EXPECT_EQ(joined.input_ids, (Ids{7, 8, 9, 1, 2, 0, 4, 5, 6}));
+  EXPECT_EQ(joined.labels, (Ids{8, 9, -100, 2, 3, -100, 5, 6, 7}));
+  EXPECT_EQ(joined.num_tokens(), 7);
+  EXPECT_TRUE(joined.document_lengths.empty());
+  wide.document_lengths = {{1, 2}, {3}};
+  joined = join_rows({narrow, wide}, {{1}, {2, 0}});
+  EXPECT_THAT(joined.document_lengths,
+              ElementsAre(ElementsAre(3), ElementsAre(2, 1), ElementsAre(1, 2)));
+  narrow.attention_mask = {1, 0};
+  joined = join_rows({narrow, wide}, {{1}, {2, 0}});
+  EXPECT_EQ(joined.attention_mask, (Ids{1, 1, 1, 1, 0, 0, 1, 1, 1}));
+}
+
+TEST(JoinedData, FollowsOneAfterTheOther) {
+  std::vector<std::unique_ptr<Dataset>> parts;
+  parts.push_back(std::make_unique<CountedData>(2, 0));
+  parts.push_back(std::make_unique<CountedData>(3, 10));
+  const JoinedData data(std::move(parts));
+  EXPECT_EQ(whole_epoch(data), (Ids{0, 1, 10, 11, 12}));
+  EXPECT_EQ(data.batch(Ids{4, 0, 2}, 0, 0).input_ids, (Ids{12, 0, 10}));
+}
+
+TEST(SplitData, EveryExampleIsInOnePart) {
+  for (const int64_t size : {2, 3, 20, 1001}) {
+    const SplitData split = split_data(std::make_unique<CountedData>(size, 0), 0.05, 42);
+    Ids rest = whole_epoch(*split.rest);
+    const Ids held_out = whole_epoch(*split.held_out);
+    EXPECT_EQ(std::ssize(held_out), std::max<int64_t>(1, (size + 10) / 20));
+    EXPECT_TRUE(std::ranges::is_sorted(rest));
+    EXPECT_TRUE(std::ranges::is_sorted(held_out));
+    rest.insert(rest.end(), held_out.begin(), held_out.end());
+    std::ranges::sort(rest);
+    EXPECT_EQ(rest, whole_epoch(CountedData(size, 0)));
+  }
+}
+
+TEST(SplitData, DependsOnTheSeed) {
+  const auto held_out = [](uint64_t seed) {
+    return whole_epoch(*split_data(std::make_unique<CountedData>(1000, 0), 0.1, seed).held_out);
+  };
+  EXPECT_EQ(held_out(1), held_out(1));
+  EXPECT_NE(held_out(1), held_out(2));
+}
+
+TEST(SplitData, LeavesSomethingToTrainOn) {
+  const DataFolder folder;
+  EXPECT_EQ(error_of([] { split_data(std::make_unique<CountedData>(1, 0), 0.5, 1); }, folder),
+            "counted: 1 of its 1 examples would be held out, which leaves none");
+}
+
+TEST(WeightedPaths, AreToldByTheirEnd) {
+  const DataFolder folder;
+  const std::string odd = folder.write("a:0.5", "x");
+  EXPECT_TRUE(weighted_paths({"a.jsonl", "b.jsonl"}).empty());
+  EXPECT_TRUE(weighted_paths({odd}).empty());  // a file of that name
+  const auto found = weighted_paths({"a.jsonl:0.7", odd + ":3"});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].path, "a.jsonl");
+  EXPECT_EQ(found[0].weight, 0.7);
+  EXPECT_EQ(found[1].path, odd);
+  EXPECT_EQ(found[1].weight, 3);
+  const auto said = [&](const std::vector<std::string>& words) {
+    return error_of([&] { weighted_paths(words); }, folder, ErrorKind::usage);
+  };
+  EXPECT_EQ(said({"a:0.5", "b"}),
+            "--data: a has a weight and b has none; give each its weight, as PATH:0.5, or none");
+  EXPECT_EQ(said({"a:0"}), "--data: the weight of a:0 is 0, expected more than 0");
+  EXPECT_THAT(said({"a:inf"}), HasSubstr("is inf, expected more than 0"));
+}
+
+TEST(OpenMixedData, SplitsEachAndMixesTheRest) {
+  const DataFolder folder;
+  std::string first, second;
+  for (int i = 0; i < 40; ++i) {
+    first += "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+    second += "{\"prompt\": \"a\", \"completion\": \"cdefghijk\"}\n";
+  }
+  const DataOptions options{
+      .paths = {folder.write("a.jsonl", first) + ":3", folder.write("b.jsonl", second) + ":1"},
+      .sequence_length = 16,
+      .num_threads = 1};
+  const OpenedData opened = open_mixed_data(options, &kByteTokenizer, 0.1, 5);
+  EXPECT_EQ(opened.train->size(), 72);
+  ASSERT_TRUE(opened.held_out);
+  EXPECT_EQ(opened.held_out->size(), 8);
+  EXPECT_EQ(opened.held_out->batch(Ids{0, 7}, 0, 0).columns, 16);
+  EXPECT_FALSE(open_mixed_data(options, &kByteTokenizer, 0, 5).held_out);
+}
+
+}  // namespace
+}  // namespace fullshard::data
