@@ -137,7 +137,11 @@ void RunArguments::add_timeouts() {
 }
 
 void RunArguments::add_data() {
-  command_->add_option("--data", options_.data, "text, JSONL, pairs or token files, or folders")
+  command_
+      ->add_option(
+          "--data", options_.data,
+          "text, JSONL, conversations, pairs or token files, or folders; with PATH:WEIGHT of "
+          "each they are mixed")
       ->required(kind_ != RunKind::tune)  // which can do with random tokens
       ->group(kModel);
   command_->add_option("--task", options_.task, "causal-lm, masked-lm or translation")
@@ -146,6 +150,15 @@ void RunArguments::add_data() {
   add_examples();
   command_->add_option("--field", options_.text_field, "of JSONL lines that holds the text")
       ->capture_default_str()
+      ->group(kModel);
+  command_
+      ->add_option("--loss-on", options_.loss_on,
+                   "of rows with messages, or prompt and completion: completions (default) or all")
+      ->check(CLI::IsMember({"completions", "all"}))
+      ->group(kModel);
+  command_
+      ->add_flag("--packing", options_.packing,
+                 "several documents side by side in a sequence, each of which sees only itself")
       ->group(kModel);
   command_->add_option("--source-lang", options_.source_language, "key of a pair's source")
       ->group(kModel);
@@ -222,6 +235,11 @@ void RunArguments::add_training() {
                  "anyway, with a warning")
       ->group(kModel);
   command_->add_option("--eval-data", options_.eval_data, "evaluate on this")->group(kModel);
+  command_
+      ->add_option("--validation-split", options_.validation_split,
+                   "hold out this share of the data, drawn by the seed, and evaluate on it")
+      ->check(CLI::Range(1e-9, 0.99))
+      ->group(kModel);
   command_->add_option("--order", options_.order, "shuffled or sequential")
       ->check(CLI::IsMember({"shuffled", "sequential"}))
       ->capture_default_str()
@@ -242,6 +260,17 @@ void RunArguments::add_training() {
       ->add_option("--eval-micro-batch", options_.eval_micro_batch,
                    "examples of a rank in one forward of an evaluation; default: as --micro-batch")
       ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_
+      ->add_option("--early-stopping-patience", options_.early_stopping_patience,
+                   "end after so many evaluations without a lower loss; needs --eval-every")
+      ->check(CLI::PositiveNumber)
+      ->group(kTraining);
+  command_
+      ->add_option("--early-stopping-threshold", options_.early_stopping_threshold,
+                   "a loss counts as lower when it is lower by more than this")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
       ->group(kTraining);
   command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
       ->check(CLI::PositiveNumber)

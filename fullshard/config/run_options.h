@@ -49,11 +49,14 @@ struct RunOptions {
   std::string task{};         // causal-lm, masked-lm, translation; empty: what the model is for
   std::string tokenizer{};    // empty: the model's folder
 
-  std::vector<std::string> data{};
-  std::vector<std::string> eval_data{};
-  int64_t sequence_length = 0;  // 0: the model's, at most 512
-  int64_t target_length = 0;    // translation; 0: as sequence_length
+  std::vector<std::string> data{};       // PATH, or PATH:WEIGHT of each
+  std::vector<std::string> eval_data{};  // PATH
+  double validation_split = 0;           // share of the data that is held out for evaluation
+  int64_t sequence_length = 0;           // 0: the model's, at most 512
+  int64_t target_length = 0;             // translation; 0: as sequence_length
   std::string text_field = "text";
+  std::string loss_on{};  // completions, all; empty: completions where rows have such
+  bool packing = false;   // several documents side by side in a sequence
   std::string source_language{};
   std::string target_language{};
   std::string source_prefix{};
@@ -73,12 +76,14 @@ struct RunOptions {
   bool graphs = true;        // CUDA graphs where the host cannot keep a GPU busy
   bool plans_memory = true;  // before the start, which what cannot fit does not survive
   int64_t log_every = 1;
-  StepInterval eval_every{};     // not set: at the end only
-  int64_t eval_batches = 0;      // micro-batches per rank; 0: all
-  int64_t eval_micro_batch = 0;  // examples of a rank in one forward; 0: as trained
-  std::string eval_precision{};  // no, bf16, fp16; empty: as trained
-  bool keep_best = false;        // the model of the lowest evaluation loss, as best/
-  bool restore_best = false;     // and as model/ at the end
+  StepInterval eval_every{};            // not set: at the end only
+  int64_t eval_batches = 0;             // micro-batches per rank; 0: all
+  int64_t eval_micro_batch = 0;         // examples of a rank in one forward; 0: as trained
+  std::string eval_precision{};         // no, bf16, fp16; empty: as trained
+  int64_t early_stopping_patience = 0;  // evaluations; 0: never
+  double early_stopping_threshold = 0;
+  bool keep_best = false;     // the model of the lowest evaluation loss, as best/
+  bool restore_best = false;  // and as model/ at the end
   bool save_model = true;
   StepInterval save_every{};    // between checkpoints; not set: none
   int64_t keep = 0;             // so many checkpoints; 0: all

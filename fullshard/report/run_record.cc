@@ -248,6 +248,7 @@ std::string to_json(const RunRecord& record) {
   json["status"] = name_of(record.status);
   if (!record.problem.empty()) json["problem"] = record.problem;
   if (!record.checkpoint.empty()) json["checkpoint"] = record.checkpoint;
+  if (!record.stopped_early.empty()) json["stopped_early"] = record.stopped_early;
   json["versions"] = Json::object();
   for (const auto& [name, version] : record.versions) json["versions"][name] = version;
   json["command"] = record.command;
@@ -279,6 +280,7 @@ RunRecord parse_run_record(std::string_view text, std::string_view where) {
   RunRecord record{.status = read_status(reader)};
   reader.read("problem", record.problem);
   reader.read("checkpoint", record.checkpoint);
+  reader.read("stopped_early", record.stopped_early);
   read_versions(reader, record);
   reader.read("command", record.command);
   reader.read("device", record.device);

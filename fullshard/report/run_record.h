@@ -62,8 +62,9 @@ struct RunModel {
 
 struct RunRecord {
   RunStatus status = RunStatus::running;
-  std::string problem{};     // why it failed, what interrupted it
-  std::string checkpoint{};  // the last one that it wrote
+  std::string problem{};        // why it failed, what interrupted it
+  std::string checkpoint{};     // the last one that it wrote
+  std::string stopped_early{};  // why it was done before its last step; empty: it was not
   std::vector<std::pair<std::string, std::string>> versions{};  // "fullshard", "libtorch", …
   std::vector<std::string> command{};
   std::string device{};

@@ -24,6 +24,9 @@ json progress_json(const Progress& progress) {
   }
   if (const auto& best = progress.best) {
     result["best"] = {{"step", best->step}, {"loss", best->loss}};
+    if (best->evaluations_without > 0) {
+      result["best"]["evaluations_without"] = best->evaluations_without;
+    }
   }
   result["extra"] = formats::parse_strict_json(progress.extra, "progress: extra");
   return result;
@@ -50,7 +53,10 @@ Progress parse_progress(const json& value, const std::string& where) {
   }
   if (fields.has("best")) {
     const auto best = fields.at("best");
-    progress.best = {best.at("step").integer(), best.at("loss").number()};
+    progress.best = {.step = best.at("step").integer(), .loss = best.at("loss").number()};
+    if (best.has("evaluations_without")) {
+      progress.best->evaluations_without = best.at("evaluations_without").integer();
+    }
   }
   progress.extra = fields.at("extra").value().dump();
   return progress;

@@ -19,6 +19,7 @@ struct DataPosition {
 struct BestEvaluation {
   int64_t step = 0;
   double loss = 0;
+  int64_t evaluations_without = 0;  // a loss that was better by enough, until now
 };
 
 struct Progress {

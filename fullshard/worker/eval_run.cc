@@ -49,6 +49,9 @@ int run_eval(const cli::RunArguments& arguments) {
   const WeightResidence residence = weight_residence(sharded, needs, std::nullopt);
   if (world.rank() == 0) {
     run.warn_of_unused_head();
+    for (const std::string& warning : data->warnings()) {
+      base::say(fmt::format("warning: {}\n", warning));
+    }
     for (const std::string& warning : residence.warnings) {
       base::say(fmt::format("warning: {}\n", warning));
     }

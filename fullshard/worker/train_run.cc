@@ -101,7 +101,28 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
                                                                      : batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
-                         .dtype = evaluation_dtype(options)}};
+                         .dtype = evaluation_dtype(options)},
+          .early_stopping = {.patience = options.early_stopping_patience,
+                             .threshold = options.early_stopping_threshold}};
+}
+
+// Flags that say something about evaluations need some.
+void check_evaluation(const RunOptions& options) {
+  const bool evaluates = !options.eval_data.empty() || options.validation_split > 0;
+  if (!options.eval_data.empty() && options.validation_split > 0) {
+    fail_as(ErrorKind::usage,
+            "--validation-split: together with --eval-data; give one of them, the run is evaluated "
+            "on one data set");
+  }
+  if (options.early_stopping_patience > 0 && (!evaluates || options.eval_every == 0)) {
+    fail_as(ErrorKind::usage,
+            "--early-stopping-patience: counts evaluations; give --eval-every, and --eval-data or "
+            "--validation-split");
+  }
+  if (options.early_stopping_threshold > 0 && options.early_stopping_patience == 0) {
+    fail_as(ErrorKind::usage,
+            "--early-stopping-threshold: has no effect without --early-stopping-patience");
+  }
 }
 
 std::string model_type_of(const LanguageModel& model) {
@@ -127,6 +148,7 @@ class TrainRun {
         batch_(plan_.batch_sizes(world_.size())) {}
 
   int run() {
+    check_evaluation(options_);
     on_first_rank([&] { forecast_memory(); });
     on_first_rank([&] { claim_folder(); });
     choose_checkpoint();
@@ -150,6 +172,7 @@ class TrainRun {
     if (!forecast_.warning.empty()) account.warn(forecast_.warning);
     if (resumed_)
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
+    for (const std::string& warning : data.warnings()) account.warn(warning);
     warn_of_precision(account);
     for (const std::string& warning : trainer.warnings()) account.warn(warning);
     if (!resumed_ && !run_.drawn.empty() && !options_.new_head) {
@@ -291,6 +314,7 @@ class TrainRun {
       places_.emplace_back("model", options_.output + "/model");
     }
     if (!trainer.was_interrupted()) {
+      account.stop_early(trainer.stopped_early());
       return account.finish(RunStatus::finished, "", trainer.last_saved());
     }
     const int signal = interruption.signal();

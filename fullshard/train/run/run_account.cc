@@ -158,6 +158,7 @@ void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>
     if (totals_.last()) summary["loss"] = totals_.last()->loss;
     if (totals_.last_evaluation()) summary["eval_loss"] = totals_.last_evaluation()->loss;
     if (!record_.checkpoint.empty()) summary["checkpoint"] = record_.checkpoint;
+    if (!record_.stopped_early.empty()) summary["stopped_early"] = record_.stopped_early;
     if (record_.disk) {
       summary["disk_bytes_written"] = record_.disk->bytes_written;
       summary["disk_bytes_written_per_day"] = record_.disk->bytes_written_per_day;
@@ -165,6 +166,7 @@ void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>
     fmt::print("{}\n", summary.dump());
   } else if (!options_.quiet) {
     std::vector<std::pair<std::string, std::string>> rows;
+    if (!record_.stopped_early.empty()) rows.emplace_back("stopped early", record_.stopped_early);
     if (record_.disk) rows.emplace_back("disk", wear_text(*record_.disk));
     rows.insert(rows.end(), places.begin(), places.end());
     fmt::print("{}", report::summary_table(totals_, elapsed.count(), rows));

@@ -39,6 +39,8 @@ class RunAccount {
   void take_memory(const ShardedModel& sharded);
   // Collective, after the last step: what went to and from disks.
   void take_disk_traffic(const ShardedModel& sharded);
+  // Before finish(): why the run is done before its last step.
+  void stop_early(const std::string& reason) { record_.stopped_early = reason; }
   // Rank 0 writes run.json and report.html; `problem` is why it failed, or what interrupted it,
   // `checkpoint` the last that was written.
   void finish(RunStatus status, const std::string& problem, const std::string& checkpoint);

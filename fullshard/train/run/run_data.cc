@@ -2,6 +2,7 @@
 #include "fullshard/train/run/run_data.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
@@ -41,6 +42,11 @@ Task task_of(const std::string& name, const LanguageModel& model) {
   return asked;
 }
 
+std::optional<LossOn> loss_on_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  return name == "all" ? LossOn::all : LossOn::completions;
+}
+
 int64_t sequence_length_of(int64_t asked, const LanguageModel& model) {
   const int64_t most = model.max_positions();
   if (most > 0 && asked > most) {
@@ -52,6 +58,16 @@ int64_t sequence_length_of(int64_t asked, const LanguageModel& model) {
 }
 
 }  // namespace
+
+std::vector<std::string> RunData::warnings() const {
+  std::vector<std::string> all;
+  for (const Dataset* data : {train.get(), evaluation.get()}) {
+    if (data == nullptr) continue;
+    const auto own = data->warnings();
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
 
 RunData open_run_data(const RunOptions& options, const std::string& model_folder,
                       const LanguageModel& model) {
@@ -82,8 +98,14 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
                    .max_samples = options.max_samples,
                    .mask_probability = options.mask_probability,
                    .vocabulary = model.vocabulary(),
-                   .cache_folder = options.cache_folder};
-  data.train = open_data(open, data.tokenizer.get());
+                   .cache_folder = options.cache_folder,
+                   .loss_on = loss_on_of(options.loss_on),
+                   .packs = options.packing,
+                   .chat_folder = data.tokenizer_path};
+  OpenedData opened =
+      open_mixed_data(open, data.tokenizer.get(), options.validation_split, options.seed);
+  data.train = std::move(opened.train);
+  data.evaluation = std::move(opened.held_out);
   if (!options.eval_data.empty()) {
     open.paths = options.eval_data;
     open.split = "validation";

@@ -19,6 +19,8 @@ struct RunData {
   int64_t sequence_length = 0;
   std::unique_ptr<Dataset> train = {};
   std::unique_ptr<Dataset> evaluation = {};  // null: none was named
+
+  std::vector<std::string> warnings() const;  // of both
 };
 
 // A tokenizer, task or sequence length that does not fit the model is an Error.

@@ -223,9 +223,12 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
   const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
   record.eval_loss = result.loss;
-  if (best_evaluation_ && !(result.loss < best_evaluation_->loss)) return;
-  best_evaluation_ = BestEvaluation{.step = step + 1, .loss = result.loss};
-  if (on_best) on_best(step + 1, result.loss);
+  const train::EarlyStoppingRule stopping(options_.early_stopping);
+  best_evaluation_ = stopping.add(best_evaluation_, step + 1, result.loss);
+  if (best_evaluation_->step == step + 1 && on_best) on_best(step + 1, result.loss);
+  if (!is_last && stopping.is_due(*best_evaluation_)) {
+    stopped_early_ = stopping.reason(*best_evaluation_);
+  }
 }
 
 int64_t Trainer::resume(const stored::FoundCheckpoint& checkpoint) {
@@ -251,9 +254,9 @@ void Trainer::save_if_due(int64_t steps_done) {
   saver_.poll();
   if (requested_) save_as(*requested_, steps_done);
   if (options_.save_every == 0) return;
-  const bool is_due =
-      steps_done % options_.save_every == 0 || was_interrupted_ || steps_done == options_.steps;
-  if (is_due) save_as(stored::checkpoint_name(steps_done), steps_done);
+  const bool is_last = was_interrupted_ || !stopped_early_.empty() || steps_done == options_.steps;
+  if (is_last || steps_done % options_.save_every == 0)
+    save_as(stored::checkpoint_name(steps_done), steps_done);
 }
 
 void Trainer::save_as(const std::string& name, int64_t steps_done) {
@@ -290,7 +293,7 @@ int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,
                            record.step == options_.steps || was_interrupted_;
     if (is_logged && on_step && sharded_.mesh().world().rank() == 0) on_step(record);
     save_if_due(step + 1);
-    if (was_interrupted_) {
+    if (was_interrupted_ || !stopped_early_.empty()) {
       saver_.finish();
       return step + 1;
     }

@@ -21,6 +21,7 @@
 #include "fullshard/report/step_record.h"
 #include "fullshard/stored/found_checkpoint.h"
 #include "fullshard/train/evaluate.h"
+#include "fullshard/train/run/early_stopping.h"
 #include "fullshard/train/run/micro_batch_pass.h"
 #include "fullshard/train/run/run_trace.h"
 #include "fullshard/train/run/step_batches.h"
@@ -52,6 +53,7 @@ struct TrainerOptions {
   bool traces = false;           // keeps the timeline of the last steps
   double peak_matmul_flops = 0;  // operations per second of all ranks; 0: MFU is not known
   EvaluateOptions evaluation = {};
+  train::EarlyStoppingOptions early_stopping = {};
 };
 
 // Called on rank 0 only, in the order of steps.
@@ -78,6 +80,8 @@ class Trainer {
               const std::function<bool()>& is_interrupted);
 
   bool was_interrupted() const { return was_interrupted_; }
+  // Why run() ended before its last step, when the evaluation loss no longer fell; else empty.
+  const std::string& stopped_early() const { return stopped_early_; }
   // The last checkpoint that run() wrote; empty: none.
   const std::string& last_saved() const { return last_saved_; }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
@@ -121,6 +125,7 @@ class Trainer {
   OffloadTimes offload_counted_;           // so far
   std::function<bool()> is_interrupted_;
   bool was_interrupted_ = false;
+  std::string stopped_early_;
   int64_t first_step_ = 0;
   AsyncSaver saver_;
   std::optional<std::string> requested_;  // a checkpoint under this name, after the step
