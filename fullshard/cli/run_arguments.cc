@@ -144,8 +144,11 @@ void RunArguments::add_data() {
           "each they are mixed")
       ->required(kind_ != RunKind::tune)  // which can do with random tokens
       ->group(kModel);
-  command_->add_option("--task", options_.task, "causal-lm, masked-lm or translation")
-      ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation"}))
+  command_
+      ->add_option(
+          "--task", options_.task,
+          "causal-lm, masked-lm, translation or classification; default: what the model is for")
+      ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation", "classification"}))
       ->group(kModel);
   add_examples();
   command_->add_option("--field", options_.text_field, "of JSONL lines that holds the text")

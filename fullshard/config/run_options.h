@@ -46,8 +46,9 @@ struct RunOptions {
   std::string model{};        // a Hugging Face folder, or the name of a preset
   bool from_scratch = false;  // new weights although the folder has some
   bool new_head = false;      // a new head although the folder may have one
-  std::string task{};         // causal-lm, masked-lm, translation; empty: what the model is for
-  std::string tokenizer{};    // empty: the model's folder
+  // causal-lm, masked-lm, translation, classification; empty: what the model is for
+  std::string task{};
+  std::string tokenizer{};  // empty: the model's folder
 
   std::vector<std::string> data{};       // PATH, or PATH:WEIGHT of each
   std::vector<std::string> eval_data{};  // PATH

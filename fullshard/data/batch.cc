@@ -12,6 +12,11 @@ int64_t count_asked(const std::vector<int64_t>& labels) {
 
 }  // namespace
 
+int64_t TokenBatch::label_columns() const {
+  if (labels_are_classes) return 1;
+  return decoder_columns > 0 ? decoder_columns : columns;
+}
+
 int64_t TokenBatch::num_labels() const { return count_asked(labels); }
 
 int64_t TokenBatch::num_tokens() const {

@@ -16,13 +16,16 @@ struct TokenBatch {
   std::vector<int64_t> input_ids = {};
   std::vector<int64_t> attention_mask = {};  // empty: none hides anything
   std::vector<int64_t> labels = {};
-  bool labels_are_next = false;  // labels[s] is the token after input s
-  bool is_stand_in = false;      // of a rank without examples: nothing in it counts
+  bool labels_are_next = false;              // labels[s] is the token after input s
+  bool labels_are_classes = false;           // one of each row
+  std::vector<int64_t> token_type_ids = {};  // of input_ids; empty: all 0
+  bool is_stand_in = false;                  // of a rank without examples: nothing in it counts
   int64_t num_padding = 0;  // without a mask: inputs behind causal rows, which no other one sees
   // Packed rows: the lengths of each row's documents, side by side, with the padding as the last;
   // their sum is `columns`. Empty: each row is one document.
   std::vector<std::vector<int64_t>> document_lengths = {};
 
+  int64_t label_columns() const;
   int64_t num_labels() const;  // not -100
   int64_t num_tokens() const;  // not padding, both sides
 };

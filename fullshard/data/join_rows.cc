@@ -22,10 +22,6 @@ void copy_rows(const std::vector<int64_t>& from, const std::vector<int64_t>& pla
   }
 }
 
-int64_t label_columns(const TokenBatch& batch) {
-  return batch.decoder_columns > 0 ? batch.decoder_columns : batch.columns;
-}
-
 // Each row's documents, one per row where a part is not packed, with the padding as the last.
 void copy_documents(const TokenBatch& part, const std::vector<int64_t>& places,
                     TokenBatch& joined) {
@@ -46,9 +42,12 @@ TokenBatch join_rows(const std::vector<TokenBatch>& parts,
         parts.size(), places.size());
   TokenBatch joined;
   joined.labels_are_next = parts[0].labels_are_next;
+  joined.labels_are_classes = parts[0].labels_are_classes;
   bool has_mask = false, is_packed = false;
   for (const TokenBatch& part : parts) {
     check(part.labels_are_next == joined.labels_are_next &&
+              part.labels_are_classes == joined.labels_are_classes &&
+              part.token_type_ids.empty() == parts[0].token_type_ids.empty() &&
               (part.decoder_columns > 0) == (parts[0].decoder_columns > 0),
           "data: batches for different kinds of models cannot be joined");
     joined.rows += part.rows;
@@ -58,14 +57,17 @@ TokenBatch join_rows(const std::vector<TokenBatch>& parts,
     is_packed = is_packed || !part.document_lengths.empty();
   }
   joined.input_ids.resize(static_cast<size_t>(joined.rows * joined.columns), 0);
-  joined.labels.resize(static_cast<size_t>(joined.rows * label_columns(joined)), kNoLabelThere);
+  joined.labels.resize(static_cast<size_t>(joined.rows * joined.label_columns()), kNoLabelThere);
   if (has_mask) joined.attention_mask.resize(joined.input_ids.size(), 0);
+  if (!parts[0].token_type_ids.empty()) joined.token_type_ids.resize(joined.input_ids.size(), 0);
   if (is_packed) joined.document_lengths.resize(static_cast<size_t>(joined.rows));
   for (size_t p = 0; p < parts.size(); ++p) {
     const TokenBatch& part = parts[p];
     const Widths inputs{part.columns, joined.columns};
     copy_rows(part.input_ids, places[p], inputs, joined.input_ids);
-    copy_rows(part.labels, places[p], {label_columns(part), label_columns(joined)}, joined.labels);
+    copy_rows(part.token_type_ids, places[p], inputs, joined.token_type_ids);
+    copy_rows(part.labels, places[p], {part.label_columns(), joined.label_columns()},
+              joined.labels);
     if (has_mask) {
       const std::vector<int64_t> all_real(part.input_ids.size(), 1);
       copy_rows(part.attention_mask.empty() ? all_real : part.attention_mask, places[p], inputs,

@@ -6,6 +6,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/data/causal_data.h"
+#include "fullshard/data/class_data.h"
 #include "fullshard/data/data_file_kind.h"
 #include "fullshard/data/document_data.h"
 #include "fullshard/data/joined_data.h"
@@ -101,6 +102,18 @@ std::unique_ptr<Dataset> open_pairs(const DataOptions& options, const Tokenizer*
   return std::make_unique<data::TranslationData>(how, required(tokenizer, files, "translation"));
 }
 
+std::unique_ptr<Dataset> open_classes(const DataOptions& options, const Tokenizer* tokenizer) {
+  const std::vector<std::string> files = data::list_files(options.paths);
+  const data::ClassDataOptions how{.files = files,
+                                   .field = options.text_field,
+                                   .classes = options.classes,
+                                   .sequence_length = options.sequence_length,
+                                   .max_samples = options.max_samples,
+                                   .vocabulary = options.vocabulary,
+                                   .num_threads = options.num_threads};
+  return std::make_unique<data::ClassData>(how, required(tokenizer, files, "classification"));
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* tokenizer) {
@@ -126,6 +139,8 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
     }
     case Task::translation:
       return open_pairs(options, tokenizer);
+    case Task::classification:
+      return open_classes(options, tokenizer);
   }
   fail("data: no such task");
 }

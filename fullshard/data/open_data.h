@@ -14,7 +14,7 @@
 
 namespace fullshard {
 
-enum class Task { causal_lm, masked_lm, translation };
+enum class Task { causal_lm, masked_lm, translation, classification };
 
 struct DataOptions {
   // Files, folders or data sets in the Hugging Face cache; the kind is told by content and ending.
@@ -35,9 +35,10 @@ struct DataOptions {
   // causal-lm: rows of JSON are documents of their own, and not parts of one stream, where they are
   // conversations or completions, or where one of these is asked for.
   std::optional<LossOn> loss_on = {};
-  bool packs = false;            // several documents side by side in a sequence, each for itself
-  std::string chat_folder = {};  // whose chat template turns messages into text
-  int num_threads = 0;           // that tokenise; 0: as many as there are allowed cores
+  bool packs = false;  // several documents side by side in a sequence, each for itself
+  std::vector<std::string> classes = {};  // classification: the model's, by their numbers
+  std::string chat_folder = {};           // whose chat template turns messages into text
+  int num_threads = 0;                    // that tokenise; 0: as many as there are allowed cores
 };
 
 // `tokenizer` may be null for causal_lm on token files; else it must outlive the data set. Errors

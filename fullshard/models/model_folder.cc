@@ -42,6 +42,7 @@ constexpr std::array kArchitectures = std::to_array<Architecture>({
     {"Qwen2Model", "qwen2", models::make_qwen2},
     {"BertForMaskedLM", "bert", models::make_bert},
     {"BertForPreTraining", "bert", models::make_bert},
+    {"BertForSequenceClassification", "bert", models::make_bert},
     {"BertModel", "bert", models::make_bert},
     {"T5ForConditionalGeneration", "t5", models::make_t5},
     {"T5WithLMHeadModel", "t5", models::make_t5},

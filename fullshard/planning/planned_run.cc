@@ -102,7 +102,9 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
   if (model.is_encoder_decoder()) inputs.attention_mask = at::ones({rows, columns}, integers);
   const int64_t targets =
       model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
-  inputs.labels = at::zeros({rows, targets}, integers);
+  const bool classifies = !model.class_names().empty();
+  if (classifies) inputs.attention_mask = at::ones({rows, columns}, integers);
+  inputs.labels = at::zeros({rows, classifies ? 1 : targets}, integers);
   inputs.labels_are_next = is_causal;
   if (model.is_masked()) {
     inputs.num_labels = static_cast<int64_t>(kMaskedShare * static_cast<double>(rows * targets));

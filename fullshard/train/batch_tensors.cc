@@ -22,8 +22,8 @@ ModelInputs tensors_of(TokenBatch& batch, at::Device device) {
   ModelInputs inputs;
   inputs.input_ids = rows_of(batch.input_ids, batch.rows, batch.columns, device);
   inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns, device);
-  const int64_t label_columns = batch.decoder_columns > 0 ? batch.decoder_columns : batch.columns;
-  inputs.labels = rows_of(batch.labels, batch.rows, label_columns, device);
+  inputs.token_type_ids = rows_of(batch.token_type_ids, batch.rows, batch.columns, device);
+  inputs.labels = rows_of(batch.labels, batch.rows, batch.label_columns(), device);
   inputs.labels_are_next = batch.labels_are_next;
   if (!batch.document_lengths.empty()) {
     inputs.documents = ops::make_packed_documents(batch.document_lengths, device);

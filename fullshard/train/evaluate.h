@@ -10,6 +10,7 @@
 #include "fullshard/comm/world/world.h"
 #include "fullshard/data/dataset.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/train/class_scores.h"
 
 namespace fullshard {
 
@@ -24,6 +25,7 @@ struct EvaluateResult {
   double loss = 0;  // mean over all labels
   int64_t labels = 0;
   int64_t examples = 0;
+  std::optional<train::ClassScores> classes = {};  // of a classifier
 
   double perplexity() const;
 };

@@ -25,6 +25,22 @@ int64_t numel_of_batch(const RankModel& run, int64_t micro_batch, const RunOptio
   return tokens * (kHiddenRows * run.source.hidden_size().value_or(0) + run.model->vocabulary());
 }
 
+int print_scores(const EvaluateResult& result, bool is_json) {
+  const auto& [accuracy, f1] = *result.classes;
+  if (is_json) {
+    fmt::print("{}\n", nlohmann::json{{"loss", result.loss},
+                                      {"accuracy", accuracy},
+                                      {"f1", f1},
+                                      {"labels", result.labels},
+                                      {"examples", result.examples}}
+                           .dump());
+  } else {
+    fmt::print("loss {:.6f}  accuracy {:.4f}  F1 {:.4f}  ({} examples)\n", result.loss, accuracy,
+               f1, result.examples);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int run_eval(const cli::RunArguments& arguments) {
@@ -66,6 +82,7 @@ int run_eval(const cli::RunArguments& arguments) {
                                 .dtype = evaluation_dtype(options)});
   weights.close();
   if (world.rank() != 0) return 0;
+  if (result.classes) return print_scores(result, options.json);
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"loss", result.loss},
                                       {"perplexity", result.perplexity()},

@@ -6,8 +6,11 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/data/class_rows.h"
+#include "fullshard/data/weighted_paths.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/train/classification_source.h"
 #include "fullshard/train/determinism.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
@@ -28,6 +31,22 @@ ModelSource source_of(const RunOptions& options) {
   return source;
 }
 
+// The classes that all data of the run name.
+std::vector<std::string> classes_of(const RunOptions& options) {
+  std::vector<std::string> paths = options.data;
+  const auto weighted = data::weighted_paths(paths);
+  if (!weighted.empty()) paths.clear();
+  for (const auto& [path, weight] : weighted) paths.push_back(path);
+  paths.insert(paths.end(), options.eval_data.begin(), options.eval_data.end());
+  return data::find_classes(paths, options.text_field);
+}
+
+ModelSource trained_source_of(const RunOptions& options) {
+  ModelSource source = source_of(options);
+  if (options.task != "classification" || options.data.empty()) return source;
+  return train::classification_source(std::move(source), classes_of(options), options.new_head);
+}
+
 }  // namespace
 
 World meet_ranks(const cli::RunArguments& arguments) {
@@ -42,7 +61,8 @@ World meet_ranks(const cli::RunArguments& arguments) {
 }
 
 RankModel::RankModel(const RunOptions& options, bool is_trained)
-    : source(source_of(options)), model(make_deferred_model(source, is_trained)) {
+    : source(is_trained ? trained_source_of(options) : source_of(options)),
+      model(make_deferred_model(source, is_trained)) {
   if (is_trained) drawn = train::new_head(source, *model, options.new_head);
   if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
   if (options.is_deterministic) train::choose_deterministic_kernels();

@@ -213,7 +213,7 @@ TEST(Bert, RefusesWhatItIsNotInOneError) {
   EXPECT_EQ(bert_refusal(bert_with("architectures", json::array({"BertForTokenClassification"}))),
             "model/config.json: no BERT model can be made of it:\n"
             "  architectures is [\"BertForTokenClassification\"]: BertForMaskedLM, "
-            "BertForPreTraining and BertModel are supported");
+            "BertForPreTraining, BertForSequenceClassification and BertModel are supported");
   EXPECT_EQ(bert_refusal(bert_with("pad_token_id", 96)),
             "model/config.json: no BERT model can be made of it:\n"
             "  pad_token_id is 96: expected a token of the vocabulary, which has 96");

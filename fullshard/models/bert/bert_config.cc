@@ -9,17 +9,55 @@
 namespace fullshard::models {
 namespace {
 
+enum class BertKind { masked, bare, classifier };
+
 // A model with two heads gives its masked one; without a word in the file that one is meant too.
-bool read_is_bare(ConfigReader& reader) {
+BertKind read_kind(ConfigReader& reader) {
   const auto names = reader.texts("architectures");
   if (names.empty() || names[0] == "BertForMaskedLM" || names[0] == "BertForPreTraining") {
-    return false;
+    return BertKind::masked;
   }
+  if (names[0] == "BertForSequenceClassification") return BertKind::classifier;
   if (names[0] != "BertModel") {
-    reader.refuse("architectures",
-                  "BertForMaskedLM, BertForPreTraining and BertModel are supported");
+    reader.refuse(
+        "architectures",
+        "BertForMaskedLM, BertForPreTraining, BertForSequenceClassification and BertModel "
+        "are supported");
   }
-  return true;
+  return BertKind::bare;
+}
+
+// By number; transformers leaves out what it would assume: two classes, or names after numbers.
+std::vector<std::string> read_classes(ConfigReader& reader, const nlohmann::json& config) {
+  constexpr int64_t kUsualClasses = 2;
+  const auto names = config.find("id2label");
+  const bool has_names = names != config.end() && names->is_object() && !names->empty();
+  const int64_t count = reader.size(
+      "num_labels", has_names ? static_cast<int64_t>(names->size()) : kUsualClasses, kMostRows);
+  std::vector<std::string> classes;
+  for (int64_t i = 0; i < count; ++i) {
+    classes.push_back(fmt::format("LABEL_{}", i));
+    if (!has_names) continue;
+    const auto name = names->find(std::to_string(i));
+    if (name == names->end() || !name->is_string()) {
+      reader.refuse("id2label", fmt::format("expected a name for each of {} classes", count));
+      return classes;
+    }
+    classes.back() = name->get<std::string>();
+  }
+  if (count < kUsualClasses) {
+    reader.refuse("id2label", "one class would be a regression, which is not supported");
+  }
+  return classes;
+}
+
+void read_classifier(ConfigReader& reader, const nlohmann::json& config,
+                     const StoredWeights& stored, BertConfig& bert) {
+  bert.classes = read_classes(reader, config);
+  reader.supports_only("problem_type", "single_label_classification");
+  bert.classifier_dropout = reader.probability("classifier_dropout", bert.hidden_dropout);
+  const std::string pooler = "pooler.dense.weight";
+  bert.lacks_pooler = !stored.has("bert." + pooler) && !stored.has(pooler);
 }
 
 void read_bert_shape(ConfigReader& reader, const StoredWeights& stored, BertConfig& bert) {
@@ -59,7 +97,8 @@ BertConfig read_bert_config(const nlohmann::json& config, const std::string& whe
                             const MakeOptions& options) {
   ConfigReader reader(config, where, "BERT model");
   BertConfig bert;
-  bert.is_bare = read_is_bare(reader) && !options.needs_head;
+  const BertKind kind = read_kind(reader);
+  bert.is_bare = kind == BertKind::bare && !options.needs_head;
   read_bert_shape(reader, options.weights, bert);
   read_padding(reader, bert);
   bert.activation = read_activation(reader, "hidden_act", "gelu");
@@ -69,6 +108,7 @@ BertConfig read_bert_config(const nlohmann::json& config, const std::string& whe
   bert.epsilon = reader.number("layer_norm_eps", bert.epsilon);
   bert.initializer_range = reader.number("initializer_range", bert.initializer_range);
   bert.tied_head = reader.flag("tie_word_embeddings", bert.tied_head);
+  if (kind == BertKind::classifier) read_classifier(reader, config, options.weights, bert);
   reader.supports_only("position_embedding_type", "absolute");
   reader.supports_only("is_decoder", false);
   reader.supports_only("add_cross_attention", false);

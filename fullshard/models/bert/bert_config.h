@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/make_options.h"
@@ -28,7 +29,13 @@ struct BertConfig {
   std::optional<int64_t> padding_token = 0;  // its embedding starts at zero and gets no gradient
   bool tied_head = true;
   bool is_bare = false;  // BertModel: the encoder and its pooler, without a head
-  nlohmann::json json;   // what it was read from: config_json() gives it back
+  // BertForSequenceClassification: the names of its classes; else empty.
+  std::vector<std::string> classes = {};
+  double classifier_dropout = 0.1;
+  bool lacks_pooler = false;  // the file of weights does: it is part of the new head then
+
+  bool is_classifier() const { return !classes.empty(); }
+  nlohmann::json json;  // what it was read from: config_json() gives it back
 };
 
 // `where` names the file in errors. Options that are not supported are one error that lists them.

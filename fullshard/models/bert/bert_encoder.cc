@@ -18,7 +18,7 @@ TokenTableOptions words_options(const BertConfig& config) {
   return {.vocabulary = config.vocabulary,
           .width = config.width,
           .padding_token = config.padding_token,
-          .serves_as_head = config.tied_head && !config.is_bare};
+          .serves_as_head = config.tied_head && !config.is_bare && !config.is_classifier()};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/models/bert/bert_classifier.h"
 #include "fullshard/models/bert/bert_names.h"
 #include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/config_reader.h"
@@ -34,10 +35,12 @@ bool BertLanguageModel::is_ignored_in_files(const std::string& file_name) const 
 }
 
 bool BertLanguageModel::is_head(const std::string& parameter) const {
-  return parameter.starts_with("cls.");
+  if (config_.lacks_pooler && parameter.starts_with("bert.pooler.")) return true;
+  return parameter.starts_with("cls.") || parameter.starts_with("classifier.");
 }
 
 std::string BertLanguageModel::architecture() const {
+  if (config_.is_classifier()) return "BertForSequenceClassification";
   return config_.is_bare ? "BertModel" : "BertForMaskedLM";
 }
 
@@ -50,7 +53,8 @@ double BertLanguageModel::flops_per_token(int64_t sequence_length) const {
   const auto layers = static_cast<double>(config_.num_layers);
   const auto inner = static_cast<double>(config_.feed_forward_width);
   double products = layers * (4 * width * width + 2 * width * inner);
-  if (!config_.is_bare) products += width * width + static_cast<double>(config_.vocabulary) * width;
+  const bool has_words = !config_.is_bare && !config_.is_classifier();
+  if (has_words) products += width * width + static_cast<double>(config_.vocabulary) * width;
   return 6 * products + 12 * layers * width * static_cast<double>(sequence_length);
 }
 
@@ -101,6 +105,7 @@ ModelOutputs BertModelImpl::forward(ModelInputs inputs) {
 std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where,
                                          const MakeOptions& options) {
   const BertConfig bert = read_bert_config(config, where, options);
+  if (bert.is_classifier()) return BertForSequenceClassification(bert).ptr();
   if (bert.is_bare) return BertModel(bert).ptr();
   return BertForMaskedLM(bert).ptr();
 }

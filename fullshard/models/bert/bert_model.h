@@ -68,8 +68,8 @@ class BertModelImpl : public BertLanguageModel {
 };
 FULLSHARD_UNIT(BertModel);
 
-// BertForMaskedLM, BertForPreTraining (its masked head) or BertModel, by "architectures"; a
-// BertModel that needs a head becomes a BertForMaskedLM.
+// BertForMaskedLM, BertForPreTraining (its masked head), BertForSequenceClassification or
+// BertModel, by "architectures"; a BertModel that needs a head becomes a BertForMaskedLM.
 std::shared_ptr<LanguageModel> make_bert(const nlohmann::json& config, const std::string& where,
                                          const MakeOptions& options = {});
 

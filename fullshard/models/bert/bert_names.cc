@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kBertPrefix = "bert.";
 constexpr std::string_view kBertHead = "cls.";
+constexpr std::string_view kClassHead = "classifier.";
 
 std::string with_ending(const std::string& name, std::string_view ending, std::string_view other) {
   return name.substr(0, name.size() - ending.size()) + std::string(other);
@@ -28,7 +29,7 @@ std::vector<std::string> older_names(const std::string& name) {
 
 LanguageModel::FileName bert_file_name(const BertConfig& config, const std::string& parameter) {
   LanguageModel::FileName file{.name = parameter, .others = older_names(parameter)};
-  if (parameter.starts_with(kBertHead)) return file;
+  if (parameter.starts_with(kBertHead) || parameter.starts_with(kClassHead)) return file;
   const std::string other =
       config.is_bare ? std::string(kBertPrefix) + parameter : parameter.substr(kBertPrefix.size());
   file.others.push_back(other);
@@ -39,7 +40,7 @@ LanguageModel::FileName bert_file_name(const BertConfig& config, const std::stri
 bool is_ignored_in_bert_files(const BertConfig& config, const std::string& file_name) {
   std::string_view name = file_name;
   if (name == "embeddings.position_ids" || name == "bert.embeddings.position_ids") return true;
-  if (config.is_bare) return name.starts_with(kBertHead);
+  if (config.is_bare || config.is_classifier()) return name.starts_with(kBertHead);
   if (name.starts_with("cls.seq_relationship.")) return true;
   if (name.starts_with("bert.pooler.") || name.starts_with("pooler.")) return true;
   if (!config.tied_head) return name == "cls.predictions.bias";

@@ -33,16 +33,16 @@ void check_tokens(std::string_view name, const at::Tensor& tokens, int64_t vocab
 }
 
 void check_labels(std::string_view name, const at::Tensor& labels, const at::Tensor& tokens,
-                  int64_t vocabulary) {
+                  int64_t count, std::string_view set) {
   check_input(labels.scalar_type() == at::kLong && labels.sizes() == tokens.sizes(),
               "{}: expected int64 of shape [{}], found {} of shape [{}]", name,
               fmt::join(tokens.sizes(), ", "), c10::toString(labels.scalar_type()),
               fmt::join(labels.sizes(), ", "));
   if (!labels.device().is_cpu() || labels.numel() == 0) return;
   const auto [least, most] = at::aminmax(labels.masked_fill(labels == kNoLabel, 0));
-  check_input(least.item<int64_t>() >= 0 && most.item<int64_t>() < vocabulary,
-              "{}: labels from {} to {}, but the model's vocabulary has {}; {} marks no label",
-              name, least.item<int64_t>(), most.item<int64_t>(), vocabulary, kNoLabel);
+  check_input(least.item<int64_t>() >= 0 && most.item<int64_t>() < count,
+              "{}: labels from {} to {}, but the model's {} has {}; {} marks no label", name,
+              least.item<int64_t>(), most.item<int64_t>(), set, count, kNoLabel);
 }
 
 void check_packed(const ModelInputs& inputs) {

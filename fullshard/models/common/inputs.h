@@ -18,9 +18,9 @@ inline constexpr int64_t kNoLabel = -100;
 // the CPU only: elsewhere that would stop the device.
 void check_tokens(std::string_view name, const at::Tensor& tokens, int64_t vocabulary,
                   int64_t max_positions);
-// The shape of the tokens, each kNoLabel or a token.
+// The shape of the tokens, each kNoLabel or one of so many: tokens of the `set`, or classes.
 void check_labels(std::string_view name, const at::Tensor& labels, const at::Tensor& tokens,
-                  int64_t vocabulary);
+                  int64_t count, std::string_view set = "vocabulary");
 
 // Decoders: documents that fill the rows, with labels that are next and without a mask.
 void check_packed(const ModelInputs& inputs);

@@ -89,6 +89,8 @@ class LanguageModel : public Unit {
   virtual bool is_encoder_decoder() const { return false; }
   virtual bool generates() const { return false; }  // forward takes ModelInputs::cached
   virtual bool is_masked() const { return false; }  // BERT: labels are not shifted
+  // Classifiers: the classes that rows are labelled with, by their numbers.
+  virtual std::vector<std::string> class_names() const { return {}; }
   // Products of one token through all layers, forward and backward, without recomputation.
   virtual double flops_per_token(int64_t sequence_length) const = 0;
 };

@@ -2,7 +2,10 @@
 #include "fullshard/train/run/run_data.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
@@ -25,21 +28,27 @@ bool has_tokenizer(const std::string& folder) {
   return text::names_byte_tokenizer(folder);
 }
 
+using NamedTask = std::pair<std::string_view, Task>;
+constexpr std::array<NamedTask, 4> kTasks = {{{"causal-lm", Task::causal_lm},
+                                              {"masked-lm", Task::masked_lm},
+                                              {"translation", Task::translation},
+                                              {"classification", Task::classification}}};
+
+const NamedTask& task_named(std::string_view name) {
+  return *std::ranges::find(kTasks, name, &NamedTask::first);
+}
+
 Task task_of(const std::string& name, const LanguageModel& model) {
-  const Task own = model.is_encoder_decoder() ? Task::translation
-                   : model.is_masked()        ? Task::masked_lm
-                                              : Task::causal_lm;
-  if (name.empty()) return own;
-  const Task asked = name == "translation" ? Task::translation
-                     : name == "masked-lm" ? Task::masked_lm
-                                           : Task::causal_lm;
-  if (asked != own) {
+  const auto& own = task_named([&] {
+    if (!model.class_names().empty()) return "classification";
+    if (model.is_encoder_decoder()) return "translation";
+    return model.is_masked() ? "masked-lm" : "causal-lm";
+  }());
+  if (!name.empty() && name != own.first) {
     fail_as(ErrorKind::usage, "--task: is {}, but {} is for {}", name, model.architecture(),
-            own == Task::translation ? "translation"
-            : own == Task::masked_lm ? "masked-lm"
-                                     : "causal-lm");
+            own.first);
   }
-  return asked;
+  return own.second;
 }
 
 std::optional<LossOn> loss_on_of(const std::string& name) {
@@ -101,6 +110,7 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
                    .cache_folder = options.cache_folder,
                    .loss_on = loss_on_of(options.loss_on),
                    .packs = options.packing,
+                   .classes = model.class_names(),
                    .chat_folder = data.tokenizer_path};
   OpenedData opened =
       open_mixed_data(open, data.tokenizer.get(), options.validation_split, options.seed);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/data/class_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fullshard/data/join_rows.h"
+#include "fullshard/data/open_data.h"
+#include "tests/data/data_files.h"
+#include "tests/data/toy_tokenizer.h"
+
+namespace fullshard::data {
+namespace {
+
+using testing::DataFolder;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::ToyTokenizer;
+using Ids = std::vector<int64_t>;
+
+const ToyTokenizer kClassTokenizer;
+
+class Classes : public ::testing::Test {
+ protected:
+  std::unique_ptr<Dataset> open(const std::string& name, const std::string& rows,
+                                int64_t sequence_length = 16) {
+    return open_data({.paths = {folder_.write(name, rows)},
+                      .task = Task::classification,
+                      .sequence_length = sequence_length,
+                      .classes = {"no", "yes"},
+                      .num_threads = 1},
+                     &kClassTokenizer);
+  }
+  std::vector<std::string> found(const std::string& name, const std::string& rows) {
+    return find_classes({folder_.write(name, rows)}, "text");
+  }
+  const DataFolder folder_;
+};
+
+TEST_F(Classes, TextsAndPairsBecomeRows) {
+  const auto data = open("a.jsonl", R"({"text": "ab", "label": "yes"}
+{"text": "a", "text_pair": "cd", "label": 0})");
+  ASSERT_EQ(data->size(), 2);
+  const TokenBatch batch = data->batch(Ids{0, 1}, 0, 0);
+  EXPECT_EQ(batch.columns, 8);
+  EXPECT_EQ(batch.input_ids, (Ids{3, 107, 108, 4, 0, 0, 0, 0,  //
+                                  3, 107, 4, 109, 110, 4, 0, 0}));
+  EXPECT_EQ(batch.attention_mask, (Ids{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(batch.token_type_ids, (Ids{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(batch.labels, (Ids{1, 0}));
+  EXPECT_TRUE(batch.labels_are_classes);
+  EXPECT_EQ(batch.label_columns(), 1);
+  EXPECT_EQ(batch.num_labels(), 2);
+  EXPECT_EQ(batch.num_tokens(), 10);
+  const auto table = open("a.tsv", "ab\tyes\na\tcd\tno\n");
+  EXPECT_EQ(table->batch(Ids{0, 1}, 0, 0).input_ids, batch.input_ids);
+  EXPECT_EQ(table->batch(Ids{0, 1}, 0, 0).labels, batch.labels);
+}
+
+TEST_F(Classes, OfPairsTheLongerTextIsCut) {
+  const auto data = open("a.tsv", "abcdef\tuvw\tyes\nabcdefghijk\tno\n", 8);
+  EXPECT_EQ(data->batch(Ids{0}, 0, 0).input_ids, (Ids{3, 107, 108, 4, 127, 128, 129, 4}));
+  EXPECT_EQ(data->batch(Ids{1}, 0, 0).input_ids, (Ids{3, 107, 108, 109, 110, 111, 112, 4}));
+  EXPECT_THAT(data->warnings(),
+              ElementsAre(HasSubstr("2 of 2 rows are longer than 8 tokens and are cut")));
+}
+
+TEST_F(Classes, AreFoundInTheData) {
+  EXPECT_THAT(found("a.tsv", "x\tgood\nx\tbad\nx\tgood\n"), ElementsAre("bad", "good"));
+  EXPECT_THAT(found("a.jsonl", R"({"text": "x", "label": 2}
+{"text": "x", "label": 0})"),
+              ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_THAT(found("a.jsonl", R"({"text": "x", "label": 2}
+{"text": "x", "label": "b"})"),
+              ElementsAre("2", "b"));
+}
+
+TEST_F(Classes, RowsThatAreWrongAreNamed) {
+  const auto said = [&](const std::string& name, const std::string& rows) {
+    return error_of([&] { open(name, rows); }, folder_);
+  };
+  EXPECT_EQ(said("a.tsv", "x\tyes\nx\tperhaps\n"),
+            "a.tsv:2: has the label 'perhaps', but the model's classes are no, yes");
+  EXPECT_EQ(said("a.tsv", "x\t2\n"),
+            "a.tsv:1: has the label '2', but the model's classes are no, yes");
+  EXPECT_EQ(said("a.tsv", "x\n"),
+            "a.tsv:1: has 1 column, expected a text, perhaps a second one, and a label");
+  EXPECT_EQ(said("a.tsv", "x\t-1\n"),
+            "a.tsv:1: has the label -1, expected a number from 0 to 99999");
+  EXPECT_EQ(said("a.jsonl", R"({"text": "x"})"),
+            "a.jsonl:1: has no field 'label'; its fields: text");
+  EXPECT_EQ(said("a.txt", "x"), "a.txt: is text, expected texts with labels: a .tsv table or JSON");
+  EXPECT_EQ(error_of([&] { found("a.tsv", "x\tyes\n"); }, folder_),
+            "a.tsv: 1 different label, expected at least two classes");
+}
+
+TEST_F(Classes, RowsCanBeJoined) {
+  const auto data = open("a.tsv", "a\tyes\nabcdefghijk\tno\n");
+  const TokenBatch joined =
+      join_rows({data->batch(Ids{0}, 0, 0), data->batch(Ids{1}, 0, 0)}, {{1}, {0}});
+  EXPECT_EQ(joined.columns, 16);
+  EXPECT_EQ(joined.labels, (Ids{0, 1}));
+  EXPECT_EQ(joined.num_tokens(), 16);
+}
+
+}  // namespace
+}  // namespace fullshard::data
