@@ -21,7 +21,7 @@
 #include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
 #include "fullshard/formats/crc32.h"
-#include "fullshard/stored/blocks/crc32c.h"
+#include "fullshard/base/crc32c.h"
 #include "fullshard/text/unicode/normal_forms.h"
 #include "fullshard/text/unicode/unicode.h"
 #include "fullshard/text/unicode/utf8.h"
@@ -98,7 +98,7 @@ void measure_checksums(Rows& rows) {
   if (auto* sum = from_library<Crc>("libisal.so.2", "crc32_gzip_refl")) {
     rows.add("CRC-32", "ISA-L", size, [&] { return sum(0, at, size); });
   }
-  rows.add("CRC-32C", "fullshard", size, [&] { return stored::crc32c(at, length); });
+  rows.add("CRC-32C", "fullshard", size, [&] { return base::crc32c(at, length); });
   if (auto* sum = from_library<uint32_t(Bytes, int, uint32_t)>("libisal.so.2", "crc32_iscsi")) {
     rows.add("CRC-32C", "ISA-L", size, [&] { return ~sum(at, static_cast<int>(size), ~0U); });
   }

@@ -11,7 +11,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "fullshard/formats/crc_arithmetic.h"
+#include "fullshard/base/crc_arithmetic.h"
 
 namespace fullshard::formats {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kPolynomial = 0xEDB88320U;  // reflected
 
 uint32_t sum_by_tables(uint32_t value, const unsigned char* at, int64_t bytes) {
-  return gf2::sum_by_tables<kPolynomial>(value, at, bytes);
+  return base::gf2::sum_by_tables<kPolynomial>(value, at, bytes);
 }
 
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ uint32_t sum_by_tables(uint32_t value, const unsigned char* at, int64_t bytes) {
 // Moves a sum over so many bytes, as the instruction wants it: a product of reflected numbers is
 // shifted by one.
 constexpr int64_t factor(int64_t bytes) {
-  return static_cast<int64_t>(gf2::factor_of<kPolynomial>(bytes)) << 1;
+  return static_cast<int64_t>(base::gf2::factor_of<kPolynomial>(bytes)) << 1;
 }
 constexpr int64_t kFarLow = factor(64 + 4), kFarHigh = factor(64 - 4);
 constexpr int64_t kNearLow = factor(16 + 4), kNearHigh = factor(16 - 4);
@@ -112,7 +112,8 @@ uint32_t crc32(uint32_t before, const void* data, int64_t bytes) {
 
 // The first stretch counts as many powers of x more as the second has bits.
 uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t second_bytes) {
-  return gf2::product<kPolynomial>(first, gf2::factor_of<kPolynomial>(second_bytes)) ^ second;
+  return base::gf2::product<kPolynomial>(first, base::gf2::factor_of<kPolynomial>(second_bytes)) ^
+         second;
 }
 
 }  // namespace fullshard::formats

@@ -3,15 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "fullshard/base/crc32c.h"
 #include "fullshard/formats/input_error.h"
-#include "fullshard/stored/blocks/crc32c.h"
 
 namespace fullshard::stored {
 namespace {
 
 std::string tail_of(std::string_view summed) {
   return fmt::format(",\"{}\":\"{:08x}\"}}\n", kManifestChecksum,
-                     crc32c(summed.data(), static_cast<int64_t>(summed.size())));
+                     base::crc32c(summed.data(), static_cast<int64_t>(summed.size())));
 }
 
 }  // namespace

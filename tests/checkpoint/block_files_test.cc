@@ -11,11 +11,11 @@
 #include <fstream>
 #include <thread>
 
+#include "fullshard/base/crc32c.h"
 #include "fullshard/base/error.h"
 #include "fullshard/stored/blocks/block_reader.h"
 #include "fullshard/stored/blocks/block_writer.h"
 #include "fullshard/stored/blocks/buffer_pool.h"
-#include "fullshard/stored/blocks/crc32c.h"
 #include "fullshard/stored/blocks/work_items.h"
 #include "tests/errors.h"
 #include "tests/files.h"
@@ -26,10 +26,10 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Crc32c, IsTheStandardOne) {
-  EXPECT_EQ(stored::crc32c("123456789", 9), 0xe3069283u);
-  EXPECT_EQ(stored::crc32c_by_tables("123456789", 9), 0xe3069283u);
-  EXPECT_EQ(stored::crc32c("", 0), 0u);
-  EXPECT_EQ(stored::crc32c("6789", 4, stored::crc32c("12345", 5)), 0xe3069283u);
+  EXPECT_EQ(base::crc32c("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(base::crc32c_by_tables("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(base::crc32c("", 0), 0u);
+  EXPECT_EQ(base::crc32c("6789", 4, base::crc32c("12345", 5)), 0xe3069283u);
 }
 
 TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
@@ -37,8 +37,8 @@ TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + 11);
   for (int64_t begin = 0; begin < 9; ++begin) {
     for (int64_t length = 0; length < 280; ++length) {
-      ASSERT_EQ(stored::crc32c(bytes.data() + begin, length),
-                stored::crc32c_by_tables(bytes.data() + begin, length));
+      ASSERT_EQ(base::crc32c(bytes.data() + begin, length),
+                base::crc32c_by_tables(bytes.data() + begin, length));
     }
   }
 }
@@ -47,8 +47,8 @@ TEST(Crc32c, OfLongStretchesIsThatOfTheirBytes) {
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + i / 97);
   for (const int64_t length : {12'287, 12'288, 12'289, 24'576, 50'003, 99'000}) {
-    EXPECT_EQ(stored::crc32c(bytes.data() + 3, length, 7),
-              stored::crc32c_by_tables(bytes.data() + 3, length, 7));
+    EXPECT_EQ(base::crc32c(bytes.data() + 3, length, 7),
+              base::crc32c_by_tables(bytes.data() + 3, length, 7));
   }
 }
 
@@ -93,7 +93,7 @@ TEST(BlockFiles, HoldTheSpansOneAfterTheOtherWithAChecksumPerBlock) {
   for (size_t i = 0; i < 10; ++i) {
     const auto part = written.expected.substr(i << 20, 1 << 20);
     EXPECT_EQ(written.checksums[0][i],
-              stored::crc32c(part.data(), static_cast<int64_t>(part.size())));
+              base::crc32c(part.data(), static_cast<int64_t>(part.size())));
   }
   EXPECT_TRUE(written.checksums[1].empty());
 }
@@ -177,7 +177,7 @@ TEST(BlockFiles, HoldWhatTheContentWasWhenItWasSettled) {
   for (size_t i = 0; i < 9; ++i) {
     const auto part = before.substr(i << 20, 1 << 20);
     EXPECT_EQ(writer.checksums()[0][i],
-              stored::crc32c(part.data(), static_cast<int64_t>(part.size())));
+              base::crc32c(part.data(), static_cast<int64_t>(part.size())));
   }
   // The next one finds the memory.
   stored::BlockWriter next({{folder.file("g"), {{content.data(), 9'000'000}}}});

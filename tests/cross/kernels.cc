@@ -14,7 +14,7 @@
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/norm_kernels.h"
 #include "fullshard/ops/kernels/rotary_kernels.h"
-#include "fullshard/stored/blocks/crc32c.h"
+#include "fullshard/base/crc32c.h"
 
 namespace fullshard {
 namespace {
@@ -33,13 +33,13 @@ std::vector<float> values(uint32_t seed) {
 
 void show(const char* name, const std::vector<float>& result) {
   const auto bytes = static_cast<int64_t>(result.size() * sizeof(float));
-  std::printf("%s %08x\n", name, stored::crc32c_by_tables(result.data(), bytes));
+  std::printf("%s %08x\n", name, base::crc32c_by_tables(result.data(), bytes));
 }
 
 void run_checksums(const std::vector<float>& input) {
   const auto bytes = static_cast<int64_t>(input.size() * sizeof(float)) - 1;
-  std::printf("crc32c %08x %08x\n", stored::crc32c(input.data(), bytes),
-              stored::crc32c_by_tables(input.data(), bytes));
+  std::printf("crc32c %08x %08x\n", base::crc32c(input.data(), bytes),
+              base::crc32c_by_tables(input.data(), bytes));
 }
 
 void run_sums(const std::vector<float>& a, const std::vector<float>& b) {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
+#include "fullshard/base/crc32c.h"
 #include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/stored/blocks/buffer_pool.h"
-#include "fullshard/stored/blocks/crc32c.h"
 #include "fullshard/stored/blocks/direct_file.h"
 #include "fullshard/stored/blocks/transfer_items.h"
 
@@ -99,7 +99,7 @@ class Reading {
 
   void check_block(int64_t block, const char* data) const {
     const int64_t begin = block * kBlockBytes;
-    const uint32_t found = crc32c(data, end_of(block) - begin);
+    const uint32_t found = base::crc32c(data, end_of(block) - begin);
     const uint32_t expected = wanted_.checksums->at(static_cast<size_t>(block));
     formats::check_input(
         found == expected,

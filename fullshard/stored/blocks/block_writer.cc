@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/crc32c.h"
 #include "fullshard/stored/blocks/buffer_pool.h"
-#include "fullshard/stored/blocks/crc32c.h"
 #include "fullshard/stored/blocks/device_copies.h"
 #include "fullshard/stored/blocks/direct_file.h"
 #include "fullshard/stored/blocks/transfer_items.h"
@@ -173,7 +173,7 @@ disk::Transfer BlockWriter::prepare(Item& item, disk::DirectBuffer& staging) {
     const int64_t part = std::min(kCopyBytes, item.bytes - done);
     if (!is_there) item.file->collect(item.begin + done, part, data + done);
     auto& checksum = (*item.checksums)[static_cast<size_t>((item.begin + done) / kBlockBytes)];
-    checksum = crc32c(data + done, part, checksum);
+    checksum = base::crc32c(data + done, part, checksum);
   }
   note_taken(item);
   return item.file->output->transfer(item.begin, data, item.bytes);

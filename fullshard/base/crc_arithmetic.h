@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace fullshard::formats::gf2 {
+namespace fullshard::base::gf2 {
 
 inline constexpr uint32_t kOne = 0x80000000U;
 
@@ -79,4 +79,4 @@ uint32_t sum_by_tables(uint32_t value, const unsigned char* at, int64_t bytes) {
   return value;
 }
 
-}  // namespace fullshard::formats::gf2
+}  // namespace fullshard::base::gf2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/stored/blocks/crc32c.h"
+#include "fullshard/base/crc32c.h"
 
 #include <cstring>
 
@@ -11,23 +11,23 @@
 #include <sys/auxv.h>
 #endif
 
-#include "fullshard/formats/crc_arithmetic.h"
+#include "fullshard/base/crc_arithmetic.h"
 
-namespace fullshard::stored {
+namespace fullshard::base {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
 constexpr int kWord = 8;                      // bytes
 
 uint32_t sum_by_tables(const unsigned char* data, int64_t bytes, uint32_t crc) {
-  return formats::gf2::sum_by_tables<kPolynomial>(crc, data, bytes);
+  return gf2::sum_by_tables<kPolynomial>(crc, data, bytes);
 }
 
 // The instruction's result takes three cycles and one can begin in each, so that three stretches
 // beside each other take no longer than one.
 constexpr int64_t kLane = 4096;  // bytes
-constexpr uint32_t kAfterOne = formats::gf2::factor_of<kPolynomial>(kLane);
-constexpr uint32_t kAfterTwo = formats::gf2::factor_of<kPolynomial>(2 * kLane);
+constexpr uint32_t kAfterOne = gf2::factor_of<kPolynomial>(kLane);
+constexpr uint32_t kAfterTwo = gf2::factor_of<kPolynomial>(2 * kLane);
 
 uint64_t word_at(const unsigned char* data) {
   uint64_t word = 0;
@@ -66,8 +66,8 @@ FULLSHARD_CRC_TARGET uint32_t sum_by_instruction(const unsigned char* data, int6
       second = add_word(second, data + at + kLane);
       third = add_word(third, data + at + 2 * kLane);
     }
-    crc = formats::gf2::product<kPolynomial>(static_cast<uint32_t>(first), kAfterTwo) ^
-          formats::gf2::product<kPolynomial>(static_cast<uint32_t>(second), kAfterOne) ^
+    crc = gf2::product<kPolynomial>(static_cast<uint32_t>(first), kAfterTwo) ^
+          gf2::product<kPolynomial>(static_cast<uint32_t>(second), kAfterOne) ^
           static_cast<uint32_t>(third);
   }
   uint64_t wide = crc;
@@ -97,4 +97,4 @@ uint32_t crc32c(const void* data, int64_t bytes, uint32_t crc) {
   return ~sum_by_instruction(static_cast<const unsigned char*>(data), bytes, ~crc);
 }
 
-}  // namespace fullshard::stored
+}  // namespace fullshard::base
