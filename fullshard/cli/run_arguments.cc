@@ -91,6 +91,7 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
     add_memory_limits();
     add_tuning();
   }
+  if (kind == RunKind::train) add_monitors();
   add_output();
   if (is_plan()) drop_flags_of_ranks();
 }
@@ -339,6 +340,14 @@ void RunArguments::add_optimizer() {
                  "with --accumulate: add the micro-batches of a step on each rank and reduce their "
                  "sum once; less traffic, whole gradients in memory")
       ->group(kTraining);
+}
+
+void RunArguments::add_monitors() {
+  add_setting("--report-to",
+              "where the values of metrics.jsonl go too: none, tensorboard (events in "
+              "DIR/tensorboard), csv (DIR/csv) or all",
+              "none")
+      ->group(kOutput);
 }
 
 void RunArguments::add_checkpoints() {

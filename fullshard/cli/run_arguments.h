@@ -97,6 +97,7 @@ class RunArguments {
                             const std::string& help);
   // A flag without a value that stands for a key of a configuration.
   CLI::Option* add_switch(const std::string& names, bool& is_on, const std::string& help);
+  void add_monitors();
   void add_sharding();
   void add_evaluation();
   void add_output();

@@ -57,7 +57,8 @@ int run_apart(const std::vector<std::string>& command) {
 std::vector<std::string> tune_words(const RunArguments& arguments, const std::string& folder) {
   std::vector<std::string> words = {this_program(), "tune"};
   const auto own = arguments.words([](std::string_view flag) {
-    return flag == "auto" || flag == "output" || flag == "json" || flag == "local-rank";
+    return flag == "auto" || flag == "output" || flag == "json" || flag == "local-rank" ||
+           flag == "report-to";
   });
   words.insert(words.end(), own.begin(), own.end());
   words.push_back("--output=" + folder);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 
+#include "fullshard/base/printable.h"
+#include "fullshard/config/collective_names.h"
 #include "fullshard/config/offload.h"
 #include "fullshard/config/schema/value_check.h"
 
@@ -36,6 +38,7 @@ class PlanChecks {
     check_wrap();
     check_loading();
     check_launch();
+    check_comms_logger();
   }
 
  private:
@@ -52,6 +55,20 @@ class PlanChecks {
   }
   static std::string at(const Origin& origin) {
     return origin.line > 0 ? fmt::format(" on line {}", origin.line) : "";
+  }
+
+  void check_comms_logger() {
+    const CommsLoggerPlan& comms = plan_.logging.comms_logger;
+    for (const std::string& name : *comms.prof_ops) {
+      if (collective_name(name)) continue;
+      error(named(comms.prof_ops.origin, "comms_logger.prof_ops"),
+            fmt::format("'{}' is no collective", base::printable(name, 40)),
+            "there are all_gather, reduce_scatter, all_reduce, broadcast, barrier and share");
+    }
+    if (*comms.enabled && !*comms.prof_all && comms.prof_ops->empty()) {
+      warn(named(comms.prof_all.origin, "comms_logger.prof_all"),
+           "is false and comms_logger.prof_ops empty: nothing is logged");
+    }
   }
 
   void check_precision() {

@@ -44,10 +44,7 @@ void PlanMaker::fill_from_deepspeed(Plan& plan, Settings deepspeed) {
   plan.batch.global = deepspeed.get_optional<int64_t>("train_batch_size");
   plan.batch.micro = deepspeed.get_optional<int64_t>("train_micro_batch_size_per_gpu");
   plan.batch.accumulation = deepspeed.get_optional<int64_t>("gradient_accumulation_steps");
-  plan.logging = {deepspeed.get_optional<int64_t>("steps_per_print"),
-                  deepspeed.get<bool>("wall_clock_breakdown"),
-                  deepspeed.get<bool>("memory_breakdown"),
-                  deepspeed.get_optional<std::string>("log_level")};
+  fill_logging(plan.logging, deepspeed);
   for (const std::string_view name : {"partition_activations", "contiguous_memory_optimization",
                                       "number_checkpoints", "cpu_checkpointing"}) {
     const std::string path = fmt::format("activation_checkpointing.{}", name);
@@ -60,6 +57,30 @@ void PlanMaker::fill_from_deepspeed(Plan& plan, Settings deepspeed) {
   plan.checkpoint.tag_validation = deepspeed.get<std::string>("checkpoint.tag_validation");
   plan.checkpoint.node_local = deepspeed.get<bool>("checkpoint.use_node_local_storage");
   plan.deepspeed_ = std::make_shared<Settings>(std::move(deepspeed));
+}
+
+void PlanMaker::fill_logging(LoggingPlan& logging, const Settings& settings) {
+  logging.steps_per_print = settings.get_optional<int64_t>("steps_per_print");
+  logging.wall_clock_breakdown = settings.get<bool>("wall_clock_breakdown");
+  logging.memory_breakdown = settings.get<bool>("memory_breakdown");
+  logging.log_level = settings.get_optional<std::string>("log_level");
+  const auto monitor = [&](const std::string& section) {
+    return MonitorPlan{settings.get<bool>(section + ".enabled"),
+                       settings.get<std::string>(section + ".output_path"),
+                       settings.get<std::string>(section + ".job_name")};
+  };
+  logging.tensorboard = monitor("tensorboard");
+  logging.csv_monitor = monitor("csv_monitor");
+  logging.comms_logger = {
+      settings.get<bool>("comms_logger.enabled"), settings.get<bool>("comms_logger.verbose"),
+      settings.get<bool>("comms_logger.prof_all"), settings.get<bool>("comms_logger.debug"),
+      settings.get<std::vector<std::string>>("comms_logger.prof_ops")};
+  logging.flops_profiler = {settings.get<bool>("flops_profiler.enabled"),
+                            settings.get<int64_t>("flops_profiler.profile_step"),
+                            settings.get<int64_t>("flops_profiler.module_depth"),
+                            settings.get<int64_t>("flops_profiler.top_modules"),
+                            settings.get<bool>("flops_profiler.detailed"),
+                            settings.get_optional<std::string>("flops_profiler.output_file")};
 }
 
 void PlanMaker::settle_batch(Settings& deepspeed, std::optional<int64_t> ranks) {

@@ -170,6 +170,12 @@ void add_flag_keys(const Plan& plan, std::vector<ExplainedKey>& keys) {
   flags.add(plan.precision.fp8, "products of blocks in fp8");
   flags.add(plan.recompute.enabled, "activations are computed again in backward");
   flags.add(plan.wrap.policy, "which modules are units");
+  if (plan.logging.tensorboard.enabled.origin.from == Origin::From::flag) {
+    const bool events = *plan.logging.tensorboard.enabled, csv = *plan.logging.csv_monitor.enabled;
+    const char* named = events && csv ? "all" : events ? "tensorboard" : csv ? "csv" : "none";
+    flags.add(plan.logging.tensorboard.enabled, ConfigNode::of_text(named),
+              "which files hold the values of metrics.jsonl too");
+  }
 }
 
 }  // namespace

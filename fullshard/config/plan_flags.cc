@@ -162,6 +162,14 @@ class PlanFlags {
     put(plan_.offload.step, is_word ? name : flag_->value);
   }
 
+  // Exactly these, so that a file that says otherwise is contradicted.
+  void report_to() {
+    const auto name = choice(config::schema::any_case("none|tensorboard|csv|all"));
+    if (!name) return;
+    put(plan_.logging.tensorboard.enabled, *name == "tensorboard" || *name == "all");
+    put(plan_.logging.csv_monitor.enabled, *name == "csv" || *name == "all");
+  }
+
   // A policy's name, a least number of parameters, or class names.
   void wrap() {
     const std::string name = config::plain_name(flag_->value);
@@ -256,7 +264,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 24> kRows;
+  static const std::array<Row, 25> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -264,7 +272,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 24> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 25> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -289,6 +297,7 @@ const std::array<PlanFlags::Row, 24> PlanFlags::kRows = {{
     {"offload_resident", &PlanFlags::offload_resident},
     {"offload_step", &PlanFlags::offload_step},
     {"wrap", &PlanFlags::wrap},
+    {"report_to", &PlanFlags::report_to},
 }};
 
 }  // namespace

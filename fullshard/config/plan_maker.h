@@ -30,6 +30,7 @@ class PlanMaker {
   void follow_lr_flag(Settings& deepspeed);
   void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
   void fill_zero(Plan& plan, const Settings& settings);
+  void fill_logging(LoggingPlan& logging, const Settings& settings);
   void fill_offload(Plan& plan, const Settings& settings);
   void fill_optimizer(Plan& plan, const Settings& settings);
   void fill_scheduler(Plan& plan, const Settings& settings);

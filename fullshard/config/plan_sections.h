@@ -195,11 +195,39 @@ struct CheckpointPlan {
   Setting<bool> load_from_fp32_weights{true};
 };
 
+// What writes the values of metrics.jsonl for another program.
+struct MonitorPlan {
+  Setting<bool> enabled{false};
+  Setting<std::string> output_path{};  // empty: in the run's own folder
+  Setting<std::string> job_name{"DeepSpeedJobName"};
+};
+
+struct CommsLoggerPlan {
+  Setting<bool> enabled{false};
+  Setting<bool> verbose{false};
+  Setting<bool> prof_all{true};
+  Setting<bool> debug{false};
+  Setting<std::vector<std::string>> prof_ops{};
+};
+
+struct FlopsProfilerPlan {
+  Setting<bool> enabled{false};
+  Setting<int64_t> profile_step{1};
+  Setting<int64_t> module_depth{-1};  // -1: the deepest
+  Setting<int64_t> top_modules{1};
+  Setting<bool> detailed{true};
+  Setting<std::optional<std::string>> output_file{};
+};
+
 struct LoggingPlan {
   Setting<std::optional<int64_t>> steps_per_print{};
   Setting<bool> wall_clock_breakdown{false};
   Setting<bool> memory_breakdown{false};
   Setting<std::optional<std::string>> log_level{};
+  MonitorPlan tensorboard{};
+  MonitorPlan csv_monitor{};
+  CommsLoggerPlan comms_logger{};
+  FlopsProfilerPlan flops_profiler{};
 };
 
 struct XlaPlan {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/metrics_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -56,20 +52,6 @@ StepRecord parse_next(const Lines& lines, const std::string& path, int64_t previ
   return record;
 }
 
-// Gives how many bytes went out; less than all only with errno set.
-size_t write_all(int file, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
-    if (wrote > 0) {
-      done += static_cast<size_t>(wrote);
-    } else if (errno != EINTR) {
-      break;
-    }
-  }
-  return done;
-}
-
 }  // namespace
 
 RunTotals MetricsReading::totals() const {
@@ -104,54 +86,33 @@ MetricsReading read_metrics(const std::string& path) {
   return reading;
 }
 
-MetricsWriter::MetricsWriter(std::string path, int64_t last_step)
-    : path_(std::move(path)), last_step_(last_step) {
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) {
-    fail_as(ErrorKind::input, "{}: cannot be written: {}; name another folder with --output", path_,
-            std::strerror(errno));
-  }
-  try {
-    cut_after(last_step);
-  } catch (...) {
-    ::close(file_);
-    throw;
-  }
+MetricsWriter::MetricsWriter(const std::string& path, int64_t last_step)
+    : file_(path), last_step_(last_step) {
+  cut_after(last_step);
 }
-
-MetricsWriter::~MetricsWriter() { ::close(file_); }
 
 void MetricsWriter::cut_after(int64_t last_step) {
   std::optional<int64_t> cut;
   int64_t previous = 0;
-  for (Lines lines(path_); !cut && last_step > 0 && lines.next();) {
+  for (Lines lines(file_.path()); !cut && last_step > 0 && lines.next();) {
     if (!lines.is_whole()) {
       cut = lines.start();
       break;
     }
-    previous = parse_next(lines, path_, previous).step;
+    previous = parse_next(lines, file_.path(), previous).step;
     if (previous > last_step) cut = lines.start();
   }
-  if (last_step <= 0 && ::lseek(file_, 0, SEEK_END) > 0) cut = 0;
-  if (cut && ::ftruncate(file_, *cut) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be cut after step {}: {}", path_, last_step,
-            std::strerror(errno));
-  }
+  if (last_step <= 0 && file_.bytes() > 0) cut = 0;
+  if (cut) file_.cut(*cut);
 }
 
 void MetricsWriter::append(const StepRecord& record) {
-  check(record.step > last_step_, "{}: step {} after step {}, expected steps that rise", path_,
-        record.step, last_step_);
-  const std::string line = to_json_line(record) + "\n";
-  const int64_t start = ::lseek(file_, 0, SEEK_END);
-  if (write_all(file_, line) < line.size()) {
-    const std::string cause = std::strerror(errno);
-    // Half a line would be in the way of the next run. If this fails too, its reader passes it
-    // over.
-    [[maybe_unused]] const int ignored = ::ftruncate(file_, start);
+  check(record.step > last_step_, "{}: step {} after step {}, expected steps that rise",
+        file_.path(), record.step, last_step_);
+  if (const auto cause = file_.append(to_json_line(record) + "\n")) {
     fail_as(ErrorKind::input,
             "{}: step {} cannot be written: {}; make room and resume from the last checkpoint",
-            path_, record.step, cause);
+            file_.path(), record.step, *cause);
   }
   last_step_ = record.step;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/report/append_file.h"
 #include "fullshard/report/run_totals.h"
 #include "fullshard/report/step_record.h"
 
@@ -32,10 +33,7 @@ class MetricsWriter {
   // Keeps the lines up to `last_step`, which a resumed run has behind it, and removes what a longer
   // run before it wrote. 0: a file from the start. An Error of kind input when a line to be kept
   // cannot be read.
-  explicit MetricsWriter(std::string path, int64_t last_step = 0);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  explicit MetricsWriter(const std::string& path, int64_t last_step = 0);
 
   // Steps must rise. When the disk is full: an Error, and no half a line in the file.
   void append(const StepRecord& record);
@@ -43,9 +41,8 @@ class MetricsWriter {
  private:
   void cut_after(int64_t last_step);
 
-  std::string path_;
+  AppendFile file_;
   int64_t last_step_;
-  int file_ = -1;
 };
 
 }  // namespace fullshard::report

@@ -6,11 +6,37 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/config/plan.h"
+#include "fullshard/report/monitor.h"
 
 namespace fullshard::train {
+
+// comms_logger (run/comms_log.h).
+struct CommsLogOptions {
+  bool is_enabled = false;
+  bool is_verbose = false;     // a line for each call
+  bool names_callers = false;  // who asked for it, as part of its name
+  bool logs_all = true;
+  std::vector<std::string> operations{};  // where not all: these
+
+  bool operator==(const CommsLogOptions&) const = default;
+};
+
+// flops_profiler (run/flops_table.h).
+struct FlopsProfilerOptions {
+  bool is_enabled = false;
+  int64_t step = 1;
+  int64_t module_depth = -1;  // of the table by depth; -1: the deepest
+  int64_t top_modules = 1;
+  bool is_detailed = true;
+  std::optional<std::string> output_file{};  // absent: the log
+
+  bool operator==(const FlopsProfilerOptions&) const = default;
+};
 
 struct RunSettings {
   at::ScalarType saved_dtype = at::kFloat;  // of model/
@@ -24,6 +50,10 @@ struct RunSettings {
   bool records_phases = false;               // wall_clock_breakdown
   bool shows_memory = false;                 // memory_breakdown
   std::optional<int64_t> steps_per_print{};  // absent: by the length of the run
+  report::MonitorSettings tensorboard{};
+  report::MonitorSettings csv_monitor{};
+  CommsLogOptions comms_log{};
+  FlopsProfilerOptions flops_profiler{};
 };
 
 RunSettings run_settings_of(const Plan& plan);

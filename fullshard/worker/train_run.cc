@@ -24,6 +24,8 @@
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
+#include "fullshard/train/run/comms_log.h"
+#include "fullshard/train/run/flops_table.h"
 #include "fullshard/train/run/interruption.h"
 #include "fullshard/train/run/peak_matmul_flops.h"
 #include "fullshard/train/run/resume_choice.h"
@@ -32,6 +34,7 @@
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/unused_head.h"
+#include "fullshard/worker/flops_profile.h"
 #include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
 
@@ -145,7 +148,8 @@ class TrainRun {
         world_(meet_ranks(arguments)),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
         settings_(train::run_settings_of(plan_)),
-        batch_(plan_.batch_sizes(world_.size())) {}
+        batch_(plan_.batch_sizes(world_.size())),
+        comms_(settings_.comms_log) {}
 
   int run() {
     check_evaluation(options_);
@@ -161,6 +165,16 @@ class TrainRun {
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed_);
     TrainerOptions options = trainer_options(options_, settings_, batch_, length);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
+    if (settings_.flops_profiler.is_enabled) {
+      options.profiled_step = settings_.flops_profiler.step;
+    }
+    options.before_step = [this, profiled = options.profiled_step](int64_t step) {
+      if (flops_ && step == profiled) flops_->begin();
+    };
+    options.after_step = [this, &sharded] {
+      if (flops_) flops_->end();
+      log_collectives(sharded);
+    };
     if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_ ? trainer.resume(*resumed_) : 0;
@@ -169,6 +183,17 @@ class TrainRun {
                                            line_end_of_terminal(launcher_));
     train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
                               first_step, forecast_.tiers);
+    account_ = &account;
+    if (options.profiled_step > 0 && world_.rank() == 0) {
+      flops_.emplace(options_, run_.source, plan_, sharded);
+    }
+    if (options.profiled_step > steps ||
+        (options.profiled_step > 0 && options.profiled_step <= first_step)) {
+      account.warn(
+          fmt::format("flops_profiler.profile_step: is {}, but this run makes steps {} to {}; "
+                      "nothing is profiled",
+                      options.profiled_step, first_step + 1, steps));
+    }
     if (!forecast_.warning.empty()) account.warn(forecast_.warning);
     if (resumed_)
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
@@ -275,6 +300,40 @@ class TrainRun {
     }
   }
 
+  // Rank 0's; the others' are alike.
+  void log_collectives(const ShardedModel& sharded) {
+    if (world_.rank() != 0) return;
+    for (const std::string& line : comms_.take(sharded.recorder())) account_->say(line);
+  }
+
+  // Its last line ends where the log's does.
+  void say_table(std::string table) {
+    if (table.ends_with('\n')) table.pop_back();
+    account_->say(table);
+  }
+
+  void show_collectives() {
+    const std::string table = comms_.summary();
+    if (!table.empty()) say_table("collectives of rank 0:\n" + table);
+  }
+
+  // Once, when its step is over.
+  void show_flops(const Trainer& trainer) {
+    if (!flops_ || !trainer.profiled()) return;
+    const StepRecord& step = *trainer.profiled();
+    const std::string table =
+        train::flops_table(flops_->profile_of(step), settings_.flops_profiler);
+    flops_.reset();
+    const auto& file = settings_.flops_profiler.output_file;
+    if (!file) return say_table(table);
+    try {
+      report::write_whole_file(*file, table);
+      account_->say(fmt::format("flops profile of step {}: {}", step.step, *file));
+    } catch (const Error& error) {
+      account_->warn(fmt::format("flops_profiler.output_file: {}", error.what()));
+    }
+  }
+
   // What was trained does not end for it.
   void write_trace(const Trainer& trainer, train::RunAccount& account) {
     if (options_.trace.empty() || world_.rank() != 0) return;
@@ -293,9 +352,14 @@ class TrainRun {
       save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
       account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
     };
-    trainer.run([&](const StepRecord& record) { account.add(record); },
-                options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
+    const auto on_step = [&](const StepRecord& record) {
+      account.add(record);
+      show_flops(trainer);
+    };
+    trainer.run(on_step, options_.keep_best || options_.restore_best ? OnBest(keep_best) : OnBest(),
                 [&] { return interruption.is_asked_for(); });
+    show_flops(trainer);
+    if (world_.rank() == 0) show_collectives();
     account.take_memory(sharded);
     account.take_disk_traffic(sharded);
     places_ = {{"report", options_.output + "/report.html"}};
@@ -331,6 +395,9 @@ class TrainRun {
   Plan plan_;
   train::RunSettings settings_;
   BatchSizes batch_;
+  train::CommsLog comms_;
+  std::optional<FlopsProfiler> flops_;                       // rank 0's, until it was shown
+  train::RunAccount* account_ = nullptr;                     // while run() runs
   MemoryForecast forecast_;                                  // rank 0's
   std::optional<report::RunLock> lock_;                      // rank 0's
   std::optional<stored::FoundCheckpoint> resumed_;           // the checkpoint that is gone on from

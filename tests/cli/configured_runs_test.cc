@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
@@ -87,6 +88,70 @@ TEST_F(ConfiguredRuns, ShowMemoryByPurposeWhereItIsAskedFor) {
   EXPECT_THAT(shown, HasSubstr("memory of rank 1 at its peak: "));
   EXPECT_THAT(shown, HasSubstr("optimizer "));
   EXPECT_THAT(output("false"), Not(HasSubstr("at its peak")));
+}
+
+TEST_F(ConfiguredRuns, WriteEventsAndCsvWhereTheFileSays) {
+  folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 2,
+    "tensorboard": {"enabled": true, "output_path": "logs/", "job_name": "events"},
+    "csv_monitor": {"enabled": true}})");
+  const launch::Ended ended = train("--deepspeed ds.json --ranks 2 --steps 3 --lr 0.5");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(launch::shell("ls " + folder_ / "logs/events").output,
+              HasSubstr("events.out.tfevents.fullshard."));
+  const std::vector<double> losses = recorded("loss");
+  ASSERT_EQ(losses.size(), 3U);
+  EXPECT_EQ(
+      folder_.read("run/csv/Train_Samples_train_loss.csv"),
+      fmt::format("step,train_loss\r\n4,{}\r\n8,{}\r\n12,{}\r\n", losses[0], losses[1], losses[2]));
+}
+
+TEST_F(ConfiguredRuns, ReportToWhatTheFlagSays) {
+  EXPECT_EQ(train("--micro-batch 2 --steps 1").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/tensorboard"));
+  const launch::Ended ended = train("--micro-batch 2 --steps 1 --report-to all");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/tensorboard"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/csv/train_loss.csv"));
+}
+
+TEST_F(ConfiguredRuns, RefuseToReportElsewhereThanTheFileSays) {
+  folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 2,
+    "tensorboard": {"enabled": true}})");
+  const launch::Ended ended = train("--deepspeed ds.json --steps 1 --report-to csv");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.output,
+              HasSubstr("ds.json:2: tensorboard.enabled: is true, but --report-to is csv"));
+  EXPECT_THAT(train("--steps 1 --report-to wandb").output,
+              HasSubstr("--report-to: is 'wandb', expected one of none, tensorboard, csv or all"));
+}
+
+TEST_F(ConfiguredRuns, PrintTheTablesOfCollectivesAndFlops) {
+  const std::string plain = R"({"train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 2})";
+  folder_.write("plain.json", plain + "}");
+  ASSERT_EQ(train("--deepspeed plain.json --ranks 2 --steps 2").status, 0);
+  const std::vector<double> losses = recorded("loss");
+  folder_.write("ds.json", plain + R"(, "comms_logger": {"enabled": true, "debug": true},
+    "flops_profiler": {"enabled": true, "profile_step": 2, "output_file": "flops.txt"}})");
+  const launch::Ended ended = train("--deepspeed ds.json --ranks 2 --steps 2");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(recorded("loss"), losses);  // to look at a step does not change it
+  EXPECT_THAT(ended.output, HasSubstr("collectives of rank 0:\nComm. Op "));
+  EXPECT_THAT(ended.output, HasSubstr("reduce_scatter of unit 'model.layers.0'\n"));
+  EXPECT_THAT(ended.output, HasSubstr("flops profile of step 2: flops.txt"));
+  const std::string table = folder_.read("flops.txt");
+  EXPECT_THAT(table, HasSubstr("Flops profile at step 2"));
+  // 6,912 weights of a layer's products, 32 tokens; attention of 16 positions behind each other.
+  EXPECT_THAT(table,
+              ::testing::ContainsRegex("model.layers.1 \\(LlamaDecoderLayer\\) +6.98 K +40.6% "
+                                       "+475.14 K +41.1% +966.66 K\n"));
+}
+
+TEST_F(ConfiguredRuns, SayThatAStepToProfileNeverComes) {
+  folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 2,
+    "flops_profiler": {"enabled": true, "profile_step": 9}})");
+  EXPECT_THAT(train("--deepspeed ds.json --steps 1").output,
+              HasSubstr("flops_profiler.profile_step: is 9, but this run makes steps 1 to 1"));
 }
 
 TEST(DeviceOfRun, IsTheFlagsThenTheConfigurationsThenWhatThereIs) {

@@ -61,6 +61,7 @@ const std::map<std::string, Overrides, std::less<>>& settings_around() {
 // Values that only the key itself can tell.
 const std::map<std::string, Overrides, std::less<>>& values_of_texts() {
   static const std::map<std::string, Overrides, std::less<>> values = {
+      {"comms_logger.prof_ops", {"[\"all_gather\"]"}},
       {"fsdp", {"shard_grad_op", "no_shard"}},
       {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", {"PlanRoot"}},
       {"fsdp_config.transformer_layer_cls_to_wrap", {"PlanRoot"}},

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <torch/nn/modules/linear.h>
 
@@ -129,6 +130,16 @@ std::string training_text(const Plan& plan, ShardOptions options) {
   return text + "\n";
 }
 
+std::string comms_text(const train::CommsLogOptions& comms) {
+  return fmt::format("{} {} {} {} {}", comms.is_enabled, comms.is_verbose, comms.names_callers,
+                     comms.logs_all, fmt::join(comms.operations, ","));
+}
+
+std::string flops_text(const train::FlopsProfilerOptions& flops) {
+  return fmt::format("{} {} {} {} {} {}", flops.is_enabled, flops.step, flops.module_depth,
+                     flops.top_modules, flops.is_detailed, flops.output_file.value_or("-"));
+}
+
 std::string run_text(const Plan& plan) {
   const train::RunSettings run = train::run_settings_of(plan);
   const auto level = spdlog::get_level();
@@ -136,13 +147,18 @@ std::string run_text(const Plan& plan) {
   const auto chosen = spdlog::get_level();
   spdlog::set_level(level);
   const BatchSizes batch = plan.batch_sizes(kRanks);
-  return fmt::format("run {} {} {} {} {} {} {} {} {} {} {} batch {} {} {}\n",
-                     static_cast<int>(precision_of(plan).optimizer_state),
-                     static_cast<int>(run.saved_dtype), static_cast<int>(run.tag_validation),
-                     run.saves_whole_weights, run.loads_fp32_weights, run.withholds_model,
-                     run.is_node_local, run.records_phases, run.shows_memory,
-                     text_of(run.steps_per_print), static_cast<int>(chosen), batch.global_batch,
-                     batch.micro_batch, batch.accumulation);
+  const auto monitor = [](const report::MonitorSettings& settings) {
+    return fmt::format("{} '{}' '{}'", settings.is_enabled, settings.output_path,
+                       settings.job_name);
+  };
+  return fmt::format(
+      "run {} {} {} {} {} {} {} {} {} {} {} batch {} {} {} monitors {} {} {} {}\n",
+      static_cast<int>(precision_of(plan).optimizer_state), static_cast<int>(run.saved_dtype),
+      static_cast<int>(run.tag_validation), run.saves_whole_weights, run.loads_fp32_weights,
+      run.withholds_model, run.is_node_local, run.records_phases, run.shows_memory,
+      text_of(run.steps_per_print), static_cast<int>(chosen), batch.global_batch, batch.micro_batch,
+      batch.accumulation, monitor(run.tensorboard), monitor(run.csv_monitor),
+      comms_text(run.comms_log), flops_text(run.flops_profiler));
 }
 
 std::string own_optimizer_text(const Plan& plan) {

@@ -8,10 +8,11 @@ namespace {
 using namespace schema;
 
 constexpr auto kMonitor =
-    noted("monitors are not written yet; the numbers are in metrics.jsonl and report.html");
-constexpr auto kNoFlops = noted("no table is written; MFU is in metrics.jsonl for every step");
-constexpr auto kNoComms =
-    noted("collectives are not logged one by one; their time is in metrics.jsonl");
+    noted("nothing is sent over a network; use tensorboard, csv_monitor, or metrics.jsonl");
+constexpr auto kMonitorFolder =
+    differs("empty: tensorboard/ or csv/ in the run's folder, not the working folder");
+constexpr auto kProfiledUnits =
+    differs("modules are the units, with their FLOPs; no time of each is measured");
 constexpr auto kNoElastic = refused("a checkpoint loads on any number of ranks");
 constexpr auto kNoTuning = refused("settings are not searched for");
 constexpr auto kNoCompile = refused("there is no graph compiler");
@@ -79,30 +80,34 @@ constexpr SchemaKey kOtherDeepSpeedKeys[] = {
     {"nebula.num_of_version_in_retention", integer(1), "2", "checkpoints kept", "checkpoint",
      kNoNebula},
 
-    {"flops_profiler.enabled", boolean(), "false", "count operations of a step", "logging",
-     kNoFlops},
+    {"flops_profiler.enabled", boolean(), "false", "count and time the operations of a step",
+     "logging"},
     {"flops_profiler.recompute_fwd_factor", number(), "0.0", "share of recomputed forward",
-     "logging", kNoFlops},
-    {"flops_profiler.profile_step", integer(1), "1", "which step", "logging", kNoFlops},
-    {"flops_profiler.module_depth", integer(-1), "-1", "depth of the table", "logging", kNoFlops},
-    {"flops_profiler.top_modules", integer(1), "1", "rows of the table", "logging", kNoFlops},
-    {"flops_profiler.detailed", boolean(), "true", "the whole table", "logging", kNoFlops},
-    {"flops_profiler.output_file", text(), "null", "where the table goes", "logging", kNoFlops},
-    {"comms_logger.enabled", boolean(), "false", "log collectives", "logging", kNoComms},
-    {"comms_logger.verbose", boolean(), "false", "each of them", "logging", kNoComms},
-    {"comms_logger.prof_all", boolean(), "true", "of all kinds", "logging", kNoComms},
-    {"comms_logger.debug", boolean(), "false", "with their callers", "logging", kNoComms},
-    {"comms_logger.prof_ops", texts(), "[]", "kinds to log", "logging", kNoComms},
+     "logging", noted("what is recomputed is known, and counted with the backward")},
+    {"flops_profiler.profile_step", integer(1), "1", "which step", "logging"},
+    {"flops_profiler.module_depth", integer(-1), "-1", "depth of the table", "logging",
+     kProfiledUnits},
+    {"flops_profiler.top_modules", integer(1), "1", "rows of each depth", "logging",
+     kProfiledUnits},
+    {"flops_profiler.detailed", boolean(), "true", "a row for every unit", "logging",
+     kProfiledUnits},
+    {"flops_profiler.output_file", text(), "null", "where the table goes; else the log", "logging"},
+    {"comms_logger.enabled", boolean(), "false", "a table of collectives when a run ends",
+     "logging"},
+    {"comms_logger.verbose", boolean(), "false", "and a line for each of them", "logging"},
+    {"comms_logger.prof_all", boolean(), "true", "of all kinds", "logging"},
+    {"comms_logger.debug", boolean(), "false", "with who asked for them", "logging"},
+    {"comms_logger.prof_ops", texts(), "[]", "of these kinds, where prof_all is false", "logging"},
     {"timers.throughput.enabled", boolean(), "true", "measure samples per second", "logging",
      noted("tokens per second are always in metrics.jsonl")},
     {"timers.throughput.synchronized", boolean(), "true", "synchronise before measuring", "logging",
      noted("steps are timed where each waits for the device")},
-    {"tensorboard.enabled", boolean(), "false", "write TensorBoard events", "logging", kMonitor},
-    {"tensorboard.output_path", text(), "", "their folder", "logging", kMonitor},
-    {"tensorboard.job_name", text(), "DeepSpeedJobName", "their name", "logging", kMonitor},
-    {"csv_monitor.enabled", boolean(), "false", "write CSV files", "logging", kMonitor},
-    {"csv_monitor.output_path", text(), "", "their folder", "logging", kMonitor},
-    {"csv_monitor.job_name", text(), "DeepSpeedJobName", "their name", "logging", kMonitor},
+    {"tensorboard.enabled", boolean(), "false", "write TensorBoard events", "logging"},
+    {"tensorboard.output_path", text(), "", "their folder", "logging", kMonitorFolder},
+    {"tensorboard.job_name", text(), "DeepSpeedJobName", "the folder below it", "logging"},
+    {"csv_monitor.enabled", boolean(), "false", "write CSV files", "logging"},
+    {"csv_monitor.output_path", text(), "", "their folder", "logging", kMonitorFolder},
+    {"csv_monitor.job_name", text(), "DeepSpeedJobName", "the folder below it", "logging"},
     {"wandb.enabled", boolean(), "false", "send metrics to Weights & Biases", "logging", kMonitor},
     {"wandb.group", text(), "null", "its group", "logging", kMonitor},
     {"wandb.team", text(), "null", "its team", "logging", kMonitor},

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/config/explain.h"
 #include "fullshard/config/headline.h"
@@ -52,6 +53,12 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   record_.memory.planned = std::move(planned_memory);
   write_run_record(in(options_, "run.json"), record_);
   metrics_ = std::make_unique<report::MetricsWriter>(in(options_, "metrics.jsonl"), first_step);
+  monitors_ = report::open_monitors(
+      {.tensorboard = settings_.tensorboard,
+       .csv = settings_.csv_monitor,
+       .run_folder = options_.output,
+       .first_step = first_step,
+       .samples_per_step = plan.batch_sizes(sharded.mesh().world().size()).global_batch});
 
   report::ProgressOptions progress = run_progress(launcher);
   if (options.quiet) progress.mode = report::ProgressMode::silent;
@@ -101,11 +108,25 @@ void RunAccount::warn(const std::string& line) {
 void RunAccount::add(const StepRecord& record) {
   totals_.add(record);
   metrics_->append(record);
+  add_to_monitors(record);
   progress_->step(record);
   const auto now = std::chrono::steady_clock::now();
   if (now - page_written_ < kPageAge) return;
   report::write_html_report(options_.output);  // a browser that shows it reloads it
   page_written_ = now;
+}
+
+// What they tell is in metrics.jsonl too: one that fails does not end a run.
+void RunAccount::add_to_monitors(const StepRecord& record) {
+  std::erase_if(monitors_, [&](const std::unique_ptr<report::Monitor>& monitor) {
+    try {
+      monitor->add(record);
+      return false;
+    } catch (const Error& error) {
+      warn(fmt::format("{}: {}; nothing more is written there", monitor->name(), error.what()));
+      return true;
+    }
+  });
 }
 
 void RunAccount::take_memory(const ShardedModel& sharded) {

@@ -14,6 +14,7 @@
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/report/metrics_file.h"
+#include "fullshard/report/monitor.h"
 #include "fullshard/report/progress_line.h"
 #include "fullshard/report/run_record.h"
 #include "fullshard/report/run_totals.h"
@@ -49,6 +50,7 @@ class RunAccount {
 
  private:
   void describe(const Plan& plan, const ShardedModel& sharded);
+  void add_to_monitors(const StepRecord& record);
   void show_memory();  // of every rank at its peak, by purpose
 
   RunOptions options_;
@@ -57,6 +59,7 @@ class RunAccount {
   RunRecord record_;
   report::RunTotals totals_;
   std::unique_ptr<report::MetricsWriter> metrics_;
+  std::vector<std::unique_ptr<report::Monitor>> monitors_;
   std::unique_ptr<report::ProgressLine> progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point page_written_ = start_;

@@ -86,7 +86,7 @@ std::vector<double> Trainer::weights_of(const std::vector<train::StepBatch>& bat
 }
 
 void Trainer::mark(train::StepClock& clock, double PhaseTimes::*phase) const {
-  if (options_.records_phases) {
+  if (waits_at_marks_) {
     memory::synchronise(device_);
     sharded_.recorder().settle();
   }
@@ -98,6 +98,7 @@ void Trainer::mark(train::StepClock& clock, double PhaseTimes::*phase) const {
 // under the update.
 StepRecord Trainer::train_step(int64_t step) {
   if (!clock_) clock_.emplace(sharded_.recorder());
+  waits_at_marks_ = options_.records_phases || step + 1 == options_.profiled_step;
   train::StepClock& clock = *clock_;
   clock.pass();
   std::vector<train::StepBatch> batches = batches_->take();
@@ -151,6 +152,10 @@ StepRecord Trainer::train_step(int64_t step) {
   record.exposed_comm_s = clock.exposed();
   record.comm_s = clock.communicating();
   if (options_.records_phases) record.phases = clock.phases();
+  if (record.step == options_.profiled_step) {
+    profiled_ = record;
+    profiled_->phases = clock.phases();
+  }
   if (options_.traces) trace_.add(step + 1, clock.spans());
   add_offload_times(record);
   clock_.emplace(sharded_.recorder());  // the device may be computing still: no moment is left out
@@ -287,7 +292,9 @@ int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,
   is_interrupted_ = is_interrupted;
   model_.train();
   for (int64_t step = first_step_; step < options_.steps; ++step) {
+    if (options_.before_step) options_.before_step(step + 1);
     StepRecord record = train_step(step);
+    if (options_.after_step) options_.after_step();
     evaluate_at(step, record, on_best);
     const bool is_logged = record.step % options_.log_every == 0 || record.eval_loss ||
                            record.step == options_.steps || was_interrupted_;

@@ -49,11 +49,15 @@ struct TrainerOptions {
   bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
   bool keeps_best = false;       // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;   // wall_clock_breakdown
+  int64_t profiled_step = 0;     // whose phases are recorded in any case; 0: none
   bool graphs = true;            // CUDA graphs where they help: micro_batch_pass.h
   bool traces = false;           // keeps the timeline of the last steps
   double peak_matmul_flops = 0;  // operations per second of all ranks; 0: MFU is not known
   EvaluateOptions evaluation = {};
   train::EarlyStoppingOptions early_stopping = {};
+  // On every rank, around a step; the latter before the step is told of.
+  std::function<void(int64_t step)> before_step = {};
+  std::function<void()> after_step = {};
 };
 
 // Called on rank 0 only, in the order of steps.
@@ -88,6 +92,8 @@ class Trainer {
   const Optimizer& optimizer() const { return *optimizer_; }
   // Of this rank, where the options say so.
   std::vector<report::TraceSpan> trace() const { return trace_.spans(sharded_.recorder()); }
+  // What profiled_step took, once it is over.
+  const std::optional<StepRecord>& profiled() const { return profiled_; }
   std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
 
  private:
@@ -124,6 +130,8 @@ class Trainer {
   std::optional<train::StepClock> clock_;  // of the step that is next or under way
   OffloadTimes offload_counted_;           // so far
   std::function<bool()> is_interrupted_;
+  std::optional<StepRecord> profiled_;
+  bool waits_at_marks_ = false;  // in this step
   bool was_interrupted_ = false;
   std::string stopped_early_;
   int64_t first_step_ = 0;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as configuration files name them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fullshard::config {
+
+// "all_gather" for itself and for what DeepSpeed and torch call its form over flat tensors
+// ("all_gather_into_tensor"); nothing for a name of none.
+std::optional<std::string> collective_name(std::string_view name);
+
+}  // namespace fullshard::config
