@@ -26,6 +26,8 @@
 #include "fullshard/cli/run_command.h"
 #include "fullshard/cli/trainer_words.h"
 #include "fullshard/cli/tune_command.h"
+#include "fullshard/cli/version_text.h"
+#include "fullshard/cli/watch_command.h"
 #include "fullshard/cli/words.h"
 
 namespace fullshard::cli {
@@ -35,7 +37,8 @@ void describe(CLI::App& app) {
   app.name("fullshard");
   app.require_subcommand(0, 1);
   app.set_help_flag("-h,--help", "show this text");
-  app.set_version_flag("--version", "fullshard " FULLSHARD_VERSION, "show the version");
+  app.set_version_flag("--version", "fullshard " FULLSHARD_VERSION,
+                       "show the version; with --verbose, what it was built with");
   app.footer("fullshard help COMMAND, or fullshard COMMAND --help, lists the command's options.");
 }
 
@@ -63,13 +66,26 @@ void say_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) base::say(fmt::format("warning: {}\n", warning));
 }
 
+// The parser would end at --version.
+bool asks_for_build(const std::vector<std::string>& words) {
+  const auto has = [&](std::string_view flag) {
+    return std::find(words.begin(), words.end(), flag) != words.end();
+  };
+  return words.size() == 2 && has("--version") && (has("--verbose") || has("-v"));
+}
+
 int run_words(const std::vector<std::string>& words, const std::vector<std::string>& after) {
+  if (asks_for_build(words)) {
+    fmt::print("{}", version_text());
+    return 0;
+  }
   CLI::App app("Fully sharded training for C++ on libtorch.");
   describe(app);
   LaunchCommand launch(app);
   ConfigCommand config(app);
   DataCommand data(app);
   ReportCommand report(app);
+  WatchCommand watch(app);
   DoctorCommand doctor(app);
   BenchCommand bench(app);
   RunArguments train(app, RunKind::train);
@@ -94,6 +110,7 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   std::signal(SIGXFSZ, SIG_IGN);
   if (data.was_chosen()) return data.run();
   if (report.was_chosen()) return report.run();
+  if (watch.was_chosen()) return watch.run();
   if (doctor.was_chosen()) return doctor.run();
   if (bench.was_chosen()) {
     if (bench.needs_core()) become_core(words);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard report DIR: a run as one HTML page.
+// fullshard report DIR…: a run, or several beside each other, as one HTML page.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
 }
-
-namespace fullshard::report {
-struct WrittenReport;
-}  // namespace fullshard::report
 
 namespace fullshard::cli {
 
@@ -24,10 +21,16 @@ class ReportCommand {
   int run() const;  // gives the exit status
 
  private:
-  void show(const report::WrittenReport& written) const;
+  struct Written {
+    std::string path;
+    bool is_live = false;
+    std::string json;  // where it is asked for
+  };
+  Written write() const;
+  void show(const Written& written) const;
 
   CLI::App* command_;
-  std::string folder_;
+  std::vector<std::string> folders_;
   std::string output_;
   std::string open_ = "no";
   bool watches_ = false;

@@ -59,13 +59,12 @@ Paths paths_of(const ChartSeries& series, const ChartScale& across, const ChartS
   return paths;
 }
 
-// "x y x y …", for the values under the pointer.
+// "x y x y …" for the page's script, with "-" in a gap.
 std::string values_of(const ChartSeries& series) {
   std::string text;
   for (const ChartPoint& point : series.points) {
-    if (!std::isfinite(point.y)) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", format_significant(point.x, 12),
-                        format_significant(point.y, 6));
+                        std::isfinite(point.y) ? format_significant(point.y, 6) : "-");
   }
   return text;
 }
@@ -78,10 +77,10 @@ std::string picture_of(const LineChart& chart, const ChartScale& across, const C
   std::string picture;
   for (const ChartSeries& series : chart.series) {
     const Paths paths = paths_of(series, across, up);
-    picture += fmt::format(R"(<path class="{} {}" d="{}" data-name="{}" data-values="{}"/>)",
-                           class_of(series.look), series.colour,
-                           series.look == Look::dots ? paths.dots : paths.line,
-                           escape_html(series.name), values_of(series));
+    picture += fmt::format(
+        R"(<path class="{} {}" d="{}" data-name="{}" data-values="{}"{}/>)", class_of(series.look),
+        series.colour, series.look == Look::dots ? paths.dots : paths.line,
+        escape_html(series.name), values_of(series), series.is_mean ? R"( data-mean="")" : "");
     if (series.look != Look::dots && !paths.dots.empty()) {
       picture += fmt::format(R"(<path class="dots {}" d="{}"/>)", series.colour, paths.dots);
     }
@@ -124,9 +123,11 @@ std::string chart_frame(const ChartScale& across, const ChartScale& up, std::str
                           across.place(tick) * 100, across.label(tick));
   }
   return fmt::format(
-      R"(<div class="plot" data-low="{}" data-high="{}"><svg viewBox="0 0 {} {}" )"
+      R"(<div class="plot" data-low="{}" data-high="{}" data-bottom="{}" data-scale="{}" )"
+      R"(data-across="{}"><svg viewBox="0 0 {} {}" )"
       R"(preserveAspectRatio="none" aria-hidden="true"><path class="grid" d="{}"/>{}</svg>{}</div>)",
-      across.low(), across.high(), kSide, kSide, grid, picture, labels);
+      across.low(), across.high(), up.low(), up.is_logarithmic() ? "log" : "linear",
+      across.is_logarithmic() ? "log" : "linear", kSide, kSide, grid, picture, labels);
 }
 
 std::string line_chart_html(const LineChart& given) {

@@ -19,6 +19,7 @@ struct ChartSeries {
   std::string colour{};  // a class of the page's style: "c1" … "c6", "rest"
   Look look = Look::line;
   std::vector<ChartPoint> points{};
+  bool is_mean = false;  // of the series before it: another one may take its place
 };
 
 struct LineChart {

@@ -5,6 +5,7 @@
 
 #include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
+#include "fullshard/report/html_text.h"
 
 namespace fullshard::report {
 namespace {
@@ -51,7 +52,7 @@ progress::-moz-progress-bar { background: var(--c1); }
 figcaption { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baseline; justify-content: space-between;
   margin-bottom: 14px; font-size: 14px; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 14px; list-style: none; margin: 0; padding: 0; font-size: 13px; color: var(--soft); }
-.legend i, td i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; background: var(--c); }
+.legend i, td i, th i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; background: var(--c); }
 .legend i.dots { border-radius: 50%; } .legend i.faint { opacity: .45; }
 .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } .c4 { --c: var(--c4); }
 .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .rest { --c: var(--rest); }
@@ -65,6 +66,14 @@ figcaption { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baselin
 .plot .up { right: 100%; margin-right: 8px; transform: translateY(-50%); }
 .plot .across { top: 100%; margin-top: 8px; transform: translateX(-50%); }
 .plot .rule { top: 0; bottom: 0; width: 1px; background: var(--faint); }
+.plot .chosen { top: 0; bottom: 0; background: var(--c1); opacity: .18; }
+.plot { cursor: crosshair; touch-action: pan-y; user-select: none; -webkit-user-select: none; } .plot.zoomed svg { overflow: hidden; }
+.controls { display: flex; flex-wrap: wrap; gap: 6px 20px; align-items: center; margin-top: 22px; font-size: 13px; color: var(--soft); }
+.controls label { display: flex; gap: 6px; align-items: center; } .controls input { width: 110px; accent-color: var(--c1); }
+.controls select, .controls button { font: inherit; color: var(--ink); background: var(--card); border: 1px solid var(--rule);
+  border-radius: 5px; padding: 1px 8px; } .controls button { cursor: pointer; } .controls button:disabled { color: var(--faint); cursor: default; }
+.controls output { min-width: 2.6em; font-variant-numeric: tabular-nums; } @media print { .controls { display: none; } }
+.runs td i { width: 12px; height: 12px; } .differs td { font-variant-numeric: tabular-nums; } th code { font-weight: 600; }
 .plot .tip { top: 4px; padding: 4px 8px; line-height: 17px; color: var(--ink); background: var(--card);
   border: 1px solid var(--rule); border-radius: 5px; white-space: pre; z-index: 1; }
 .note, .nothing { margin: 8px 0 0; font-size: 13px; color: var(--soft); } .nothing { padding: 24px 0; text-align: center; }
@@ -88,52 +97,29 @@ pre { margin: 8px 0 4px; overflow-x: auto; white-space: pre; max-height: 30em; }
 details { margin-top: 8px; } summary { cursor: pointer; font-size: 14px; color: var(--soft); } summary:hover { color: var(--ink); }
 )css";
 
-constexpr std::string_view kScript = R"js(
-for (const plot of document.querySelectorAll('.plot')) {
-  const low = +plot.dataset.low, high = +plot.dataset.high, series = [];
-  for (const path of plot.querySelectorAll('path[data-values]')) {
-    const numbers = path.dataset.values.split(' ').map(Number), points = [];
-    for (let i = 0; i + 1 < numbers.length; i += 2) points.push([numbers[i], numbers[i + 1]]);
-    if (points.length) series.push({ name: path.dataset.name, points });
-  }
-  if (!series.length) continue;
-  const rule = document.createElement('span'), tip = document.createElement('span');
-  rule.className = 'rule'; tip.className = 'tip';
-  const nearest = (points, x) => points.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a);
-  plot.addEventListener('pointermove', event => {
-    const box = plot.getBoundingClientRect();
-    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-    const step = nearest(series[0].points, low + share * (high - low))[0];
-    const place = (step - low) / (high - low);
-    tip.textContent = 'step ' + step + series.map(one => {
-      const point = nearest(one.points, step);
-      return '\n' + one.name + ' ' + point[1] + (point[0] === step ? '' : ' (step ' + point[0] + ')');
-    }).join('');
-    rule.style.left = place * 100 + '%';
-    tip.style.left = place < .5 ? 'calc(' + place * 100 + '% + 8px)' : '';
-    tip.style.right = place < .5 ? '' : 'calc(' + (1 - place) * 100 + '% + 8px)';
-    plot.append(rule, tip);
-  });
-  plot.addEventListener('pointerleave', () => { rule.remove(); tip.remove(); });
-}
-try {
-  for (const part of document.querySelectorAll('details[id]')) {
-    const key = location.pathname + '#' + part.id, kept = sessionStorage.getItem(key);
-    if (kept) part.open = kept === 'open';
-    part.addEventListener('toggle', () => sessionStorage.setItem(key, part.open ? 'open' : 'closed'));
-  }
-} catch (error) { /* a page without storage forgets what was open */ }
-)js";
-
 }  // namespace
 
 std::string_view page_style() { return kStyle; }
-std::string_view page_script() { return kScript; }
 
 std::string page_policy() {
-  const base::Digest digest = base::sha256(kScript);
+  const base::Digest digest = base::sha256(page_script());
   return fmt::format("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'",
                      base::encode_base64(std::string(digest.begin(), digest.end())));
+}
+
+std::string whole_page(std::string_view title, std::string_view body, bool reloads) {
+  constexpr int kSecondsBetweenReloads = 10;
+  const std::string reload = reloads ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n",
+                                                   kSecondsBetweenReloads)
+                                     : "";
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n{}"
+      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
+      "<script>{}</script>\n</body>\n</html>\n",
+      page_policy(), reload, escape_html(title), page_style(), body, page_script());
 }
 
 }  // namespace fullshard::report

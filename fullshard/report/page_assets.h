@@ -15,4 +15,8 @@ std::string_view page_script();
 // text ever get past escape_html.
 std::string page_policy();
 
+// A whole page around `body`, which is HTML; `title` is text from outside. A page of something that
+// goes on reloads itself.
+std::string whole_page(std::string_view title, std::string_view body, bool reloads);
+
 }  // namespace fullshard::report

@@ -101,7 +101,7 @@ LineChart chart_of(std::string title, std::string name, const std::vector<ChartP
   LineChart chart{.title = std::move(title)};
   chart.series.push_back(
       {is_long ? "each step" : std::move(name), "c1", is_long ? Look::faint : Look::line, points});
-  if (is_long) chart.series.push_back({"smoothed", "c1", Look::line, smoothed(points)});
+  if (is_long) chart.series.push_back({"smoothed", "c1", Look::line, smoothed(points), true});
   return chart;
 }
 

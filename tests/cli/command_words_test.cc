@@ -88,6 +88,18 @@ TEST(Version, IsShown) {
   EXPECT_EQ(ended.output, "fullshard " FULLSHARD_VERSION "\n");
 }
 
+TEST(Version, TellsWhatItWasBuiltWithWhereItIsVerbose) {
+  const launch::Ended ended = launch::shell("fullshard --version --verbose");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.output, launch::shell("fullshard --verbose --version").output);
+  EXPECT_THAT(ended.output, StartsWith("fullshard  " FULLSHARD_VERSION "\ncommit     "));
+  for (const std::string line :
+       {"\ncompiler   ", "\nbuild      ", "\noptions    ", "\nlibtorch   2.", "\nCUDA       ",
+        "\nlibraries  fmt ", "\nbackends   shm, gloo"}) {
+    EXPECT_THAT(ended.output, ::testing::HasSubstr(line));
+  }
+}
+
 TEST(Version, IsTheNewestOfTheChangelog) {
   EXPECT_EQ(launch::shell("grep -m 1 '^## ' " FULLSHARD_SOURCE_DIR "/CHANGELOG.md").output,
             "## " FULLSHARD_VERSION "\n");

@@ -90,7 +90,7 @@ TEST(LineChart, DrawsLinesWithGapsAndLonelyPoints) {
   EXPECT_THAT(html, HasSubstr("<b>T &lt;b&gt;</b>"));
   EXPECT_THAT(html, HasSubstr(R"(<path class="line c1" d="M0.0 1000.0L250.0 47.6" data)"));
   EXPECT_THAT(html, HasSubstr(R"(<path class="dots c1" d="M1000.0 523.8h0"/>)"));
-  EXPECT_THAT(html, HasSubstr(R"(data-values="1 0 2 10 5 5")"));
+  EXPECT_THAT(html, HasSubstr(R"(data-values="1 0 2 10 3 - 5 5")"));
   EXPECT_THAT(html, Not(HasSubstr("legend")));
 }
 

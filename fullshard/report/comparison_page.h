@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several runs on one page: their curves over each other, their numbers side by side, and the
+// settings in which they differ.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/report/run_folder.h"
+
+namespace fullshard::report {
+
+// As many as there are colours that people can tell apart.
+inline constexpr size_t kMostComparedRuns = 6;
+
+// Two to kMostComparedRuns runs; `now` as html_report().
+std::string html_comparison(const std::vector<RunFolder>& runs, double now);
+
+struct WrittenComparison {
+  std::string path{};
+  bool is_live = false;  // one of them goes on
+  std::vector<RunFolder> runs{};
+};
+
+// Reads the folders and writes the page.
+WrittenComparison write_html_comparison(const std::vector<std::string>& folders,
+                                        const std::string& output);
+
+// {"page", "live", "runs": [what run_summary_json says of each]}, on one line.
+std::string comparison_json(const WrittenComparison& written);
+
+}  // namespace fullshard::report
