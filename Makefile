@@ -27,7 +27,7 @@ JOBS ?= $(shell nproc)
 BUILD := build$(if $(filter-out release,$(PRESET)),/$(PRESET))
 SOURCES = $(shell find fullshard tests bench examples -name '*.h' -o -name '*.cc')
 
-.PHONY: help demo test build bench format lint tidy check-all docs install clean setup configure
+.PHONY: help demo test build bench format lint tidy check-all docs install package clean setup configure
 .DEFAULT_GOAL := help
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo 'make check-all every way of building and checking that CONTRIBUTING.md lists; hours'
 	@echo 'make docs      the documentation as a site, build/docs/index.html'
 	@echo 'make install   install the library, PREFIX=/usr/local'
+	@echo 'make package   a Debian package and a wheel in build/package'
 	@echo 'make clean     remove build/'
 
 setup:
@@ -89,6 +90,9 @@ docs:
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)
+
+package: build
+	scripts/package.sh $(BUILD) $(BUILD)/package
 
 clean:
 	rm -rf build

@@ -90,12 +90,18 @@ check_cross() {
   scripts/cross_kernels.sh build/cross
 }
 
+# A Debian package and a wheel, each installed into an empty folder and used once.
+check_package() {
+  cmake --preset release >/dev/null && cmake --build build -j "$JOBS" || return
+  tests/package/run.sh build build/package_test
+}
+
 check_docs() {
   command -v mkdocs >/dev/null || skip "needs mkdocs"
   scripts/docs.sh build/docs
 }
 
-readonly all=(lint gcc12 newer asan tsan torch211 cuda cross docs)
+readonly all=(lint gcc12 newer asan tsan torch211 cuda cross package docs)
 checks=("$@")
 [[ ${#checks[@]} -gt 0 ]] || checks=("${all[@]}")
 reason=$(mktemp)
