@@ -163,6 +163,37 @@ void play_a_death(const World& world, int victim) {
   world.communicator().all_reduce(at::zeros({8}), ReduceOp::sum, "blocks.3").wait();
 }
 
+// The machine's own, the same in all processes.
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void say_when(const World& world, const std::string& what) {
+  fmt::print("rank {} {} at {:.3f}\n", world.rank(), what, steady_seconds());
+  std::fflush(stdout);
+}
+
+// When the last rank died, and when each of the others was told.
+void play_a_timed_death(const World& world) {
+  world.communicator().barrier();
+  if (world.rank() == world.size() - 1) {
+    say_when(world, "dies");
+    std::raise(SIGKILL);
+  }
+  try {
+    world.communicator().all_reduce(at::zeros({8}), ReduceOp::sum, "blocks.3").wait();
+  } catch (const Error&) {
+    say_when(world, "knows");
+    throw;
+  }
+}
+
+void play_meeting_and_leaving(const World& world) {
+  say_when(world, "met");
+  world.communicator().barrier();
+  say_when(world, "leaves");
+}
+
 void synchronise(const World& world) {
   at::detail::getCUDAHooks().deviceSynchronize(world.device().index());
 }
@@ -288,6 +319,8 @@ int play(const std::string& scene, const std::string& backend, const std::string
   if (scene == "idle") play_idle(world, met.count());
   if (scene == "operations") play_all_operations(world);
   if (scene == "exact operations") play_exact_operations(world);
+  if (scene == "meet and leave") play_meeting_and_leaving(world);
+  if (scene == "the last rank dies") play_a_timed_death(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);
   if (scene == "rank 1 dies") play_a_death(world, 1);
   if (scene == "rank 1 dies on a device") play_in_vain(world, true);
