@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "fullshard/base/base64.h"
+#include "fullshard/base/crc32c.h"
 #include "fullshard/base/sha256.h"
 #include "fullshard/formats/crc32.h"
-#include "fullshard/base/crc32c.h"
 #include "fullshard/text/unicode/normal_forms.h"
 #include "fullshard/text/unicode/unicode.h"
 #include "fullshard/text/unicode/utf8.h"

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <vector>
 
+#include "fullshard/base/crc32c.h"
 #include "fullshard/comm/ordered_sum_kernels.h"
 #include "fullshard/comm/streamed_kernels.h"
 #include "fullshard/ops/kernels/activation_kernels.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/norm_kernels.h"
 #include "fullshard/ops/kernels/rotary_kernels.h"
-#include "fullshard/base/crc32c.h"
 
 namespace fullshard {
 namespace {
