@@ -164,7 +164,8 @@ int DataCommand::tokenize() const {
     fail_as(ErrorKind::input, "{}: is a token file already", options.files[0]);
   }
   check_output(output_, format, options.files);
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(base::path_or_cached_model(tokenizer_));
+  const std::unique_ptr<Tokenizer> tokenizer =
+      load_tokenizer(base::path_or_cached_model(tokenizer_));
   options.separator = tokenizer->eos() ? tokenizer->eos() : tokenizer->sep();
   const int width = data::token_width_for(tokenizer->vocabulary());
   data::TokenWriter writer(data::AtomicFile(output_), format, width);

@@ -234,6 +234,11 @@ void RunArguments::add_training() {
                  "new weights, although the folder has some")
       ->group(kModel);
   command_
+      ->add_flag("--pretrained", options_.pretrained,
+                 "the name of a model with weights, in the Hugging Face cache, also where a preset "
+                 "is called so")
+      ->group(kModel);
+  command_
       ->add_flag("--new-head", options_.new_head,
                  "draw the head anew and keep the rest; a head that the folder lacks is drawn "
                  "anyway, with a warning")

@@ -20,7 +20,8 @@ constexpr std::string_view kOwnBuckets = "units are reduced as a whole, in no bu
 
 constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     // Model and data.
-    {"model_name_or_path", Kind::value, "--model"},
+    {"model_name_or_path", Kind::special, "--model, --pretrained",
+     "a name means a model with weights, not a preset"},
     {"config_name", Kind::special, "--model, --from-scratch",
      "without `model_name_or_path`: that model, from scratch"},
     {"tokenizer_name", Kind::value, "--tokenizer"},
@@ -99,7 +100,8 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"overwrite_output_dir", Kind::truth, "--overwrite"},
     {"logging_steps", Kind::special, "--log-every",
      "below 1: every step is logged, with a warning"},
-    {"report_to", Kind::special, "", "`none`; others are an error"},
+    {"report_to", Kind::special, "",
+     "`--report-to`: `none`, `tensorboard`, `csv` or `all`; others are an error"},
     // What cannot be had here.
     {"auto_find_batch_size", Kind::refused, "", "use --auto, which measures what fits"},
     {"do_predict", Kind::refused, "", "use `fullshard generate` with the trained model"},

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/trainer_flags.h"
+#include "fullshard/cli/trainer_values.h"
 
 namespace fullshard::cli {
 namespace {
@@ -40,69 +40,11 @@ SplitWord split(const std::string& word) {
 
 bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return text;
-}
-
-// As transformers' own parser reads truth values.
-std::optional<bool> truth_of(const std::string& text) {
-  const std::string word = lower_case(text);
-  for (const char* yes : {"true", "yes", "t", "y", "1", "on"}) {
-    if (word == yes) return true;
-  }
-  for (const char* no : {"false", "no", "f", "n", "0", "off"}) {
-    if (word == no) return false;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> number_of(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, value);
-  return problem == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
-bool is_same_text(const std::string& one, const std::string& other) {
-  if (one == other) return true;
-  const auto number = number_of(one);
-  return number && number == number_of(other);
-}
-
 std::string own_name(const std::string& word) {
   std::string name = word == "-o" ? "--output" : split(word).name;
   std::ranges::replace(name, '_', '-');
   if (name == "--gradient-checkpointing") return "--recompute";
   return name;
-}
-
-// The optimizers that are the same here, whatever kernel the Trainer would take.
-std::optional<std::string_view> optimizer_named(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames = {
-      {{"adamw_torch", "AdamW"},
-       {"adamw_torch_fused", "AdamW"},
-       {"adamw_hf", "AdamW"},
-       {"adamw_apex_fused", "AdamW"},
-       {"paged_adamw_32bit", "AdamW"},
-       {"sgd", "SGD"},
-       {"adagrad", "Adagrad"},
-       {"lion_32bit", "Lion"},
-       {"paged_lion_32bit", "Lion"}}};
-  for (const auto& [theirs, ours] : kNames) {
-    if (name == theirs) return ours;
-  }
-  return std::nullopt;
-}
-
-// Where metrics go beside the run's own files: the one place that knows the names.
-void check_report_target(const GivenFlag& given, const std::string& name) {
-  if (name == "none") return;
-  fail_as(ErrorKind::usage,
-          "{}: is '{}', expected none; every run leaves metrics.jsonl and report.html", given.typed,
-          name);
 }
 
 class TrainerTranslation {
@@ -305,7 +247,8 @@ class TrainerTranslation {
 
   void report_to(const GivenFlag& given) {
     value_of(given);
-    for (const std::string& name : given.values) check_report_target(given, name);
+    const std::string target = report_target(given.typed, given.values);
+    if (target != "none") put(given, "--report-to", target);
   }
 
   void logging_steps(const GivenFlag& given) {
@@ -318,6 +261,10 @@ class TrainerTranslation {
   // --- Flags that belong together.
 
   void translate_data() {
+    if (const GivenFlag* model = find("model_name_or_path")) {
+      put(*model, "--model", value_of(*model));
+      if (!is_said("--from-scratch")) put(*model, "--pretrained", "");
+    }
     if (const GivenFlag* config = find("config_name")) {
       if (find("model_name_or_path") != nullptr) {
         warn(*config, "the model's own configuration is used");

@@ -45,6 +45,7 @@ struct GenerationRunOptions {
 struct RunOptions {
   std::string model{};        // a Hugging Face folder, or the name of a preset
   bool from_scratch = false;  // new weights although the folder has some
+  bool pretrained = false;    // a preset, which has no weights, is not meant
   bool new_head = false;      // a new head although the folder may have one
   // causal-lm, masked-lm, translation, classification; empty: what the model is for
   std::string task{};

@@ -35,19 +35,35 @@ bool is_preset(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Empty where the name can be none of the hub.
+// An Error says which command downloads it.
 std::string cached_model(const std::string& name) {
-  if (!base::is_hub_name(name)) return "";
+  if (!base::is_hub_name(name)) fail_as(ErrorKind::usage, "model \"{}\": no such folder", name);
   const base::HubCache cache = base::HubCache::of_process();
   std::string folder = cache.find(base::HubKind::model, name);
-  if (folder.empty()) {
+  if (!folder.empty()) return folder;
+  const std::string command = base::download_command(base::HubKind::model, name);
+  if (is_preset(name)) {
     fail_as(ErrorKind::usage,
-            "model \"{}\": is no folder, no preset ({}), and not in the Hugging Face cache ({}); "
-            "download it: {}",
-            name, fmt::join(preset_names(), ", "), cache.folder(),
-            base::download_command(base::HubKind::model, name));
+            "model \"{}\": the preset of that name has no weights, and the Hugging Face cache ({}) "
+            "does not have the model; download it: {}; or train the preset: --model {}",
+            name, cache.folder(), command, name);
   }
-  return folder;
+  fail_as(ErrorKind::usage,
+          "model \"{}\": is no folder, no preset ({}), and not in the Hugging Face cache ({}); "
+          "download it: {}",
+          name, fmt::join(preset_names(), ", "), cache.folder(), command);
+}
+
+ModelSource model_in(const std::string& name, const std::string& folder) {
+  const auto config = report::read_whole_file(folder + "/config.json");
+  if (!config) {
+    fail_as(ErrorKind::input,
+            "{}: has no config.json; a model is a Hugging Face folder or one of "
+            "the presets",
+            folder);
+  }
+  return {
+      .name = name, .folder = folder, .config_json = *config, .has_weights = has_weights(folder)};
 }
 
 // Null when it cannot be read: make_model() says why.
@@ -103,23 +119,13 @@ std::string ModelSource::dtype() const {
 }
 
 ModelSource find_model(const std::string& name) {
-  ModelSource source{.name = name};
-  source.folder = base::is_folder(name) ? name : "";
-  if (source.folder.empty() && !is_preset(name)) source.folder = cached_model(name);
-  if (source.folder.empty()) {
-    source.config_json = preset_config(name);
-    return source;
-  }
-  const auto config = report::read_whole_file(source.folder + "/config.json");
-  if (!config) {
-    fail_as(ErrorKind::input,
-            "{}: has no config.json; a model is a Hugging Face folder or one of "
-            "the presets",
-            source.folder);
-  }
-  source.config_json = *config;
-  source.has_weights = has_weights(source.folder);
-  return source;
+  if (base::is_folder(name)) return model_in(name, name);
+  if (!is_preset(name) && base::is_hub_name(name)) return model_in(name, cached_model(name));
+  return {.name = name, .config_json = preset_config(name)};
+}
+
+ModelSource find_pretrained_model(const std::string& name) {
+  return model_in(name, base::is_folder(name) ? name : cached_model(name));
 }
 
 StoredWeights ModelSource::stored_weights() const {

@@ -28,6 +28,8 @@ struct ModelSource {
 // A folder, else a preset, else a model in the Hugging Face cache (base/hub_cache.h). A folder
 // without config.json is an Error of kind input; a name that is none of them one of kind usage.
 ModelSource find_model(const std::string& name);
+// The same, but no preset.
+ModelSource find_pretrained_model(const std::string& name);
 
 // Shapes only, no memory: see nn/deferred.h. Where the source has weights its sizes must be theirs,
 // and they tell whether a head is tied. `needs_head` as in MakeOptions.

@@ -19,13 +19,13 @@
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/generation/cache_size.h"
 #include "fullshard/generation/cached_language_model.h"
-#include "fullshard/text/chat/chat_template.h"
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/generation_config.h"
 #include "fullshard/generation/pass_vote.h"
 #include "fullshard/generation/prompt_file.h"
 #include "fullshard/generation/whole_weights.h"
 #include "fullshard/text/byte_tokenizer.h"
+#include "fullshard/text/chat/chat_template.h"
 #include "fullshard/train/run/interruption.h"
 #include "fullshard/worker/generation_output.h"
 #include "fullshard/worker/measured_steps.h"
@@ -79,7 +79,8 @@ bool has_tokenizer(const std::string& folder) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const RunOptions& options, const std::string& folder) {
-  if (!options.tokenizer.empty()) return load_tokenizer(base::path_or_cached_model(options.tokenizer));
+  if (!options.tokenizer.empty())
+    return load_tokenizer(base::path_or_cached_model(options.tokenizer));
   return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 

@@ -26,7 +26,9 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 
 // From scratch the weights in the folder count for nothing.
 ModelSource source_of(const RunOptions& options) {
-  ModelSource source = find_model(options.model);
+  const bool is_preset_meant = !options.pretrained || options.from_scratch;
+  ModelSource source =
+      is_preset_meant ? find_model(options.model) : find_pretrained_model(options.model);
   source.has_weights = source.has_weights && !options.from_scratch;
   return source;
 }

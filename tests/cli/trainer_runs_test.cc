@@ -163,6 +163,12 @@ TEST_F(TrainerRuns, FindModelAndDataByTheirNamesInTheCache) {
   EXPECT_THAT(absent.output, HasSubstr("not in the Hugging Face cache (" + folder_.path() +
                                        "/.cache/huggingface/hub); download it: hf download "
                                        "google-t5/t5-large"));
+  // A preset of that name has no weights, which whoever types the Trainer's flag means.
+  const launch::Ended preset = run("train --overwrite" + words + "t5-small");
+  EXPECT_EQ(preset.status, 2) << preset.output;
+  EXPECT_THAT(preset.output,
+              HasSubstr("model \"t5-small\": the preset of that name has no weights, "
+                        "and the Hugging Face cache ("));
 }
 
 TEST_F(TrainerRuns, ContradictAFileByTheNameThatWasTyped) {

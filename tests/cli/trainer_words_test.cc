@@ -74,7 +74,8 @@ TEST(TrainerWords, AreOursUnderAnotherName) {
   EXPECT_EQ(own("--learning_rate 1e-3"), "--lr 1e-3");
   EXPECT_EQ(own("--learning-rate=1e-3"), "--lr 1e-3");
   EXPECT_EQ(own("--model_name_or_path m --train_file a.json --validation_file b.json"),
-            "--model m --data a.json --eval-data b.json");
+            "--data a.json --eval-data b.json --model m --pretrained");
+  EXPECT_EQ(own("--model_name_or_path m --from-scratch"), "--from-scratch --model m");
   EXPECT_EQ(own("--per_device_train_batch_size 4 --per_device_eval_batch_size=2"),
             "--micro-batch 4 --eval-micro-batch 2");
   EXPECT_EQ(own("--optim adamw_torch_fused --lr_scheduler_type cosine"),
@@ -114,6 +115,9 @@ TEST(TrainerWords, OfStepsSaveAndResumeMeanWhatTheyDoThere) {
             "--max_eval_samples 5 --max-samples 50");
   EXPECT_EQ(own("--config_name gpt2"), "--model gpt2 --from-scratch");
   EXPECT_EQ(own("--report_to none"), "");
+  EXPECT_EQ(own("--report_to tensorboard"), "--report-to tensorboard");
+  EXPECT_EQ(own("--report_to tensorboard csv"), "--report-to all");
+  EXPECT_EQ(own("--report-to csv"), "--report-to csv");
 }
 
 TEST(TrainerWords, OfAWarmUpMeanALinearSchedule) {
@@ -164,8 +168,8 @@ TEST(TrainerWords, ThatCannotBeHadAreRefused) {
             "--optim: 'adafactor' is not supported; use adamw_torch, sgd, adagrad or lion_32bit, "
             "or --optimizer");
   EXPECT_EQ(refusal_of("--report_to wandb"),
-            "--report_to: is 'wandb', expected none; every run leaves metrics.jsonl and "
-            "report.html");
+            "--report_to: is 'wandb', expected none, tensorboard, csv or all; every run leaves "
+            "metrics.jsonl and report.html");
   EXPECT_EQ(refusal_of("--do_train False"),
             "--do_train: is false, but train trains; use fullshard eval");
   EXPECT_EQ(refusal_of("--learning_rate --fp16"), "--learning_rate: has no value");

@@ -69,7 +69,7 @@ PassRun run_passes(const PassCase& which, bool may_repeat) {
     optimizer.set_lr(1e-3 / (1 + step));
     for (int part = 0; part < which.micro_batches; ++part) {
       const auto loss =
-          pass.run(pass_inputs(*model, step, part), 1.0 + 0.25 * part + 0.125 * (step % 3), [] {});
+          pass.run(pass_inputs(*model, step, part), 1.0 + 0.25 * part + 0.125 * (step % 3));
       run.losses.push_back(loss.item<double>());
     }
     run.norms.push_back(stepper.step().grad_norm);

@@ -64,16 +64,19 @@ MicroBatchPass::MicroBatchPass(LanguageModel& model, ShardedModel sharded, Stepp
 
 MicroBatchPass::~MicroBatchPass() = default;
 
-at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight,
-                               const std::function<void()>& after_forward) {
-  const auto issue = [&] {
-    const at::Tensor mean = model_.forward(inputs).loss;
-    after_forward();
-    const at::Tensor weighed = weight == 1.0 ? mean : mean * weight;
-    stepper_.backward(weighed);
-    return weighed;
-  };
-  if (!why_not_.empty()) return issue();
+at::Tensor MicroBatchPass::run_in_parts(const ModelInputs& inputs, double weight,
+                                        const std::function<void()>& after_forward) {
+  const at::Tensor mean = model_.forward(inputs).loss;
+  after_forward();
+  const at::Tensor weighed = weight == 1.0 ? mean : mean * weight;
+  stepper_.backward(weighed);
+  return weighed;
+}
+
+at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
+  const auto issue = [&] { return run_in_parts(inputs, weight, [] {}); };
+  // Packed documents are cut on the host, and otherwise in every batch.
+  if (!why_not_.empty() || inputs.documents) return issue();
   if (has_moved()) known_.clear();
   Known& known = known_of(shape_of(inputs));
   if (known.has_failed) return issue();

@@ -27,9 +27,11 @@ class MicroBatchPass {
   MicroBatchPass(LanguageModel& model, ShardedModel sharded, Stepper& stepper, bool may_repeat);
   ~MicroBatchPass();
 
-  // The mean loss times `weight`; its gradients are with the engine. `after_forward` is called
-  // between the two passes, where there are two.
-  at::Tensor run(ModelInputs inputs, double weight, const std::function<void()>& after_forward);
+  // The mean loss times `weight`; its gradients are with the engine.
+  at::Tensor run(ModelInputs inputs, double weight);
+  // The same, issued one by one, with `after_forward` between the two passes.
+  at::Tensor run_in_parts(const ModelInputs& inputs, double weight,
+                          const std::function<void()>& after_forward);
 
   int64_t num_repeated() const { return num_repeated_; }  // by graphs
   // Why nothing is captured; empty: something is, or it is not known yet.

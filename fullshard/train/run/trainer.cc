@@ -93,6 +93,11 @@ void Trainer::mark(train::StepClock& clock, double PhaseTimes::*phase) const {
   clock.mark(phase);
 }
 
+at::Tensor Trainer::run_pass(const ModelInputs& inputs, double weight, train::StepClock& clock) {
+  if (device_.is_cuda() && !waits_at_marks_) return pass_->run(inputs, weight);
+  return pass_->run_in_parts(inputs, weight, [&] { mark(clock, &PhaseTimes::forward_s); });
+}
+
 // An accelerator is waited for once in a step: for the norm, when the update that follows it has
 // been given to it too. What the host does after that, to the first work of the next step, lies
 // under the update.
@@ -112,8 +117,7 @@ StepRecord Trainer::train_step(int64_t step) {
     ModelInputs& inputs = batches[part].inputs;
     inputs.label_smoothing = options_.label_smoothing;
     inputs.num_labels = batches[part].num_labels;
-    const auto after_forward = [&] { mark(clock, &PhaseTimes::forward_s); };
-    losses.emplace_back(pass_->run(inputs, weights[part], after_forward));
+    losses.emplace_back(run_pass(inputs, weights[part], clock));
     mark(clock, &PhaseTimes::backward_s);
   }
   // A checkpoint under a name: rank 0 looks, all of them save.

@@ -98,6 +98,8 @@ class Trainer {
 
  private:
   StepRecord train_step(int64_t step);
+  // The forward and backward of a micro-batch, whose weighed loss it gives.
+  at::Tensor run_pass(const ModelInputs& inputs, double weight, train::StepClock& clock);
   // A breakdown by phase waits for the accelerator at each mark.
   void mark(train::StepClock& clock, double PhaseTimes::*phase) const;
   // The mean over the labels of the step is the average over ranks and micro-batches of the weighed
