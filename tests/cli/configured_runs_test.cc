@@ -122,7 +122,7 @@ TEST_F(ConfiguredRuns, RefuseToReportElsewhereThanTheFileSays) {
   EXPECT_THAT(ended.output,
               HasSubstr("ds.json:2: tensorboard.enabled: is true, but --report-to is csv"));
   EXPECT_THAT(train("--steps 1 --report-to wandb").output,
-              HasSubstr("--report-to: is 'wandb', expected one of none, tensorboard, csv or all"));
+              HasSubstr("--report-to: is \"wandb\", expected one of none, tensorboard, csv, all"));
 }
 
 TEST_F(ConfiguredRuns, PrintTheTablesOfCollectivesAndFlops) {
