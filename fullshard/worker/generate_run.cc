@@ -267,6 +267,12 @@ void write_to_terminal(TokenModel& model, GenerationJob job) {
   }
 }
 
+// Steps of one token read weights, which fp8 products would have to make first.
+void refuse_fp8(const ShardOptions& options) {
+  if (options.products == ProductPrecision::operands) return;
+  fail_as(ErrorKind::usage, "generate: fp8 is for training; use --precision bf16");
+}
+
 // Elements of keys and values that the largest batch of a rank may take.
 int64_t numel_of_largest_batch(const GenerationJob& job, const LanguageModel& model,
                                int num_ranks) {
@@ -329,6 +335,7 @@ int run_generate(const cli::RunArguments& arguments) {
   WeightNeeds needs;
   ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
     refuse_partial_stages(shard_options.sharding);
+    refuse_fp8(shard_options);
     needs = weight_needs(*run.model, world, shard_options,
                          numel_of_largest_batch(job, *run.model, world.size()));
     place_cache(needs, world, generation::cache_size(*run.model).num_layers,

@@ -117,7 +117,7 @@ void check_evaluation(const RunOptions& options) {
             "--validation-split: together with --eval-data; give one of them, the run is evaluated "
             "on one data set");
   }
-  if (options.early_stopping_patience > 0 && (!evaluates || options.eval_every == 0)) {
+  if (options.early_stopping_patience > 0 && (!evaluates || !options.eval_every.is_set())) {
     fail_as(ErrorKind::usage,
             "--early-stopping-patience: counts evaluations; give --eval-every, and --eval-data or "
             "--validation-split");

@@ -105,7 +105,7 @@ TEST(WarmupShare, OverridesTheStepsOfAFileAndSaysSo) {
   for (const Problem& warning : plan.warnings()) warnings.push_back(warning.text());
   EXPECT_THAT(warnings, ::testing::Contains("ds.json:1: scheduler.params.warmup_num_steps: is 50, "
                                             "--warmup makes it 0.5"));
-  EXPECT_EQ(make_schedule(plan, 8)->at(5, *plan.optimizer.lr).lr, *plan.scheduler.warmup_max_lr);
+  EXPECT_EQ(make_schedule(plan, 8)->at(5, *plan.optimizer.lr).lr, *plan.optimizer.lr);
 }
 
 }  // namespace
