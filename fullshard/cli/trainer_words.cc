@@ -74,7 +74,8 @@ class TrainerTranslation {
       }
       const SplitWord word = split(words[i]);
       const TrainerFlag* flag = find_trainer_flag(std::string_view(word.name).substr(2));
-      if (flag == nullptr || flag->kind == Kind::same) {
+      const bool is_ours = word.name == "--report-to";  // of the same meaning, with our messages
+      if (flag == nullptr || flag->kind == Kind::same || is_ours) {
         keep(words[i]);
         continue;
       }

@@ -37,14 +37,14 @@ class Classification : public ::testing::Test {
   launch::Ended train(const std::string& flags) {
     return run(
         "train --ranks 2 --task classification --data rows.jsonl --tokenizer words "
-        "--sequence-length 16 --micro-batch 4 --lr 0.005 --overwrite --output out --model " +
+        "--sequence-length 16 --micro-batch 4 --lr 0.001 --overwrite --output out --model " +
         kEncoders + flags);
   }
   launch::TemporaryFolder folder_;
 };
 
 TEST_F(Classification, LearnsClassesOverAPretrainedEncoder) {
-  const auto ended = train("bert --steps 60");
+  const auto ended = train("bert --steps 100");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("has no weights for the head (bert.pooler.dense.weight"));
   const auto config = json::parse(folder_.read("out/model/config.json"));

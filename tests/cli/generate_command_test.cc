@@ -280,10 +280,10 @@ TEST_F(Generation, RendersChats) {
                 byte_tokenizer("<{{ messages[0]['role'] }}>{{ messages[0]['content'] }}"));
   EXPECT_EQ(lines_of(run(flags + "--chat").output).at(0)["prompt"], "<user>hi");
   EXPECT_EQ(lines_of(run(flags).output).at(0)["prompt"], "hi");
-  folder_.write("bytes-llama/tokenizer_config.json", byte_tokenizer("{% macro x() %}"));
+  folder_.write("bytes-llama/tokenizer_config.json", byte_tokenizer("{% import 'x' %}"));
   const auto unsupported = run(flags + "--chat");
   EXPECT_EQ(unsupported.status, 4) << unsupported.output;
-  EXPECT_THAT(unsupported.output, HasSubstr("the statement 'macro' is not supported"));
+  EXPECT_THAT(unsupported.output, HasSubstr("the statement 'import' is not supported"));
 }
 
 TEST_F(Generation, RefusesStagesThatShardNoParameters) {
