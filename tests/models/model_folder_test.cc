@@ -58,8 +58,8 @@ TEST(ModelFolder, AnUnknownArchitectureIsRefusedWithThoseThatAreKnown) {
       "config.json: a model with architecture \"FalconForCausalLM\" and model_type \"falcon\" "
       "is not supported; supported are GPT2LMHeadModel, GPT2Model, LlamaForCausalLM, "
       "LlamaModel, MistralForCausalLM, MistralModel, Qwen2ForCausalLM, Qwen2Model, "
-      "BertForMaskedLM, BertForPreTraining, BertModel, T5ForConditionalGeneration, "
-      "T5WithLMHeadModel");
+      "BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel, "
+      "T5ForConditionalGeneration, T5WithLMHeadModel");
 }
 
 TEST(ModelFolder, ArchitectureAndTypeMustAgree) {

@@ -68,6 +68,7 @@ class PackedDecoders : public ::testing::TestWithParam<std::string> {
     if (GetParam() == "mistral_window") {
       config["model_type"] = "mistral";
       config["architectures"] = {"MistralForCausalLM"};
+      config["num_key_value_heads"] = 2;
       config["sliding_window"] = 4;
     }
     return make_tiny(config);
