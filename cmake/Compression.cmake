@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# zlib and libzstd, for data that are compressed. Without one, no_gzip.cc or no_zstd.cc of data/ stands
+# zlib and libzstd, for data that are compressed. Without one, no_gzip.cc or no_zstd.cc of data/text stands
 # in and refuses such files by name.
 find_path(FULLSHARD_ZLIB_INCLUDE zlib.h)
 find_library(FULLSHARD_ZLIB_LIBRARY z)
@@ -16,7 +16,7 @@ function(_fullshard_decompressor format library)
   else()
     set(unused ${format}_decompressor.cc)
   endif()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/fullshard/data/${unused}"
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/fullshard/data/text/${unused}"
                               PROPERTIES HEADER_FILE_ONLY ON)
 endfunction()
 

@@ -2,8 +2,8 @@
 // The trainer and its parts: what `fullshard train` does, as calls.
 #pragma once
 
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/step_record.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/compare.h"

@@ -14,10 +14,10 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/cli/byte_progress.h"
-#include "fullshard/data/data_file_kind.h"
 #include "fullshard/data/inspect.h"
 #include "fullshard/data/small_tasks.h"
-#include "fullshard/data/tokenise.h"
+#include "fullshard/data/text/data_file_kind.h"
+#include "fullshard/data/text/tokenise.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::cli {

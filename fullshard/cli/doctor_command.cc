@@ -13,7 +13,7 @@
 #include "fullshard/config/document/document.h"
 #include "fullshard/launch/machine_facts.h"
 #include "fullshard/launch/run_report.h"
-#include "fullshard/report/run_start.h"
+#include "fullshard/report/records/run_start.h"
 
 namespace fullshard::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/report/comparison_page.h"
 #include "fullshard/report/html_report.h"
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/run_start.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/run_start.h"
 #include "fullshard/report/run_summary.h"
 
 namespace fullshard::cli {

@@ -8,8 +8,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/run_start.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/run_start.h"
 #include "fullshard/stored/last_checkpoint.h"
 
 namespace fullshard::cli {

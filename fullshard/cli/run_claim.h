@@ -7,7 +7,7 @@
 
 #include "fullshard/cli/launch_flags.h"
 #include "fullshard/config/run_options.h"
-#include "fullshard/report/run_lock.h"
+#include "fullshard/report/records/run_lock.h"
 
 namespace fullshard::cli {
 

@@ -16,11 +16,11 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/printable.h"
-#include "fullshard/report/metrics_tail.h"
 #include "fullshard/report/progress_line.h"
-#include "fullshard/report/run_file.h"
-#include "fullshard/report/run_lock.h"
-#include "fullshard/report/run_record.h"
+#include "fullshard/report/records/metrics_tail.h"
+#include "fullshard/report/records/run_file.h"
+#include "fullshard/report/records/run_lock.h"
+#include "fullshard/report/records/run_record.h"
 #include "fullshard/report/watch_view.h"
 
 namespace fullshard::cli {

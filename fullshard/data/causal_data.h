@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fullshard/data/dataset.h"
-#include "fullshard/data/token_stream.h"
+#include "fullshard/data/tokens/token_stream.h"
 
 namespace fullshard::data {
 

@@ -5,8 +5,8 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
-#include "fullshard/data/in_order.h"
-#include "fullshard/data/token_stream.h"
+#include "fullshard/data/text/in_order.h"
+#include "fullshard/data/tokens/token_stream.h"
 
 namespace fullshard::data {
 namespace {

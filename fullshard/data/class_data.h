@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/data/class_rows.h"
 #include "fullshard/data/dataset.h"
+#include "fullshard/data/documents/class_rows.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::data {

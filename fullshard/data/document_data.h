@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fullshard/data/dataset.h"
-#include "fullshard/data/document_encoder.h"
-#include "fullshard/data/text_blocks.h"
+#include "fullshard/data/documents/document_encoder.h"
+#include "fullshard/data/text/text_blocks.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::data {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fullshard/data/token_file.h"
+#include "fullshard/data/tokens/token_file.h"
 
 namespace fullshard::data {
 

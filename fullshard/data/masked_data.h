@@ -8,7 +8,7 @@
 
 #include "fullshard/data/dataset.h"
 #include "fullshard/data/random.h"
-#include "fullshard/data/token_stream.h"
+#include "fullshard/data/tokens/token_stream.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::data {

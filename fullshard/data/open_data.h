@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fullshard/data/dataset.h"
-#include "fullshard/data/loss_on.h"
+#include "fullshard/data/documents/loss_on.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fullshard/data/dataset.h"
-#include "fullshard/data/records.h"
+#include "fullshard/data/text/records.h"
 #include "fullshard/text/pipeline/tokenizer.h"
 
 namespace fullshard::data {

@@ -13,14 +13,14 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
-#include "fullshard/report/html_text.h"
-#include "fullshard/report/line_chart.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/charts/html_text.h"
+#include "fullshard/report/charts/line_chart.h"
 #include "fullshard/report/page_assets.h"
+#include "fullshard/report/records/number_text.h"
+#include "fullshard/report/records/run_file.h"
+#include "fullshard/report/records/run_totals.h"
 #include "fullshard/report/report_sections.h"
-#include "fullshard/report/run_file.h"
 #include "fullshard/report/run_summary.h"
-#include "fullshard/report/run_totals.h"
 
 namespace fullshard::report {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/report/run_folder.h"
+#include "fullshard/report/records/run_folder.h"
 
 namespace fullshard::report {
 

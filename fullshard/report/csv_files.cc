@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard::report {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
-#include "fullshard/report/append_file.h"
 #include "fullshard/report/monitor.h"
+#include "fullshard/report/records/append_file.h"
 
 namespace fullshard::report {
 

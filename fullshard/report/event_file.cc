@@ -17,7 +17,7 @@
 #include "fullshard/base/crc32c.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard::report {
 namespace {

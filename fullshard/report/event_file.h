@@ -14,8 +14,8 @@
 // the largest dependency of the program that answers first, for a hundred bytes in a step.
 #pragma once
 
-#include "fullshard/report/append_file.h"
 #include "fullshard/report/monitor.h"
+#include "fullshard/report/records/append_file.h"
 
 namespace fullshard::report {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "fullshard/report/page_assets.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/report/report_sections.h"
-#include "fullshard/report/run_file.h"
 
 namespace fullshard::report {
 namespace {

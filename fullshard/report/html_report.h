@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "fullshard/report/run_folder.h"
+#include "fullshard/report/records/run_folder.h"
 
 namespace fullshard::report {
 

@@ -3,7 +3,7 @@
 
 #include "fullshard/report/csv_files.h"
 #include "fullshard/report/event_file.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard::report {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 
 namespace fullshard::report {
 

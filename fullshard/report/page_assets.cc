@@ -5,7 +5,7 @@
 
 #include "fullshard/base/base64.h"
 #include "fullshard/base/sha256.h"
-#include "fullshard/report/html_text.h"
+#include "fullshard/report/charts/html_text.h"
 
 namespace fullshard::report {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/records/number_text.h"
 
 namespace fullshard::report {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 
 namespace fullshard::report {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/report/html_text.h"
-#include "fullshard/report/line_chart.h"
-#include "fullshard/report/memory_bars.h"
-#include "fullshard/report/number_text.h"
-#include "fullshard/report/phase_chart.h"
+#include "fullshard/report/charts/html_text.h"
+#include "fullshard/report/charts/line_chart.h"
+#include "fullshard/report/charts/memory_bars.h"
+#include "fullshard/report/charts/phase_chart.h"
+#include "fullshard/report/records/number_text.h"
 
 namespace fullshard::report {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "fullshard/report/run_folder.h"
-#include "fullshard/report/run_totals.h"
+#include "fullshard/report/records/run_folder.h"
+#include "fullshard/report/records/run_totals.h"
 
 namespace fullshard::report {
 

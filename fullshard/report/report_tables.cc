@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/json_text.h"
-#include "fullshard/report/html_text.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/charts/html_text.h"
+#include "fullshard/report/records/number_text.h"
 #include "fullshard/report/report_sections.h"
 
 namespace fullshard::report {

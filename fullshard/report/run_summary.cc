@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/report/run_totals.h"
+#include "fullshard/report/records/run_totals.h"
 
 namespace fullshard::report {
 namespace {

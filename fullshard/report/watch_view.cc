@@ -10,7 +10,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/printable.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/records/number_text.h"
 
 namespace fullshard::report {
 namespace {

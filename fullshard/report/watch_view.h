@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/step_record.h"
 
 namespace fullshard::report {
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard::simulation {
 

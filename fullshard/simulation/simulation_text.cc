@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/report/html_text.h"
-#include "fullshard/report/line_chart.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/charts/html_text.h"
+#include "fullshard/report/charts/line_chart.h"
 #include "fullshard/report/page_assets.h"
+#include "fullshard/report/records/number_text.h"
 
 namespace fullshard::simulation {
 namespace {

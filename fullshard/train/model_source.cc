@@ -15,7 +15,7 @@
 #include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard {
 namespace {

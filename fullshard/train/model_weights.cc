@@ -19,7 +19,7 @@
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/formats/weights/open_weights.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard {

@@ -20,7 +20,7 @@
 #include "fullshard/base/folder_names.h"
 #include "fullshard/launch/child_process.h"
 #include "fullshard/launch/keeper.h"
-#include "fullshard/report/metrics_file.h"
+#include "fullshard/report/records/metrics_file.h"
 
 namespace fullshard::tuning {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "fullshard/data/token_writer.h"
+#include "fullshard/data/tokens/token_writer.h"
 
 namespace fullshard::tuning {
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/report/html_text.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/charts/html_text.h"
 #include "fullshard/report/page_assets.h"
+#include "fullshard/report/records/number_text.h"
 #include "fullshard/tuning/tune_text.h"
 
 namespace fullshard::tuning {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "fullshard/base/bytes.h"
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/records/number_text.h"
 
 namespace fullshard::tuning {
 namespace {

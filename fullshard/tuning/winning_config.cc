@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "fullshard/config/document/document.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 
 namespace fullshard::tuning {
 namespace {

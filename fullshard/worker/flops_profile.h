@@ -8,7 +8,7 @@
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
 #include "fullshard/engine/sharded_model.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/run/flops_table.h"
 #include "fullshard/train/run/operator_flops.h"

@@ -24,7 +24,7 @@
 #include "fullshard/launch/devices.h"
 #include "fullshard/memory/device_name.h"
 #include "fullshard/ops/fused_attention.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/worker/simulate_run.h"
 
 namespace fullshard::worker {

@@ -8,7 +8,7 @@
 #include "fullshard/comm/world/world.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
-#include "fullshard/report/run_record.h"
+#include "fullshard/report/records/run_record.h"
 #include "fullshard/train/model_source.h"
 
 namespace fullshard::worker {

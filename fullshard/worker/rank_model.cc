@@ -6,7 +6,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/data/class_rows.h"
+#include "fullshard/data/documents/class_rows.h"
 #include "fullshard/data/weighted_paths.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/train/apply_plan.h"

@@ -8,7 +8,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/report/trace_events.h"
 #include "fullshard/simulation/simulation_text.h"
 #include "fullshard/worker/plan_inputs.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/step_record.h"
 #include "tests/launch/shell.h"
 
 namespace fullshard::cli {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "fullshard/data/open_data.h"
-#include "fullshard/data/token_writer.h"
+#include "fullshard/data/tokens/token_writer.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 

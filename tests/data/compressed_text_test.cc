@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/data/decompressor.h"
-#include "fullshard/data/text_cache.h"
-#include "fullshard/data/text_parts.h"
-#include "fullshard/data/tokenise.h"
+#include "fullshard/data/text/decompressor.h"
+#include "fullshard/data/text/text_cache.h"
+#include "fullshard/data/text/text_parts.h"
+#include "fullshard/data/text/tokenise.h"
 #include "fullshard/data/translation_data.h"
 #include "tests/data/compressed_files.h"
 #include "tests/data/data_files.h"

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/data/documents/token_border.h"
 #include "fullshard/data/open_data.h"
-#include "fullshard/data/token_border.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/data/hub_dataset.h"
+#include "fullshard/data/text/hub_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fullshard/data/data_file_kind.h"
+#include "fullshard/data/text/data_file_kind.h"
 #include "tests/data/data_files.h"
 
 namespace fullshard::data {

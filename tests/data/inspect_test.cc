@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fullshard/data/token_writer.h"
+#include "fullshard/data/tokens/token_writer.h"
 #include "tests/data/data_files.h"
 
 namespace fullshard::data {

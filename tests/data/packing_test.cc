@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/data/packing.h"
+#include "fullshard/data/documents/packing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/data/table_text.h"
+#include "fullshard/data/text/table_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fullshard/data/text_cache.h"
+#include "fullshard/data/text/text_cache.h"
 #include "fullshard/data/translation_data.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/data/token_file.h"
+#include "fullshard/data/tokens/token_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "fullshard/data/causal_data.h"
-#include "fullshard/data/token_writer.h"
+#include "fullshard/data/tokens/token_writer.h"
 #include "tests/data/data_files.h"
 
 namespace fullshard::data {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/data/tokenise.h"
+#include "fullshard/data/text/tokenise.h"
 
 #include <gtest/gtest.h>
 
-#include "fullshard/data/in_order.h"
-#include "fullshard/data/text_cache.h"
+#include "fullshard/data/text/in_order.h"
+#include "fullshard/data/text/text_cache.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <regex>
 
-#include "fullshard/report/chart_scale.h"
-#include "fullshard/report/downsample.h"
-#include "fullshard/report/line_chart.h"
+#include "fullshard/report/charts/chart_scale.h"
+#include "fullshard/report/charts/downsample.h"
+#include "fullshard/report/charts/line_chart.h"
 
 namespace fullshard::report {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/html_text.h"
+#include "fullshard/report/charts/html_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/metrics_file.h"
+#include "fullshard/report/records/metrics_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

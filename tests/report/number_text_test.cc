@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/number_text.h"
+#include "fullshard/report/records/number_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/run_lock.h"
+#include "fullshard/report/records/run_lock.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

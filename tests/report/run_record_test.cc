@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/run_record.h"
+#include "fullshard/report/records/run_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

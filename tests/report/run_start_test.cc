@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/run_start.h"
+#include "fullshard/report/records/run_start.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/report/html_report.h"
-#include "fullshard/report/run_folder.h"
-#include "fullshard/report/run_record.h"
+#include "fullshard/report/records/run_folder.h"
+#include "fullshard/report/records/run_record.h"
 #include "tests/errors.h"
 #include "tests/files.h"
 

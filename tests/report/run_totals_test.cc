@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/run_totals.h"
+#include "fullshard/report/records/run_totals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/step_history.h"
+#include "fullshard/report/records/step_history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "fullshard/report/even_sample.h"
-#include "fullshard/report/metrics_file.h"
+#include "fullshard/report/records/even_sample.h"
+#include "fullshard/report/records/metrics_file.h"
 #include "fullshard/report/run_summary.h"
 #include "tests/files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

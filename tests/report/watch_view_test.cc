@@ -7,7 +7,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "fullshard/report/metrics_tail.h"
+#include "fullshard/report/records/metrics_tail.h"
 #include "tests/files.h"
 
 namespace fullshard::report {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "fullshard/comm/world/world.h"
-#include "fullshard/report/run_totals.h"
+#include "fullshard/report/records/run_totals.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"

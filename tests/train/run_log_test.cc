@@ -11,8 +11,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/report/metrics_file.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/metrics_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "tests/files.h"
 
 namespace fullshard::train {

@@ -9,8 +9,8 @@
 #include <chrono>
 #include <csignal>
 
-#include "fullshard/data/token_file.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/data/tokens/token_file.h"
+#include "fullshard/report/records/step_record.h"
 #include "fullshard/tuning/random_tokens.h"
 #include "tests/files.h"
 

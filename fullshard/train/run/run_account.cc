@@ -15,7 +15,7 @@
 #include "fullshard/config/explain.h"
 #include "fullshard/config/headline.h"
 #include "fullshard/report/html_report.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/tiers/wear.h"
 #include "fullshard/train/run/run_facts.h"
 

@@ -13,11 +13,11 @@
 #include "fullshard/config/run_options.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
-#include "fullshard/report/metrics_file.h"
 #include "fullshard/report/monitor.h"
 #include "fullshard/report/progress_line.h"
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/run_totals.h"
+#include "fullshard/report/records/metrics_file.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/run_totals.h"
 #include "fullshard/train/run_settings.h"
 
 namespace fullshard::train {

@@ -10,7 +10,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
 #include "fullshard/base/hub_cache.h"
-#include "fullshard/report/run_file.h"
+#include "fullshard/report/records/run_file.h"
 #include "fullshard/text/byte_tokenizer.h"
 
 namespace fullshard::train {

@@ -8,7 +8,7 @@
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/report/progress_line.h"
-#include "fullshard/report/run_record.h"
+#include "fullshard/report/records/run_record.h"
 
 namespace fullshard::train {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "fullshard/engine/sharded_model.h"
-#include "fullshard/report/run_record.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/run_record.h"
+#include "fullshard/report/records/step_record.h"
 
 namespace fullshard {
 

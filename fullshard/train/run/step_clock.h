@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fullshard/comm/recorder.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 
 namespace fullshard::train {
 

@@ -18,7 +18,7 @@
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/optim/stepper.h"
-#include "fullshard/report/step_record.h"
+#include "fullshard/report/records/step_record.h"
 #include "fullshard/stored/found_checkpoint.h"
 #include "fullshard/train/evaluate.h"
 #include "fullshard/train/run/early_stopping.h"

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows with a text, or two, and the class that they belong to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/data/text/text_blocks.h"
+
+namespace fullshard::data {
+
+struct ClassRow {
+  std::string text;
+  std::optional<std::string> text_pair = {};
+  std::string label = {};    // as it is written
+  bool is_numbered = false;  // the label is a whole number
+  int64_t number = 0;        // its line, or its number in an array, for TextBlock::place
+};
+
+// JSON objects with `field`, perhaps text_pair, and label, a text or a whole number; or a table of
+// two or three columns, text, pair and label. Every error names file and line, and is of the kind
+// `input`.
+std::vector<ClassRow> read_class_rows(const TextBlock& block, const std::string& field);
+
+// The classes of files, in the order of their numbers: 0 to the largest as LABEL_0, LABEL_1, …
+// where all labels are numbers, else the texts, sorted. Fewer than two are an error.
+std::vector<std::string> find_classes(const std::vector<std::string>& paths,
+                                      const std::string& field);
+
+// The number of a row's label among the classes; an error that lists them where it is none.
+int64_t class_of(const ClassRow& row, const std::vector<std::string>& classes,
+                 const TextBlock& block);
+
+// Of tables and JSON; other files are an error.
+std::vector<TextBlock> class_blocks(const MappedFile& file, int64_t block_bytes = kBlockBytes);
+
+}  // namespace fullshard::data

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// In place of gzip_decompressor.cc where there is no zlib.
+#include "fullshard/base/error.h"
+#include "fullshard/data/text/decompressor.h"
+
+namespace fullshard::data {
+
+std::unique_ptr<Decompressor> open_gzip(const std::string& path) {
+  fail_as(ErrorKind::input, "{}: this build has no zlib; unpack the file with gunzip", path);
+}
+
+}  // namespace fullshard::data

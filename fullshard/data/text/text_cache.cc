@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/data/text/text_cache.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/sha256.h"
+#include "fullshard/data/text/text_parts.h"
+#include "fullshard/data/tokens/token_stream.h"
+#include "fullshard/data/tokens/token_writer.h"
+
+namespace fullshard::data {
+namespace {
+
+constexpr size_t kBeginning = 4096;  // bytes of each text that stand for how a tokenizer behaves
+
+std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokenizer) {
+  std::string facts = fmt::format("1 {} {} {} {}\n", options.field, options.separator.value_or(-1),
+                                  options.enough_tokens, tokenizer.vocabulary());
+  for (const std::string& path : options.files) {
+    struct stat status {};
+    ::stat(path.c_str(), &status);
+    facts += fmt::format("{} {} {}.{}", path, status.st_size, status.st_mtim.tv_sec,
+                         status.st_mtim.tv_nsec);
+    for (const int32_t id : tokenizer.encode(beginning_of_text(path, kBeginning), false)) {
+      facts += fmt::format(" {}", id);
+    }
+    facts += '\n';
+  }
+  for (int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
+    facts += tokenizer.token_of(id).value_or("") + '\n';
+  }
+  std::string name;
+  for (const uint8_t byte : base::sha256(facts)) name += fmt::format("{:02x}", byte);
+  return name.substr(0, 32);
+}
+
+TokenWriter tokenise_into(AtomicFile file, const TokeniseOptions& options,
+                          const Tokenizer& tokenizer) {
+  TokenWriter writer(std::move(file), TokenFormat::fullshard,
+                     token_width_for(tokenizer.vocabulary()));
+  tokenise(options, tokenizer, writer);
+  if (writer.num_tokens() == 0) {
+    fail_as(ErrorKind::input, "{}: gives no tokens", name_of_files(options.files));
+  }
+  return writer;
+}
+
+}  // namespace
+
+TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokenizer,
+                         const std::string& folder) {
+  if (folder.empty()) {
+    return tokenise_into(AtomicFile::in_memory(name_of_files(options.files)), options, tokenizer)
+        .finish_in_memory();
+  }
+  const std::string path = folder + "/" + fingerprint(options, tokenizer) + ".tokens";
+  if (::access(path.c_str(), F_OK) != 0) {
+    ::mkdir(folder.c_str(), 0777);  // what fails shows when the file is opened
+    tokenise_into(AtomicFile(path), options, tokenizer).finish();
+  }
+  return TokenFile(path);
+}
+
+}  // namespace fullshard::data

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics.jsonl as a file: StepRecords in the order of their steps, each step once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullshard/report/records/append_file.h"
+#include "fullshard/report/records/run_totals.h"
+#include "fullshard/report/records/step_record.h"
+
+namespace fullshard::report {
+
+struct MetricsReading {
+  std::vector<StepRecord> steps{};       // of a long run those that stand out (step_history.h)
+  std::optional<RunTotals> all_lines{};  // of all steps, where `steps` are not all
+  std::vector<std::string> problems{};  // "FILE:LINE: …" of lines that were left out, the first few
+  int64_t num_left_out = 0;
+  bool is_half_written = false;  // the last line has no end yet; it is not among the steps
+
+  RunTotals totals() const;
+};
+
+// Reads on past bad lines. A file that is not there has no steps. However long it is, the reading
+// takes no more than a few megabytes: a rank reads it every few seconds while it trains.
+MetricsReading read_metrics(const std::string& path);
+
+// Appends lines; each is in the file when append() returns. One thread.
+class MetricsWriter {
+ public:
+  // Keeps the lines up to `last_step`, which a resumed run has behind it, and removes what a longer
+  // run before it wrote. 0: a file from the start. An Error of kind input when a line to be kept
+  // cannot be read.
+  explicit MetricsWriter(const std::string& path, int64_t last_step = 0);
+
+  // Steps must rise. When the disk is full: an Error, and no half a line in the file.
+  void append(const StepRecord& record);
+
+ private:
+  void cut_after(int64_t last_step);
+
+  AppendFile file_;
+  int64_t last_step_;
+};
+
+}  // namespace fullshard::report

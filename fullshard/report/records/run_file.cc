@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/report/records/run_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
+
+namespace fullshard::report {
+namespace {
+
+// A descriptor that is closed when it goes.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags)
+      : file_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~OpenFile() {
+    if (file_ >= 0) ::close(file_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int get() const { return file_; }
+
+ private:
+  int file_;
+};
+
+// Nothing when it cannot be read; errno says why.
+std::optional<std::string> read_to_end(int file, int64_t from) {
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::pread(file, buffer, sizeof(buffer), from);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) return text;
+    text.append(buffer, static_cast<size_t>(got));
+    from += got;
+  }
+}
+
+bool write_and_sync(const std::string& path, std::string_view text) {
+  const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.get() < 0) return false;
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(file.get(), text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return ::fsync(file.get()) == 0 || errno == EINVAL;
+}
+
+}  // namespace
+
+std::optional<std::string> read_whole_file(const std::string& path) {
+  const OpenFile file(path, O_RDONLY);
+  if (file.get() < 0 && errno == ENOENT) return std::nullopt;
+  std::optional<std::string> text;
+  if (file.get() >= 0) text = read_to_end(file.get(), 0);
+  if (!text) fail_as(ErrorKind::input, "{}: cannot be read: {}", path, std::strerror(errno));
+  return text;
+}
+
+std::string read_end_of_file(const std::string& path, int64_t bytes) {
+  const OpenFile file(path, O_RDONLY);
+  if (file.get() < 0) return {};
+  const int64_t size = ::lseek(file.get(), 0, SEEK_END);
+  std::string text = read_to_end(file.get(), std::max<int64_t>(0, size - bytes)).value_or("");
+  return text.substr(0, static_cast<size_t>(bytes));  // it may have grown meanwhile
+}
+
+void write_whole_file(const std::string& path, std::string_view text) {
+  if (base::is_special_file(path)) {
+    fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path);
+  }
+  // Named after the process: two writers must not share it.
+  const std::string beside = fmt::format("{}.{}.part", path, ::getpid());
+  if (write_and_sync(beside, text) && std::rename(beside.c_str(), path.c_str()) == 0) return;
+  const std::string cause = std::strerror(errno);
+  ::unlink(beside.c_str());
+  fail_as(ErrorKind::input, "{}: cannot be written: {}; make room, or name another place", path,
+          cause);
+}
+
+void make_folders(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+      const int reason = errno;
+      fail_as(ErrorKind::input, "{}: cannot be made: {}", part, std::strerror(reason));
+    }
+    if (end == std::string::npos) return;
+  }
+}
+
+double last_write_time(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return 0;
+  return static_cast<double>(status.st_mtim.tv_sec) +
+         1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+}
+
+}  // namespace fullshard::report

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's steps in a few numbers, and the table at its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fullshard/report/records/even_sample.h"
+#include "fullshard/report/records/step_record.h"
+
+namespace fullshard::report {
+
+struct BestLoss {
+  double loss = 0;
+  int64_t step = 0;
+};
+
+// Takes the same memory for a run of any length.
+class RunTotals {
+ public:
+  // In the order of steps. Where steps between two records were not recorded, they are taken to be
+  // like the later one.
+  void add(const StepRecord& record);
+
+  int64_t num_steps() const { return num_steps_; }  // seen by this run, those of an earlier not
+  int64_t num_skipped() const { return num_skipped_; }
+  int64_t tokens() const { return tokens_; }
+  double seconds() const { return seconds_; }  // inside steps
+  int64_t device_peak_bytes() const { return device_peak_bytes_; }
+  int64_t host_peak_bytes() const { return host_peak_bytes_; }
+  const std::optional<StepRecord>& last() const { return last_; }
+  std::optional<BestLoss> best() const { return best_; }  // of finite ones
+  std::optional<BestLoss> last_evaluation() const { return last_evaluation_; }
+  std::optional<BestLoss> best_evaluation() const { return best_evaluation_; }
+  // Exact for the first thousands of steps, then of an even sample of them.
+  double median_tokens_per_s() const;
+  std::optional<double> median_mfu() const;
+  double median_step_s() const;
+
+ private:
+  int64_t num_steps_ = 0;
+  int64_t num_skipped_ = 0;
+  int64_t tokens_ = 0;
+  double seconds_ = 0;
+  int64_t device_peak_bytes_ = 0;
+  int64_t host_peak_bytes_ = 0;
+  std::optional<StepRecord> last_;
+  std::optional<BestLoss> best_, last_evaluation_, best_evaluation_;
+  EvenSample tokens_per_s_, mfu_, step_s_;
+};
+
+// Rows "name  value", ended by line breaks. `places` are more rows at its end: where things are.
+// `elapsed` is the wall clock's, with what happened between steps.
+std::string summary_table(const RunTotals& totals, double elapsed,
+                          const std::vector<std::pair<std::string, std::string>>& places);
+
+}  // namespace fullshard::report
