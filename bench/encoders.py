@@ -10,10 +10,10 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 
+import gpu_lines
 import machine
 
 WARM_UP = 6
@@ -57,29 +57,15 @@ def make_files(folder):
 
 def ours(arguments, line, folder, more=""):
     model, batch, words, _, _ = LINES[line]
-    model += more
-    command = [os.path.join(arguments.binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--model", model, "--micro-batch",
-               str(batch), "--sequence-length", "512", "--steps", str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant",
-               "--clip", "1", "--precision", "bf16", "--output", "run", "--overwrite", "--no-save-model", "--quiet", *words]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
-        return None
-    with open(os.path.join(folder, "run", "metrics.jsonl")) as lines:
-        records = [json.loads(record) for record in lines]
-    return (statistics.median(record["step_s"] for record in records[WARM_UP:]),
-            max(record["device_peak_bytes"] for record in records) / 2**30)
+    records = gpu_lines.train(arguments.binaries, ["--model", model + more, "--micro-batch", str(batch), "--sequence-length", "512", "--steps",
+                                                   str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant",
+                                                   "--precision", "bf16", *words], folder)
+    return gpu_lines.step_of(records, WARM_UP)
 
 
 def peer(arguments, line, words):
     model, batch, _, more, _ = LINES[line]
-    command = [sys.executable, PEER, model, "--batch", str(batch), "--steps", str(arguments.steps + WARM_UP), *more, *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
-        return None
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    return found["step_s"], found["peak_gib"]
+    return gpu_lines.peer_step([PEER, model, "--batch", str(batch), "--steps", str(arguments.steps + WARM_UP), *more, *words])
 
 
 def main():
@@ -89,7 +75,6 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--compiled-only", action="store_true", help="leave the eager peer out")
     arguments = parser.parse_args()
-    arguments.binaries = os.path.abspath(arguments.binaries)
     import torch
     import transformers
     text = machine.head("Encoders on one GPU", f"bench/encoders.sh {' '.join(sys.argv[1:])}".strip(),

@@ -11,11 +11,11 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
 import sysconfig
 import tempfile
 
+import gpu_lines
 import machine
 
 WARM_UP = 4
@@ -30,39 +30,18 @@ CURVES = {"gpt2-124m": ["--sequence-length", "512", "--micro-batch", "16"],
                        "--target-length", "128", "--micro-batch", "32"]}
 
 
-def run(binaries, arguments, folder):
-    output = os.path.join(folder, "run")
-    command = [os.path.join(binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--clip", "1", "--output", output,
-               "--overwrite", "--no-save-model", "--quiet", *arguments]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
-        return None
-    with open(os.path.join(output, "metrics.jsonl")) as lines:
-        return [json.loads(line) for line in lines]
-
-
 def own_step(arguments, model, words, folder):
     length, batch, more, *_ = STEPS[model]
-    records = run(arguments.binaries, ["--model", model, "--data", os.path.join(folder, "tokens.bin"), "--order", "sequential",
-                                       "--sequence-length", str(length), "--micro-batch", str(batch), "--steps",
-                                       str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant", *more, *words], folder)
-    if records is None:
-        return None
-    return (statistics.median(record["step_s"] for record in records[WARM_UP:]),
-            max(record["device_peak_bytes"] for record in records) / 2**30)
+    records = gpu_lines.train(arguments.binaries, ["--model", model, "--data", "tokens.bin", "--order", "sequential", "--sequence-length",
+                                                   str(length), "--micro-batch", str(batch), "--steps", str(arguments.steps + WARM_UP),
+                                                   "--lr", "1e-4", "--schedule", "constant", *more, *words], folder)
+    return gpu_lines.step_of(records, WARM_UP)
 
 
 def peer_step(arguments, model, words):
     length, batch, more, *_ = STEPS[model]
-    command = [sys.executable, PEER, "--mode", "fsdp2", "--compile", "--model", model, "--seq", str(length), "--batch", str(batch),
-               "--steps", str(arguments.steps + WARM_UP), *more, *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
-        return None
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    return found["step_s"], found["peak_gib"]
+    return gpu_lines.peer_step([PEER, "--mode", "fsdp2", "--compile", "--model", model, "--seq", str(length), "--batch", str(batch),
+                                "--steps", str(arguments.steps + WARM_UP), *more, *words])
 
 
 def step_section(arguments, model, folder):
@@ -119,7 +98,7 @@ def curve_section(arguments, folder):
         base = None
         for name, precision in formats.items():
             data = os.path.join(folder, "pairs.jsonl" if model == "t5-small" else "text.txt")
-            records = run(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(steps), "--lr",
+            records = gpu_lines.train(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(steps), "--lr",
                                                "6e-4", "--warmup", "50", "--schedule", "cosine", *words, *precision], folder)
             if records is None:
                 continue

@@ -6,13 +6,12 @@ Called by bench/small_batches.sh. Rounds go through all lines in turn. What one 
 accumulated is the device's own time of it: the host's work for it lies under the one before.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
+import gpu_lines
 import machine
 
 WARM_UP = 12  # the shape is timed, then captured
@@ -24,31 +23,16 @@ MANY = 9  # micro-batches
 
 def ours(arguments, model, words, folder):
     length, batch = SHAPES[model]
-    output = os.path.join(folder, "run")
-    command = [os.path.join(arguments.binaries, "fullshard"), "train", "--ranks", "1", "--device", "cuda", "--model", model, "--data",
-               os.path.join(folder, "tokens.bin"), "--sequence-length", str(length), "--micro-batch", str(batch), "--steps",
-               str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant", "--clip", "1", "--precision", "bf16", "--order",
-               "sequential", "--output", output, "--overwrite", "--no-save-model", "--quiet", *words]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
-        return None
-    with open(os.path.join(output, "metrics.jsonl")) as lines:
-        records = [json.loads(line) for line in lines]
-    return (statistics.median(record["step_s"] for record in records[WARM_UP:]),
-            max(record["device_peak_bytes"] for record in records) / 2**30)
+    records = gpu_lines.train(arguments.binaries, ["--model", model, "--data", "tokens.bin", "--sequence-length", str(length), "--micro-batch",
+                                                   str(batch), "--steps", str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule",
+                                                   "constant", "--precision", "bf16", "--order", "sequential", *words], folder)
+    return gpu_lines.step_of(records, WARM_UP)
 
 
 def peer(arguments, model, words):
     length, batch = SHAPES[model]
-    command = [sys.executable, PEER, "--mode", "plain", "--model", model, "--seq", str(length), "--batch", str(batch), "--steps",
-               str(arguments.steps + WARM_UP), *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        print(f"{' '.join(command)}: {done.stderr[-1000:]}", file=sys.stderr, flush=True)
-        return None
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    return found["step_s"], found["peak_gib"]
+    return gpu_lines.peer_step([PEER, "--mode", "plain", "--model", model, "--seq", str(length), "--batch", str(batch), "--steps",
+                                str(arguments.steps + WARM_UP), *words])
 
 
 def main():
