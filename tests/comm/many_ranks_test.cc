@@ -16,9 +16,10 @@ namespace fullshard::comm {
 namespace {
 
 constexpr int kManyRanks = 64;
-// Seconds. docs/launching.md promises two to ranks that have cores; here 32 share one, and each
-// needs its turn to say so.
-constexpr double kDeathIsKnown = 5;
+// Seconds. docs/launching.md promises two to ranks that have cores; here 32 share one, beside
+// whatever else the machine does. So long they would not wait for the launcher, which is told to
+// leave them alone for a minute, nor for a timeout: they heard of it themselves.
+constexpr double kDeathIsKnown = 30;
 constexpr double kRanksHaveMet = 60;  // from the first rank that asks, with 32 ranks to a core
 // Until the launcher has ended too. Each process takes a third of a second of a core to unload
 // libtorch; 30 s are what the launcher gives ranks that it has told to end (--grace).
@@ -82,7 +83,9 @@ TEST(ManyRanksSlow, HearOfADeathInTime) {
     const auto died = times_of(ended.output, "dies"), known = times_of(ended.output, "knows");
     ASSERT_EQ(died.size(), 1U) << ended.output;
     ASSERT_EQ(known.size(), kManyRanks - 1) << ended.output;
-    EXPECT_LT(std::ranges::max(known) - died[0], kDeathIsKnown);
+    const double heard = std::ranges::max(known) - died[0];
+    EXPECT_LT(heard, kDeathIsKnown);
+    RecordProperty(backend + " death known after s", fmt::format("{:.3f}", heard));
     EXPECT_THAT(ended.output, ::testing::HasSubstr("waits for rank 63, which died"));
   }
 }

@@ -80,6 +80,9 @@ TEST_F(StoreOfRanks, KeepsValues) {
   EXPECT_EQ(other.add("sum", -2), 3);
   EXPECT_TRUE(one.has({"key", "sum"}));
   EXPECT_FALSE(one.has({"key", "nothing"}));
+  using Values = std::vector<std::optional<std::string>>;
+  EXPECT_EQ(other.find_all({"sum", "nothing", "first"}), (Values{"3", std::nullopt, "three"}));
+  EXPECT_EQ(other.find_all({}), Values{});
   EXPECT_EQ(one.count(), 3);
   EXPECT_TRUE(one.remove("key"));
   EXPECT_FALSE(one.remove("key"));

@@ -32,6 +32,7 @@ constexpr auto kRefused = 1s;
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 constexpr const char* kMissingKey = "missing";
+constexpr const char* kLeavingKey = "leaving";  // some rank has left a mark
 constexpr const char* kLostKey = "lost";  // a rank whose host the store's cannot reach
 constexpr const char* kEndedWell = "ended well";
 
@@ -89,6 +90,14 @@ std::string GlooWatch::encoded_beat() {
 
 std::optional<GlooWatch::Beat> GlooWatch::beat_of(int rank) {
   return decode_beat(store_->find(beat_key(rank)));
+}
+
+std::vector<std::optional<GlooWatch::Beat>> GlooWatch::beats_of(std::span<const int> ranks) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(beat_key(rank));
+  std::vector<std::optional<Beat>> beats;
+  for (const auto& text : store_->find_all(keys)) beats.push_back(decode_beat(text));
+  return beats;
 }
 
 std::optional<GlooWatch::Beat> GlooWatch::decode_beat(const std::optional<std::string>& text) {
@@ -155,9 +164,12 @@ std::shared_ptr<Store> GlooWatch::connect() const {
 
 void GlooWatch::beat_once(Store& store) {
   store.set(beat_key(rank_), encoded_beat());
-  const auto found = store.find(kMissingKey);
   const int holder = store.holder();
-  auto holder_beat = holder >= 0 ? decode_beat(store.find(beat_key(holder))) : std::nullopt;
+  std::vector<std::string> keys = {kMissingKey};
+  if (holder >= 0) keys.push_back(beat_key(holder));
+  const auto news = store.find_all(keys);
+  const auto& found = news.front();
+  auto holder_beat = holder >= 0 ? decode_beat(news.back()) : std::nullopt;
   if (rank_ == holder && !found) look_for_lost(store);
   const std::lock_guard lock(mutex_);
   if (found && !missing_) missing_ = Missing::decoded(*found);
@@ -212,10 +224,17 @@ Missing GlooWatch::holder_gone(const LastMeeting& met) const {
 }
 
 std::optional<Missing> GlooWatch::gone_by_mark(std::span<const int> ranks, const LastMeeting& met) {
-  if (const auto found = store_->find(kMissingKey)) return Missing::decoded(*found);
-  for (const int rank : ranks) {
-    const auto left = rank == rank_ ? std::nullopt : store_->find(left_key(rank));
-    if (!left) continue;
+  // All ranks ask this again and again, of one server: two keys, whatever the number of ranks.
+  const auto news = store_->find_all({kMissingKey, kLeavingKey});
+  if (news[0]) return Missing::decoded(*news[0]);
+  if (!news[1]) return std::nullopt;
+  std::vector<std::string> marks;
+  for (const int rank : ranks) marks.push_back(left_key(rank));
+  const auto left_marks = store_->find_all(marks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    const auto& left = left_marks[i];
+    if (rank == rank_ || !left) continue;
     const std::string last = last_act_of(beat_of(rank), met);
     if (*left == kEndedWell) {
       return Missing{rank, "has left", last, "all ranks must make the same calls"};
@@ -233,20 +252,17 @@ std::optional<Missing> GlooWatch::find_stale(std::span<const int> ranks, const L
                                              const std::string& how) {
   if (const auto holder = holder_beyond(met)) return holder;
   try {
-    std::map<int, uint64_t> first;
-    for (const int rank : ranks) {
-      const auto beat = beat_of(rank);
-      first[rank] = beat ? beat->count : 0;
-    }
+    const auto first = beats_of(ranks);
     const auto start = Clock::now();
     while (Clock::now() - start < kStale) {
       if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
       std::this_thread::sleep_for(kBeat / 5);
     }
-    for (const int rank : ranks) {
-      const auto beat = beat_of(rank);
-      if (rank == rank_ || (beat && beat->count != first[rank])) continue;
-      return settle({rank, how, last_act_of(beat, met), log_hint(rank)});
+    const auto last = beats_of(ranks);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const bool has_beaten = last[i] && (!first[i] || last[i]->count != first[i]->count);
+      if (ranks[i] == rank_ || has_beaten) continue;
+      return settle({ranks[i], how, last_act_of(last[i], met), log_hint(ranks[i])});
     }
     return std::nullopt;
   } catch (const StoreUnreachable&) {
@@ -281,9 +297,11 @@ std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const st
 
 std::optional<Missing> GlooWatch::find_silent(std::span<const int> ranks,
                                               std::map<int, uint64_t>& seen) {
-  for (const int rank : ranks) {
+  const auto beats = beats_of(ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    const auto& beat = beats[i];
     if (rank == rank_) continue;
-    const auto beat = beat_of(rank);
     const uint64_t count = beat ? beat->count : 0;
     const auto before = seen.find(rank);
     if (before != seen.end() && before->second == count) {
@@ -296,9 +314,11 @@ std::optional<Missing> GlooWatch::find_silent(std::span<const int> ranks,
 
 std::optional<Missing> GlooWatch::find_absent(std::span<const int> ranks, const std::string& group,
                                               uint64_t sequence) {
-  for (const int rank : ranks) {
+  const auto beats = beats_of(ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    const auto& beat = beats[i];
     if (rank == rank_) continue;
-    const auto beat = beat_of(rank);
     const auto progress = beat ? beat->progress.find(group) : decltype(beat->progress.end()){};
     if (beat && progress != beat->progress.end() && progress->second >= sequence) continue;
     return Missing{rank, "", last_act_of(beat, {}), ""};
@@ -311,6 +331,7 @@ void GlooWatch::leave(const std::string& reason) noexcept {
   try {
     store_->set(beat_key(rank_), encoded_beat());
     store_->set(left_key(rank_), reason.empty() ? kEndedWell : reason);
+    store_->set(kLeavingKey, "some");
     if (!reason.empty()) {
       settle({rank_, "failed: " + one_line(reason), "its last act: " + recorder_->last_act(),
               log_hint(rank_)});

@@ -89,6 +89,7 @@ class GlooWatch {
   Missing settle(const Missing& found);
   std::optional<Missing> gone_by_mark(std::span<const int> ranks, const LastMeeting& met);
   std::optional<Beat> beat_of(int rank);
+  std::vector<std::optional<Beat>> beats_of(std::span<const int> ranks);
   static std::optional<Beat> decode_beat(const std::optional<std::string>& text);
   static std::string last_act_of(const std::optional<Beat>& beat, const LastMeeting& met);
   std::string encoded_beat();

@@ -72,6 +72,9 @@ class RanksStore : public Store {
   std::optional<std::string> find(const std::string& key) override {
     return client_->find(full(key));
   }
+  std::vector<std::optional<std::string>> find_all(const std::vector<std::string>& keys) override {
+    return client_->find_all(full(keys));
+  }
   std::string set_first(const std::string& key, const std::string& value) override {
     return client_->compare_set(full(key), "", value);
   }
@@ -82,9 +85,7 @@ class RanksStore : public Store {
     client_->set_when_lost(full(key), value);
   }
   bool wait(const std::vector<std::string>& keys, milliseconds timeout) override {
-    std::vector<std::string> full_keys;
-    for (const std::string& key : keys) full_keys.push_back(full(key));
-    return client_->wait(full_keys, timeout);
+    return client_->wait(full(keys), timeout);
   }
   std::shared_ptr<Store> another() const override {
     return std::make_shared<RanksStore>(server_, client_->another(), prefix_);
@@ -97,6 +98,10 @@ class RanksStore : public Store {
 
  private:
   std::string full(const std::string& key) const { return prefix_ + "/" + key; }
+  std::vector<std::string> full(std::vector<std::string> keys) const {
+    for (std::string& key : keys) key = full(key);
+    return keys;
+  }
 
   std::shared_ptr<StoreServer> server_;  // none on ranks that do not serve it
   std::shared_ptr<StoreClient> client_;

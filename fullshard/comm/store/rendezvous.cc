@@ -114,6 +114,12 @@ class C10dStore : public Store {
 
 }  // namespace
 
+std::vector<std::optional<std::string>> Store::find_all(const std::vector<std::string>& keys) {
+  std::vector<std::optional<std::string>> values;
+  for (const std::string& key : keys) values.push_back(find(key));
+  return values;
+}
+
 std::shared_ptr<Store> make_thread_store() {
   return std::make_shared<C10dStore>(c10::make_intrusive<c10d::HashStore>(), "fullshard", -1,
                                      nullptr);

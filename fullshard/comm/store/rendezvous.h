@@ -43,6 +43,8 @@ class Store : public Rendezvous {
   // What is there now. Fails when the store itself is gone, as all of these do: StoreUnreachable
   // when its host is.
   virtual std::optional<std::string> find(const std::string& key) = 0;
+  // The same of several keys: in one question where the store has such a one.
+  virtual std::vector<std::optional<std::string>> find_all(const std::vector<std::string>& keys);
   // The first one to set a key wins: gives the value that is there afterwards.
   virtual std::string set_first(const std::string& key, const std::string& value) = 0;
   // Adds to a number that starts at zero; gives the sum.

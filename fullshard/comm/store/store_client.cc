@@ -176,6 +176,19 @@ std::optional<std::string> StoreClient::find(const std::string& key) {
   return reader.number() != 0 ? std::optional(reader.text()) : std::nullopt;
 }
 
+std::vector<std::optional<std::string>> StoreClient::find_all(
+    const std::vector<std::string>& keys) {
+  StoreWriter request;
+  request.number(static_cast<int64_t>(StoreRequest::get_all)).keys(keys);
+  const std::string answer = ask(request);
+  StoreReader reader(answer);
+  std::vector<std::optional<std::string>> values(keys.size());
+  for (auto& value : values) {
+    if (reader.number() != 0) value = reader.text();
+  }
+  return values;
+}
+
 std::string StoreClient::compare_set(const std::string& key, const std::string& expected,
                                      const std::string& desired) {
   const std::string answer = ask(StoreWriter()
@@ -195,9 +208,7 @@ int64_t StoreClient::add(const std::string& key, int64_t amount) {
 bool StoreClient::ask_for_keys(StoreRequest kind, const std::vector<std::string>& keys,
                                milliseconds timeout) {
   StoreWriter request;
-  request.number(static_cast<int64_t>(kind)).number(timeout.count());
-  request.number(static_cast<int64_t>(keys.size()));
-  for (const std::string& key : keys) request.text(key);
+  request.number(static_cast<int64_t>(kind)).number(timeout.count()).keys(keys);
   const std::string answer = ask(request);
   return StoreReader(answer).number() != 0;
 }

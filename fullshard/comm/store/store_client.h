@@ -37,6 +37,7 @@ class StoreClient {
   // host has acknowledged nothing for `kHostSilence`.
   void set(const std::string& key, const std::string& value);
   std::optional<std::string> find(const std::string& key);
+  std::vector<std::optional<std::string>> find_all(const std::vector<std::string>& keys);
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired);
   int64_t add(const std::string& key, int64_t amount);

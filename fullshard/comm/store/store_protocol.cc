@@ -64,6 +64,12 @@ StoreWriter& StoreWriter::text(std::string_view value) {
   return *this;
 }
 
+StoreWriter& StoreWriter::keys(std::span<const std::string> values) {
+  number(static_cast<int64_t>(values.size()));
+  for (const std::string& value : values) text(value);
+  return *this;
+}
+
 std::string StoreWriter::message() const {
   check(fields_.size() <= kLongestStoreMessage, "rendezvous: a message of {} bytes, at most {}",
         fields_.size(), kLongestStoreMessage);
@@ -81,6 +87,13 @@ std::string_view StoreReader::take(size_t bytes) {
 
 int64_t StoreReader::number() { return static_cast<int64_t>(get(take(8))); }
 std::string StoreReader::text() { return std::string(take(get(take(kStoreLengthBytes)))); }
+
+// Grows with what is there, not with what the number claims.
+std::vector<std::string> StoreReader::keys() {
+  std::vector<std::string> values;
+  for (int64_t left = number(); left > 0; --left) values.push_back(text());
+  return values;
+}
 
 size_t store_message_length(std::string_view head) {
   const size_t length = get(head.substr(0, kStoreLengthBytes));

@@ -13,8 +13,10 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fullshard/base/sha256.h"
 
@@ -41,7 +43,8 @@ enum class StoreRequest : uint8_t {
   wait,
   remove,
   count,
-  set_when_lost
+  set_when_lost,
+  get_all
 };
 
 // Puts fields one behind the other.
@@ -49,6 +52,7 @@ class StoreWriter {
  public:
   StoreWriter& number(int64_t value);
   StoreWriter& text(std::string_view value);
+  StoreWriter& keys(std::span<const std::string> values);  // how many, and each
   std::string message() const;  // with its length in front
 
  private:
@@ -61,6 +65,7 @@ class StoreReader {
   explicit StoreReader(std::string_view fields) : left_(fields) {}
   int64_t number();
   std::string text();
+  std::vector<std::string> keys();
 
  private:
   std::string_view take(size_t bytes);

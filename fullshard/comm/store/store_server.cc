@@ -232,14 +232,14 @@ class StoreServer::Impl {
     if (kind == StoreRequest::count) return StoreWriter().number(keys_.count());
     if (kind == StoreRequest::has || kind == StoreRequest::wait) {
       const auto limit = milliseconds(request.number());
-      std::vector<std::string> keys(static_cast<size_t>(request.number()));
-      for (std::string& key : keys) key = request.text();
+      std::vector<std::string> keys = request.keys();
       const bool are_there = keys_.has(keys);
       if (are_there || kind == StoreRequest::has) return StoreWriter().number(are_there);
       guest.awaited = std::move(keys);
       guest.deadline = Clock::now() + limit;
       return std::nullopt;
     }
+    if (kind == StoreRequest::get_all) return values_of(request.keys());
     const std::string key = request.text();
     switch (kind) {
       case StoreRequest::set:
@@ -262,6 +262,16 @@ class StoreServer::Impl {
       default:
         return StoreWriter().number(keys_.remove(key));
     }
+  }
+
+  StoreWriter values_of(const std::vector<std::string>& keys) const {
+    StoreWriter answer;
+    for (const std::string& key : keys) {
+      const auto value = keys_.find(key);
+      answer.number(value.has_value());
+      if (value) answer.text(*value);
+    }
+    return answer;
   }
 
   void answer_awaited() {
