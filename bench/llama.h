@@ -23,7 +23,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/embedding.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::bench {
 

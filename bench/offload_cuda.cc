@@ -13,7 +13,7 @@
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
 

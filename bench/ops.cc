@@ -31,8 +31,8 @@
 
 #include "bench/memory_probe.h"
 #include "fullshard/ops/activation.h"
-#include "fullshard/ops/attention.h"
-#include "fullshard/ops/cross_entropy.h"
+#include "fullshard/ops/attention/attention.h"
+#include "fullshard/ops/loss/cross_entropy.h"
 #include "fullshard/ops/norm.h"
 #include "fullshard/ops/rotary.h"
 

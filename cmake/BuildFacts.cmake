@@ -33,7 +33,7 @@ foreach(name IN ITEMS URING PCRE2)
     string(APPEND libraries ", ${library}")
   endif()
 endforeach()
-set_source_files_properties("${PROJECT_SOURCE_DIR}/fullshard/cli/version_text.cc" PROPERTIES
+set_source_files_properties("${PROJECT_SOURCE_DIR}/fullshard/cli/commands/version_text.cc" PROPERTIES
   SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON
   COMPILE_DEFINITIONS "FULLSHARD_BUILD_VERSION=\"${PROJECT_VERSION}\";FULLSHARD_BUILD_COMMIT=\"${commit}\";\
 FULLSHARD_BUILD_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} for ${CMAKE_SYSTEM_PROCESSOR}\";\

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "fullshard/ops/packed_documents.h"
+#include "fullshard/ops/attention/packed_documents.h"
 
 namespace fullshard {
 namespace {

@@ -2,7 +2,7 @@
 // `fullshard bench bus` beside a GPU.
 #pragma once
 
-#include "fullshard/cli/bench_command.h"
+#include "fullshard/cli/commands/bench_command.h"
 
 namespace fullshard::worker {
 

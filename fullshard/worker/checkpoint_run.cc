@@ -17,7 +17,7 @@
 #include "fullshard/checkpoint/diff_checkpoints.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
-#include "fullshard/cli/fp32_command.h"
+#include "fullshard/cli/commands/fp32_command.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"

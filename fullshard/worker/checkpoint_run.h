@@ -2,7 +2,7 @@
 // `fullshard checkpoint`: what the flags ask for, printed. One process, no ranks.
 #pragma once
 
-#include "fullshard/cli/checkpoint_arguments.h"
+#include "fullshard/cli/flags/checkpoint_arguments.h"
 
 namespace fullshard::worker {
 

@@ -2,7 +2,7 @@
 // `fullshard compare` on one rank.
 #pragma once
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 
 namespace fullshard::worker {
 

@@ -20,10 +20,10 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/cli/cuda_build.h"
+#include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/memory/device_name.h"
-#include "fullshard/ops/fused_attention.h"
+#include "fullshard/ops/attention/fused_attention.h"
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/worker/simulate_run.h"
 

@@ -2,7 +2,7 @@
 // `fullshard bench kernels`: the table that `simulate --kernels` reads.
 #pragma once
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 
 namespace fullshard::worker {
 

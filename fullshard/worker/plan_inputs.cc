@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
-#include "fullshard/cli/checkpoint_arguments.h"
+#include "fullshard/cli/flags/checkpoint_arguments.h"
 
 namespace fullshard::worker {
 namespace {

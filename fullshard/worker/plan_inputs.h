@@ -2,7 +2,7 @@
 // What commands plan with, of their flags and this machine.
 #pragma once
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/planning/verdict.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/train/model_source.h"

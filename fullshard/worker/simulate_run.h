@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/simulation/simulate.h"
 #include "fullshard/train/model_source.h"
 

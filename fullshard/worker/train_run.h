@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 
 namespace fullshard::worker {
 

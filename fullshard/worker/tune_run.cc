@@ -14,7 +14,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/cli/tune_command.h"
+#include "fullshard/cli/commands/tune_command.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/report/records/run_file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 
 namespace fullshard::worker {
 

@@ -24,7 +24,7 @@
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::testing {
 

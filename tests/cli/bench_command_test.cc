@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/cli/bench_command.h"
+#include "fullshard/cli/commands/bench_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/cli/checkpoint_arguments.h"
+#include "fullshard/cli/flags/checkpoint_arguments.h"
 
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
 
 #include "fullshard/base/error.h"
-#include "fullshard/cli/words.h"
+#include "fullshard/cli/flags/words.h"
 
 namespace fullshard::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "fullshard/cli/run_arguments.h"
+#include "fullshard/cli/flags/run_arguments.h"
 #include "tests/launch/shell.h"
 
 namespace fullshard::cli {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/cli/data_command.h"
+#include "fullshard/cli/commands/data_command.h"
 
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "fullshard/cli/byte_progress.h"
+#include "fullshard/cli/commands/byte_progress.h"
 #include "tests/data/data_files.h"
 
 namespace fullshard::cli {

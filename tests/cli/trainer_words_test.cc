@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command lines of transformers' scripts in our own words.
-#include "fullshard/cli/trainer_words.h"
+#include "fullshard/cli/flags/trainer_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "fullshard/cli/trainer_flags.h"
+#include "fullshard/cli/flags/trainer_flags.h"
 #include "tests/errors.h"
 #include "tests/launch/shell.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed documents against the same documents one by one.
-#include "fullshard/ops/packed_documents.h"
+#include "fullshard/ops/attention/packed_documents.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/cached_attention.h"
+#include "fullshard/ops/decoding/cached_attention.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/attention/attention.h"
 
 namespace fullshard::ops {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/cross_entropy.h"
+#include "fullshard/ops/loss/cross_entropy.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/few_rows.h"
+#include "fullshard/ops/decoding/few_rows.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -10,9 +10,9 @@
 
 #include <vector>
 
-#include "fullshard/ops/activated_projection.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
-#include "fullshard/ops/norm_projection.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::ops {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/joined_rows.h"
+#include "fullshard/ops/products/joined_rows.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>

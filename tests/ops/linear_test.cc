@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/norm_projection.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/ops/activated_projection.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/linear.h"
 #include "tests/ops/gradients.h"
 
 namespace fullshard::ops {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/self_attention.h"
+#include "fullshard/ops/attention/self_attention.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/ops/weight_gradient.h"
+#include "fullshard/ops/products/weight_gradient.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>

@@ -2,7 +2,7 @@
 // Attention with something added to its scores: T5's learned bias, padding masks.
 #include <ATen/ops/ones.h>
 
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/attention/attention.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {

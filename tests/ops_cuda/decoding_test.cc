@@ -6,10 +6,10 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "fullshard/ops/cached_attention.h"
-#include "fullshard/ops/device_decoding.h"
-#include "fullshard/ops/few_rows.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/decoding/cached_attention.h"
+#include "fullshard/ops/decoding/device_decoding.h"
+#include "fullshard/ops/decoding/few_rows.h"
+#include "fullshard/ops/products/linear.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {

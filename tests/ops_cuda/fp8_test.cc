@@ -11,11 +11,11 @@
 
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/nn/product_precision.h"
-#include "fullshard/ops/activated_projection.h"
-#include "fullshard/ops/device_fp8.h"
 #include "fullshard/ops/device_operators.h"
-#include "fullshard/ops/linear.h"
-#include "fullshard/ops/norm_projection.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/device_fp8.h"
+#include "fullshard/ops/products/linear.h"
+#include "fullshard/ops/products/norm_projection.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "fullshard/nn/gradient_hook.h"
-#include "fullshard/ops/activated_projection.h"
-#include "fullshard/ops/linear.h"
-#include "fullshard/ops/norm_projection.h"
-#include "fullshard/ops/self_attention.h"
+#include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/linear.h"
+#include "fullshard/ops/products/norm_projection.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::testing {
 

@@ -10,7 +10,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/gradients/device_flags.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/stepper.h"
 #include "tests/gpu.h"

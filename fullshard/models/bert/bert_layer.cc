@@ -5,7 +5,7 @@
 
 #include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/module_tree.h"
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/attention/attention.h"
 
 namespace fullshard::models {
 

@@ -9,8 +9,8 @@
 
 #include "fullshard/models/bert/bert_config.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::models {
 

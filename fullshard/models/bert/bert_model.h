@@ -13,8 +13,8 @@
 #include "fullshard/models/bert/bert_encoder.h"
 #include "fullshard/models/common/head.h"
 #include "fullshard/models/common/language_model.h"
-#include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::models {
 

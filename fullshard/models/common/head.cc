@@ -9,9 +9,9 @@
 #include <algorithm>
 
 #include "fullshard/models/common/inputs.h"
-#include "fullshard/ops/cross_entropy.h"
-#include "fullshard/ops/few_rows.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/decoding/few_rows.h"
+#include "fullshard/ops/loss/cross_entropy.h"
+#include "fullshard/ops/products/linear.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard::models {

@@ -6,7 +6,7 @@
 
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::models {
 

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/ops/packed_documents.h"
+#include "fullshard/ops/attention/packed_documents.h"
 
 namespace fullshard::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "fullshard/ops/cached_attention.h"
+#include "fullshard/ops/decoding/cached_attention.h"
 #include "fullshard/ops/rotary.h"
 
 namespace fullshard::models {

@@ -33,9 +33,9 @@ struct ModelInputs {
   bool labels_are_next = false;  // decoders: labels[s] already is the token after input s
   bool wants_logits = false;     // else `logits` stays undefined when there are labels
   double label_smoothing = 0;
-  // Decoders: several documents in a row (ops/packed_documents.h), each as if it stood alone.
-  // Labels are those of ModelInputs::labels_are_next, or the first token of a document would be
-  // asked for.
+  // Decoders: several documents in a row (ops/attention/packed_documents.h), each as if it stood
+  // alone. Labels are those of ModelInputs::labels_are_next, or the first token of a document would
+  // be asked for.
   std::shared_ptr<const ops::PackedDocuments> documents{};
   // Generation: the tokens follow those of the pass's cache (models/common/key_value_cache.h), and
   // `logits` are [n, vocabulary] of the tokens that it wants. No gradients, labels or masks.

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "fullshard/ops/activated_projection.h"
-#include "fullshard/ops/norm_projection.h"
-#include "fullshard/ops/self_attention.h"
+#include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::models {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_layer.h"
 
-#include "fullshard/ops/activated_projection.h"
-#include "fullshard/ops/norm_projection.h"
-#include "fullshard/ops/self_attention.h"
+#include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::models {
 namespace {

@@ -13,9 +13,9 @@
 #include "fullshard/models/common/key_value_cache.h"
 #include "fullshard/models/llama/llama_config.h"
 #include "fullshard/nn/unit.h"
-#include "fullshard/ops/linear.h"
+#include "fullshard/ops/attention/packed_documents.h"
 #include "fullshard/ops/norm.h"
-#include "fullshard/ops/packed_documents.h"
+#include "fullshard/ops/products/linear.h"
 #include "fullshard/ops/rotary.h"
 
 namespace fullshard::models {

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/dropout.h>
 
-#include "fullshard/ops/attention.h"
+#include "fullshard/ops/attention/attention.h"
 
 namespace fullshard::models {
 

@@ -12,8 +12,8 @@
 #include "fullshard/models/t5/relative_position.h"
 #include "fullshard/models/t5/t5_config.h"
 #include "fullshard/ops/embedding.h"
-#include "fullshard/ops/linear.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/linear.h"
 
 namespace fullshard::models {
 

@@ -10,9 +10,9 @@
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/key_value_cache.h"
 #include "fullshard/models/t5/t5_model.h"
-#include "fullshard/ops/cached_attention.h"
-#include "fullshard/ops/few_rows.h"
-#include "fullshard/ops/self_attention.h"
+#include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/decoding/cached_attention.h"
+#include "fullshard/ops/decoding/few_rows.h"
 
 namespace fullshard::models {
 namespace {

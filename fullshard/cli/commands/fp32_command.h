@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fullshard checkpoint to-fp32`: no libtorch is loaded for it.
+#pragma once
+
+#include "fullshard/cli/flags/checkpoint_arguments.h"
+
+namespace fullshard::cli {
+
+int run_to_fp32(const CheckpointCommandOptions& options);  // gives the exit status
+
+}  // namespace fullshard::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/cli/commands/launch_command.h"
+
+#include <CLI/CLI.hpp>
+#include "fullshard/base/error.h"
+#include "fullshard/cli/flags/parse_problem.h"
+#include "fullshard/config/plan.h"
+
+namespace fullshard::cli {
+
+LaunchCommand::LaunchCommand(CLI::App& app)
+    : command_(app.add_subcommand("launch", "start a program on ranks of this host or several")),
+      flags_(*command_),
+      config_(*command_) {
+  command_->footer(
+      "Usage: fullshard launch --ranks N -- PROGRAM [ARGUMENTS]...\n"
+      "Ranks, hosts, address and port come from the configuration where no flag names them. What "
+      "stands before the program is launch's, what follows it the program's; the program finds "
+      "launch's --config, --deepspeed, --fsdp, --fsdp-config and --set in its environment.\n"
+      "Dashes and underscores are the same; names of torchrun, deepspeed and accelerate are "
+      "known.");
+  command_->prefix_command();
+}
+
+bool LaunchCommand::was_chosen() const { return command_->parsed(); }
+
+// The program may also stand without "--", as for torchrun; but then it is no option, and a later
+// "--" is its own. `after` begins with "--" where there is one.
+std::vector<std::string> LaunchCommand::program_of(const std::vector<std::string>& words,
+                                                   const std::vector<std::string>& after) const {
+  const auto left = static_cast<ptrdiff_t>(command_->remaining().size());
+  std::vector<std::string> own(words.end() - left, words.end());
+  if (!own.empty() && own.front().starts_with('-')) {
+    const std::string word = own.front().substr(0, own.front().find('='));
+    fail_as(ErrorKind::usage, "launch: no option '{}'{}; see fullshard launch --help", word,
+            suggest_option(*command_, word));
+  }
+  const bool begins_after = own.empty() && !after.empty();
+  own.insert(own.end(), after.begin() + (begins_after ? 1 : 0), after.end());
+  return own;
+}
+
+// The default file is not needed where flags say all; a named one must be right.
+void LaunchCommand::take_configuration() {
+  const bool is_asked_for = config_.is_named() || config_.has_overrides();
+  if (!is_asked_for && (config_.file().empty() || flags_.names_ranks())) return;
+  flags_.take(config_.load({}).launch);
+  for (const std::string& variable : config_.for_ranks().variables()) {
+    flags_.add_variable(variable);
+  }
+}
+
+int LaunchCommand::run(const std::vector<std::string>& words,
+                       const std::vector<std::string>& after) {
+  const std::vector<std::string> command = program_of(words, after);
+  take_configuration();
+  return flags_.start(command).status;
+}
+
+}  // namespace fullshard::cli

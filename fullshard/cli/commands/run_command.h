@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fullshard train`, `eval` and `compare`, as the program without libtorch sees them: the words are
+// checked here, at once, and `fullshard-core` does the work on every rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fullshard/cli/flags/run_arguments.h"
+
+namespace fullshard::cli {
+
+// `words` as the user wrote them, the command's name first. Gives the exit status; does not return
+// when this process becomes the rank itself.
+int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words);
+
+// For commands without ranks: this process becomes fullshard-core with the same words.
+[[noreturn]] void become_core(const std::vector<std::string>& words);
+
+// This process becomes that program; the first word is its path.
+[[noreturn]] void become(const std::vector<std::string>& command);
+
+}  // namespace fullshard::cli

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "fullshard/cli/cuda_build.h"
-
-namespace fullshard::cli {
-
-bool is_cuda_build() { return false; }
-
-}  // namespace fullshard::cli

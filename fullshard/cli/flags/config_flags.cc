@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/cli/flags/config_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "fullshard/base/file_kind.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/config/plan_maker.h"
+#include "fullshard/config/questionnaire.h"
+
+namespace fullshard::cli {
+namespace {
+
+constexpr const char* kGroup = "Configuration";
+
+// A program may start in another folder; a text in base64 is its own place.
+std::string absolute_place(const std::string& file) {
+  std::error_code ignored;
+  const bool is_there = std::filesystem::exists(file, ignored);
+  return is_there ? std::filesystem::absolute(file).string() : file;
+}
+
+}  // namespace
+
+ConfigFlags::ConfigFlags(CLI::App& command)
+    : launched_(config::launched_config(base::LauncherEnvironment::of_process())) {
+  auto* config = command
+                     .add_option("--config,--config-file", config_,
+                                 "Accelerate YAML or DeepSpeed JSON, told apart by content")
+                     ->group(kGroup);
+  auto* deepspeed =
+      command.add_option("--deepspeed", deepspeed_, "a DeepSpeed JSON, or its text in base64")
+          ->group(kGroup);
+  auto* fsdp = command
+                   .add_option("--fsdp", fsdp_,
+                               "the Trainer's words: \"full_shard auto_wrap\", with offload")
+                   ->group(kGroup);
+  auto* fsdp_config =
+      command.add_option("--fsdp-config", fsdp_config_, "the Trainer's fsdp_config JSON")
+          ->group(kGroup);
+  config->excludes(deepspeed, fsdp, fsdp_config);
+  deepspeed->excludes(fsdp, fsdp_config);
+  command.add_option("--set", overrides_, "key=value in place of the file's; may be repeated")
+      ->expected(1)
+      ->take_all()
+      ->group(kGroup);
+  command.add_flag("--allow-unknown", allow_unknown_, "only warn of unknown keys")->group(kGroup);
+}
+
+std::string ConfigFlags::named_file() const {
+  if (!config_.empty()) return config_;
+  if (!deepspeed_.empty()) return deepspeed_;
+  if (!fsdp_.empty() || !fsdp_config_.empty()) return "";
+  return launched_.file;
+}
+
+config::LaunchedConfig ConfigFlags::words() const {
+  if (!fsdp_.empty() || !fsdp_config_.empty()) return {.fsdp = fsdp_, .fsdp_config = fsdp_config_};
+  return launched_;
+}
+
+config::LaunchedConfig ConfigFlags::for_ranks() const {
+  config::LaunchedConfig all = words();
+  all.file = absolute_place(file());
+  all.fsdp_config = absolute_place(all.fsdp_config);
+  all.overrides = launched_.overrides;
+  all.overrides.insert(all.overrides.end(), overrides_.begin(), overrides_.end());
+  all.allow_unknown = launched_.allow_unknown || allow_unknown_;
+  return all;
+}
+
+std::string ConfigFlags::file() const {
+  const std::string named = named_file();
+  if (!named.empty() || words().has_words()) return named;
+  const std::string fallback = config::default_config_path();
+  if (base::is_file(fallback)) return fallback;
+  // What `accelerate launch` said to this process counts before the file of nobody in particular.
+  return config::is_from_accelerate() ? "" : config::accelerate_default_config();
+}
+
+bool ConfigFlags::is_named() const { return !named_file().empty() || words().has_words(); }
+
+Plan ConfigFlags::load(PlanOptions options, bool is_quiet) const {
+  options.allow_unknown = options.allow_unknown || allow_unknown_ || launched_.allow_unknown;
+  for (const auto& overrides : {launched_.overrides, overrides_}) {
+    options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
+  }
+  const std::string path = file();
+  if (!path.empty()) {
+    if (!is_named() && !is_quiet) {
+      const bool is_own = path == config::default_config_path();
+      base::say(fmt::format("note: using {}, which `{} config` wrote\n", path,
+                            is_own ? "fullshard" : "accelerate"));
+    }
+    return Plan::load(path, options);
+  }
+  return Plan::from_words(words().fsdp, words().fsdp_config, options);
+}
+
+}  // namespace fullshard::cli

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/cli/flags/parse_problem.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <regex>
+
+#include "fullshard/base/closest.h"
+#include "fullshard/cli/flags/words.h"
+#include "fullshard/config/document/document.h"
+#include "fullshard/config/schema/synonyms.h"
+
+namespace fullshard::cli {
+namespace {
+
+const CLI::App& chosen_command(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : chosen_command(*parsed.front());
+}
+
+// "config check" of fullshard config check.
+std::string path_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  if (parent == nullptr) return "";
+  const std::string before = path_of(*parent);
+  return before.empty() ? command.get_name() : before + " " + command.get_name();
+}
+
+std::string option_name(std::string_view word) {
+  return std::string(word.substr(0, word.find('=')));
+}
+
+bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
+
+// As it was typed: the parser saw dashes where there were underscores.
+std::string as_typed(const std::string& parsed, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (words_for_parser({word}).front() == parsed) return word;
+  }
+  return parsed;
+}
+
+// Words that no option or place takes; empty when there are none.
+std::string unknown_words(const CLI::App& command, const std::vector<std::string>& words) {
+  const std::string path = path_of(command);
+  const std::string help = fmt::format("see fullshard {}{}--help", path, path.empty() ? "" : " ");
+  const std::vector<std::string> left = command.remaining();
+  const bool has_options = std::any_of(left.begin(), left.end(), is_option);
+  std::string text;
+  for (const std::string& parsed : left) {
+    const std::string word = as_typed(parsed, words);
+    if (has_options && !is_option(word)) continue;  // may be the value of one
+    if (!text.empty()) text += "\nerror: ";
+    text += path.empty() ? "" : path + ": ";
+    text += is_option(word) ? fmt::format("no option '{}'{}; {}", option_name(word),
+                                          suggest_option(command, option_name(parsed)), help)
+                            : fmt::format("'{}' is not expected; {}", word, help);
+  }
+  return text;
+}
+
+std::string type_of(const CLI::App& command, const std::string& option) {
+  const CLI::Option* found = command.get_option_no_throw(option);
+  return found != nullptr ? found->get_type_name() : "";
+}
+
+std::string range_text(const std::string& type, const std::string& low, const std::string& high) {
+  const double least = std::stod(low);
+  const double most = std::stod(high);
+  constexpr double kNoLimit = 1e300;
+  if (type.find(":POSITIVE") != std::string::npos) return "a number above 0";
+  if (most > kNoLimit) return fmt::format("a number of at least {}", config::format_number(least));
+  return fmt::format("a number from {} to {}", config::format_number(least),
+                     config::format_number(most));
+}
+
+std::string list_text(std::string list) {
+  std::string text;
+  for (size_t comma = list.find(','); comma != std::string::npos; comma = list.find(',')) {
+    text += (text.empty() ? "" : ", ") + list.substr(0, comma);
+    list.erase(0, comma + 1);
+  }
+  return text.empty() ? list : text + " or " + list;
+}
+
+// The parser's sentences, read as its version 2 writes them; others stay as they are.
+std::string reworded(const CLI::App& command, const std::string& text) {
+  std::smatch part;
+  if (std::regex_match(text, part, std::regex("(.*): Value (.*) not in range (\\S+) to (\\S+)"))) {
+    return fmt::format("{}: is {}, expected {}", part.str(1), part.str(2),
+                       range_text(type_of(command, part.str(1)), part.str(3), part.str(4)));
+  }
+  if (std::regex_match(text, part, std::regex("(.*): (.*) not in \\{(.*)\\}"))) {
+    return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),
+                       list_text(part.str(3)));
+  }
+  if (std::regex_match(text, part, std::regex("Could not convert: (\\S+) = (.*)"))) {
+    const bool is_fraction = type_of(command, part.str(1)).starts_with("FLOAT");
+    return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),
+                       is_fraction ? "a number" : "a whole number");
+  }
+  if (std::regex_match(text, part, std::regex("(.*): \\d+ required .*missing"))) {
+    return fmt::format("{}: has no value", part.str(1));
+  }
+  if (std::regex_match(text, part, std::regex("(\\S+) is required"))) {
+    return fmt::format("{}: {} is required; see fullshard {} --help", path_of(command), part.str(1),
+                       path_of(command));
+  }
+  if (std::regex_match(text, part, std::regex("(\\S+) excludes (\\S+)"))) {
+    return fmt::format("{}: given together with {}; keep one of them", part.str(1), part.str(2));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string suggest_option(const CLI::App& command, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const auto suggestion = [](std::string_view name) {
+    return fmt::format(", did you mean '{}'?", name);
+  };
+  if (const config::Synonym* synonym =
+          config::find_synonym(word.substr(std::min<size_t>(2, word.size())))) {
+    std::string name = fmt::format("--{}", synonym->flag);
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
+  }
+  const auto near = base::closest(word, names);
+  return near ? suggestion(*near) : "";
+}
+
+std::string parse_problem(const CLI::App& app, const CLI::ParseError& error,
+                          const std::vector<std::string>& words) {
+  const CLI::App& command = chosen_command(app);
+  std::string unknown = unknown_words(command, words);
+  return unknown.empty() ? reworded(command, error.what()) : unknown;
+}
+
+}  // namespace fullshard::cli

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of `estimate`, `tune`, `simulate` and `bench kernels` beside those that they share with
+// `train`.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fullshard/cli/flags/flag_groups.h"
+#include "fullshard/cli/flags/run_arguments.h"
+
+namespace fullshard::cli {
+namespace {
+
+constexpr const char* kPlanning = "Planning";
+constexpr const char* kTuning = "Tuning";
+constexpr const char* kAuto = "With --auto";
+
+}  // namespace
+
+// Where no rank is started, a flag that says how would be taken without effect.
+void RunArguments::drop_flags_of_ranks() {
+  std::vector<std::string> dropped = {"--bind",
+                                      "--log-dir",
+                                      "--tee",
+                                      "--notice",
+                                      "--grace",
+                                      "--max-restarts",
+                                      "--node-rank",
+                                      "--master-addr",
+                                      "--master-port",
+                                      "--hostfile",
+                                      "--include",
+                                      "--exclude",
+                                      "--ssh",
+                                      "--export",
+                                      "--init-timeout",
+                                      "--step-timeout",
+                                      "--checkpoint-timeout",
+                                      "--backend",
+                                      "--seed",
+                                      "--tokenizer",
+                                      "--local-rank"};
+  if (kind_ == RunKind::simulate) {  // --ranks and the cluster say all of it
+    dropped.insert(dropped.end(), {"--num-processes", "--nnodes", "--device"});
+  }
+  for (const std::string& flag : dropped) {
+    command_->remove_option(command_->get_option(flag));
+  }
+}
+
+void RunArguments::add_memory_limits() {
+  const bool is_planned = kind_ == RunKind::estimate || kind_ == RunKind::tune;
+  const auto size = [&](const char* name, std::string& text, const char* help) {
+    command_->add_option(name, text, help)->group(is_planned ? kPlanning : kAuto);
+  };
+  size("--device-memory", planning_.device_memory,
+       "of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
+  size("--host-memory", planning_.host_memory, "of one host; default: this machine's");
+}
+
+void RunArguments::add_tuning() {
+  const bool is_tune = kind_ == RunKind::tune;
+  const char* const group = is_tune ? kTuning : kAuto;
+  if (!is_tune) {
+    command_
+        ->add_flag("--auto", tuning_.is_auto,
+                   "tune first, into DIR/tune, and train with what was the fastest that fits")
+        ->group(group);
+  }
+  command_->add_option("--budget", tuning_.budget_minutes, "minutes that measuring may take")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+  command_->add_option("--from", tuning_.from, "the end to begin at: fast or frugal")
+      ->check(CLI::IsMember({"fast", "frugal"}))
+      ->capture_default_str()
+      ->group(group);
+  command_
+      ->add_option("--max-micro-batch", tuning_.max_micro_batch,
+                   "the largest that is tried; default: 1024 on GPUs, 64 on CPUs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->group(group);
+  command_->add_option("--measure-steps", tuning_.steps, "steps of each measurement")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str()
+      ->group(group);
+  command_
+      ->add_option("--disk", tuning_.disk,
+                   "folder for the rung that offloads to a disk; default: the output folder")
+      ->group(group);
+  if (!is_tune) return;
+  command_->add_option("--format", tuning_.format, "of the file that is written")
+      ->check(CLI::IsMember({"deepspeed", "accelerate"}))
+      ->capture_default_str()
+      ->group(group);
+}
+
+void RunArguments::add_planning() {
+  add_memory_limits();
+  command_
+      ->add_flag("--deepspeed-table", planning_.deepspeed_table,
+                 "print what DeepSpeed's own estimators say instead")
+      ->group(kPlanning);
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
+  };
+  number("--total-params", planning_.total_params, "of the table, in place of a model");
+  number("--largest-layer-params", planning_.largest_layer_params, "of the table");
+  number("--gpus-per-node", planning_.gpus_per_node, "of the table; default: --ranks, else one");
+  number("--nodes", planning_.nodes, "of the table; default: one");
+}
+
+bool RunArguments::is_plan() const {
+  return kind_ == RunKind::estimate || kind_ == RunKind::simulate || kind_ == RunKind::kernels;
+}
+
+void RunArguments::add_simulation() {
+  constexpr const char* kCluster = "Cluster";
+  command_->footer(
+      "Nothing is started and no GPU is needed: the schedule is the engine's own, its kernels and "
+      "collectives take the time that the cluster's figures give them.");
+  command_
+      ->add_option("--cluster", simulation_.cluster,
+                   "a file, or a preset: h100, h200, a100-80, a100-40 (8 GPUs per host)")
+      ->required()
+      ->group(kCluster);
+  command_->remove_option(command_->get_option("--ranks"));
+  command_->add_option("-n,--ranks", simulation_.ranks, "GPUs, as 8 or 8,64,512")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->required()
+      ->group(kCluster);
+  const std::vector<std::pair<std::string, std::string>> overrides = {
+      {"gpu.memory", "--gpu-memory"},
+      {"gpu.memory_bandwidth", "--memory-bandwidth"},
+      {"gpu.bf16_tflops", "--bf16-tflops"},
+      {"gpu.attention_tflops", "--attention-tflops"},
+      {"gpu.fp8_tflops", "--fp8-tflops"},
+      {"gpus_per_host", "--gpus-per-host"},
+      {"inside", "--inside"},
+      {"inside.latency", "--inside-latency"},
+      {"between", "--between"},
+      {"between.latency", "--between-latency"},
+      {"bus", "--bus"},
+      {"disk", "--disk"}};
+  for (const auto& [key, flag] : overrides) simulation_.overrides.push_back({key, flag});
+  for (auto& own : simulation_.overrides) {
+    command_->add_option(own.flag, own.value, fmt::format("in place of the cluster's {}", own.key))
+        ->group(kCluster);
+  }
+  command_
+      ->add_option("--kernels", simulation_.kernels,
+                   "times of kernels, as fullshard bench kernels writes them, or none: a roofline; "
+                   "default: those of our own machine for h200, else none")
+      ->group(kCluster);
+  command_->add_option("--output", simulation_.output, "folder for simulation.html and .json")
+      ->group(groups::kOutput);
+  command_->add_option("--html", simulation_.html, "write the page with charts to this file")
+      ->group(groups::kOutput);
+  command_
+      ->add_option("--trace", simulation_.trace,
+                   "write a timeline for chrome://tracing or Perfetto; of the last of --ranks")
+      ->group(groups::kOutput);
+}
+
+void RunArguments::add_kernels() {
+  command_->footer(
+      "Times every product and attention of a model's step once per shape on this machine's GPU, "
+      "and how long memory takes; simulate --kernels FILE reads it.");
+  command_->add_option("--output", simulation_.output, "the file; default: standard output")
+      ->group(groups::kOutput);
+}
+
+}  // namespace fullshard::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of commands that run a model. The program in front and the one that links libtorch read
+// the same words by the same table, so help and errors come at once and both agree.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullshard/cli/flags/config_flags.h"
+#include "fullshard/cli/flags/launch_flags.h"
+#include "fullshard/config/run_options.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace fullshard::cli {
+
+enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, kernels };
+
+// `estimate`, and what `tune` plans with: what is there for the run, and DeepSpeed's own table.
+struct PlanningOptions {
+  std::string device_memory{}, host_memory{};  // "80GB"; empty: this machine's
+  bool deepspeed_table = false;
+  int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
+  int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
+};
+
+// `tune`, and `train --auto`.
+struct TuningOptions {
+  bool is_auto = false;  // train: tune first
+  double budget_minutes = 30;
+  std::string from = "fast";         // or frugal
+  std::string format = "deepspeed";  // or accelerate
+  std::string disk{};                // folder of the rung that offloads to one; empty: the output
+  int64_t steps = 4;                 // of each measurement
+  int64_t max_micro_batch = 0;       // 0: 1024 on GPUs, 64 on CPUs
+};
+
+// Flags that say what `tune` chooses, and those of configuration files: the file that it writes
+// stands for both.
+bool is_chosen_by_tune(std::string_view flag);
+
+// `simulate`: which cluster, how many ranks, and where results go. `bench kernels` has the last
+// three.
+struct SimulationOptions {
+  std::string cluster{};
+  std::vector<int> ranks{};
+  struct Override {
+    std::string key, flag, value{};
+  };
+  std::vector<Override> overrides{};  // with a value where the flag was given
+  std::string kernels{};              // a table that bench kernels wrote
+  std::string output{}, html{}, trace{};
+};
+
+class RunArguments {
+ public:
+  RunArguments(CLI::App& app, RunKind kind);
+  RunArguments(const RunArguments&) = delete;  // the parser writes into it
+  RunArguments& operator=(const RunArguments&) = delete;
+
+  bool was_chosen() const;
+  RunKind kind() const { return kind_; }
+  std::string name() const;
+  const RunOptions& options() const { return options_; }
+  const PlanningOptions& planning() const { return planning_; }
+  const TuningOptions& tuning() const { return tuning_; }
+  const SimulationOptions& simulation() const { return simulation_; }
+  LaunchFlags& launch() { return launch_; }
+  std::string device() const;  // cpu or cuda, as asked for or as there is
+  // What a launcher says of this rank by a flag, beside the environment.
+  std::optional<int> local_rank() const;
+
+  // The flags that stand for keys of a configuration, as they were given.
+  std::vector<FlagValue> setting_flags() const { return plan_options({}, {}).flags; }
+  // All that was given, as words of a command line, but for flags that `leaves_out` (names without
+  // dashes).
+  std::vector<std::string> words(
+      const std::function<bool(std::string_view flag)>& leaves_out) const;
+
+  // The configuration with these flags over it. `inputs` is what the model is known to be;
+  // `is_quiet` leaves out the note about the default file.
+  Plan plan(std::optional<int64_t> ranks, const AutoInputs& inputs, bool is_quiet) const;
+
+ private:
+  void add_model();
+  void add_timeouts();
+  void add_data();
+  void add_training();
+  void add_checkpoints();
+  CLI::Option* add_interval(const std::string& flag, StepInterval& interval,
+                            const std::string& help);
+  // A flag without a value that stands for a key of a configuration.
+  CLI::Option* add_switch(const std::string& names, bool& is_on, const std::string& help);
+  void add_monitors();
+  void add_sharding();
+  void add_evaluation();
+  void add_output();
+  void add_compare();
+  void add_generation();
+  void add_search();
+  void add_examples();
+  void add_optimizer();
+  void add_planning();
+  void add_memory_limits();
+  void add_tuning();
+  void add_simulation();
+  void add_kernels();
+  bool is_plan() const;  // nothing runs: a plan of a run is made
+  void drop_flags_of_ranks();
+  PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
+  // `fallback` is what the help shows as the default; empty: the help says it in words.
+  CLI::Option* add_setting(const std::string& flag, const std::string& help,
+                           const std::string& fallback = "");
+
+  CLI::App* command_;
+  RunKind kind_;
+  LaunchFlags launch_;
+  ConfigFlags config_;
+  RunOptions options_;
+  PlanningOptions planning_;
+  TuningOptions tuning_;
+  SimulationOptions simulation_;
+  bool recompute_ = false;
+  bool is_node_local_ = false;
+  int local_rank_ = -1;
+  struct Setting {
+    std::string flag;
+    CLI::Option* option;
+  };
+  std::vector<Setting> settings_;  // flags that stand for keys of a configuration
+};
+
+// What the flag says, else the configuration (use_cpu), else what is there.
+std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
+                          bool has_gpus);
+
+}  // namespace fullshard::cli

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/ops/attention/fused_attention.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+#include <tuple>
+
+namespace fullshard::ops {
+namespace {
+
+constexpr int64_t kWidestCudnn = 128, kWidestFlash = 256;
+
+at::Tensor by_heads(const at::Tensor& tensor) { return tensor.transpose(1, 2); }
+
+// cuDNN adds up the queries' gradients in the order of arrival.
+bool may_use_cudnn(const FusedAttentionInputs& inputs) {
+  const auto& context = at::globalContext();
+  return inputs.query.size(3) <= kWidestCudnn && inputs.query.size(1) > 1 &&
+         context.userEnabledCuDNNSDP() && !context.deterministicAlgorithms();
+}
+
+FusedAttention by_cudnn(const FusedAttentionInputs& inputs, bool wants_gradient) {
+  auto made = at::_scaled_dot_product_cudnn_attention(
+      by_heads(inputs.query), by_heads(inputs.key), by_heads(inputs.value), std::nullopt,
+      wants_gradient, 0.0, inputs.causal, false, inputs.scale);
+  return {FusedKernel::cudnn, by_heads(std::get<0>(made)).contiguous(), std::get<1>(made),
+          std::get<6>(made), std::get<7>(made)};
+}
+
+FusedAttention by_flash(const FusedAttentionInputs& inputs) {
+  auto made = at::_scaled_dot_product_flash_attention(by_heads(inputs.query), by_heads(inputs.key),
+                                                      by_heads(inputs.value), 0.0, inputs.causal,
+                                                      false, inputs.scale);
+  return {FusedKernel::flash, by_heads(std::get<0>(made)).contiguous(), std::get<1>(made),
+          std::get<6>(made), std::get<7>(made)};
+}
+
+}  // namespace
+
+bool can_fuse_attention(int64_t head_width) {
+  return head_width > 0 && head_width % 8 == 0 && head_width <= kWidestFlash;
+}
+
+FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gradient) {
+  if (may_use_cudnn(inputs)) {
+    try {
+      return by_cudnn(inputs, wants_gradient);
+    } catch (const c10::Error&) {
+      // No plan for this shape, or an older cuDNN: flash attention serves more.
+    }
+  }
+  return by_flash(inputs);
+}
+
+FusedAttentionGradients fused_attention_backward(const FusedAttentionInputs& inputs,
+                                                 const FusedAttention& kept,
+                                                 const at::Tensor& output_gradient) {
+  const auto query = by_heads(inputs.query), key = by_heads(inputs.key);
+  const auto value = by_heads(inputs.value), output = by_heads(kept.output);
+  const auto gradient = by_heads(output_gradient);
+  const int64_t num_queries = inputs.query.size(1), num_keys = inputs.key.size(1);
+  const at::Tensor none;
+  auto made = kept.kernel == FusedKernel::cudnn
+                  ? at::_scaled_dot_product_cudnn_attention_backward(
+                        gradient, query, key, value, output, kept.log_sums, kept.seed, kept.offset,
+                        none, none, none, num_queries, num_keys, 0.0, inputs.causal, inputs.scale)
+                  : at::_scaled_dot_product_flash_attention_backward(
+                        gradient, query, key, value, output, kept.log_sums, none, none, num_queries,
+                        num_keys, 0.0, inputs.causal, kept.seed, kept.offset, inputs.scale);
+  return {by_heads(std::get<0>(made)).contiguous(), by_heads(std::get<1>(made)).contiguous(),
+          by_heads(std::get<2>(made)).contiguous()};
+}
+
+}  // namespace fullshard::ops

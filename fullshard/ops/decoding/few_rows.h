@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products of a decoding step, which has one row per sequence: their time is that of reading
+// the weights. Without gradients. On the CPU up to kMostFewRows rows of fp32 or bf16 take a kernel
+// that reads each weight once, sums in fp32, and whose sums for one row do not depend on the
+// others: a sequence gets the same bits in every batch. So do rows of bf16 on a GPU, with sums of
+// its own. Anything else is what linear, norm_projection and activated_projection give.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "fullshard/ops/activation.h"
+#include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/projected.h"
+
+namespace fullshard::ops {
+
+inline constexpr int64_t kMostFewRows = 32;
+
+// residual + linear(input, weight, bias); bias and residual may be undefined.
+at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias = {}, const at::Tensor& residual = {});
+
+// As norm_projection, without the residual; a bias may be undefined, and there is one per weight.
+Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
+                                   const std::vector<at::Tensor>& weights,
+                                   const std::vector<at::Tensor>& biases);
+
+// The weights of a feed-forward block; two of them are gate and up. Biases may be undefined.
+struct FeedForwardWeights {
+  std::vector<at::Tensor> inner, inner_biases;
+  Activation activation;
+  at::Tensor outer, outer_bias = {};
+};
+
+// input + outer * activation(inner * norm(input)).
+at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
+                                 const FeedForwardWeights& weights);
+
+}  // namespace fullshard::ops

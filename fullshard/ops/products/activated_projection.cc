@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/ops/products/activated_projection.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
+
+#include "fullshard/base/error.h"
+#include "fullshard/ops/absent_tensor.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
+#include "fullshard/ops/last_use.h"
+#include "fullshard/ops/products/linear.h"
+#include "fullshard/ops/products/projection.h"
+#include "fullshard/ops/products/weight_gradient.h"
+
+namespace fullshard::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+std::vector<int64_t> with_last(const at::Tensor& tensor, int64_t last) {
+  auto sizes = tensor.sizes().vec();
+  sizes.back() = last;
+  return sizes;
+}
+
+struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjectionFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
+                            const at::Tensor& weight, const at::Tensor& given_bias,
+                            const at::Tensor& given_residual, int64_t kind) {
+    const auto bias = undefined_if_empty(given_bias);
+    const auto residual = undefined_if_empty(given_residual);
+    const auto input = given.contiguous();
+    const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
+    const auto largest = make_largest_for(input, weight);
+    device_activate(activated, input, Activation(kind), largest);
+    auto output = at::empty(with_last(input, weight.size(0)), input.options());
+    const auto maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
+                                residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
+    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
+    context->saved_data["weight"] = weight;
+    context->saved_data["is_hybrid"] = maxima.is_hybrid;
+    context->saved_data["bias"] = bias;
+    context->saved_data["kind"] = kind;
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    refuse_second_derivative("activated_projection");
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    const auto& weight = saved[1];
+    const bool may_overwrite = is_last_use(input);
+    const auto kind = Activation(context->saved_data["kind"].toInt());
+    const auto output_gradient = gradients[0].contiguous();
+    ProjectionGradient projection(gradients[0],
+                                  {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
+    variable_list results(5);
+    // First the gradient of the activated values, then the values themselves in its place.
+    const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
+    if (context->needs_input_grad(0)) {
+      projection.to_rows(as_matrix(activated), weight);
+      const auto gradient =
+          may_overwrite ? input.detach() : at::empty(input.sizes(), input.options());
+      const auto largest = projection.is_in_fp8() ? make_largest(input) : at::Tensor();
+      device_activate_gradient(gradient, activated, activated, input, kind, largest);
+      results[0] = gradient;
+      if (largest.defined()) note_largest(gradient, largest);
+    } else if (context->needs_input_grad(1)) {
+      device_activate(activated, input, kind);
+    }
+    if (context->needs_input_grad(1)) {
+      const auto& parameter = context->saved_data["weight"].toTensor();
+      results[1] = projection.to_weights({parameter}, {true}, as_matrix(activated)).front();
+    }
+    if (context->needs_input_grad(2)) {
+      results[2] = bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
+    }
+    if (context->needs_input_grad(3)) results[3] = gradients[0];
+    return results;
+  }
+};
+
+bool activates_on_device(const Projected& input, const at::Tensor& weight, const at::Tensor& bias,
+                         const at::Tensor& residual) {
+  const auto& packed = input.packed;
+  if (!packed.defined() || packed.numel() == 0) return false;
+  if (!has_cuda_kernel({packed, weight, bias, residual}) || !weight.is_contiguous()) return false;
+  const bool has_vector = !bias.defined() || (bias.dim() == 1 && bias.is_contiguous());
+  return has_vector &&
+         (!residual.defined() || residual.sizes() == with_last(packed, weight.size(0)));
+}
+
+at::Tensor composed_activation(const Projected& input, bool is_gated, Activation kind) {
+  if (!is_gated) return activate(input.first(), kind);
+  if (input.parts.size() == 2) return gated(input.parts[0], input.parts[1], kind);
+  const auto halves = input.first().chunk(2, -1);
+  return gated(halves[0], halves[1], kind);
+}
+
+}  // namespace
+
+at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
+                                const at::Tensor& bias, const at::Tensor& residual) {
+  int64_t width = input.packed.defined() ? input.packed.size(-1) : 0;
+  for (const auto& part : input.parts) width += part.size(-1);
+  check(
+      weight.dim() == 2 && (width == weight.size(1) || width == 2 * weight.size(1)),
+      "activated_projection: the input has width {}, the weight takes {}; expected that, or twice "
+      "that for gate and up",
+      width, weight.size(-1));
+  if (activates_on_device(input, weight, bias, residual)) {
+    return ActivatedProjectionFunction::apply(input.packed, weight, empty_if_absent(bias, weight),
+                                              empty_if_absent(residual, weight),
+                                              static_cast<int64_t>(kind));
+  }
+  const bool is_gated = width != weight.size(1);
+  return linear(composed_activation(input, is_gated, kind), weight, bias, residual);
+}
+
+}  // namespace fullshard::ops

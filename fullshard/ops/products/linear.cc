@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/ops/products/linear.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+#include <vector>
+
+#include "fullshard/ops/absent_tensor.h"
+#include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
+#include "fullshard/ops/products/projection.h"
+#include "fullshard/ops/products/weight_gradient.h"
+
+namespace fullshard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+    context->save_for_backward({input, weight});
+    context->saved_data["parameter"] = weight;
+    context->saved_data["has_bias"] = bias.has_value();
+    return at::linear(input, weight, bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    const auto& weight = saved[1];
+    const auto& output_gradient = gradients[0];
+    at::Tensor input_gradient, own_gradient, to_bias;
+    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(weight);
+    if (context->needs_input_grad(1)) {
+      const auto& parameter = context->saved_data["parameter"].toTensor();
+      own_gradient = ops::weight_gradient(parameter, input, output_gradient);
+    }
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    if (has_bias && context->needs_input_grad(2)) to_bias = ops::as_matrix(output_gradient).sum(0);
+    return {input_gradient, own_gradient, to_bias};
+  }
+};
+
+std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) {
+  auto sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  return sizes;
+}
+
+// Input, weight, bias and residual, of which the last two may be empty: absent.
+struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& given_bias,
+                            const at::Tensor& given_residual) {
+    const auto bias = ops::undefined_if_empty(given_bias);
+    const auto residual = ops::undefined_if_empty(given_residual);
+    auto output = at::empty(output_sizes(input, weight), input.options());
+    const auto maxima = ops::project(ops::as_matrix(output), ops::as_matrix(input), weight, bias,
+                                     residual.defined() ? ops::as_matrix(residual) : at::Tensor());
+    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
+    context->saved_data["weight"] = weight;
+    context->saved_data["is_hybrid"] = maxima.is_hybrid;
+    context->saved_data["bias"] = bias;
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    ops::refuse_second_derivative("linear");
+    const auto saved = context->get_saved_variables();
+    const auto& input = saved[0];
+    const auto output_gradient = gradients[0].contiguous();
+    ops::ProjectionGradient gradient(
+        gradients[0], {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
+    variable_list results(4);
+    if (context->needs_input_grad(1)) {
+      const auto& parameter = context->saved_data["weight"].toTensor();
+      results[1] = gradient.to_weights({parameter}, {true}, ops::as_matrix(input)).front();
+    }
+    if (context->needs_input_grad(2)) {
+      results[2] = ops::bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
+    }
+    if (context->needs_input_grad(0)) {
+      results[0] = at::empty(input.sizes(), input.options());
+      gradient.to_rows(ops::as_matrix(results[0]), saved[1]);
+    }
+    if (context->needs_input_grad(3)) results[3] = gradients[0];
+    return results;
+  }
+};
+
+bool multiplies_on_device(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                          const at::Tensor& residual) {
+  if (!ops::has_cuda_kernel({input, weight, bias, residual})) return false;
+  const bool has_matrices = input.dim() >= 1 && weight.dim() == 2 && weight.is_contiguous() &&
+                            input.size(-1) == weight.size(1) && input.numel() > 0;
+  const bool has_vector = !bias.defined() || (bias.dim() == 1 && bias.is_contiguous() &&
+                                              bias.size(0) == weight.size(0));
+  return has_matrices && has_vector &&
+         (!residual.defined() || residual.sizes() == output_sizes(input, weight));
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  if (multiplies_on_device(input, weight, bias, {})) {
+    return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
+                                       ops::empty_if_absent({}, input));
+  }
+  const bool has_gradient = weight.requires_grad() && weight.is_leaf();
+  if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
+  return LinearFunction::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual) {
+  if (multiplies_on_device(input, weight, bias, residual)) {
+    return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
+                                       ops::empty_if_absent(residual, input));
+  }
+  const auto branch = linear(input, weight, bias);
+  return residual.defined() ? residual + branch : branch;
+}
+
+}  // namespace fullshard

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three products of linear layers that read the same rows, on a GPU, below autograd: in the
+// operands' dtype, or in fp8 where the running unit is asked for it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "fullshard/ops/products/device_fp8.h"
+
+namespace fullshard::ops {
+
+// What a forward in fp8 leaves for its backward, which rounds the same values again with the same
+// factors; undefined tensors: it was none.
+struct Fp8Maxima {
+  at::Tensor rows = {};
+  at::Tensor weights = {};
+  bool is_hybrid = false;  // gradients in e5m2
+};
+
+// packed [M, sum of N] = rows [M, K] * each weight [N, K]^T, side by side, each with its bias (may
+// be undefined); `addend` (may be undefined) comes on top. `largest` of the rows, where it is known
+// (make_largest_for).
+Fp8Maxima project(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
+                  at::TensorList biases, const at::Tensor& addend = {},
+                  const at::Tensor& largest = {});
+// Where the kernel that makes the rows is to leave their largest magnitude; undefined when nobody
+// wants it. `like` is of their dtype and device.
+at::Tensor make_largest_for(const at::Tensor& like, at::TensorList weights);
+
+// The other two products, from the gradient of `packed`.
+class ProjectionGradient {
+ public:
+  // As autograd handed it over, of any dimensions.
+  ProjectionGradient(const at::Tensor& gradient, Fp8Maxima maxima);
+
+  const at::Tensor& matrix() const { return gradient_; }
+  bool is_in_fp8() const { return maxima_.rows.defined(); }
+
+  // The gradient of the rows.
+  void to_rows(const at::Tensor& target, at::TensorList weights);
+  // Of each weight that is wanted, by its parameter, which may have a gradient sink; then what is
+  // returned for it is undefined.
+  std::vector<at::Tensor> to_weights(const std::vector<at::Tensor>& parameters,
+                                     const std::vector<bool>& is_wanted, const at::Tensor& rows);
+
+ private:
+  const Fp8Both& in_fp8();
+
+  at::Tensor gradient_;  // [M, sum of N], contiguous
+  at::Tensor largest_;   // of it, where the operator before knew
+  Fp8Maxima maxima_;
+  std::optional<Fp8Both> in_fp8_;
+};
+
+}  // namespace fullshard::ops
