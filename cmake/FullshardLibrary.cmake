@@ -8,7 +8,8 @@
 # "<folder> [torch_free | dtypes]: <folder> <folder>". NO_TORCH folders neither see nor link libtorch;
 # DTYPES folders see the headers that name its dtypes, and link nothing of it either. In MODULES
 # folders sources need torch::nn::Module: PrecompiledHeader.cmake says what that changes. What runs ONCE,
-# not for every step or byte, is compiled with -O1, in three quarters of the time. ROOMS are sub-folders in the
+# not for every step or byte, is compiled with -O1, in three quarters of the time; so are MODULES, in half
+# of it: they call libtorch's operators and our kernels, and their own loops are in *_kernels.cc. ROOMS are sub-folders in the
 # order of their layers, "." being the folder itself: each may include itself and those named before it.
 define_property(GLOBAL PROPERTY FULLSHARD_LAYERS BRIEF_DOCS "folder: what it may include")
 define_property(GLOBAL PROPERTY FULLSHARD_FOLDERS BRIEF_DOCS "the folders, in order")
@@ -46,8 +47,10 @@ function(fullshard_library folder)
       set(image plain)
     endif()
     if(arg_ONCE)
-      target_compile_options(${target} PRIVATE ${FULLSHARD_ONCE_OPTIONS})
       string(APPEND image _once)
+    endif()
+    if(arg_ONCE OR arg_MODULES)
+      target_compile_options(${target} PRIVATE ${FULLSHARD_LIGHT_OPTIONS})
     endif()
     fullshard_use_precompiled_header(${target} ${image})
     fullshard_compile_together(${target} ${sources})

@@ -5,9 +5,10 @@
 #
 #   plain         sources without libtorch
 #   tensor        sources that use tensors
-#   module        sources that use torch::nn::Module and most operators; not <torch/torch.h>, whose
-#                 image is so large that loading it costs more than it saves
-#   plain_once    the same for folders that are compiled with -O1 (FullshardLibrary.cmake)
+#   module        sources that use torch::nn::Module and most operators, compiled with -O1
+#                 (FullshardLibrary.cmake); not <torch/torch.h>, whose image is so large that loading it
+#                 costs more than it saves
+#   plain_once    as plain, for folders that are compiled with -O1
 #   test          tests without libtorch
 #   test_tensor   tests that use tensors and their operators
 #   test_module   tests that use torch::nn::Module
@@ -33,12 +34,13 @@ _fullshard_precompiled_header(plain LINK fmt::fmt Threads::Threads HEADERS ${pla
 set(tensor ${light} <ATen/core/Tensor.h>)
 set(module ${tensor} <ATen/ATen.h> <torch/nn/module.h> <torch/csrc/autograd/custom_function.h>)
 _fullshard_precompiled_header(tensor LINK torch fmt::fmt HEADERS ${tensor})
-_fullshard_precompiled_header(module LINK torch fmt::fmt HEADERS ${module})
 
 # An image only fits sources of the same -O.
-set(FULLSHARD_ONCE_OPTIONS $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+set(FULLSHARD_LIGHT_OPTIONS $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 _fullshard_precompiled_header(plain_once LINK fmt::fmt Threads::Threads
-                              OPTIONS ${FULLSHARD_ONCE_OPTIONS} HEADERS ${plain})
+                              OPTIONS ${FULLSHARD_LIGHT_OPTIONS} HEADERS ${plain})
+_fullshard_precompiled_header(module LINK torch fmt::fmt OPTIONS ${FULLSHARD_LIGHT_OPTIONS}
+                              HEADERS ${module})
 
 # Tests spend their time in the libraries: optimising them costs half of their compilation.
 set(FULLSHARD_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)

@@ -40,6 +40,8 @@ class Backend {
   virtual Work all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) = 0;
   virtual Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
                               const ReduceOptions& options) = 0;
+  // Of rows both.
+  virtual Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) = 0;
   virtual Work broadcast(const Call& call, const at::Tensor& tensor, int root) = 0;
   virtual void barrier(const Call& call) = 0;
 

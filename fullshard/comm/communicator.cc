@@ -80,7 +80,7 @@ at::Tensor as_line(const at::Tensor& tensor, std::string_view what) {
 
 // One row per receiver, each contiguous; rows may be a window of a larger buffer.
 at::Tensor as_rows(const at::Tensor& full, int64_t num_rows, int64_t row_numel,
-                   std::string_view what) {
+                   std::string_view what, std::string_view whose = "the shard's ") {
   check_buffer(full, what);
   if (full.dim() == 2 && full.size(0) == num_rows && full.size(1) == row_numel) {
     check(full.size(1) <= 1 || full.stride(1) == 1,
@@ -92,8 +92,8 @@ at::Tensor as_rows(const at::Tensor& full, int64_t num_rows, int64_t row_numel,
     return full;
   }
   check(full.dim() == 1 && full.numel() == num_rows * row_numel,
-        "{} has shape {}, expected [{}] or [{}, {}]: {} rows of the shard's {} elements", what,
-        shape_of(full), num_rows * row_numel, num_rows, row_numel, num_rows, row_numel);
+        "{} has shape {}, expected [{}] or [{}, {}]: {} rows of {}{} elements", what,
+        shape_of(full), num_rows * row_numel, num_rows, row_numel, num_rows, whose, row_numel);
   check(full.is_contiguous(), "{} of shape {} is not contiguous; pass a contiguous tensor", what,
         shape_of(full));
   return full.view({num_rows, row_numel});
@@ -178,6 +178,25 @@ Work Communicator::all_gather(const at::Tensor& full, const at::Tensor& shard,
   return issue(Operation::all_gather, bytes, ring_volume(bytes, size(), 1), unit,
                [&](comm::Backend& backend, const comm::Call& call) {
                  return backend.all_gather(call, rows, line);
+               });
+}
+
+Work Communicator::all_to_all(const at::Tensor& received, const at::Tensor& sent,
+                              std::string_view unit) const {
+  check_buffer(received, "all_to_all: received");
+  const int64_t row_numel = received.numel() / size();
+  const at::Tensor to = as_rows(received, size(), row_numel, "all_to_all: received", "");
+  const at::Tensor from = as_rows(sent, size(), row_numel, "all_to_all: sent", "");
+  check(received.scalar_type() == sent.scalar_type(),
+        "all_to_all: received is {}, sent is {}; it moves bits, so the dtypes must agree",
+        c10::toString(received.scalar_type()), c10::toString(sent.scalar_type()));
+  check(received.device() == sent.device(),
+        "all_to_all: received is on {}, sent on {}; put both on one device",
+        received.device().str(), sent.device().str());
+  const int64_t bytes = bytes_of(to);
+  return issue(Operation::all_to_all, bytes, ring_volume(bytes, size(), 1), unit,
+               [&](comm::Backend& backend, const comm::Call& call) {
+                 return backend.all_to_all(call, to, from);
                });
 }
 

@@ -106,6 +106,11 @@ class Communicator {
   Work reduce_scatter(const at::Tensor& shard, const at::Tensor& full,
                       const ReduceOptions& options = {}, std::string_view unit = {}) const;
 
+  // Both hold one row per rank, as `full` above: row r of `sent` goes to rank r, row r of
+  // `received` comes from rank r. Any dtype, bits are moved. They do not overlap.
+  Work all_to_all(const at::Tensor& received, const at::Tensor& sent,
+                  std::string_view unit = {}) const;
+
   // In place; the same expression as reduce_scatter.
   Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::sum,
                   std::string_view unit = {}) const;

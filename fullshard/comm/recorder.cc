@@ -33,7 +33,7 @@ void place(Record& record, const comm::CallTimes& times, const c10::Event& mark,
 
 std::string_view name_of(Operation operation) {
   static constexpr std::array<std::string_view, kNumOperations> kNames = {
-      "all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier", "share"};
+      "all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier", "share", "all_to_all"};
   return kNames[static_cast<size_t>(operation)];
 }
 

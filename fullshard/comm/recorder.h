@@ -21,8 +21,17 @@ struct CallTimes;
 
 namespace fullshard {
 
-enum class Operation { all_gather, reduce_scatter, all_reduce, broadcast, barrier, share };
-inline constexpr int kNumOperations = 6;  // `share`: a gather that only waits (one copy per host)
+// `share`: a gather that only waits (one copy per host).
+enum class Operation {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  broadcast,
+  barrier,
+  share,
+  all_to_all
+};
+inline constexpr int kNumOperations = 7;
 
 std::string_view name_of(Operation operation);
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/one_bit_adam.h"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/optim/kernels/adamw_kernels.h"
@@ -35,13 +39,6 @@ OptimizerTraits one_bit_adam_traits(const OneBitAdamOptions& options) {
 
 ShardedModel unsharded(ShardedModel model) {
   const auto& engine = engine::EngineAccess::of(model);
-  for (const auto* group : engine.trainable_groups()) {
-    if (!group->device().is_cuda()) continue;
-    fail_as(ErrorKind::usage,
-            "OneBitAdam: the model is on {}, but the one-bit exchange works in the memory of the "
-            "CPU only; use AdamW, or keep the model on the CPU",
-            group->device().str());
-  }
   const int num_shards = engine.decision().num_shards;
   if (num_shards > 1) {
     const auto& asked = engine.options().sharding;
@@ -55,8 +52,8 @@ ShardedModel unsharded(ShardedModel model) {
   return model;
 }
 
-std::vector<optim::OneBitExchange::Tensor> tensors_of(const ShardedModel& model) {
-  std::vector<optim::OneBitExchange::Tensor> tensors;
+std::vector<optim::OneBitTensor> tensors_of(const ShardedModel& model) {
+  std::vector<optim::OneBitTensor> tensors;
   for (const auto& piece : model.pieces(Masters::as_kept)) {
     tensors.push_back({piece.name, piece.numel()});
   }
@@ -71,7 +68,9 @@ OneBitAdam::OneBitAdam(ShardedModel sharded, const OneBitAdamOptions& options)
       last_warm_up_(std::max(options.freeze_step, kIdleSteps + 1)) {
   const auto& ranks = model().mesh().everyone();
   if (ranks.size() == 1) return;
-  exchange_.emplace(ranks, engine::EngineAccess::of(model()).pool(), tensors_of(model()));
+  const auto make = model().mesh().world().device().is_cuda() ? optim::make_device_exchange
+                                                              : optim::make_host_exchange;
+  exchange_ = make(ranks, engine::EngineAccess::of(model()).pool(), tensors_of(model()));
 }
 
 OneBitAdam::~OneBitAdam() { engine::EngineAccess::of(model()).set_over_ranks(true); }
@@ -89,46 +88,92 @@ std::vector<OneBitAdam::RankState> OneBitAdam::rank_states() const {
 }
 
 void OneBitAdam::before_updates() {
-  if (!exchange_ || num_steps() <= last_warm_up_) return;
+  skips_step_ = false;
+  const auto device = model().mesh().world().device();
+  if (num_steps() <= last_warm_up_ || (!exchange_ && !device.is_cuda())) return;
   std::vector<optim::OneBitExchange::Values> values;
   for_each(model().pieces(), 1, [&](const PieceUpdate& update) {
-    const auto elements = update.elements();
-    values.push_back({elements.states[0], elements.gradient});
+    values.push_back({update.states[0], update.piece.gradient});
   });
+  if (device.is_cuda()) return take_momenta(values, device);
   exchange_->average({.clip = model().gradient_factor(), .beta1 = momentum()}, values);
+}
+
+// A factor that is still on the device is waited for: what is not finite would stay in the errors.
+void OneBitAdam::take_momenta(const std::vector<optim::OneBitExchange::Values>& values,
+                              at::Device device) {
+  const auto pass = device_pass(model().pieces(), model().gradient_factor(), device);
+  const double factor =
+      pass.factor_on_device.defined() ? pass.factor_on_device.item<double>() : pass.factor;
+  const auto is_bad = at::zeros({1}, at::kLong);
+  is_bad.fill_(std::isfinite(factor) ? 0 : 1);
+  if (exchange_) {
+    const auto& ranks = model().mesh().everyone();
+    ranks.all_reduce(is_bad, ReduceOp::max, "OneBitAdam's gradients").wait();
+  }
+  skips_step_ = is_bad.item<int64_t>() != 0;
+  if (skips_step_) return;
+  if (exchange_) return exchange_->average({.clip = factor, .beta1 = momentum()}, values);
+  for (const auto& [exp_avg, gradient] : values) {
+    if (!gradient.defined()) continue;
+    const auto added = gradient.to(at::kFloat).mul(factor * (1 - momentum()));
+    exp_avg.copy_(exp_avg.to(at::kFloat).mul(momentum()).add_(added));
+  }
+}
+
+optim::AdamWStep OneBitAdam::variance_step(double factor, double lr, double weight_decay) const {
+  optim::AdamWStep constants;
+  constants.clip = factor;
+  constants.beta1 = momentum();
+  constants.beta2 = beta2();
+  constants.step_size = lr;
+  constants.epsilon = options_.epsilon;
+  constants.decay = 1 - lr * weight_decay;
+  return constants;
+}
+
+// LAMB's second pass is the same expression.
+optim::LambStep OneBitAdam::frozen_step(double lr, double weight_decay) const {
+  optim::LambStep constants;
+  constants.epsilon = options_.epsilon;
+  constants.weight_decay = weight_decay;
+  constants.step_size = lr;
+  return constants;
 }
 
 void OneBitAdam::update(const PieceUpdate& update) {
   if (num_steps() <= kIdleSteps) return;
+  const auto elements = update.elements();
   if (num_steps() <= last_warm_up_) {
-    update_with_variance(update);
+    optim::adamw_step(variance_step(update.factor, update.lr, update.weight_decay), elements);
   } else {
-    update_frozen(update);
+    // The momentum is the mean of the ranks' already, except where there is one rank.
+    if (!exchange_) optim::momentum_step({.clip = update.factor, .beta1 = momentum()}, elements);
+    optim::lamb_step(frozen_step(update.lr, update.weight_decay), elements);
   }
   // From the next backward on; here and not before the updates, which may be refused.
   model().set_gradient_reduction(!is_frozen());
 }
 
-void OneBitAdam::update_with_variance(const PieceUpdate& update) {
-  optim::AdamWStep constants;
-  constants.clip = update.factor;
-  constants.beta1 = momentum();
-  constants.beta2 = beta2();
-  constants.step_size = update.lr;
-  constants.epsilon = options_.epsilon;
-  constants.decay = 1 - update.lr * update.weight_decay;
-  optim::adamw_step(constants, update.elements());
-}
-
-// The momentum is the mean of the ranks' already, except where there is one rank.
-void OneBitAdam::update_frozen(const PieceUpdate& update) {
-  const auto elements = update.elements();
-  if (!exchange_) optim::momentum_step({.clip = update.factor, .beta1 = momentum()}, elements);
-  optim::LambStep constants;  // LAMB's second pass is the same expression
-  constants.epsilon = options_.epsilon;
-  constants.weight_decay = update.weight_decay;
-  constants.step_size = update.lr;
-  optim::lamb_step(constants, elements);
+void OneBitAdam::update_on_device(const optim::DevicePass& pass) {
+  if (num_steps() <= kIdleSteps || skips_step_) return;
+  if (num_steps() <= last_warm_up_) {
+    std::vector<optim::AdamWStep> steps;
+    for (const auto& setting : pass.settings) {
+      steps.push_back(variance_step(pass.factor, setting.lr, setting.weight_decay));
+    }
+    optim::step_on_device(pass, steps);
+  } else {
+    std::vector<optim::LambStep> steps;
+    for (const auto& setting : pass.settings) {
+      steps.push_back(frozen_step(setting.lr, setting.weight_decay));
+    }
+    const auto device = model().mesh().world().device();
+    const auto no_ratio = at::ones({static_cast<int64_t>(parameters().size())},
+                                   at::TensorOptions().dtype(at::kFloat).device(device));
+    optim::step_on_device(pass, steps, no_ratio);
+  }
+  model().set_gradient_reduction(!is_frozen());
 }
 
 }  // namespace fullshard

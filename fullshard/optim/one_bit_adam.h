@@ -54,12 +54,15 @@ class OneBitAdam : public Optimizer {
  private:
   void before_updates() override;
   void update(const PieceUpdate& update) override;
-  void update_with_variance(const PieceUpdate& update);
-  void update_frozen(const PieceUpdate& update);
+  void update_on_device(const optim::DevicePass& pass) override;
+  optim::AdamWStep variance_step(double factor, double lr, double weight_decay) const;
+  optim::LambStep frozen_step(double lr, double weight_decay) const;
+  void take_momenta(const std::vector<optim::OneBitExchange::Values>& values, at::Device device);
 
   OneBitAdamOptions options_;
-  int64_t last_warm_up_;                           // step
-  std::optional<optim::OneBitExchange> exchange_;  // absent with one rank
+  int64_t last_warm_up_;                             // step
+  std::unique_ptr<optim::OneBitExchange> exchange_;  // absent with one rank
+  bool skips_step_ = false;                          // some rank's gradients are not finite
 };
 
 }  // namespace fullshard

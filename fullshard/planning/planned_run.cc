@@ -32,13 +32,10 @@ ShardOptions planned_options(const Plan& plan) {
   return options;
 }
 
-// What libtorch takes for cuBLAS and for cuBLASLt with the first product, and keeps: 32 MiB each on
-// GPUs of compute capability 9 and above, less before. Nobody asks for it where nothing computes.
 void add_library_workspaces(TierEstimate& device) {
-  constexpr int64_t kWorkspaces = 2 * 32 * kMiB;
-  device.rest_bytes += kWorkspaces;
-  device.peak_bytes += kWorkspaces;
-  device.by_purpose[static_cast<size_t>(tiers::Purpose::workspace)] += kWorkspaces;
+  device.rest_bytes += kLibraryWorkspaces;
+  device.peak_bytes += kLibraryWorkspaces;
+  device.by_purpose[static_cast<size_t>(tiers::Purpose::workspace)] += kLibraryWorkspaces;
 }
 
 }  // namespace

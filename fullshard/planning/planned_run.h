@@ -5,10 +5,15 @@
 #include <functional>
 #include <memory>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/planning/estimate.h"
 
 namespace fullshard::planning {
+
+// What libtorch takes for cuBLAS and for cuBLASLt with the first product, and keeps: 32 MiB each on
+// GPUs of compute capability 9 and above, less before. Nobody asks for it where nothing computes.
+inline constexpr int64_t kLibraryWorkspaces = 2 * 32 * kMiB;
 
 // World of the ranks that are planned for.
 World planned_world(const EstimateOptions& options);

@@ -18,11 +18,12 @@
 namespace fullshard::worker {
 namespace {
 
-// A few rows of hidden states, and the logits.
-int64_t numel_of_batch(const RankModel& run, int64_t micro_batch, const RunOptions& options) {
-  constexpr int64_t kHiddenRows = 16;
-  const int64_t tokens = micro_batch * planned_sequence_length(options, *run.model);
-  return tokens * (kHiddenRows * run.source.hidden_size().value_or(0) + run.model->vocabulary());
+// Of the largest forward of a rank.
+planning::PassBytes evaluated_bytes(const RankModel& run, const planning::PassTerms& terms,
+                                    int64_t micro_batch, const RunOptions& options) {
+  return {.activations = planning::evaluation_bytes(
+              make_deferred_model(run.source, /*needs_head=*/true), terms, micro_batch,
+              planned_sequence_length(options, *run.model), options.target_length)};
 }
 
 int print_scores(const EvaluateResult& result, bool is_json) {
@@ -57,8 +58,10 @@ int run_eval(const cli::RunArguments& arguments) {
       plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size);
   WeightNeeds needs;
   ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
-    needs =
-        weight_needs(*run.model, world, shard_options, numel_of_batch(run, micro_batch, options));
+    const planning::PassTerms terms{world.device(), shard_options.param_dtype};
+    needs = weight_needs(*run.model, world, shard_options, plan_passes(world, [&] {
+      return evaluated_bytes(run, terms, micro_batch, options);
+    }));
     needs.command = "eval";
     place_weights(needs, world, run.source.has_weights, shard_options);
   });

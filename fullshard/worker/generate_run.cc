@@ -273,20 +273,18 @@ void refuse_fp8(const ShardOptions& options) {
   fail_as(ErrorKind::usage, "generate: fp8 is for training; use --precision bf16");
 }
 
-// Elements of keys and values that the largest batch of a rank may take.
-int64_t numel_of_largest_batch(const GenerationJob& job, const LanguageModel& model,
-                               int num_ranks) {
-  const auto size = generation::cache_size(model);
-  int64_t longest = 0;
+// The largest batch that a rank may have to hold.
+planning::GenerationBatch largest_batch(const GenerationJob& job, int num_ranks) {
+  int64_t longest = 1;
   for (const GeneratePrompt& prompt : job.prompts) {
     longest = std::max(longest, static_cast<int64_t>(prompt.tokens.size()));
   }
   const auto num_prompts = static_cast<int64_t>(job.prompts.size());
-  const int64_t rows = std::min(job.options.batch, (num_prompts + num_ranks - 1) / num_ranks) *
-                       std::max(job.options.num_beams, job.options.num_return_sequences);
-  int64_t tokens = (model.is_encoder_decoder() ? 1 : longest) + job.options.max_new_tokens;
-  if (model.max_positions() > 0) tokens = std::min(tokens, model.max_positions());
-  return rows * (tokens * size.numel_per_token + longest * size.numel_per_source_token);
+  return {.num_prompts = std::min(job.options.batch, (num_prompts + num_ranks - 1) / num_ranks),
+          .rows_per_prompt = std::max(job.options.num_beams, job.options.num_return_sequences),
+          .prompt_tokens = longest,
+          .new_tokens = job.options.max_new_tokens,
+          .prefill_tokens = job.options.prefill_tokens};
 }
 
 // Absent: what fits decides.
@@ -336,8 +334,12 @@ int run_generate(const cli::RunArguments& arguments) {
   ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
     refuse_partial_stages(shard_options.sharding);
     refuse_fp8(shard_options);
-    needs = weight_needs(*run.model, world, shard_options,
-                         numel_of_largest_batch(job, *run.model, world.size()));
+    const auto passes = plan_passes(world, [&] {
+      return planning::generation_bytes(make_deferred_model(run.source),
+                                        {world.device(), shard_options.param_dtype},
+                                        largest_batch(job, world.size()));
+    });
+    needs = weight_needs(*run.model, world, shard_options, passes);
     place_cache(needs, world, generation::cache_size(*run.model).num_layers,
                 cache_on_host(options.generation.cache));
     place_weights(needs, world, run.source.has_weights, shard_options);

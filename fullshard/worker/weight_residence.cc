@@ -13,6 +13,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/standard_streams.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/generation/cache_size.h"
 #include "fullshard/launch/cgroup.h"
@@ -36,11 +37,14 @@ int64_t numel_of(const LanguageModel& model) {
 }
 
 [[noreturn]] void refuse_weights(const WeightNeeds& needs, const char* what_to_do) {
-  fail_as(ErrorKind::no_fit, "{}: the weights take {} and {} of a batch {}, but {} {}; {}",
-          needs.command, format_bytes(needs.num_copies * needs.weight_bytes),
-          needs.command == "eval" ? "the activations" : "the keys and values",
-          format_bytes(needs.batch_bytes), format_bytes(needs.available_bytes),
-          needs.is_cpu ? "of memory are free" : "of the device", what_to_do);
+  const std::string cache =
+      needs.command == "eval"
+          ? ""
+          : fmt::format("the keys and values of a batch {}, ", format_bytes(needs.cache_bytes));
+  fail_as(ErrorKind::no_fit, "{}: the weights take {}, {}activations {}, but {} {}; {}",
+          needs.command, format_bytes(needs.num_copies * needs.weight_bytes), cache,
+          format_bytes(needs.activation_bytes), format_bytes(needs.available_bytes),
+          needs.is_cpu ? "of memory are free" : "of the device are free", what_to_do);
 }
 
 // Bytes per second of reading and writing on the device itself.
@@ -89,17 +93,31 @@ int64_t lowest_of_all(const World& world, int64_t own) {
 
 }  // namespace
 
+planning::PassBytes plan_passes(const World& world,
+                                const std::function<planning::PassBytes()>& plan) {
+  try {
+    return plan();
+  } catch (const std::exception& error) {
+    if (world.rank() == 0) {
+      base::say(fmt::format("warning: memory: not planned: {}\n", error.what()));
+    }
+    return {};
+  }
+}
+
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
-                         const ShardOptions& options, int64_t numel_of_batch) {
+                         const ShardOptions& options, const planning::PassBytes& passes) {
   const int64_t element_bytes = element_bytes_of(model, options);
   WeightNeeds needs{.command = "generate",
                     .weight_bytes = numel_of(model) * element_bytes,
-                    .batch_bytes = numel_of_batch * element_bytes,
+                    .cache_bytes = passes.cache,
+                    .activation_bytes = passes.activations,
                     .available_bytes = lowest_of_all(world, available_here(world.device())),
                     .is_cpu = world.device().is_cpu()};
   if (!needs.is_cpu) return needs;
   // Ranks of one host share its memory, and look at one copy of what is gathered.
-  needs.batch_bytes *= world.local_size();
+  needs.cache_bytes *= world.local_size();
+  needs.activation_bytes *= world.local_size();
   if (!options.share_host_copy) needs.num_copies = world.local_size();
   return needs;
 }
@@ -107,23 +125,24 @@ WeightNeeds weight_needs(const LanguageModel& model, const World& world,
 void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
                  const std::optional<bool>& wanted) {
   // The layer that computes and the one that comes.
-  const int64_t window_bytes = 2 * needs.batch_bytes / std::max<int64_t>(num_layers, 1);
-  const bool is_cheaper = !needs.is_cpu && generation::is_cache_cheaper_on_host(
-                                               {.weight_bytes = needs.weight_bytes,
-                                                .cache_bytes = needs.batch_bytes,
-                                                .window_bytes = window_bytes,
-                                                .device_bytes = needs.available_bytes});
+  const int64_t window_bytes = 2 * needs.cache_bytes / std::max<int64_t>(num_layers, 1);
+  const bool is_cheaper =
+      !needs.is_cpu && generation::is_cache_cheaper_on_host(
+                           {.weight_bytes = needs.weight_bytes,
+                            .cache_bytes = needs.cache_bytes,
+                            .window_bytes = window_bytes,
+                            .device_bytes = needs.available_bytes - needs.activation_bytes});
   needs.keeps_cache_on_host = wanted.value_or(is_cheaper);
   if (!needs.keeps_cache_on_host || needs.is_cpu) return;
   const int64_t room =
       lowest_of_all(world, available_here(at::kCPU)) / std::max(world.local_size(), 1);
-  if (needs.batch_bytes > room) {
+  if (needs.cache_bytes > room) {
     fail_as(ErrorKind::no_fit,
             "generate: the keys and values of a batch take {}, and are to be kept in host memory, "
             "which has {} for each rank; use a smaller --batch or fewer --max-new-tokens",
-            format_bytes(needs.batch_bytes), format_bytes(room));
+            format_bytes(needs.cache_bytes), format_bytes(room));
   }
-  needs.batch_bytes = window_bytes;
+  needs.cache_bytes = window_bytes;
 }
 
 void place_weights(const WeightNeeds& needs, const World& world, bool are_in_files,
@@ -138,7 +157,7 @@ void place_weights(const WeightNeeds& needs, const World& world, bool are_in_fil
                    "smaller --batch, or --precision bf16");
   }
   const int64_t at_rest = needs.weight_bytes / world.size();
-  if (at_rest + needs.batch_bytes > needs.available_bytes || world.size() == 1) {
+  if (at_rest + needs.batch_bytes() > needs.available_bytes || world.size() == 1) {
     place.tier = tiers::Tier::host;
   }
 }
@@ -161,7 +180,7 @@ WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& n
     units.push_back({unit->path(), bytes, unit->path().empty()});
   }
   const double share = resident_share.value_or(is_asked_for ? 0.0 : 1.0);
-  const int64_t room = needs.available_bytes - needs.batch_bytes;
+  const int64_t room = needs.available_bytes - needs.batch_bytes();
   const auto found = tiers::resident_units(units, {.device_bytes = room, .most_share = share});
   if (!found) {
     refuse_weights(needs, "use a smaller --batch, fewer --max-new-tokens, or --precision bf16");

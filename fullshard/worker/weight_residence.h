@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "fullshard/config/run_options.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/planning/pass_estimate.h"
 #include "fullshard/tiers/resident_units.h"
 
 namespace fullshard::worker {
@@ -20,22 +22,29 @@ namespace fullshard::worker {
 // What is known before the model is sharded.
 struct WeightNeeds {
   std::string command = "generate";
-  int64_t weight_bytes = 0;     // of the whole model, in the dtype that is computed in
-  int64_t batch_bytes = 0;      // beside them: of this rank's largest batch
-  int64_t available_bytes = 0;  // on the device, or of the host where that is the device
-  int num_copies = 1;           // of the weights in that memory, were they whole on every rank
+  int64_t weight_bytes = 0;      // of the whole model, in the dtype that is computed in
+  int64_t cache_bytes = 0;       // beside them: keys and values of this rank's largest batch
+  int64_t activation_bytes = 0;  // and what its fullest pass takes
+  int64_t available_bytes = 0;   // on the device, or of the host where that is the device
+  int num_copies = 1;            // of the weights in that memory, were they whole on every rank
   bool is_cpu = true;
-  // Keys and values are kept in host memory; `batch_bytes` are then those of the layers that are on
+  // Keys and values are kept in host memory; `cache_bytes` are then those of the layers that are on
   // the device at a time.
   bool keeps_cache_on_host = false;
 
-  bool fits_whole() const { return num_copies * weight_bytes + batch_bytes <= available_bytes; }
+  int64_t batch_bytes() const { return cache_bytes + activation_bytes; }
+  bool fits_whole() const { return num_copies * weight_bytes + batch_bytes() <= available_bytes; }
 };
 
-// Collective: the rank with the least room decides. `numel_of_batch` are the elements that the
-// largest batch of this rank takes: keys and values, or activations.
+// What `plan` says; nothing, with a warning from rank 0, where it cannot: the run starts all the
+// same.
+planning::PassBytes plan_passes(const World& world,
+                                const std::function<planning::PassBytes()>& plan);
+
+// Collective: the rank with the least room decides. `passes` is what the largest batch of this rank
+// takes.
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
-                         const ShardOptions& options, int64_t numel_of_batch);
+                         const ShardOptions& options, const planning::PassBytes& passes);
 
 // Puts keys and values into host memory where that is `wanted`; where nobody says, if they do not
 // fit beside the weights and bringing them costs less than bringing what of the weights finds no

@@ -27,6 +27,15 @@ TEST(Communicator, RefusesDifferentDtypesInAGather) {
       "agree");
 }
 
+TEST(Communicator, RefusesAnExchangeOfUnequalRows) {
+  const auto world = World::single();
+  EXPECT_EQ(error_of([&] { world.communicator().all_to_all(at::zeros({4}), at::zeros({5})); }),
+            "all_to_all: sent has shape [5], expected [4] or [1, 4]: 1 rows of 4 elements");
+  EXPECT_EQ(
+      error_of([&] { world.communicator().all_to_all(at::zeros({4}), at::zeros({4}, at::kLong)); }),
+      "all_to_all: received is Float, sent is Long; it moves bits, so the dtypes must agree");
+}
+
 TEST(Communicator, RefusesRowsThatAreNotContiguous) {
   const World world = World::fake(2);
   EXPECT_EQ(error_of([&] {

@@ -39,6 +39,13 @@ TEST(Fake, TakesTheOthersToHoldWhatThisRankHolds) {
   EXPECT_EQ(shard.item<float>(), 3.F);
 }
 
+TEST(Fake, IsSentByTheOthersWhatItSendsToItself) {
+  const World world = World::fake(2, 1);
+  const auto received = at::zeros({2, 2});
+  world.communicator().all_to_all(received, at::tensor({1.F, 2.F, 3.F, 4.F})).wait();
+  EXPECT_TRUE(received.equal(at::tensor({3.F, 4.F, 3.F, 4.F}).view({2, 2})));
+}
+
 TEST(Fake, GathersInPlace) {
   const World world = World::fake(3, 1);
   const at::Tensor full = at::arange(6, at::kFloat).view({3, 2});

@@ -128,6 +128,30 @@ TEST_P(SeveralHosts, GatherEveryRanksShard) {
   });
 }
 
+TEST_P(SeveralHosts, ExchangeRowsAllToAll) {
+  const auto size = static_cast<int64_t>(GetParam().size());
+  run_ranks(on(GetParam()), [&](const World& world) {
+    for (const int64_t numel : {1, 7, 50003}) {
+      for (const auto dtype : {at::kByte, at::kBFloat16}) {
+        const auto sent_by = [&](int rank) {
+          return (at::arange(size * numel) * 7 + rank * 31).remainder(251).to(dtype);
+        };
+        const auto wide = at::zeros({size, numel + 2}, dtype);
+        world.communicator()
+            .all_to_all(wide.narrow(1, 1, numel), sent_by(world.rank()), "rows")
+            .wait();
+        for (int rank = 0; rank < world.size(); ++rank) {
+          const auto expected = sent_by(rank).narrow(0, world.rank() * numel, numel);
+          EXPECT_TRUE(same_hosts_bits(wide[rank].narrow(0, 1, numel), expected))
+              << "rank " << world.rank() << " from " << rank << ", " << numel;
+        }
+        EXPECT_EQ(wide.select(1, 0).sum().item<double>(), 0);
+        EXPECT_EQ(wide.select(1, numel + 1).sum().item<double>(), 0);
+      }
+    }
+  });
+}
+
 TEST_P(SeveralHosts, BroadcastFromAnyRoot) {
   run_ranks(on(GetParam()), [](const World& world) {
     for (const int64_t numel : {3, 5000}) {

@@ -18,6 +18,12 @@ TEST(Self, GathersItsOwnShard) {
   EXPECT_TRUE(at::equal(full, shard));
 }
 
+TEST(Self, ExchangesWithItself) {
+  const auto received = at::zeros({3});
+  World::single().communicator().all_to_all(received, at::tensor({1.F, 2.F, 3.F})).wait();
+  EXPECT_TRUE(received.equal(at::tensor({1.F, 2.F, 3.F})));
+}
+
 TEST(Self, ReducesToItsOwnValueForEveryOp) {
   const World world = World::single();
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {

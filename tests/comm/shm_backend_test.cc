@@ -97,6 +97,21 @@ TEST_P(ShmWorlds, GatherMovesBitsOfAnyDtype) {
   });
 }
 
+TEST_P(ShmWorlds, AllToAllGivesEachRankItsRowOfTheOthers) {
+  run_shm_ranks(GetParam(), [](const ShmTestRank& rank) {
+    const int64_t size = rank.size;
+    for (const int64_t numel : {0, 1, 5, 70000}) {
+      const auto sent = at::arange(size * numel, at::kInt) + 1000000 * rank.rank;
+      const auto received = at::full({size, numel}, -1, at::kInt);
+      rank.world.all_to_all(received, sent, "rows").wait();
+      for (int64_t peer = 0; peer < size; ++peer) {
+        const auto expected = at::arange(numel, at::kInt) + rank.rank * numel + 1000000 * peer;
+        EXPECT_TRUE(received[peer].equal(expected)) << rank.rank << " from " << peer;
+      }
+    }
+  });
+}
+
 TEST_P(ShmWorlds, ReduceScatterSumsInRankOrder) {
   run_shm_ranks(GetParam(), [](const ShmTestRank& self) {
     for (const int64_t numel : kSizes) {

@@ -41,6 +41,14 @@ TEST(StagedBackend, SumsAsTheHostsBackendAndAdds) {
   });
 }
 
+TEST(StagedBackend, ExchangesRows) {
+  run_shm_ranks(2, [](const ShmTestRank& rank) {
+    const auto received = at::zeros({2, 2}, at::kLong);
+    staged(rank).all_to_all(received, at::arange(4) + 10 * rank.rank).wait();
+    EXPECT_TRUE(received.view({-1}).equal(at::tensor({0, 1, 10, 11}, at::kLong) + 2 * rank.rank));
+  });
+}
+
 TEST(StagedBackend, BroadcastsTheRootsValues) {
   run_shm_ranks(2, [](const ShmTestRank& rank) {
     const auto values = at::full({3}, rank.rank, at::kLong);

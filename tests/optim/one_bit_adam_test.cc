@@ -132,19 +132,22 @@ std::pair<int64_t, int64_t> compressed_traffic(int ranks) {
     recorder.reset_totals();
     step_once(body, optimizer, gradient_of_step(2, world.rank()));
     const auto gathers = recorder.totals(Operation::all_gather);
-    EXPECT_EQ(recorder.moved(), gathers.moved) << "something else was sent";
-    if (world.rank() == 0) moved = gathers.moved, calls = gathers.calls;
+    const auto exchanges = recorder.totals(Operation::all_to_all);
+    EXPECT_EQ(recorder.moved(), gathers.moved + exchanges.moved) << "something else was sent";
+    if (world.rank() != 0) return;
+    moved = gathers.moved + exchanges.moved;
+    calls = gathers.calls + exchanges.calls;
   });
   return {moved, calls};
 }
 
 TEST(OneBitAdam, SendsOneBitPerElementInTwoMessages) {
   EXPECT_EQ(compressed_traffic(1), std::pair(int64_t{0}, int64_t{0}));
-  // Padded to 64 + 32 + 16, so 14 bytes of signs beside 12 of scales, and 2 to a multiple of 4;
-  // then 7 + 12 and 1.
-  EXPECT_EQ(compressed_traffic(2), std::pair(int64_t{28 + 20}, int64_t{2}));
-  // Padded to 72 each, so 27 + 12 and 1 from both peers; then 9 + 12 and 3.
-  EXPECT_EQ(compressed_traffic(3), std::pair(int64_t{2 * 40 + 2 * 24}, int64_t{2}));
+  // Padded to 64 + 32 + 16, so chunks of 7 bytes of signs beside 12 of scales, and 1 to a multiple
+  // of 4; twice.
+  EXPECT_EQ(compressed_traffic(2), std::pair(int64_t{20 + 20}, int64_t{2}));
+  // Padded to 72 each, so 9 + 12 and 3 from both peers; twice.
+  EXPECT_EQ(compressed_traffic(3), std::pair(int64_t{2 * 24 + 2 * 24}, int64_t{2}));
 }
 
 TEST(OneBitAdam, SendsGradientsWhileItWarmsUp) {
@@ -157,6 +160,7 @@ TEST(OneBitAdam, SendsGradientsWhileItWarmsUp) {
       recorder.reset_totals();
       step_once(body, optimizer, gradient_of_step(step, world.rank()));
       EXPECT_EQ(recorder.totals(Operation::all_gather).calls, 0) << step;
+      EXPECT_EQ(recorder.totals(Operation::all_to_all).calls, 0) << step;
       EXPECT_GE(recorder.moved(), kAdamNumel * 4) << step;
     }
   });

@@ -2,6 +2,7 @@
 #include "fullshard/optim/one_bit_exchange.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
@@ -12,6 +13,7 @@
 
 #include <cmath>
 
+#include "fullshard/base/error.h"
 #include "fullshard/comm/world/world.h"
 
 namespace fullshard::optim {
@@ -31,7 +33,9 @@ std::shared_ptr<memory::Pool> make_pool() {
                                         std::make_shared<Ledger>(), tiers::Tier::device);
 }
 
-Elements elements_of(const at::Tensor& tensor) { return {tensor.data_ptr(), at::kFloat}; }
+using MakeExchange = decltype(&make_host_exchange);
+constexpr std::pair<const char*, MakeExchange> kKinds[] = {{"host", make_host_exchange},
+                                                           {"device", make_device_exchange}};
 
 // Signs times their scale, by whole tensors in fp64.
 at::Tensor rounded(const at::Tensor& values) {
@@ -68,49 +72,109 @@ struct Naive {
   }
 };
 
-TEST(OneBitExchange, AgreesWithWholeTensorsInDoublePrecision) {
+class OneBitExchanges : public ::testing::TestWithParam<std::pair<const char*, MakeExchange>> {
+ protected:
+  MakeExchange make = GetParam().second;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, OneBitExchanges, ::testing::ValuesIn(kKinds),
+                         [](const auto& kind) { return kind.param.first; });
+
+TEST_P(OneBitExchanges, AgreeWithWholeTensorsInDoublePrecision) {
   for (const auto& [ranks, padded] : {std::pair(2, 5008), std::pair(3, 5040)}) {
-    run_ranks({.ranks = ranks}, [&](const World& world) {
-      OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kExchanged}});
+    run_ranks({.ranks = ranks}, [&, ranks = ranks, padded = padded](const World& world) {
+      const auto exchange = make(world.communicator(), make_pool(), {{"weight", kExchanged}});
       Naive naive(ranks, padded);
       const auto exp_avg = at::zeros({kExchanged});
       for (int round = 0; round < kRounds; ++round) {
         const auto own = gradient(round, world.rank());
-        exchange.average({.beta1 = 0.5}, {{elements_of(exp_avg), elements_of(own)}});
+        exchange->average({.beta1 = 0.5}, {{exp_avg, own}});
         naive.average(round);
         EXPECT_LT((exp_avg - naive.exp_avg).abs().max().item<double>(), 1e-5) << round;
       }
-      const auto error = exchange.worker_error() - naive.worker_errors[world.rank()];
+      const auto error = exchange->worker_error() - naive.worker_errors[world.rank()];
       EXPECT_LT(error.abs().max().item<double>(), 1e-5);
     });
   }
 }
 
-TEST(OneBitExchange, SendsTwentyOneTimesLessThanAnAllReduceOfTwoRanks) {
-  run_ranks({.ranks = 2}, [](const World& world) {
-    OneBitExchange exchange(world.communicator(), make_pool(), {{"weight", kExchanged}});
+TEST_P(OneBitExchanges, SendThirtyOneTimesLessThanAnAllReduce) {
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    const auto exchange = make(world.communicator(), make_pool(), {{"weight", kExchanged}});
     const auto exp_avg = at::zeros({kExchanged}), own = gradient(0, world.rank());
     world.recorder().reset_totals();
-    exchange.average({}, {{elements_of(exp_avg), elements_of(own)}});
-    // 4 bytes of scale, 5008 bits, and 2 to a multiple of 4; then half of the bits, and 3.
-    EXPECT_EQ(world.recorder().moved(), (4 + 626 + 2) + (4 + 313 + 3));
+    exchange->average({}, {{exp_avg, own}});
+    // 4 bytes of scale, half of 5008 bits, and 3 to a multiple of 4; twice. On a device ranks also
+    // tell each other which tensors have gradients, a byte each.
+    const int64_t told = make == make_device_exchange ? 1 : 0;
+    EXPECT_EQ(world.recorder().moved(), 2 * (4 + 313 + 3) + told);
     world.recorder().reset_totals();
     world.communicator().all_reduce(exp_avg).wait();
-    EXPECT_EQ(world.recorder().moved(), 21 * 952 + 8);
+    EXPECT_EQ(world.recorder().moved(), 31 * 640 + 160);
   });
 }
 
-TEST(OneBitExchange, LeavesTensorsWithoutGradientAlone) {
-  run_ranks({.ranks = 2}, [](const World& world) {
-    OneBitExchange exchange(world.communicator(), make_pool(), {{"used", 20}, {"unused", 30}});
+TEST_P(OneBitExchanges, LeaveTensorsWithoutGradientAlone) {
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    const auto exchange = make(world.communicator(), make_pool(), {{"used", 20}, {"unused", 30}});
     const auto used = at::zeros({20}), unused = at::full({30}, 0.25f);
     const auto own = gradient(0, world.rank());
-    exchange.average({}, {{elements_of(used), elements_of(own)}, {elements_of(unused), {}}});
+    exchange->average({}, {{used, own.narrow(0, 0, 20)}, {unused, {}}});
     EXPECT_TRUE((used != 0).all().item<bool>());
     EXPECT_TRUE((unused == 0.25f).all().item<bool>());
-    EXPECT_TRUE((exchange.worker_error().narrow(0, 32, 32) == 0).all().item<bool>());
-    EXPECT_TRUE((exchange.server_error().narrow(0, 16, 16) == 0).all().item<bool>());
+    EXPECT_TRUE((exchange->worker_error().narrow(0, 32, 32) == 0).all().item<bool>());
+    EXPECT_TRUE((exchange->server_error().narrow(0, 16, 16) == 0).all().item<bool>());
   });
+}
+
+TEST_P(OneBitExchanges, NameATensorThatSomeRanksHaveNoGradientOf) {
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    const auto exchange = make(world.communicator(), make_pool(), {{"first", 20}, {"odd", 30}});
+    const auto first = at::zeros({20}), odd = at::zeros({30});
+    const auto own = gradient(0, world.rank());
+    const auto of_odd = world.rank() == 1 ? own.narrow(0, 0, 30) : at::Tensor();
+    try {
+      exchange->average({}, {{first, own.narrow(0, 0, 20)}, {odd, of_odd}});
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "OneBitAdam: parameter 'odd' has a gradient on rank 1 and none on rank 0; run "
+                   "the same units on every rank");
+    }
+  });
+}
+
+// 16-bit states and gradients, tensors of all kinds of sizes, errors that build up.
+TEST(OneBitExchange, GivesTheSameOnHostAndDevice) {
+  for (const int ranks : {2, 3}) {
+    run_ranks({.ranks = ranks}, [&](const World& world) {
+      const std::vector<OneBitTensor> tensors = {{"a", 1}, {"b", 24}, {"c", 1000}, {"d", 7}};
+      const auto host = make_host_exchange(world.communicator(), make_pool(), tensors);
+      const auto device = make_device_exchange(world.communicator(), make_pool(), tensors);
+      std::vector<OneBitExchange::Values> on_host, on_device;
+      for (const auto& tensor : tensors) {
+        on_host.push_back({at::zeros({tensor.numel}, at::kBFloat16)});
+        on_device.push_back({at::zeros({tensor.numel}, at::kBFloat16)});
+      }
+      for (int round = 0; round < kRounds; ++round) {
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          const auto own = gradient(round, world.rank())
+                               .narrow(0, static_cast<int64_t>(i) * 10, tensors[i].numel)
+                               .to(at::kBFloat16);
+          on_host[i].gradient = on_device[i].gradient = own;
+        }
+        const MomentumStep step{.clip = 0.5, .beta1 = 0.75};
+        host->average(step, on_host);
+        device->average(step, on_device);
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          EXPECT_TRUE(at::allclose(on_host[i].exp_avg.to(at::kFloat),
+                                   on_device[i].exp_avg.to(at::kFloat), 1e-2, 1e-6))
+              << "round " << round << ", " << tensors[i].name;
+        }
+      }
+      EXPECT_TRUE(at::allclose(host->worker_error(), device->worker_error(), 1e-3, 1e-4));
+      EXPECT_TRUE(at::allclose(host->server_error(), device->server_error(), 1e-3, 1e-4));
+    });
+  }
 }
 
 }  // namespace

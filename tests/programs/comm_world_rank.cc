@@ -67,6 +67,7 @@ class ExactOperations {
 
   void play() const {
     gather();
+    exchange();
     for (const auto op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) reduce(op);
     if (dtype_ != at::kLong) reduce(ReduceOp::average);
     const auto told = own(kNumel);
@@ -99,6 +100,23 @@ class ExactOperations {
     window[world_.rank()].copy_(own(kNumel));
     everyone_.all_gather(window, window[world_.rank()]).wait();
     expect(wide, at::constant_pad_nd(at::stack(expected), {4, 4}), "all_gather of a window");
+  }
+
+  // Row r of each rank's values goes to rank r.
+  void exchange() const {
+    const int size = world_.size();
+    std::vector<at::Tensor> expected;
+    for (int rank = 0; rank < size; ++rank) {
+      expected.push_back(of(rank, size * kNumel).view({size, kNumel})[world_.rank()]);
+    }
+    const auto received = on_device(at::zeros({size * kNumel}), dtype_);
+    everyone_.all_to_all(received, own(size * kNumel)).wait();
+    expect(received.view({size, kNumel}), at::stack(expected), "all_to_all");
+    const auto wide = on_device(at::zeros({size, kNumel + 8}), dtype_);
+    const auto sent = on_device(at::zeros({size, kNumel + 3}), dtype_);
+    sent.narrow(1, 2, kNumel).copy_(own(size * kNumel).view({size, kNumel}));
+    everyone_.all_to_all(wide.narrow(1, 4, kNumel), sent.narrow(1, 2, kNumel)).wait();
+    expect(wide, at::constant_pad_nd(at::stack(expected), {4, 4}), "all_to_all of windows");
   }
 
   at::Tensor folded(ReduceOp op, int64_t numel) const {

@@ -52,6 +52,15 @@ Work GlooBackend::reduce_scatter(const Call& call, const at::Tensor& shard, cons
                });
 }
 
+Work GlooBackend::all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) {
+  CallTerms terms(call);
+  terms.dtype = static_cast<int32_t>(sent.scalar_type());
+  return issue(call, terms, sent,
+               [collectives = collectives_, received, sent](const GlooTurn& turn) {
+                 collectives->all_to_all(turn, received, sent);
+               });
+}
+
 Work GlooBackend::broadcast(const Call& call, const at::Tensor& tensor, int root) {
   CallTerms terms(call);
   terms.dtype = static_cast<int32_t>(tensor.scalar_type());

@@ -26,6 +26,7 @@ class GlooBackend : public Backend {
   Work all_gather(const Call& call, const at::Tensor& rows, const at::Tensor& shard) override;
   Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
                       const ReduceOptions& options) override;
+  Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) override;
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override;
   void barrier(const Call& call) override;
   at::Tensor allocate(int64_t numel, at::ScalarType dtype) override;

@@ -33,6 +33,15 @@ class DirectCollectives : public GlooCollectives {
     gloo_reduce_scatter(turn, shard, rows, {rank_, hosts_, options});
   }
 
+  void all_to_all(const GlooTurn& turn, const at::Tensor& received,
+                  const at::Tensor& sent) const override {
+    turn.meet();
+    const bool is_whole = received.is_contiguous();
+    const at::Tensor whole = is_whole ? received : at::empty(received.sizes(), received.options());
+    exchange_rows(turn, whole, sent.contiguous());
+    if (!is_whole) received.copy_(whole);
+  }
+
   void broadcast(const GlooTurn& turn, const at::Tensor& tensor, int root) const override {
     if (is_carried(tensor.numel(), tensor.scalar_type())) {
       const at::Tensor all = turn.meet(as_bytes(tensor));
@@ -54,6 +63,13 @@ class DirectCollectives : public GlooCollectives {
 
 std::shared_ptr<const GlooCollectives> make_direct_collectives(int rank, std::vector<int> hosts) {
   return std::make_shared<DirectCollectives>(rank, std::move(hosts));
+}
+
+void exchange_rows(const GlooTurn& turn, const at::Tensor& received, const at::Tensor& sent) {
+  const int64_t row_bytes = sent.size(1) * static_cast<int64_t>(sent.element_size());
+  const std::vector<int64_t> counts(static_cast<size_t>(sent.size(0)), row_bytes);
+  turn.group().all_to_all(as_bytes(received.view({-1})), counts, as_bytes(sent.view({-1})), counts,
+                          turn.timeout);
 }
 
 at::Tensor as_bytes(const at::Tensor& line) { return line.view(at::kByte); }

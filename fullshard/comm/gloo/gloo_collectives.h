@@ -20,6 +20,8 @@ class GlooCollectives {
                           const at::Tensor& shard) const = 0;
   virtual void reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at::Tensor& rows,
                               const ReduceOptions& options) const = 0;
+  virtual void all_to_all(const GlooTurn& turn, const at::Tensor& received,
+                          const at::Tensor& sent) const = 0;
   virtual void broadcast(const GlooTurn& turn, const at::Tensor& tensor, int root) const = 0;
   // Returns when every rank has come.
   virtual void barrier(const GlooTurn& turn) const = 0;
@@ -27,6 +29,10 @@ class GlooCollectives {
 
 // Every rank with every other.
 std::shared_ptr<const GlooCollectives> make_direct_collectives(int rank, std::vector<int> hosts);
+
+// Row r of `sent`, contiguous, goes to rank r of the group, which leaves it in the row of the
+// sender; the ranks have met.
+void exchange_rows(const GlooTurn& turn, const at::Tensor& received, const at::Tensor& sent);
 
 // A 1-D contiguous tensor as bytes, and the other way round.
 at::Tensor as_bytes(const at::Tensor& line);

@@ -33,7 +33,7 @@ std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 constexpr const char* kMissingKey = "missing";
 constexpr const char* kLeavingKey = "leaving";  // some rank has left a mark
-constexpr const char* kLostKey = "lost";  // a rank whose host the store's cannot reach
+constexpr const char* kLostKey = "lost";        // a rank whose host the store's cannot reach
 constexpr const char* kEndedWell = "ended well";
 
 constexpr const char* kUnreachable = "cannot be reached";

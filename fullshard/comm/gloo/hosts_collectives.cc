@@ -44,6 +44,28 @@ class HostsCollectives : public GlooCollectives {
     hosts_reduce_scatter(link(turn), shard, rows, options);
   }
 
+  // Inside the host each rank takes what goes to its place on any host; its lane carries that on.
+  void all_to_all(const GlooTurn& turn, const at::Tensor& received,
+                  const at::Tensor& sent) const override {
+    const int64_t hosts = layout_.num_hosts(), places = layout_.ranks_per_host();
+    const int64_t numel = sent.size(1);
+    const at::Tensor by_place =
+        local_->allocate(sent.numel(), sent.scalar_type()).view({places, hosts, numel});
+    for (int rank = 0; rank < layout_.size(); ++rank) {
+      by_place[layout_.place_of(rank)][layout_.host_of(rank)].copy_(sent.select(0, rank));
+    }
+    const at::Tensor to_own_place = at::empty({places, hosts * numel}, sent.options());
+    local_->all_to_all(link(turn).local_call(), to_own_place, by_place.view({places, -1})).wait();
+    turn.meet();
+    const at::Tensor by_host = to_own_place.view({places, hosts, numel}).transpose(0, 1);
+    const at::Tensor of_lane = at::empty({hosts, places * numel}, sent.options());
+    exchange_rows(turn, of_lane, by_host.contiguous().view({hosts, -1}));
+    const at::Tensor found = of_lane.view({hosts, places, numel});
+    for (int rank = 0; rank < layout_.size(); ++rank) {
+      received.select(0, rank).copy_(found[layout_.host_of(rank)][layout_.place_of(rank)]);
+    }
+  }
+
   // Through the root's lane, then inside each host.
   void broadcast(const GlooTurn& turn, const at::Tensor& tensor, int root) const override {
     const int place = layout_.place_of(root), host = layout_.host_of(root);

@@ -268,6 +268,15 @@ class UnevenCollectives : public GlooCollectives {
     }
   }
 
+  // By way of a gather, of which each rank keeps its own: rare groups are not worth more.
+  void all_to_all(const GlooTurn& turn, const at::Tensor& received,
+                  const at::Tensor& sent) const override {
+    const at::Tensor line = sent.contiguous().view({-1});
+    const at::Tensor all = at::empty({sent.size(0), line.numel()}, sent.options());
+    all_gather(turn, all, line);
+    received.copy_(all.narrow(1, layout_.own_rank * sent.size(1), sent.size(1)));
+  }
+
   void reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at::Tensor& rows,
                       const ReduceOptions& options) const override {
     const UnevenCall call(layout_, *local_, turn);

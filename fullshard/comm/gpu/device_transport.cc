@@ -39,6 +39,9 @@ class DeviceBackend : public Backend {
                       const ReduceOptions& options) override {
     return of(rows).reduce_scatter(call, shard, rows, options);
   }
+  Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) override {
+    return of(sent).all_to_all(call, received, sent);
+  }
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
     return of(tensor).broadcast(call, tensor, root);
   }

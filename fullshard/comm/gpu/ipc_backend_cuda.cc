@@ -94,6 +94,21 @@ class IpcBackend : public Backend {
     return watched(std::move(begun), order, {rows, shard, result}, std::move(drained));
   }
 
+  Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) override {
+    if (sent.numel() == 0) return Work();
+    auto begun = link_.begin(call);
+    const StreamOrder order(stream_);
+    const auto element = static_cast<int64_t>(sent.element_size());
+    auto lent = meet(call, sent, sent.stride(0) * element);
+    const auto& rows = rows_at(lent, rank());
+    for (int other = 0; other < size(); ++other) {
+      copy(received.select(0, other).data_ptr(), rows[static_cast<size_t>(other)],
+           static_cast<size_t>(received.size(1) * element));
+    }
+    auto drained = part(call);
+    return watched(std::move(begun), order, {received, sent}, std::move(drained));
+  }
+
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
     if (tensor.numel() == 0) return Work();
     auto begun = link_.begin(call);

@@ -129,6 +129,20 @@ class NcclBackend : public Backend {
     return started.work({rows, shard});
   }
 
+  Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) override {
+    Started started(*this, call);
+    const auto row_bytes = sent.size(1) * static_cast<int64_t>(sent.element_size());
+    std::vector<SumCarrier::Message> out, in;
+    for (int peer = 0; peer < size() && row_bytes > 0; ++peer) {
+      if (peer == rank()) continue;
+      out.push_back({sent.select(0, peer).data_ptr(), row_bytes, peer});
+      in.push_back({received.select(0, peer).data_ptr(), row_bytes, peer});
+    }
+    Carrier(started).exchange(out, in);
+    received.select(0, rank()).copy_(sent.select(0, rank()));
+    return started.work({received, sent});
+  }
+
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
     Started started(*this, call);
     started.run([&](ncclComm_t handle) {

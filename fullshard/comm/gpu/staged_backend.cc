@@ -60,6 +60,14 @@ Work StagedBackend::reduce_scatter(const Call& call, const at::Tensor& shard,
   return Work(std::make_unique<StagedWork>(std::move(work), result, shard, input));
 }
 
+Work StagedBackend::all_to_all(const Call& call, const at::Tensor& received,
+                               const at::Tensor& sent) {
+  const auto input = on_host(sent, true);
+  auto result = on_host(received, false);
+  auto work = host_->all_to_all(call, result, input);
+  return Work(std::make_unique<StagedWork>(std::move(work), result, received, input));
+}
+
 Work StagedBackend::broadcast(const Call& call, const at::Tensor& tensor, int root) {
   const auto copy = on_host(tensor, rank() == root);
   auto work = host_->broadcast(call, copy, root);

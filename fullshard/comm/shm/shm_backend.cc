@@ -54,6 +54,10 @@ Work ShmBackend::reduce_scatter(const Call& call, const at::Tensor& shard, const
   return issue<ShmReduce>(call, shard, rows, options);
 }
 
+Work ShmBackend::all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) {
+  return issue<ShmExchangeRows>(call, received, sent);
+}
+
 Work ShmBackend::broadcast(const Call& call, const at::Tensor& tensor, int root) {
   return issue<ShmBroadcast>(call, tensor, root);
 }

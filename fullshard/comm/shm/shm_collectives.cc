@@ -56,6 +56,23 @@ void ShmGather::read_peers() {
   copy_bytes(rows.row(group().rank()), ByteRows::of(shard_).begin, rows.row_bytes);
 }
 
+void ShmExchangeRows::prepare() {
+  check_on_cpu(received_);
+  check_on_cpu(sent_);
+  terms_.dtype = code(sent_.scalar_type());
+  input_ = expose(ByteRows::of(sent_));
+}
+
+void ShmExchangeRows::read_peers() {
+  const ByteRows received = ByteRows::of(received_);
+  const int size = group().size(), own = group().rank();
+  for (int step = 1; step < size; ++step) {
+    const int peer = (own + step) % size;
+    copy_bytes(received.row(peer), input_of(peer).row(own), received.row_bytes);
+  }
+  copy_bytes(received.row(own), ByteRows::of(sent_).row(own), received.row_bytes);
+}
+
 void ShmBroadcast::prepare() {
   check_on_cpu(tensor_);
   terms_.dtype = code(tensor_.scalar_type());

@@ -34,6 +34,24 @@ class ShmGather final : public ShmCall {
   at::Tensor shard_;
 };
 
+// Copies the own row of each peer.
+class ShmExchangeRows final : public ShmCall {
+ public:
+  template <class... Base>
+  ShmExchangeRows(at::Tensor received, at::Tensor sent, Base&&... base)
+      : ShmCall(std::forward<Base>(base)...),
+        received_(std::move(received)),
+        sent_(std::move(sent)) {}
+
+ private:
+  void prepare() override;
+  void read_peers() override;
+  void forget() override { received_ = sent_ = at::Tensor(); }
+
+  at::Tensor received_;
+  at::Tensor sent_;
+};
+
 class ShmBroadcast final : public ShmCall {
  public:
   template <class... Base>

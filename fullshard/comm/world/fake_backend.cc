@@ -83,6 +83,12 @@ Work FakeBackend::reduce_scatter(const Call& call, const at::Tensor& shard, cons
                });
 }
 
+Work FakeBackend::all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) {
+  return later({call, group_, size_, !sent.is_cpu()}, [received, sent, rank = rank_] {
+    received.copy_(sent.select(0, rank).expand_as(received));
+  });
+}
+
 Work FakeBackend::broadcast(const Call& call, const at::Tensor& tensor, int) {
   return later({call, group_, size_, !tensor.is_cpu()}, [tensor] {});
 }
