@@ -24,7 +24,7 @@ using config::NodeKind;
 
 constexpr double kUsualAttentionShare = 0.6;  // of the rate of products
 
-enum class Quantity { bytes, rate, time, tflops, count, algorithm };
+enum class Quantity { bytes, rate, time, tflops, share, count, algorithm };
 constexpr double kHostsAlgorithm = 2;  // the other, nccl, is 1
 
 struct ClusterKey {
@@ -46,6 +46,7 @@ const std::vector<ClusterKey>& cluster_keys() {
        [](Cluster& c, double v) { c.gpu.attention_flops = v; }},
       {"gpu.fp8_tflops", Quantity::tflops, false,
        [](Cluster& c, double v) { c.gpu.fp8_flops = v; }},
+      {"gpu.spread", Quantity::share, false, [](Cluster& c, double v) { c.gpu.spread = v; }},
       {"gpus_per_host", Quantity::count, true,
        [](Cluster& c, double v) { c.gpus_per_host = static_cast<int>(v); }},
       {"inside.bandwidth", Quantity::rate, true,
@@ -76,6 +77,8 @@ std::string_view expectation(Quantity quantity) {
       return "a time as 3.4us";
     case Quantity::tflops:
       return "a number of TFLOP/s as 640";
+    case Quantity::share:
+      return "a share below 0.5 as 0.02";
     case Quantity::algorithm:
       return "nccl or hosts";
     case Quantity::count:
@@ -85,7 +88,8 @@ std::string_view expectation(Quantity quantity) {
 }
 
 std::string_view least_of(Quantity quantity) {
-  return quantity == Quantity::algorithm ? "" : ", above zero";
+  const bool says_all = quantity == Quantity::algorithm || quantity == Quantity::share;
+  return says_all ? "" : ", above zero";
 }
 
 std::optional<double> parse_number(std::string_view text) {
@@ -111,6 +115,10 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
       value = parse_number(text);
       if (value) *value *= 1e12;
       break;
+    case Quantity::share:
+      value = parse_number(text);
+      if (value && *value >= 0.5) return std::nullopt;
+      break;
     case Quantity::algorithm:
       if (text == "nccl") value = 1;
       if (text == "hosts") value = kHostsAlgorithm;
@@ -121,7 +129,7 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
       break;
   }
   if (!value) return std::nullopt;
-  const bool may_be_zero = quantity == Quantity::time;
+  const bool may_be_zero = quantity == Quantity::time || quantity == Quantity::share;
   return *value > 0 || (may_be_zero && *value == 0) ? value : std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 //     bf16_tflops: 640               # sustained, of matrix products
 //     attention_tflops: 420          # sustained; default: 0.6 of the products'
 //     fp8_tflops: 1150
+//     spread: 0.02                   # standard deviation of the GPUs' speeds; default: none
 //   gpus_per_host: 8
 //   inside: {bandwidth: 450GB/s, latency: 3.4us}    # of one GPU, each direction; of one hop
 //   between: {bandwidth: 400Gb/s, latency: 14us}    # the same, of one GPU's share of the network
@@ -33,6 +34,7 @@ struct ClusterGpu {
   double bf16_flops = 0;        // per second, sustained in matrix products
   double attention_flops = 0;   // per second, sustained
   double fp8_flops = 0;         // per second, of products in fp8; 0: as bf16
+  double spread = 0;            // standard deviation of the speeds of single GPUs, as a share
 };
 
 // Of one GPU, in each direction.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known machines. From data sheets: memory, its bandwidth, links (one direction) and bus. From
-// NCCL's own tuning model: latencies of a hop over NVLink and between hosts. Fitted, the two
-// constants of a machine: what products and attention sustain (docs/planning.md, "What a cluster
-// would do").
+// NCCL's own tuning model: latencies of a hop over NVLink and between hosts. From measurements of
+// five clusters (Sinha and others 2022, 8 % between the slow and the fast GPUs of one): the spread.
+// Fitted, the two constants of a machine: what products and attention sustain (docs/planning.md,
+// "What a cluster would do").
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +21,7 @@ constexpr NamedText kPresets[] = {
   bf16_tflops: 640
   attention_tflops: 420
   fp8_tflops: 1100
+  spread: 0.02
 gpus_per_host: 8
 inside: {bandwidth: 450GB/s, latency: 3.4us}
 between: {bandwidth: 400Gb/s, latency: 14us}
@@ -32,6 +34,7 @@ disk: 6GB/s
   bf16_tflops: 640
   attention_tflops: 420
   fp8_tflops: 1100
+  spread: 0.02
 gpus_per_host: 8
 inside: {bandwidth: 450GB/s, latency: 3.4us}
 between: {bandwidth: 400Gb/s, latency: 14us}
@@ -41,8 +44,9 @@ disk: 6GB/s
     {"a100-80", R"(gpu:
   memory: 80GB
   memory_bandwidth: 2.04TB/s
-  bf16_tflops: 210
+  bf16_tflops: 215
   attention_tflops: 120
+  spread: 0.02
 gpus_per_host: 8
 inside: {bandwidth: 300GB/s, latency: 3.4us}
 between: {bandwidth: 200Gb/s, latency: 14us}
@@ -52,8 +56,9 @@ disk: 3GB/s
     {"a100-40", R"(gpu:
   memory: 40GB
   memory_bandwidth: 1.56TB/s
-  bf16_tflops: 210
+  bf16_tflops: 215
   attention_tflops: 120
+  spread: 0.02
 gpus_per_host: 8
 inside: {bandwidth: 300GB/s, latency: 3.4us}
 between: {bandwidth: 200Gb/s, latency: 14us}

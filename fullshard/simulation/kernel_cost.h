@@ -19,4 +19,8 @@ inline constexpr double kFp32Share = 1.0 / 15;
 double seconds_of(const tensor::OperatorCall& call, const Cluster& cluster,
                   const KernelTable& table);
 
+// By how much the slowest of `ranks` GPUs is slower than the mean, for which all others wait: their
+// speeds are spread as a normal distribution is. 1 for one of them.
+double slowest_factor(const Cluster& cluster, int ranks);
+
 }  // namespace fullshard::simulation

@@ -90,10 +90,11 @@ Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& pla
   const Cluster& cluster = options.cluster;
   const bool is_nccl = cluster.collectives == CollectiveAlgorithm::nccl;
   const int sharing_disk = std::min(options.ranks, cluster.gpus_per_host);
+  const double slowest = simulation::slowest_factor(cluster, options.ranks);
   const simulation::TaskCosts costs{
       .kernel =
           [&](const tensor::OperatorCall& call) {
-            return simulation::seconds_of(call, cluster, options.kernels);
+            return slowest * simulation::seconds_of(call, cluster, options.kernels);
           },
       .collective =
           [&](const simulation::Collective& call) { return simulation::seconds_of(call, cluster); },

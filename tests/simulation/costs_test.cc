@@ -119,6 +119,30 @@ constexpr const char* kTable = R"({"device": "a card", "kernels": [
   {"name": "mm", "dims": [1, 2, 3, 4], "dtype": "BFloat16", "seconds": 0.5},
   {"name": "memory", "bytes": 100, "seconds": 1.0}, {"name": "memory", "bytes": 300, "seconds": 2.0}]})";
 
+TEST(KernelCost, WaitsForTheSlowestOfTheGpus) {
+  Cluster cluster = Cluster::load("h100");
+  cluster.gpu.spread = 0.02;
+  EXPECT_EQ(slowest_factor(cluster, 1), 1);
+  // The expected largest of 8, 128 and 512 normal numbers: 1.42, 2.60 and 3.04.
+  EXPECT_NEAR(slowest_factor(cluster, 8), 1 + 0.02 * 1.42, 8e-4);
+  EXPECT_NEAR(slowest_factor(cluster, 128), 1 + 0.02 * 2.60, 8e-4);
+  EXPECT_NEAR(slowest_factor(cluster, 512), 1 + 0.02 * 3.04, 8e-4);
+  cluster.gpu.spread = 0;
+  EXPECT_EQ(slowest_factor(cluster, 512), 1);
+}
+
+// Gradients are in e5m2 where --precision fp8 says nothing else.
+TEST(KernelCost, BothFormatsOfFp8HaveItsRate) {
+  const Cluster cluster = Cluster::load("h100");
+  tensor::OperatorCall call{.kind = tensor::OperatorKind::product, .flops = 1e15};
+  for (const auto dtype : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+    call.dtype = dtype;
+    EXPECT_NEAR(seconds_of(call, cluster, {}), 1e15 / cluster.gpu.fp8_flops, 1e-5);
+  }
+  call.dtype = at::kBFloat16;
+  EXPECT_NEAR(seconds_of(call, cluster, {}), 1e15 / cluster.gpu.bf16_flops, 1e-5);
+}
+
 TEST(KernelTable, AnswersForShapesThatWereTimed) {
   using Kind = tensor::OperatorKind;
   const auto table = KernelTable::parse(kTable, "t.json");

@@ -139,6 +139,7 @@ void RunArguments::add_simulation() {
       {"gpu.bf16_tflops", "--bf16-tflops"},
       {"gpu.attention_tflops", "--attention-tflops"},
       {"gpu.fp8_tflops", "--fp8-tflops"},
+      {"gpu.spread", "--spread"},
       {"gpus_per_host", "--gpus-per-host"},
       {"inside", "--inside"},
       {"inside.latency", "--inside-latency"},
