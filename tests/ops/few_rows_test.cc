@@ -109,11 +109,15 @@ TEST(FewRows, GiveWhatTheOperatorsOfTrainingGive) {
     EXPECT_TRUE(at::allclose(found.parts[i], expected.projected.parts[i], 1e-4, 1e-4));
   }
   const auto down = at::randn({32, 20}), bias = at::randn({32});
+  const std::vector<LinearTerms> layers = {{.weight = weights[0], .bias = biases[0]},
+                                           {.weight = weights[1], .bias = biases[1]}};
   EXPECT_TRUE(at::allclose(
-      few_rows_feed_forward(input, norm, {weights, biases, Activation::silu, down, bias}),
+      few_rows_feed_forward(input, norm,
+                            {layers, Activation::silu, {.weight = down, .bias = bias}}),
       activated_projection(expected.projected, Activation::silu, down, bias, input), 1e-4, 1e-4));
   EXPECT_TRUE(at::allclose(
-      few_rows_feed_forward(input, norm, {{weights[0]}, {biases[0]}, Activation::gelu, down, bias}),
+      few_rows_feed_forward(input, norm,
+                            {{layers[0]}, Activation::gelu, {.weight = down, .bias = bias}}),
       activated_projection({.parts = {found.parts[0]}}, Activation::gelu, down, bias, input), 1e-4,
       1e-4));
 }

@@ -71,7 +71,7 @@ TEST(NormProjection, NamesHowManyWeightsAndBiasesItGot) {
       ::testing::ThrowsMessage<Error>(
           "norm_projection: 1 weights and 2 biases; give at least one weight, and a bias "
           "(defined or not) for each or none at all"));
-  EXPECT_THAT([&] { norm_projection(in[0], norm_of(in, true), {}); },
+  EXPECT_THAT([&] { norm_projection(in[0], norm_of(in, true), std::vector<at::Tensor>()); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("0 weights and 0 biases")));
 }
 

@@ -16,6 +16,7 @@ BertForSequenceClassificationImpl::BertForSequenceClassificationImpl(const BertC
       add_folder(body_, "pooler").register_module("dense", Linear(config.width, config.width));
   classifier_ = register_module("classifier",
                                 Linear(config.width, static_cast<int64_t>(config.classes.size())));
+  classifier_->mark_as_head();
 }
 
 at::Tensor BertForSequenceClassificationImpl::class_labels(const ModelInputs& inputs) const {

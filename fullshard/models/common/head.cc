@@ -88,6 +88,7 @@ at::Tensor next_token_labels(const at::Tensor& labels) {
 LanguageHeadImpl::LanguageHeadImpl(int64_t width, int64_t vocabulary, bool has_bias)
     : LinearImpl(torch::nn::LinearOptions(width, vocabulary).bias(has_bias)) {
   set_vocabulary_part(nn::VocabularyPart::head);
+  mark_as_head();
 }
 
 HeadOutputs LanguageHeadImpl::forward(HeadInputs inputs) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/dropout.h>
 
 #include <cmath>
+#include <vector>
 
 #include "fullshard/ops/attention/self_attention.h"
 #include "fullshard/ops/products/activated_projection.h"
@@ -35,7 +36,7 @@ Gpt2AttentionImpl::Gpt2AttentionImpl(const Gpt2Config& config, int64_t layer)
 at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
                                       const at::Tensor& padding_mask,
                                       const ops::SharedPackedDocuments& documents) {
-  const auto rows = ops::norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
+  const auto rows = ops::norm_projection(hidden, norm, std::vector{c_attn_->terms()});
   AttentionOptions options;
   options.causal = true;
   options.scale = scale_;
@@ -47,7 +48,7 @@ at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms&
   if (drops(residual_dropout_, *this)) {
     return rows.residual + at::dropout(c_proj_(mixed), residual_dropout_, /*train=*/true);
   }
-  return linear(mixed, c_proj_->weight, c_proj_->bias, rows.residual);
+  return linear(mixed, c_proj_->terms(), rows.residual);
 }
 
 Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
@@ -57,15 +58,12 @@ Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
       c_proj_(register_module("c_proj", Linear(config.inner_width, config.width))) {}
 
 at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = ops::norm_projection(hidden, norm, {c_fc_->weight}, {c_fc_->bias});
-  const auto& weight = c_proj_->weight;
+  const auto rows = ops::norm_projection(hidden, norm, std::vector{c_fc_->terms()});
   if (drops(dropout_, *this)) {
-    const auto branch =
-        ops::activated_projection(rows.projected, activation_, weight, c_proj_->bias);
+    const auto branch = ops::activated_projection(rows.projected, activation_, c_proj_->terms());
     return rows.residual + at::dropout(branch, dropout_, /*train=*/true);
   }
-  return ops::activated_projection(rows.projected, activation_, weight, c_proj_->bias,
-                                   rows.residual);
+  return ops::activated_projection(rows.projected, activation_, c_proj_->terms(), rows.residual);
 }
 
 GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)

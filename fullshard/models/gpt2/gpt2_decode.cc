@@ -11,7 +11,7 @@ namespace fullshard::models {
 
 at::Tensor Gpt2AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
                                      CachedPass& pass) {
-  const auto rows = ops::few_rows_norm_projection(hidden, norm, {c_attn_->weight}, {c_attn_->bias});
+  const auto rows = ops::few_rows_norm_projection(hidden, norm, std::vector{c_attn_->terms()});
   const ops::SelfAttentionHeads heads{num_heads_, num_heads_};
   const CachedLayer known = pass.cache->layer(pass.layer, pass.places);
   const auto at_once = ops::step_attention(rows, heads, nullptr, known.keys, known.values,
@@ -19,22 +19,19 @@ at::Tensor Gpt2AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& 
   if (at_once.defined()) {
     ++pass.num_on_device;
     pass.cache->stored(pass.layer, pass.places);
-    return ops::few_rows_linear(at_once, c_proj_->weight, c_proj_->bias, hidden);
+    return ops::few_rows_linear(at_once, c_proj_->terms(), hidden);
   }
   const auto [query, key, value] = ops::split_heads(rows, heads);
   const CachedLayer layer = pass.cache->store(pass.layer, key, value, pass.places);
   const auto mixed =
       ops::cached_attention(query, layer.keys, layer.values, pass.places, {.scale = scale_});
-  return ops::few_rows_linear(mixed, c_proj_->weight, c_proj_->bias, hidden);
+  return ops::few_rows_linear(mixed, c_proj_->terms(), hidden);
 }
 
 at::Tensor Gpt2FeedForwardImpl::decode(const at::Tensor& hidden, const NormTerms& norm) {
-  return ops::few_rows_feed_forward(hidden, norm,
-                                    {.inner = {c_fc_->weight},
-                                     .inner_biases = {c_fc_->bias},
-                                     .activation = activation_,
-                                     .outer = c_proj_->weight,
-                                     .outer_bias = c_proj_->bias});
+  return ops::few_rows_feed_forward(
+      hidden, norm,
+      {.inner = {c_fc_->terms()}, .activation = activation_, .outer = c_proj_->terms()});
 }
 
 at::Tensor GPT2BlockImpl::decode(const at::Tensor& hidden, CachedPass& pass) {

@@ -12,8 +12,7 @@ namespace fullshard::models {
 at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
                                       CachedPass& pass) {
   const auto rows = ops::few_rows_norm_projection(
-      hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
-      {q_proj_->bias, k_proj_->bias, v_proj_->bias});
+      hidden, norm, {q_proj_->terms(), k_proj_->terms(), v_proj_->terms()});
   const ops::SelfAttentionHeads heads{num_heads_, num_kv_heads_};
   const CachedLayer known = pass.cache->layer(pass.layer, pass.places);
   const auto at_once = ops::step_attention(rows, heads, pass.rotary.get(), known.keys, known.values,
@@ -21,7 +20,7 @@ at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms&
   if (at_once.defined()) {
     ++pass.num_on_device;
     pass.cache->stored(pass.layer, pass.places);
-    return ops::few_rows_linear(at_once, o_proj_->weight, o_proj_->bias, hidden);
+    return ops::few_rows_linear(at_once, o_proj_->terms(), hidden);
   }
   const auto [query, key, value] = ops::split_heads(rows, heads);
   const auto turned = apply_rotary(query, *pass.rotary, pass.places.positions);
@@ -29,16 +28,14 @@ at::Tensor LlamaAttentionImpl::decode(const at::Tensor& hidden, const NormTerms&
       pass.layer, apply_rotary(key, *pass.rotary, pass.places.positions), value, pass.places);
   const auto mixed =
       ops::cached_attention(turned, layer.keys, layer.values, pass.places, {.window = window_});
-  return ops::few_rows_linear(mixed, o_proj_->weight, o_proj_->bias, hidden);
+  return ops::few_rows_linear(mixed, o_proj_->terms(), hidden);
 }
 
 at::Tensor LlamaFeedForwardImpl::decode(const at::Tensor& hidden, const NormTerms& norm) {
   return ops::few_rows_feed_forward(hidden, norm,
-                                    {.inner = {gate_proj_->weight, up_proj_->weight},
-                                     .inner_biases = {gate_proj_->bias, up_proj_->bias},
+                                    {.inner = {gate_proj_->terms(), up_proj_->terms()},
                                      .activation = activation_,
-                                     .outer = down_proj_->weight,
-                                     .outer_bias = down_proj_->bias});
+                                     .outer = down_proj_->terms()});
 }
 
 at::Tensor LlamaLayer::decode(const at::Tensor& hidden, CachedPass& pass) {

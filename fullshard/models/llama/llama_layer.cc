@@ -32,8 +32,7 @@ at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms
                                        const RotaryTable& rotary, const at::Tensor& padding_mask,
                                        const ops::SharedPackedDocuments& documents) {
   const auto rows =
-      ops::norm_projection(hidden, norm, {q_proj_->weight, k_proj_->weight, v_proj_->weight},
-                           {q_proj_->bias, k_proj_->bias, v_proj_->bias});
+      ops::norm_projection(hidden, norm, {q_proj_->terms(), k_proj_->terms(), v_proj_->terms()});
   AttentionOptions options;
   options.causal = true;
   options.window = window_;
@@ -42,7 +41,7 @@ at::Tensor LlamaAttentionImpl::forward(const at::Tensor& hidden, const NormTerms
   options.documents = documents;
   const auto mixed =
       ops::self_attention(rows.projected, {num_heads_, num_kv_heads_}, &rotary, options);
-  return linear(mixed, o_proj_->weight, o_proj_->bias, rows.residual);
+  return linear(mixed, o_proj_->terms(), rows.residual);
 }
 
 LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
@@ -55,10 +54,8 @@ LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
           "down_proj", linear_layer(config.inner_width, config.width, config.mlp_bias))) {}
 
 at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
-  const auto rows = ops::norm_projection(hidden, norm, {gate_proj_->weight, up_proj_->weight},
-                                         {gate_proj_->bias, up_proj_->bias});
-  return ops::activated_projection(rows.projected, activation_, down_proj_->weight,
-                                   down_proj_->bias, rows.residual);
+  const auto rows = ops::norm_projection(hidden, norm, {gate_proj_->terms(), up_proj_->terms()});
+  return ops::activated_projection(rows.projected, activation_, down_proj_->terms(), rows.residual);
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)

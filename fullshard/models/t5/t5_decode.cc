@@ -37,12 +37,12 @@ at::Tensor T5AttentionImpl::position_bias(const ops::CachePlaces& places) const 
 at::Tensor T5AttentionImpl::decode(const at::Tensor& hidden, const NormTerms& norm,
                                    CachedPass& pass) {
   const auto rows = ops::few_rows_norm_projection(
-      hidden, norm, {query_->weight, key_->weight, value_->weight}, {{}, {}, {}});
+      hidden, norm, {query_->terms(), key_->terms(), value_->terms()});
   const auto [query, key, value] = ops::split_heads(rows, {num_heads_, num_heads_});
   const CachedLayer layer = pass.cache->store(pass.layer, key, value, pass.places);
   const auto mixed = ops::cached_attention(query, layer.keys, layer.values, pass.places,
                                            {.scale = 1.0, .bias = pass.position_bias});
-  return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
+  return ops::few_rows_linear(mixed, output_->terms(), hidden);
 }
 
 at::Tensor T5AttentionImpl::decode_cross(const at::Tensor& hidden, const NormTerms& norm,
@@ -50,11 +50,11 @@ at::Tensor T5AttentionImpl::decode_cross(const at::Tensor& hidden, const NormTer
   if (pass.encoded.defined()) {
     pass.cache->set_cross(pass.layer, heads_of(key_(pass.encoded)), heads_of(value_(pass.encoded)));
   }
-  const auto query = ops::few_rows_linear(apply_norm(hidden, norm), query_->weight);
+  const auto query = ops::few_rows_linear(apply_norm(hidden, norm), query_->terms());
   const CachedLayer layer = pass.cache->cross(pass.layer);
   const auto mixed = ops::complete_attention(heads_of(query), layer.keys, layer.values,
                                              pass.cache->source_lengths(), {.scale = 1.0});
-  return ops::few_rows_linear(mixed, output_->weight, {}, hidden);
+  return ops::few_rows_linear(mixed, output_->terms(), hidden);
 }
 
 at::Tensor T5AttentionLayerImpl::decode(const at::Tensor& hidden, CachedPass& pass) {
@@ -66,13 +66,10 @@ at::Tensor T5AttentionLayerImpl::decode_cross(const at::Tensor& hidden, CachedPa
 }
 
 at::Tensor T5FeedForwardImpl::decode(const at::Tensor& hidden) {
-  std::vector<at::Tensor> weights = {gate_->weight};
-  if (!up_.is_empty()) weights.push_back(up_->weight);
-  return ops::few_rows_feed_forward(hidden, norm_->terms(),
-                                    {.inner = weights,
-                                     .inner_biases = std::vector<at::Tensor>(weights.size()),
-                                     .activation = activation_,
-                                     .outer = down_->weight});
+  std::vector<LinearTerms> inner = {gate_->terms()};
+  if (!up_.is_empty()) inner.push_back(up_->terms());
+  return ops::few_rows_feed_forward(
+      hidden, norm_->terms(), {.inner = inner, .activation = activation_, .outer = down_->terms()});
 }
 
 at::Tensor T5BlockImpl::decode(at::Tensor hidden, CachedPass& pass) {

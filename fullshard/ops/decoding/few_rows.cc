@@ -4,11 +4,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "fullshard/ops/decoding/device_decoding.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/linear.h"
+#include "fullshard/ops/products/low_rank.h"
 #include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::ops {
@@ -87,15 +90,30 @@ at::Tensor few_rows_on_device(const at::Tensor& input, const FewRowsOperands& op
 
 // As activated_projection.
 at::Tensor few_rows_activated_projection(const Projected& input, Activation kind,
-                                         const at::Tensor& weight, const at::Tensor& bias,
-                                         const at::Tensor& residual) {
-  if (input.packed.defined() || input.parts.size() > 2 ||
-      !has_few_rows(input.parts.front(), weight, bias)) {
-    return activated_projection(input, kind, weight, bias, residual);
-  }
+                                         const LinearTerms& layer, const at::Tensor& residual) {
+  const bool has_parts = !input.packed.defined() && input.parts.size() <= 2;
+  const bool is_taken =
+      has_parts && (!layer.is_plain() || has_few_rows(input.parts[0], layer.weight, layer.bias));
+  if (!is_taken) return activated_projection(input, kind, layer, residual);
   const auto activated = input.parts.size() == 2 ? gated(input.parts[0], input.parts[1], kind)
                                                  : activate(input.parts[0], kind);
-  return few_rows_linear(activated, weight, bias, residual);
+  return few_rows_linear(activated, layer, residual);
+}
+
+bool are_plain(const std::vector<LinearTerms>& layers) {
+  return std::ranges::all_of(layers, &LinearTerms::is_plain);
+}
+
+std::vector<at::Tensor> weights_of(const std::vector<LinearTerms>& layers) {
+  std::vector<at::Tensor> weights;
+  for (const auto& layer : layers) weights.push_back(layer.weight);
+  return weights;
+}
+
+std::vector<at::Tensor> biases_of(const std::vector<LinearTerms>& layers) {
+  std::vector<at::Tensor> biases;
+  for (const auto& layer : layers) biases.push_back(layer.bias);
+  return biases;
 }
 
 }  // namespace
@@ -138,19 +156,39 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
   return result;
 }
 
-at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
-                                 const FeedForwardWeights& weights) {
-  const FewRowsOperands operands{.weights = weights.inner,
-                                 .biases = weights.inner_biases,
-                                 .norm = &norm,
-                                 .activation = weights.activation};
-  if (has_device_few_rows(input, operands, {})) {
-    return few_rows_linear(few_rows_on_device(input, operands, {}), weights.outer,
-                           weights.outer_bias, input);
+at::Tensor few_rows_linear(const at::Tensor& input, const LinearTerms& layer,
+                           const at::Tensor& residual) {
+  if (layer.is_plain()) return few_rows_linear(input, layer.weight, layer.bias, residual);
+  return linear_by(
+      [](const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+         const at::Tensor& added) { return few_rows_linear(rows, weight, bias, added); },
+      input, layer, residual);
+}
+
+Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
+                                   const std::vector<LinearTerms>& layers) {
+  if (are_plain(layers)) {
+    return few_rows_norm_projection(input, norm, weights_of(layers), biases_of(layers));
   }
-  const auto rows = few_rows_norm_projection(input, norm, weights.inner, weights.inner_biases);
-  return few_rows_activated_projection(rows, weights.activation, weights.outer, weights.outer_bias,
-                                       input);
+  const auto normalised = apply_norm(input, norm);
+  Projected result;
+  for (const auto& layer : layers) result.parts.push_back(few_rows_linear(normalised, layer));
+  return result;
+}
+
+at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
+                                 const FeedForwardLayers& layers) {
+  if (are_plain(layers.inner)) {
+    const FewRowsOperands operands{.weights = weights_of(layers.inner),
+                                   .biases = biases_of(layers.inner),
+                                   .norm = &norm,
+                                   .activation = layers.activation};
+    if (has_device_few_rows(input, operands, {})) {
+      return few_rows_linear(few_rows_on_device(input, operands, {}), layers.outer, input);
+    }
+  }
+  const auto rows = few_rows_norm_projection(input, norm, layers.inner);
+  return few_rows_activated_projection(rows, layers.activation, layers.outer, input);
 }
 
 }  // namespace fullshard::ops

@@ -12,6 +12,7 @@
 
 #include "fullshard/ops/activation.h"
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/linear_terms.h"
 #include "fullshard/ops/products/projected.h"
 
 namespace fullshard::ops {
@@ -27,15 +28,21 @@ Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& nor
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<at::Tensor>& biases);
 
-// The weights of a feed-forward block; two of them are gate and up. Biases may be undefined.
-struct FeedForwardWeights {
-  std::vector<at::Tensor> inner, inner_biases;
+// The same two by terms.
+at::Tensor few_rows_linear(const at::Tensor& input, const LinearTerms& layer,
+                           const at::Tensor& residual = {});
+Projected few_rows_norm_projection(const at::Tensor& input, const NormTerms& norm,
+                                   const std::vector<LinearTerms>& layers);
+
+// The layers of a feed-forward block; two of the inner ones are gate and up.
+struct FeedForwardLayers {
+  std::vector<LinearTerms> inner;
   Activation activation;
-  at::Tensor outer, outer_bias = {};
+  LinearTerms outer;
 };
 
 // input + outer * activation(inner * norm(input)).
 at::Tensor few_rows_feed_forward(const at::Tensor& input, const NormTerms& norm,
-                                 const FeedForwardWeights& weights);
+                                 const FeedForwardLayers& layers);
 
 }  // namespace fullshard::ops

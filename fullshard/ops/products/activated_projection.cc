@@ -95,6 +95,18 @@ bool activates_on_device(const Projected& input, const at::Tensor& weight, const
          (!residual.defined() || residual.sizes() == with_last(packed, weight.size(0)));
 }
 
+// Whether the input is gate and up.
+bool has_gate(const Projected& input, const at::Tensor& weight) {
+  int64_t width = input.packed.defined() ? input.packed.size(-1) : 0;
+  for (const auto& part : input.parts) width += part.size(-1);
+  check(
+      weight.dim() == 2 && (width == weight.size(1) || width == 2 * weight.size(1)),
+      "activated_projection: the input has width {}, the weight takes {}; expected that, or twice "
+      "that for gate and up",
+      width, weight.size(-1));
+  return width != weight.size(1);
+}
+
 at::Tensor composed_activation(const Projected& input, bool is_gated, Activation kind) {
   if (!is_gated) return activate(input.first(), kind);
   if (input.parts.size() == 2) return gated(input.parts[0], input.parts[1], kind);
@@ -106,20 +118,22 @@ at::Tensor composed_activation(const Projected& input, bool is_gated, Activation
 
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
                                 const at::Tensor& bias, const at::Tensor& residual) {
-  int64_t width = input.packed.defined() ? input.packed.size(-1) : 0;
-  for (const auto& part : input.parts) width += part.size(-1);
-  check(
-      weight.dim() == 2 && (width == weight.size(1) || width == 2 * weight.size(1)),
-      "activated_projection: the input has width {}, the weight takes {}; expected that, or twice "
-      "that for gate and up",
-      width, weight.size(-1));
+  const bool is_gated = has_gate(input, weight);
   if (activates_on_device(input, weight, bias, residual)) {
     return ActivatedProjectionFunction::apply(input.packed, weight, empty_if_absent(bias, weight),
                                               empty_if_absent(residual, weight),
                                               static_cast<int64_t>(kind));
   }
-  const bool is_gated = width != weight.size(1);
   return linear(composed_activation(input, is_gated, kind), weight, bias, residual);
+}
+
+at::Tensor activated_projection(const Projected& input, Activation kind, const LinearTerms& layer,
+                                const at::Tensor& residual) {
+  if (layer.is_plain()) {
+    return activated_projection(input, kind, layer.weight, layer.bias, residual);
+  }
+  const bool is_gated = has_gate(input, layer.weight);
+  return linear(composed_activation(input, is_gated, kind), layer, residual);
 }
 
 }  // namespace fullshard::ops

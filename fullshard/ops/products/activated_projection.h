@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "fullshard/ops/activation.h"
+#include "fullshard/ops/products/linear_terms.h"
 #include "fullshard/ops/products/projected.h"
 
 namespace fullshard::ops {
@@ -15,5 +16,10 @@ namespace fullshard::ops {
 // product only, backward makes them again from the input, and the product itself adds the residual.
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
                                 const at::Tensor& bias = {}, const at::Tensor& residual = {});
+
+// The same by terms. Where they are not plain the activated values are kept: the adapter needs
+// them.
+at::Tensor activated_projection(const Projected& input, Activation kind, const LinearTerms& layer,
+                                const at::Tensor& residual = {});
 
 }  // namespace fullshard::ops

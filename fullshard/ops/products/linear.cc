@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/products/linear.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
+#include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
 #include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
+#include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/ops/products/projection.h"
 #include "fullshard/ops/products/weight_gradient.h"
 
@@ -63,10 +69,13 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
     auto output = at::empty(output_sizes(input, weight), input.options());
     const auto maxima = ops::project(ops::as_matrix(output), ops::as_matrix(input), weight, bias,
                                      residual.defined() ? ops::as_matrix(residual) : at::Tensor());
-    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
+    // Only the weight's gradient asks for the input.
+    const auto kept = weight.requires_grad() ? input : at::Tensor();
+    context->save_for_backward({kept, weight, maxima.rows, maxima.weights});
     context->saved_data["weight"] = weight;
     context->saved_data["is_hybrid"] = maxima.is_hybrid;
     context->saved_data["bias"] = bias;
+    context->saved_data["sizes"] = input.sizes().vec();
     return output;
   }
 
@@ -86,7 +95,7 @@ struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
       results[2] = ops::bias_gradient(context->saved_data["bias"].toTensor(), output_gradient);
     }
     if (context->needs_input_grad(0)) {
-      results[0] = at::empty(input.sizes(), input.options());
+      results[0] = at::empty(context->saved_data["sizes"].toIntVector(), output_gradient.options());
       gradient.to_rows(ops::as_matrix(results[0]), saved[1]);
     }
     if (context->needs_input_grad(3)) results[3] = gradients[0];
@@ -125,6 +134,51 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
   }
   const auto branch = linear(input, weight, bias);
   return residual.defined() ? residual + branch : branch;
+}
+
+LowRankFactorImpl::LowRankFactorImpl(int64_t outputs, int64_t inputs,
+                                     const at::TensorOptions& options)
+    : weight(register_parameter("weight", at::zeros({outputs, inputs}, options))) {}
+
+LinearTerms LinearImpl::terms() const {
+  LinearTerms terms{.weight = weight, .bias = bias};
+  if (is_quantised()) terms.row_scales = weight_scale_.view(at::kFloat);
+  if (!is_adapted()) return terms;
+  terms.low_rank = {.a = lora_a_->weight,
+                    .b = lora_b_->weight,
+                    .scale = adapter_.scale,
+                    .dropout = is_training() ? adapter_.dropout : 0};
+  return terms;
+}
+
+void LinearImpl::adapt(const LowRankOptions& part) {
+  check(!is_adapted(), "adapt: the layer has an adapter already");
+  check(!is_head(), "adapt: the layer is a head, which takes no adapter");
+  check(part.rank > 0, "adapt: rank {}, expected at least 1", part.rank);
+  adapter_ = part;
+  const auto like = at::TensorOptions()
+                        .device(weight.device())
+                        .dtype(weight.is_floating_point() ? weight.scalar_type() : at::kFloat);
+  lora_a_ = register_module("lora_A", LowRankFactor(part.rank, weight.size(1), like));
+  lora_b_ = register_module("lora_B", LowRankFactor(weight.size(0), part.rank, like));
+  if (lora_a_->weight.is_meta()) return;
+  // kaiming_uniform with a = sqrt(5), as PEFT has it.
+  const at::NoGradGuard no_grad;
+  const double bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
+  lora_a_->weight.uniform_(-bound, bound);
+}
+
+void LinearImpl::quantise() {
+  if (is_quantised()) return;
+  const at::NoGradGuard no_grad;
+  const auto rows =
+      weight.is_meta()
+          ? ops::Int8Rows{at::empty_like(weight, at::kChar),
+                          at::empty({weight.size(0)}, weight.options().dtype(at::kFloat))}
+          : ops::int8_rows(weight);
+  weight = parameters_["weight"] = rows.values.detach();
+  weight_scale_ = register_parameter("weight_scale", rows.scales.view(at::kInt),
+                                     /*requires_grad=*/false);
 }
 
 }  // namespace fullshard

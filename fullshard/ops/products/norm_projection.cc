@@ -189,4 +189,20 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
   return {{.packed = made[0]}, made[1]};
 }
 
+NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
+                               const std::vector<LinearTerms>& layers) {
+  if (std::ranges::all_of(layers, &LinearTerms::is_plain)) {
+    std::vector<at::Tensor> weights, biases;
+    for (const auto& layer : layers) {
+      weights.push_back(layer.weight);
+      biases.push_back(layer.bias);
+    }
+    return norm_projection(input, norm, weights, biases);
+  }
+  const auto normalised = apply_norm(input, norm);
+  NormProjection result{{}, input};
+  for (const auto& layer : layers) result.projected.parts.push_back(linear(normalised, layer));
+  return result;
+}
+
 }  // namespace fullshard::ops

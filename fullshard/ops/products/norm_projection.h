@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fullshard/ops/norm.h"
+#include "fullshard/ops/products/linear_terms.h"
 #include "fullshard/ops/products/projected.h"
 
 namespace fullshard::ops {
@@ -25,5 +26,10 @@ struct NormProjection {
 NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
                                const std::vector<at::Tensor>& weights,
                                const std::vector<at::Tensor>& biases = {});
+
+// The same by terms. Where one of them is not plain the normalised rows are made once, read by all
+// of them, and results come in parts.
+NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
+                               const std::vector<LinearTerms>& layers);
 
 }  // namespace fullshard::ops
