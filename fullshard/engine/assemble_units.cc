@@ -151,6 +151,7 @@ Units assemble_units(const WrapPlan& plan, const ShardOptions& options, const Sh
   }
   for (size_t i = 0; i < assembled.size(); ++i) {
     for (const int lender : plan.units[i].lenders) assembled[i]->add_lender(*assembled[lender]);
+    if (plan.units[i].parent >= 0) assembled[plan.units[i].parent]->note_nested();
   }
   return assembled;
 }

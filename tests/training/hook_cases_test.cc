@@ -72,6 +72,25 @@ TEST(HookCases, FrozenAndTrainableParametersInOneUnit) {
               [](LoraStack& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
 }
 
+// The only trained parameter of the outer unit has its gradient first; what comes for the unit
+// inside still goes through a frozen one.
+TEST(HookCases, ATrainedHeadOverAFrozenLayerAndAUnit) {
+  struct HeadedImpl : Unit {
+    HeadedImpl() {
+      inside = register_module("inside", Lora());
+      frozen = register_module("frozen", torch::nn::Linear(4, 4));
+      head = register_module("head", torch::nn::Linear(4, 3));
+      for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+    }
+    at::Tensor forward(at::Tensor x) { return head(at::gelu(frozen(inside(x)))); }
+    Lora inside{nullptr};
+    torch::nn::Linear frozen{nullptr}, head{nullptr};
+  };
+  using Headed = UnitHolder<HeadedImpl>;
+  check_hooks([] { return seeded_case(Headed()); },
+              [](Headed& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
+}
+
 TEST(HookCases, AFrozenUnitBetweenTrainableOnes) {
   struct SandwichImpl : Unit {
     SandwichImpl() {

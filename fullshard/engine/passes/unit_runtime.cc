@@ -255,7 +255,7 @@ void UnitRuntime::finish_trainable() {
   is_done_ = true;
   ended_early_ = false;
   reshard_trainable();
-  if (inputs_pending_ == 0) reshard_frozen();
+  if (inputs_pending_ == 0 && !has_nested_) reshard_frozen();
   context_.events->gradients_ready(*this);
 }
 

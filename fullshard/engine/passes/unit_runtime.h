@@ -66,6 +66,7 @@ class UnitRuntime : public nn::ForwardHooks {
   nn::ForwardHooks* inner_hooks() { return &inner_hooks_; }
   // A unit around this one whose tied parameters get gradients from here.
   void add_lender(UnitRuntime& lender) { lenders_.push_back(&lender); }
+  void note_nested() { has_nested_ = true; }
 
   // Hooks of the backward; called by autograd's thread.
   void before_backward(const at::Tensor& output_gradient);
@@ -135,6 +136,7 @@ class UnitRuntime : public nn::ForwardHooks {
   int64_t numel_ = 0;
   int num_trainable_ = 0;
   bool has_frozen_ = false;
+  bool has_nested_ = false;  // units inside, whose gradients come through its frozen parameters
 
   // Between the forward and the end of its backward.
   int depth_ = 0;       // calls of forward that are open
