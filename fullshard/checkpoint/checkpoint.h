@@ -35,6 +35,9 @@ struct CheckpointOptions {
   // Without it a save that would leave out the states of the torch optimizer which steps the model
   // is an error.
   bool without_optimizer = false;
+  // Only what is trained: of a model with adapters, those. Whoever loads it has given the frozen
+  // parameters their values before, from where they came.
+  bool leaves_out_frozen = false;
   TagValidation tag_validation = TagValidation::warn;
   // Called by all ranks with the folder while it has no name yet, before anything is written there:
   // files that are to be in the checkpoint beside its own, as the weights for other programs.
@@ -80,6 +83,9 @@ struct LoadedCheckpoint {
 // input, the same on all ranks; all differences between the models are named. Manifest and sizes
 // are checked before anything is changed. Should a block turn out to be damaged later, the model
 // has no values, as a deferred one, and a forward says so.
+//
+// One that was saved without frozen parameters (CheckpointOptions::leaves_out_frozen) leaves those
+// as they are: they have values already, or that is an error.
 //
 // The optimizer's lr, momentum and beta2 become what they were, and each rank's default CPU
 // generator goes on where it was.

@@ -32,6 +32,15 @@ void check_files_for(const stored::Manifest& manifest, const std::string& folder
   }
 }
 
+void check_has_frozen(const stored::Manifest& manifest, const std::string& folder,
+                      const engine::Engine& engine) {
+  formats::check_input(
+      !manifest.leaves_out_frozen || engine.has_values(),
+      "{}: holds only what was trained, and the frozen parameters of this model have no values "
+      "yet; load the weights that they were saved beside first",
+      folder);
+}
+
 // Hosts with folders of their own must mean the same save.
 void check_same_save(const Communicator& everyone, const stored::Manifest& manifest,
                      const std::string& folder) {
@@ -78,6 +87,7 @@ LoadedCheckpoint load(const std::string& folder, ShardedModel& model,
   std::optional<checkpoint::LoadPlan> plan;
   engine::throw_alike(everyone, engine::error_of([&] {
                         manifest = stored::read_manifest(folder);
+                        check_has_frozen(manifest, folder, engine);
                         plan.emplace(manifest, folder, engine, states);
                         check_files_for(manifest, folder, *plan, world, states != nullptr);
                       }),

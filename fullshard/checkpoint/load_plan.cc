@@ -60,6 +60,7 @@ LoadPlan::LoadPlan(const stored::Manifest& manifest, const std::string& folder,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
     const auto& name = tensor.names.front();
+    if (matches[i] == nullptr) continue;
     if (const auto part = tensor.own_part()) {
       want(matches[i]->weights, part->begin, part->values, fmt::format("weights of '{}'", name));
       const bool is_copy = tensor.whole.defined() && !tensor.whole.is_alias_of(part->values);

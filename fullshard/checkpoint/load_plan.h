@@ -12,7 +12,8 @@
 
 namespace fullshard::checkpoint {
 
-// Which tensor of the manifest each of the model's is, in the model's order. Everything in which
+// Which tensor of the manifest each of the model's is, in the model's order; null for frozen ones
+// that a save left out. Everything in which
 // they differ is one error of the kind input that begins with `folder`. With an optimizer's states
 // its name and theirs must be those that were saved.
 std::vector<const stored::ManifestTensor*> match_tensors(const stored::Manifest& manifest,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,41 @@ void read_own_part(const TensorSource& source, const checkpoint::TensorMatch& ma
   if (is_copy) tensor.whole.copy_(part->values.view(tensor.shape));
 }
 
+// So many elements of the file at a time, or one row.
+constexpr int64_t kRowsNumel = 1 << 20;
+
+void read_rows(const TensorSource& source, const checkpoint::TensorMatch& match,
+               const engine::Engine& engine, const LoadOptions& options) {
+  const auto& tensor = *match.tensor;
+  const auto part = tensor.own_part();
+  if (!part || part->values.numel() == 0) return;
+  if (auto* const disk = engine.tiers().disk_of_parameters();
+      disk != nullptr && disk->holds(part->values)) {
+    disk->reserve_part(part->values);
+  }
+  const auto& stored = source.find(match.name)->shape;
+  const int64_t num_rows = tensor.shape[0];
+  const int64_t columns = match.transposed ? stored[0] : stored[1];
+  const int64_t own_columns = tensor.numel() / num_rows;  // of the parameter
+  const int64_t end = part->begin + part->values.numel();
+  const int64_t last = (end + own_columns - 1) / own_columns;
+  const int64_t step = std::max<int64_t>(kRowsNumel / std::max<int64_t>(columns, 1), 1);
+  for (int64_t first = part->begin / own_columns; first < last; first += step) {
+    const int64_t count = std::min(step, last - first);
+    const auto rows = at::empty({count * columns}, at::kFloat);
+    if (match.transposed) {
+      stored::read_transposed(source, match.name, num_rows, columns, first * columns, rows);
+    } else {
+      source.read(match.name, first * columns, rows);
+    }
+    const auto made = options.from_rows(tensor.names.front(), rows.view({count, columns}));
+    const int64_t from = std::max(first * own_columns, part->begin);
+    const int64_t to = std::min((first + count) * own_columns, end);
+    part->values.narrow(0, from - part->begin, to - from)
+        .copy_(made.reshape({-1}).narrow(0, from - first * own_columns, to - from));
+  }
+}
+
 }  // namespace
 
 void load_weights(const TensorSource& source, ShardedModel& model, const LoadOptions& options) {
@@ -66,7 +102,9 @@ void load_weights(const TensorSource& source, ShardedModel& model, const LoadOpt
   engine::replace_values(engine, "load_weights", [&] {
     std::vector<std::string> names;
     for (const auto& match : matches) {
-      read_own_part(source, match, engine);
+      const bool is_made =
+          checkpoint::is_made_from_rows(*match.tensor, source.find(match.name)->dtype, options);
+      is_made ? read_rows(source, match, engine, options) : read_own_part(source, match, engine);
       names.push_back(match.name);
     }
     const auto& world = engine.mesh().world();

@@ -17,11 +17,17 @@ namespace fullshard {
 using FileNames = std::function<stored::NameInFile(const std::string& parameter)>;
 
 struct LoadOptions {
-  FileNames names = {};                                     // empty: the parameter's own
+  FileNames names = {};  // empty: the parameter's own
+  // What an error asks when the file's tensors are not the model's.
+  std::string question = "is it the right config.json for them?";
   std::function<bool(const std::string&)> is_ignored = {};  // of the file's names
   // Of the parameters' names: values that are not read, whether the file has them or not. The
   // caller gives them right afterwards (initialise_weights).
   std::function<bool(const std::string&)> is_left_out = {};
+  // For integer parameters that are made of a floating matrix of the file, row by row, as weights
+  // in 8 bits: of whole rows in fp32 [n, columns] it gives the parameter's rows. The file's tensor
+  // has as many rows as the parameter.
+  std::function<at::Tensor(const std::string& parameter, const at::Tensor& rows)> from_rows = {};
   // The module's parameters in the order of its tree (named_parameters()), for optimizers that
   // number them; empty: not known.
   std::vector<std::string> order = {};
@@ -51,6 +57,8 @@ struct SaveOptions {
   FileNames names = {};
   at::ScalarType dtype = at::kFloat;       // of floating tensors, taken from the masters
   int64_t max_file_bytes = 5'000'000'000;  // more: several files with an index
+  // All of them in one file of this name; empty: as above.
+  std::string file_name = {};
 };
 
 // Collective. Rank 0 writes model.safetensors (or parts and model.safetensors.index.json) into an

@@ -61,6 +61,10 @@ std::optional<ModelTensor::Part> ModelTensor::own_part() const {
   return std::nullopt;
 }
 
+bool is_frozen(const ModelTensor& tensor) {
+  return tensor.group != nullptr && !tensor.group->trainable();
+}
+
 std::vector<ModelTensor> model_tensors(const engine::Engine& engine) {
   std::vector<ModelTensor> tensors;
   for (const auto& unit : engine.units()) {

@@ -34,6 +34,9 @@ struct ModelTensor {
   std::optional<Part> own_part() const;  // none: other ranks hold it all
 };
 
+// A parameter that is not trained.
+bool is_frozen(const ModelTensor& tensor);
+
 // Parameters of units in order of the module tree, then those of ignored modules, then buffers.
 std::vector<ModelTensor> model_tensors(const engine::Engine& engine);
 

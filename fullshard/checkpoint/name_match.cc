@@ -52,7 +52,7 @@ class NameMatcher {
     for (const auto& candidate : candidates) {
       const auto* stored = source_.find(candidate.name);
       if (stored == nullptr) continue;
-      check_fits(tensor, candidate, *stored);
+      check_fits(tensor, candidate, *stored, options);
       matches_.push_back({&tensor, candidate.name, candidate.transposed});
       return;
     }
@@ -71,12 +71,12 @@ class NameMatcher {
     }
   }
 
-  std::vector<TensorMatch> result() {
+  std::vector<TensorMatch> result(const LoadOptions& options) {
     if (problems_.empty()) return std::move(matches_);
     const auto& tensors = source_.tensors();
-    formats::fail_input(
-        "{}: the weights do not fit the model; is it the right config.json for them?\n  {}",
-        tensors.empty() ? "load_weights" : tensors.front().file, fmt::join(problems_, "\n  "));
+    formats::fail_input("{}: the weights do not fit the model; {}\n  {}",
+                        tensors.empty() ? "load_weights" : tensors.front().file, options.question,
+                        fmt::join(problems_, "\n  "));
   }
 
  private:
@@ -85,8 +85,11 @@ class NameMatcher {
     problems_.push_back(base::printable(fmt::format(format, std::forward<Parts>(parts)...)));
   }
 
-  void check_fits(const ModelTensor& tensor, const Candidate& candidate,
-                  const StoredTensor& stored) {
+  void check_fits(const ModelTensor& tensor, const Candidate& candidate, const StoredTensor& stored,
+                  const LoadOptions& options) {
+    if (is_made_from_rows(tensor, stored.dtype, options)) {
+      return check_rows(tensor, candidate, stored);
+    }
     const auto expected = shape_in_file(tensor, candidate.transposed);
     if (stored.shape != expected) {
       note("another shape: {} is {}, expected {}", stored.name, shape_text(stored.shape),
@@ -99,6 +102,17 @@ class NameMatcher {
     }
   }
 
+  void check_rows(const ModelTensor& tensor, const Candidate& candidate,
+                  const StoredTensor& stored) {
+    const size_t row_dimension = candidate.transposed ? 1 : 0;
+    const bool fits =
+        stored.shape.size() == 2 && stored.shape[row_dimension] == tensor.shape[0] &&
+        (tensor.shape.size() != 2 || stored.shape[1 - row_dimension] == tensor.shape[1]);
+    if (fits) return;
+    note("another shape: {} is {}, expected a matrix of {} rows for {}", stored.name,
+         shape_text(stored.shape), tensor.shape[0], tensor.names.front());
+  }
+
   const TensorSource& source_;
   std::set<std::string> known_;
   std::vector<TensorMatch> matches_;
@@ -107,11 +121,18 @@ class NameMatcher {
 
 }  // namespace
 
+bool is_made_from_rows(const ModelTensor& tensor, at::ScalarType in_file,
+                       const LoadOptions& options) {
+  return options.from_rows && !tensor.is_buffer && !tensor.shape.empty() &&
+         !at::isFloatingType(tensor.dtype) && at::isFloatingType(in_file);
+}
+
 stored::NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
                                 const FileNames& names) {
   if (!names) return {name, false, {}};
   auto in_file = names(name);
-  if (in_file.transposed && tensor.shape.size() != 2) {
+  const bool is_of_rows = !at::isFloatingType(tensor.dtype);  // LoadOptions::from_rows
+  if (in_file.transposed && tensor.shape.size() != 2 && !is_of_rows) {
     fail_as(ErrorKind::usage,
             "file names: '{}' of shape {} is to be transposed, which has no "
             "meaning but for two dimensions",
@@ -126,7 +147,7 @@ std::vector<TensorMatch> match_names(const TensorSource& source,
   NameMatcher matcher(source);
   for (const auto& tensor : tensors) matcher.add(tensor, options);
   matcher.look_for_extra(options);
-  return matcher.result();
+  return matcher.result(options);
 }
 
 }  // namespace fullshard::checkpoint

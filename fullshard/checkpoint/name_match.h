@@ -17,6 +17,10 @@ struct TensorMatch {
   bool transposed = false;
 };
 
+// Whether LoadOptions::from_rows makes it of a file's tensor.
+bool is_made_from_rows(const ModelTensor& tensor, at::ScalarType in_file,
+                       const LoadOptions& options);
+
 // What `names` says of a tensor's name, checked.
 stored::NameInFile name_in_file(const ModelTensor& tensor, const std::string& name,
                                 const FileNames& names);

@@ -95,7 +95,8 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
           "save_checkpoint: the model was built deferred and its parameters have no values yet; "
           "call load_weights, load_checkpoint or initialise_weights first");
     check_leaves_nothing_out(engine, states, options_);
-    const SavePlan plan(engine, states ? &*states : nullptr, options_.is_node_local);
+    const SavePlan plan(engine, states ? &*states : nullptr, options_.is_node_local,
+                        options_.leaves_out_frozen);
     if (states) counts_ = states->counts;
     leads_ = plan.writers().writes_whole(engine.mesh().world().rank());
     if (leads_) {

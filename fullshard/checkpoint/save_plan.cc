@@ -61,15 +61,18 @@ int Writers::writer_of_whole(int host) const {
 }
 
 SavePlan::SavePlan(const engine::Engine& engine, const optim::OptimizerStates* states,
-                   bool is_node_local)
+                   bool is_node_local, bool leaves_out_frozen)
     : engine_(engine),
       states_(states),
       writers_(engine.mesh(), is_node_local),
+      leaves_out_frozen_(leaves_out_frozen),
       tensors_(model_tensors(engine)) {
+  if (leaves_out_frozen) std::erase_if(tensors_, &is_frozen);
   check_storable(tensors_);
   int num_trainable = 0;
   for (const auto& unit : engine.units()) {
     for (const auto& group : unit->groups()) {
+      if (leaves_out_frozen && !group->trainable()) continue;
       groups_.push_back({group.get(), group->trainable() ? num_trainable++ : -1});
     }
   }
@@ -227,6 +230,7 @@ stored::Manifest SavePlan::manifest() const {
   manifest.num_shards = engine_.mesh().num_shards();
   manifest.strategy = strategy_text(engine_.options().sharding);
   manifest.is_node_local = writers_.is_node_local();
+  manifest.leaves_out_frozen = leaves_out_frozen_;
   if (states_ != nullptr) {
     manifest.optimizer = {.name = states_->name,
                           .num_steps = states_->num_steps,

@@ -43,7 +43,8 @@ class SavePlan {
  public:
   // `states` may be null: without an optimizer's. A tensor of a type that files cannot hold is an
   // error.
-  SavePlan(const engine::Engine& engine, const optim::OptimizerStates* states, bool is_node_local);
+  SavePlan(const engine::Engine& engine, const optim::OptimizerStates* states, bool is_node_local,
+           bool leaves_out_frozen = false);
 
   const Writers& writers() const { return writers_; }
   // What this rank writes, by the files' names; `held` keeps alive what the spans look at: copies
@@ -91,6 +92,7 @@ class SavePlan {
   const engine::Engine& engine_;
   const optim::OptimizerStates* states_;
   Writers writers_;
+  bool leaves_out_frozen_;
   std::vector<ModelTensor> tensors_;
   std::vector<Group> groups_;
 };

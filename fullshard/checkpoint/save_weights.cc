@@ -74,11 +74,11 @@ class Saver {
     for (const auto& item : saved_) by_slot_[{item.tensor->group, item.tensor->slot}] = &item;
   }
 
-  void run(const std::string& folder, int64_t max_file_bytes) {
+  void run(const std::string& folder, const SaveOptions& options) {
     // Whoever does not enter is late; whoever writes is not.
     checkpoint::patient_ranks(engine_.mesh()).barrier("save_weights");
-    patiently([&] { open(folder, max_file_bytes); });
-    for (const auto* group : all_groups()) {
+    patiently([&] { open(folder, options); });
+    for (const auto* group : saved_groups()) {
       if (!goes_on()) break;
       save_group(*group);
     }
@@ -111,16 +111,21 @@ class Saver {
     return flag.item<int64_t>() == 1;
   }
 
-  void open(const std::string& folder, int64_t max_file_bytes) {
+  void open(const std::string& folder, const SaveOptions& options) {
     std::vector<TensorPlan> plans;
     for (const auto& item : saved_) plans.push_back(item.plan);
-    folder_.emplace(folder, plans, max_file_bytes);
+    folder_.emplace(folder, plans, options.max_file_bytes, options.file_name);
   }
 
-  std::vector<const engine::ParamGroup*> all_groups() const {
+  // Those of which something goes into files.
+  std::vector<const engine::ParamGroup*> saved_groups() const {
     std::vector<const engine::ParamGroup*> groups;
     for (const auto& unit : engine_.units()) {
-      for (const auto& group : unit->groups()) groups.push_back(group.get());
+      for (const auto& group : unit->groups()) {
+        const auto first = by_slot_.lower_bound({group.get(), 0});
+        const bool is_saved = first != by_slot_.end() && first->first.first == group.get();
+        if (is_saved) groups.push_back(group.get());
+      }
     }
     return groups;
   }
@@ -191,7 +196,7 @@ void save_weights(const std::string& folder, ShardedModel& model, const SaveOpti
         "load_weights or initialise_weights first");
   const at::NoGradGuard no_grad;
   const auto tensors = checkpoint::model_tensors(engine);
-  Saver(engine, plan_tensors(tensors, model.module(), options)).run(folder, options.max_file_bytes);
+  Saver(engine, plan_tensors(tensors, model.module(), options)).run(folder, options);
 }
 
 }  // namespace fullshard

@@ -32,7 +32,8 @@ void check_optimizer(const stored::Manifest& manifest, const optim::OptimizerSta
 
 class TensorMatcher {
  public:
-  TensorMatcher(const stored::Manifest& manifest, bool wants_states) : wants_states_(wants_states) {
+  TensorMatcher(const stored::Manifest& manifest, bool wants_states)
+      : wants_states_(wants_states), may_lack_frozen_(manifest.leaves_out_frozen) {
     for (const auto& tensor : manifest.tensors) {
       for (const auto& name : tensor.names) by_name_[name] = &tensor;
     }
@@ -46,6 +47,7 @@ class TensorMatcher {
       if (other != by_name_.end() && found == nullptr) found = other->second;
     }
     matches_.push_back(found);
+    if (found == nullptr && may_lack_frozen_ && is_frozen(tensor)) return;
     const auto& name = tensor.names.front();
     if (found == nullptr) {
       note("not in the checkpoint: {} {}", name, format_shape(tensor.shape));
@@ -103,6 +105,7 @@ class TensorMatcher {
   }
 
   bool wants_states_;
+  bool may_lack_frozen_;
   std::vector<std::string> states_;
   std::map<std::string, const stored::ManifestTensor*> by_name_;
   std::set<const stored::ManifestTensor*> used_;

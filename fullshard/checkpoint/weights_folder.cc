@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -39,8 +40,12 @@ std::vector<std::string> weight_files_in(const std::string& folder) {
 }  // namespace
 
 WeightsFolder::WeightsFolder(std::string folder, const std::vector<TensorPlan>& tensors,
-                             int64_t max_file_bytes)
-    : folder_(std::move(folder)), split_(formats::split_into_files(tensors, max_file_bytes)) {
+                             int64_t max_file_bytes, const std::string& file_name)
+    : folder_(std::move(folder)),
+      is_named_(!file_name.empty()),
+      split_(formats::split_into_files(
+          tensors, is_named_ ? std::numeric_limits<int64_t>::max() : max_file_bytes)) {
+  if (is_named_) split_.files.front().name = file_name;
   for (const auto& file : split_.files) {
     const auto path = fmt::format("{}/{}", folder_, file.name);
     ::unlink((path + ".part").c_str());  // of a run that was killed
@@ -57,7 +62,7 @@ void WeightsFolder::write_range(const std::string& tensor, int64_t begin,
 void WeightsFolder::finish() {
   for (const auto& writer : writers_) writer->finish();
   if (split_.needs_index()) write_index();
-  remove_stale();
+  if (!is_named_) remove_stale();
 }
 
 void WeightsFolder::write_index() {

@@ -18,11 +18,14 @@ namespace fullshard::checkpoint {
 // Without it nothing is left behind. Errors name the file.
 class WeightsFolder {
  public:
-  WeightsFolder(std::string folder, const std::vector<TensorPlan>& tensors, int64_t max_file_bytes);
+  // With `file_name` all of them are in that file, whatever its size, and other files stay.
+  WeightsFolder(std::string folder, const std::vector<TensorPlan>& tensors, int64_t max_file_bytes,
+                const std::string& file_name = {});
 
   // Elements [begin, begin + values.numel()) of a planned tensor, row-major.
   void write_range(const std::string& tensor, int64_t begin, const at::Tensor& values);
-  // Afterwards no weight files of an earlier save are in the folder: readers would prefer some.
+  // Afterwards no weight files of an earlier save are in the folder, unless one was named: readers
+  // would prefer some.
   void finish();
 
  private:
@@ -30,6 +33,7 @@ class WeightsFolder {
   void remove_stale() const;
 
   std::string folder_;
+  bool is_named_;
   formats::SplitFiles split_;
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // one per file
   std::map<std::string, SafetensorsWriter*> writer_of_;      // by tensor

@@ -190,6 +190,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"tensors", std::move(tensors)},
                  {"progress", progress_json(manifest.progress)},
                  {"rng", manifest.rng}};
+  if (manifest.leaves_out_frozen) result["leaves_out_frozen"] = true;
   if (manifest.optimizer) result["optimizer"] = optimizer_json(*manifest.optimizer);
   return with_manifest_checksum(result.dump());
 }
@@ -210,6 +211,9 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   manifest.num_shards = static_cast<int>(fields.at("num_shards").integer(1));
   manifest.strategy = fields.at("strategy").text();
   manifest.is_node_local = fields.at("is_node_local").boolean();
+  if (fields.has("leaves_out_frozen")) {
+    manifest.leaves_out_frozen = fields.at("leaves_out_frozen").boolean();
+  }
   if (fields.has("optimizer")) manifest.optimizer = parse_optimizer(fields.at("optimizer"));
   for (const auto& item : fields.at("files").items()) manifest.files.push_back(parse_file(item));
   for (const auto& item : fields.at("tensors").items()) {

@@ -65,7 +65,8 @@ struct Manifest {
   int num_ranks = 1;     // that saved it
   int num_shards = 1;
   std::string strategy = {};
-  bool is_node_local = false;  // files of other hosts may be out of sight
+  bool is_node_local = false;      // files of other hosts may be out of sight
+  bool leaves_out_frozen = false;  // it holds what was trained, and buffers
   std::optional<StoredOptimizer> optimizer = {};
   std::vector<StoredFile> files = {};
   std::vector<ManifestTensor> tensors = {};
