@@ -3,6 +3,9 @@
 #pragma once
 
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/lora/adapter_config.h"
+#include "fullshard/models/lora/add_lora.h"
+#include "fullshard/models/lora/lora_options.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/ops/activation.h"
 #include "fullshard/ops/attention/attention.h"

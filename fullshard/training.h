@@ -4,6 +4,7 @@
 
 #include "fullshard/report/records/run_record.h"
 #include "fullshard/report/records/step_record.h"
+#include "fullshard/train/adapter.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/batch_tensors.h"
 #include "fullshard/train/compare.h"
@@ -11,6 +12,7 @@
 #include "fullshard/train/evaluate.h"
 #include "fullshard/train/evaluation_scope.h"
 #include "fullshard/train/loss_weight.h"
+#include "fullshard/train/merge_adapter.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/own_optimizer.h"

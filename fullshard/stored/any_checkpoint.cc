@@ -45,6 +45,7 @@ AnyCheckpoint open_own(const std::string& folder) {
     return under_file_names(std::make_unique<ManifestSource>(folder, manifest, state), record);
   };
   opened.config = record.config;
+  opened.adapter = record.adapter;
   opened.weights = source("");
   std::set<std::string> states;
   for (const auto& tensor : manifest->tensors) {

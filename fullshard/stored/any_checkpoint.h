@@ -37,7 +37,8 @@ struct AnyCheckpoint {
   // States of parameters that are numbered instead of named; then `states` is empty.
   std::shared_ptr<const formats::OptimizerFile> numbered = {};
   std::vector<std::pair<std::string, std::string>> facts = {};  // "ranks", "2": for people
-  std::string config = {};  // the model's config.json, where ours says it
+  std::string config = {};   // the model's config.json, where ours says it
+  std::string adapter = {};  // adapter_config.json, where it holds an adapter without its base
   // How far training had come, where that is said.
   std::optional<int64_t> num_steps = {};
   int64_t num_skipped = 0;                      // of them

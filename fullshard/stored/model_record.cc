@@ -79,6 +79,7 @@ std::string with_record(const std::string& extra, const ModelRecord& record) {
   }
   auto all = json::parse(extra);
   all[kKey] = {{"config", record.config}, {"names", std::move(names)}};
+  if (!record.adapter.empty()) all[kKey]["adapter"] = record.adapter;
   return all.dump();
 }
 
@@ -89,6 +90,7 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
   if (found == all.end()) return record;
   try {
     record.config = found->at("config").get<std::string>();
+    record.adapter = found->value("adapter", "");
     for (const auto& [name, in_file] : found->at("names").items()) {
       record.names[name] = {
           in_file.at("name").get<std::string>(), in_file.at("transposed").get<bool>(), {}};

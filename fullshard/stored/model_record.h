@@ -14,7 +14,8 @@
 namespace fullshard::stored {
 
 struct ModelRecord {
-  std::string config = {};                       // config.json; empty: not known
+  std::string config = {};   // config.json; empty: not known
+  std::string adapter = {};  // adapter_config.json; empty: the checkpoint holds a whole model
   std::map<std::string, NameInFile> names = {};  // by the model's own; only what differs
 };
 

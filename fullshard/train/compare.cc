@@ -9,6 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/printable.h"
 #include "fullshard/tensor_io/read_tensor.h"
+#include "fullshard/train/adapter.h"
 
 namespace fullshard {
 namespace {
@@ -65,6 +66,8 @@ class GradientComparison {
       const auto file = model.file_name(item.key());
       names_[file.name] = {item.key(), file.transposed};
       for (const std::string& other : file.others) names_.try_emplace(other, names_[file.name]);
+      // As PEFT's files call what is trained beside a frozen base.
+      names_.try_emplace(train::adapter_file_name(model, item.key()).name, names_[file.name]);
     }
   }
 

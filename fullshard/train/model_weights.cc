@@ -3,33 +3,49 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/folder_names.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/formats/weights/open_weights.h"
+#include "fullshard/models/lora/add_lora.h"
+#include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/report/records/run_file.h"
-#include "fullshard/text/byte_tokenizer.h"
+#include "fullshard/train/adapter.h"
+#include "fullshard/train/written_folder.h"
 
 namespace fullshard {
 namespace {
 
+// The factors of an int8 weight's rows, and that weight: files have neither, but what both are made
+// of.
+constexpr std::string_view kRowScales = ".weight_scale";
+
+std::string weight_of_scales(const std::string& parameter) {
+  return parameter.substr(0, parameter.size() - kRowScales.size()) + ".weight";
+}
+
 FileNames names_of(const LanguageModel& model) {
   return [&model](const std::string& parameter) {
-    const auto found = model.file_name(parameter);
+    const bool is_scales = parameter.ends_with(kRowScales);
+    const auto found = model.file_name(is_scales ? weight_of_scales(parameter) : parameter);
     return stored::NameInFile{found.name, found.transposed, found.others};
   };
+}
+
+at::Tensor quantised_rows(const std::string& parameter, const at::Tensor& rows) {
+  try {
+    const auto made = ops::int8_rows(rows);
+    return parameter.ends_with(kRowScales) ? made.scales.view(at::kInt) : made.values;
+  } catch (const Error& error) {
+    fail_as(ErrorKind::input, "'{}': {}", parameter, error.what());
+  }
 }
 
 // The dtype of the weights beside it; the rest stays as it was.
@@ -45,18 +61,6 @@ std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
   return config.dump(2) + "\n";
 }
 
-void remove_folder(const std::string& folder) {
-  for (const std::string& name : base::names_in_folder(folder))
-    ::unlink((folder + "/" + name).c_str());
-  ::rmdir(folder.c_str());
-}
-
-void make_folder(const std::string& folder) {
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
-  }
-}
-
 void draw_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed,
                   const std::function<bool(const std::string&)>& is_chosen) {
   initialise_weights(
@@ -67,47 +71,16 @@ void draw_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t se
       at::get_num_threads(), is_chosen);
 }
 
-bool belongs_to_tokenizer(const std::string& name) {
-  return name == "tokenizer.json" || name == "tokenizer_config.json" ||
-         name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
-         name == "merges.txt" || name == "vocab.txt" || name == "generation_config.json" ||
-         name == "chat_template.jinja" || name.ends_with(".model");
-}
-
-void copy_tokenizer(const std::string& from, const std::string& folder) {
-  const auto copy = [&](const std::string& path, const std::string& name) {
-    if (const auto text = report::read_whole_file(path))
-      report::write_whole_file(folder + "/" + name, *text);
-  };
-  if (base::is_folder(from)) {
-    for (const std::string& name : base::names_in_folder(from)) {
-      if (belongs_to_tokenizer(name)) copy(from + "/" + name, name);
-    }
-  } else {
-    copy(from, from.substr(from.rfind('/') + 1));
-  }
-}
-
-// Only its name changes when all is there; an older folder of that name goes.
-void put_in_place(const std::string& made, const std::string& folder) {
-  const std::string old = folder + ".old";
-  remove_folder(old);
-  if (base::is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
-  }
-  if (std::rename(made.c_str(), folder.c_str()) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
-  }
-  remove_folder(old);
-}
-
 }  // namespace
 
 LoadOptions load_options_of(const LanguageModel& model) {
   LoadOptions options{.names = names_of(model), .is_ignored = [&model](const std::string& name) {
                         return model.is_ignored_in_files(name);
                       }};
-  for (const auto& item : model.named_parameters()) options.order.push_back(item.key());
+  for (const auto& item : model.named_parameters()) {
+    options.order.push_back(item.key());
+    if (item.key().ends_with(kRowScales)) options.from_rows = quantised_rows;
+  }
   return options;
 }
 
@@ -123,6 +96,16 @@ stored::ModelRecord record_of(const LanguageModel& model) {
   return record;
 }
 
+stored::ModelRecord record_of(const LanguageModel& model, const AdapterConfig& adapter) {
+  stored::ModelRecord record{.adapter = adapter_config_text(adapter)};
+  for (const auto& item : model.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    const auto in_file = train::adapter_file_name(model, item.key());
+    record.names[item.key()] = {in_file.name, in_file.transposed, {}};
+  }
+  return record;
+}
+
 void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded, const NewParameters& drawn) {
   std::unique_ptr<TensorSource> source;
@@ -131,40 +114,29 @@ void load_model_weights(const std::string& folder, const LanguageModel& model,
   const std::set<std::string> names(drawn.names.begin(), drawn.names.end());
   const auto is_drawn = [&](const std::string& name) { return names.contains(name); };
   LoadOptions options = load_options_of(model);
-  options.is_left_out = is_drawn;
+  options.is_left_out = [&](const std::string& name) {
+    return is_drawn(name) || is_lora_parameter(name);
+  };
   load_weights(*source, sharded, options);
   if (!names.empty()) draw_weights(model, sharded, drawn.seed, is_drawn);
 }
 
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed) {
-  draw_weights(model, sharded, seed, {});
+  draw_weights(model, sharded, seed,
+               [](const std::string& name) { return !is_lora_parameter(name); });
 }
 
 void save_model_folder(const std::string& folder, const LanguageModel& model, ShardedModel& sharded,
                        const SaveModelOptions& options) {
-  const Communicator everyone = checkpoint::patient_ranks(sharded.mesh());
-  const bool writes = everyone.rank() == 0;
-  const std::string made = folder + ".part";
-  const auto on_first = [&](const std::function<void()>& body) {
-    engine::throw_alike(everyone, writes ? engine::error_of(body) : std::nullopt, "saving");
-  };
-  on_first([&] {
-    remove_folder(made);
-    make_folder(made);
-    report::write_whole_file(made + "/config.json", config_for(model, options.dtype));
-    if (options.tokenizer == "bytes") {
-      report::write_whole_file(made + "/tokenizer_config.json", text::byte_tokenizer_config());
-    } else if (!options.tokenizer.empty()) {
-      copy_tokenizer(options.tokenizer, made);
-    }
-  });
-  try {
-    save_weights(made, sharded, {.names = names_of(model), .dtype = options.dtype});
-    on_first([&] { put_in_place(made, folder); });
-  } catch (...) {
-    if (writes) remove_folder(made);
-    throw;
-  }
+  train::write_folder(
+      folder, sharded,
+      [&](const std::string& made) {
+        report::write_whole_file(made + "/config.json", config_for(model, options.dtype));
+        train::copy_tokenizer(options.tokenizer, made);
+      },
+      [&](const std::string& made) {
+        save_weights(made, sharded, {.names = names_of(model), .dtype = options.dtype});
+      });
 }
 
 void write_whole_weights(const std::string& folder, const LanguageModel& model,

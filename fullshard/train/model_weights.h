@@ -11,6 +11,7 @@
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/lora/adapter_config.h"
 #include "fullshard/stored/model_record.h"
 
 namespace fullshard {
@@ -19,6 +20,8 @@ namespace fullshard {
 LoadOptions load_options_of(const LanguageModel& model);
 // The same for a checkpoint, with the model's configuration.
 stored::ModelRecord record_of(const LanguageModel& model);
+// Of a model with adapters, of which checkpoints hold what is trained: under PEFT's names.
+stored::ModelRecord record_of(const LanguageModel& model, const AdapterConfig& adapter);
 
 // Parameters that get new values although the others are loaded, as a head that the file lacks.
 struct NewParameters {
@@ -26,7 +29,7 @@ struct NewParameters {
   uint64_t seed = 0;
 };
 
-// Collective, all of them.
+// Collective, all of them. Adapters get no values by the first two: train/adapter.h gives them.
 void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded, const NewParameters& drawn = {});
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed);

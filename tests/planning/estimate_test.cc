@@ -99,6 +99,22 @@ TEST(Estimate, KnowsRecomputationAndPrecision) {
   }
 }
 
+TEST(Estimate, KnowsAdaptersAndTheirFrozenBase) {
+  for (const int ranks : {1, 2}) {
+    for (const int stage : {2, 3}) {
+      for (const bool in_int8 : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} ranks, stage {}, int8 {}", ranks, stage, in_int8));
+        Case run{.config = small_llama(), .ranks = ranks, .stage = stage, .precision = "bf16"};
+        const auto whole = planned(run).on(tiers::Tier::device).rest_bytes;
+        run.lora_rank = 4;
+        run.base_in_int8 = in_int8;
+        expect_as_measured(run);
+        EXPECT_LT(planned(run).on(tiers::Tier::device).rest_bytes, whole / 2);
+      }
+    }
+  }
+}
+
 TEST(Estimate, KnowsWhatRestsOnADisk) {
   const std::string folder = ::testing::TempDir();
   for (const int ranks : {1, 2}) {

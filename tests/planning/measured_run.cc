@@ -9,6 +9,7 @@
 #include "fullshard/comm/world/world.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/new_values.h"
+#include "fullshard/models/lora/add_lora.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/planning/planned_run.h"
@@ -20,7 +21,12 @@ namespace {
 
 std::shared_ptr<LanguageModel> deferred_model(const Case& run) {
   const DeferredScope scope;
-  return make_model(run.config, "test", {});
+  auto model = make_model(run.config, "test", {});
+  if (run.lora_rank > 0) {
+    add_lora(*model, {.rank = run.lora_rank, .dropout = 0.1, .target_modules = {"all-linear"}});
+  }
+  if (run.base_in_int8) quantise_base(*model);
+  return model;
 }
 
 // What the ranks of a host look at together is in nobody's allocator and in no pool: one shard of

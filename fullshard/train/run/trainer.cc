@@ -11,12 +11,14 @@
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/memory/host_number.h"
 #include "fullshard/stored/model_record.h"
+#include "fullshard/train/adapter.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/loss_weight.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/run/peak_memory.h"
 #include "fullshard/train/run/resume.h"
 #include "fullshard/train/run_settings.h"
+#include "fullshard/train/trained_flops.h"
 
 namespace fullshard {
 namespace {
@@ -150,7 +152,7 @@ StepRecord Trainer::train_step(int64_t step) {
   record.tokens_per_s = static_cast<double>(record.tokens) / record.step_s;
   if (options_.peak_matmul_flops > 0) {
     const int64_t columns = std::max<int64_t>(batches.front().tokens.columns, 1);
-    const double per_token = model_.flops_per_token(columns);
+    const double per_token = train::trained_flops_per_token(model_, columns);
     record.mfu = per_token * record.tokens_per_s / options_.peak_matmul_flops;
   }
   record.exposed_comm_s = clock.exposed();
@@ -273,13 +275,15 @@ void Trainer::save_as(const std::string& name, int64_t steps_done) {
   Progress progress = progress_of(*stepper_, scheduler_.get());
   progress.data = DataPosition{.step = steps_done};
   progress.best = best_evaluation_;
-  progress.extra = stored::with_record(progress.extra, record_of(model_));
+  progress.extra = stored::with_record(
+      progress.extra, options_.adapter ? record_of(model_, *options_.adapter) : record_of(model_));
   CheckpointOptions how = options_.checkpoints;
   if (options_.keeps_best && best_evaluation_)
     how.kept_names.push_back(stored::checkpoint_name(best_evaluation_->step));
   if (options_.saves_whole_weights) {
     how.write_beside = [this](const std::string& part) {
-      write_whole_weights(part, model_, sharded_);
+      options_.adapter ? write_adapter_files(part, sharded_, *options_.adapter)
+                       : write_whole_weights(part, model_, sharded_);
     };
   }
   const std::string folder = options_.checkpoint_folder + "/" + name;

@@ -16,6 +16,7 @@
 #include "fullshard/data/dataset.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/lora/adapter_config.h"
 #include "fullshard/optim/lr_scheduler.h"
 #include "fullshard/optim/stepper.h"
 #include "fullshard/report/records/step_record.h"
@@ -47,6 +48,8 @@ struct TrainerOptions {
   bool async_save = false;             // written while training goes on
   CheckpointOptions checkpoints = {};
   bool saves_whole_weights = false;  // in checkpoints, for other programs: FULL_STATE_DICT
+  // Of a model with adapters: checkpoints say so, and other programs get its files.
+  std::optional<AdapterConfig> adapter = {};
   bool keeps_best = false;       // the checkpoint of the best evaluation, whatever goes otherwise
   bool records_phases = false;   // wall_clock_breakdown
   int64_t profiled_step = 0;     // whose phases are recorded in any case; 0: none

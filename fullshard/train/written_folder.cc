@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/written_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fullshard/base/error.h"
+#include "fullshard/base/folder_names.h"
+#include "fullshard/checkpoint/patient_work.h"
+#include "fullshard/engine/storage/agreement.h"
+#include "fullshard/report/records/run_file.h"
+#include "fullshard/text/byte_tokenizer.h"
+
+namespace fullshard::train {
+namespace {
+
+void remove_folder(const std::string& folder) {
+  for (const std::string& name : base::names_in_folder(folder))
+    ::unlink((folder + "/" + name).c_str());
+  ::rmdir(folder.c_str());
+}
+
+void make_empty_folder(const std::string& folder) {
+  remove_folder(folder);
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
+  }
+}
+
+// Only its name changes when all is there; an older folder of that name goes.
+void put_in_place(const std::string& made, const std::string& folder) {
+  const std::string old = folder + ".old";
+  remove_folder(old);
+  if (base::is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
+  }
+  if (std::rename(made.c_str(), folder.c_str()) != 0) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
+  }
+  remove_folder(old);
+}
+
+bool belongs_to_tokenizer(const std::string& name) {
+  return name == "tokenizer.json" || name == "tokenizer_config.json" ||
+         name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
+         name == "merges.txt" || name == "vocab.txt" || name == "generation_config.json" ||
+         name == "chat_template.jinja" || name.ends_with(".model");
+}
+
+void copy_file(const std::string& path, const std::string& target) {
+  if (const auto text = report::read_whole_file(path)) report::write_whole_file(target, *text);
+}
+
+}  // namespace
+
+void write_folder(const std::string& folder, const ShardedModel& model,
+                  const std::function<void(const std::string& made)>& begin,
+                  const std::function<void(const std::string& made)>& write) {
+  const Communicator everyone = checkpoint::patient_ranks(model.mesh());
+  const bool writes = everyone.rank() == 0;
+  const std::string made = folder + ".part";
+  const auto on_first = [&](const std::function<void()>& body) {
+    engine::throw_alike(everyone, writes ? engine::error_of(body) : std::nullopt, "saving");
+  };
+  on_first([&] {
+    make_empty_folder(made);
+    begin(made);
+  });
+  try {
+    write(made);
+    on_first([&] { put_in_place(made, folder); });
+  } catch (...) {
+    if (writes) remove_folder(made);
+    throw;
+  }
+}
+
+void write_folder(const std::string& folder,
+                  const std::function<void(const std::string& made)>& write) {
+  const std::string made = folder + ".part";
+  try {
+    make_empty_folder(made);
+    write(made);
+    put_in_place(made, folder);
+  } catch (...) {
+    remove_folder(made);
+    throw;
+  }
+}
+
+void copy_tokenizer(const std::string& from, const std::string& folder) {
+  if (from.empty()) return;
+  if (from == "bytes") {
+    report::write_whole_file(folder + "/tokenizer_config.json", text::byte_tokenizer_config());
+  } else if (base::is_folder(from)) {
+    for (const std::string& name : base::names_in_folder(from)) {
+      if (belongs_to_tokenizer(name)) copy_file(from + "/" + name, folder + "/" + name);
+    }
+  } else {
+    copy_file(from, folder + "/" + from.substr(from.rfind('/') + 1));
+  }
+}
+
+}  // namespace fullshard::train

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder that is written as a whole or not at all: under another name until it is complete.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fullshard/engine/sharded_model.h"
+
+namespace fullshard::train {
+
+// Collective. Makes `folder` anew: rank 0 calls `begin` with the path of a folder that is empty,
+// then all ranks `write`, and when both are through it gets its name; one that is there is
+// replaced. What fails on one rank fails on all, and nothing is left behind.
+void write_folder(const std::string& folder, const ShardedModel& model,
+                  const std::function<void(const std::string& made)>& begin,
+                  const std::function<void(const std::string& made)>& write);
+
+// The same for one process.
+void write_folder(const std::string& folder,
+                  const std::function<void(const std::string& made)>& write);
+
+// The files of a tokenizer, out of a model's folder or a file; "bytes" is the tokenizer of bytes,
+// and an empty name none.
+void copy_tokenizer(const std::string& from, const std::string& folder);
+
+}  // namespace fullshard::train
