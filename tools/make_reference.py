@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what `fullshard compare` reads: inputs, logits, loss and gradients of a model, computed by transformers.
 
-    python tools/make_reference.py MODEL_FOLDER reference.safetensors [--batch 2] [--sequence 16] [--seed 0]
+    python tools/make_reference.py MODEL_FOLDER reference.safetensors [--batch 2] [--sequence 16] [--seed 0] [--adapter FOLDER]
     fullshard compare --model MODEL_FOLDER --reference reference.safetensors
 
-Needs torch, transformers and safetensors. Inputs are random tokens; the end of one row is padding, and some labels are
+With --adapter, of compare too, the model has that LoRA adapter, and gradients are the adapter's.
+
+Needs torch, transformers and safetensors, for adapters peft. Inputs are random tokens; the end of one row is padding, and some labels are
 left out (-100), so that masks are compared too. Everything is computed in fp32 on the CPU, without dropout.
 """
 import argparse
@@ -51,8 +53,12 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--sequence", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--adapter")
     arguments = parser.parse_args()
     model, kind = load(arguments.model)
+    if arguments.adapter:
+        from peft import PeftModel
+        model = PeftModel.from_pretrained(model, arguments.adapter, is_trainable=True).eval()
     inputs = random_inputs(model.config, kind, arguments.batch, arguments.sequence, arguments.seed)
     found = model(**inputs)
     tensors = dict(inputs)
@@ -61,9 +67,12 @@ def main():
     else:
         tensors["logits"], tensors["loss"] = found.logits, found.loss
         found.loss.backward()
-        for name, parameter in model.named_parameters():
-            if parameter.grad is not None:
-                tensors[f"grad.{name}"] = parameter.grad
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+        if arguments.adapter:
+            from peft.utils.save_and_load import get_peft_model_state_dict
+            gradients = get_peft_model_state_dict(model, state_dict=gradients)
+        for name, gradient in gradients.items():
+            tensors[f"grad.{name}"] = gradient
     save_file({name: value.detach().contiguous() for name, value in tensors.items()}, arguments.output)
 
 

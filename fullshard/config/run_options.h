@@ -42,6 +42,21 @@ struct GenerationRunOptions {
   std::string cache = "auto";  // where keys and values are: auto, device or host
 };
 
+// LoRA, by the flags; `rank` 0: none of it.
+struct LoraRunOptions {
+  int64_t rank = 0;
+  std::optional<double> alpha{};       // absent: 8
+  std::optional<double> dropout{};     // absent: 0
+  std::vector<std::string> targets{};  // names, or one regular expression; empty: the model's usual
+  std::vector<std::string> modules_to_save{};
+  bool use_rslora = false;
+
+  bool is_any() const {
+    return rank > 0 || alpha || dropout || !targets.empty() || !modules_to_save.empty() ||
+           use_rslora;
+  }
+};
+
 struct RunOptions {
   std::string model{};        // a Hugging Face folder, or the name of a preset
   bool from_scratch = false;  // new weights although the folder has some
@@ -50,6 +65,10 @@ struct RunOptions {
   // causal-lm, masked-lm, translation, classification; empty: what the model is for
   std::string task{};
   std::string tokenizer{};  // empty: the model's folder
+  LoraRunOptions lora{};
+  std::string adapter{};         // a folder of PEFT's: to run with, or to go on from
+  std::string base_precision{};  // of frozen linear layers: int8; empty: as computed with
+  bool only_computes = false;    // nothing is trained: eval, generate
 
   std::vector<std::string> data{};       // PATH, or PATH:WEIGHT of each
   std::vector<std::string> eval_data{};  // PATH

@@ -2,11 +2,11 @@
 // A LoRA adapter added to its base for good: a model that knows nothing of adapters.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
-
-#include <ATen/core/Tensor.h>
 
 namespace fullshard {
 

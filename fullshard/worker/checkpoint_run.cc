@@ -4,7 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -24,6 +29,7 @@
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/flat_checkpoint.h"
 #include "fullshard/stored/fp32_export.h"
+#include "fullshard/train/merge_adapter.h"
 #include "fullshard/worker/checkpoint_table.h"
 
 namespace fullshard::worker {
@@ -110,12 +116,32 @@ void print_files(const cli::CheckpointCommandOptions& options,
   }
 }
 
+// What was trained beside a frozen base, as PEFT's folder.
+int export_adapter(const cli::CheckpointCommandOptions& options,
+                   const stored::AnyCheckpoint& checkpoint) {
+  if (::mkdir(options.output.c_str(), 0777) != 0 && errno != EEXIST) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", options.output, std::strerror(errno));
+  }
+  auto files = stored::export_weights(checkpoint, options.output + "/adapter_model.safetensors",
+                                      {.dtype = dtype_of(options.dtype),
+                                       .max_file_bytes = std::numeric_limits<int64_t>::max(),
+                                       .safetensors = true})
+                   .files;
+  files.push_back(options.output + "/adapter_config.json");
+  formats::replace_file(files.back(), checkpoint.adapter);
+  print_files(options, checkpoint, files);
+  return 0;
+}
+
 int export_model(const cli::CheckpointCommandOptions& options) {
   if (options.output.ends_with(".bin")) {
     fail_as(ErrorKind::usage, "export: writes safetensors; for {} use convert --to bin",
             options.output);
   }
   const stored::AnyCheckpoint checkpoint = stored::open_any(options.path, {.tag = options.tag});
+  if (!checkpoint.adapter.empty() && !options.output.ends_with(".safetensors")) {
+    return export_adapter(options, checkpoint);
+  }
   auto files = stored::export_weights(checkpoint, options.output,
                                       {.dtype = dtype_of(options.dtype),
                                        .max_file_bytes = options.max_file_bytes,
@@ -177,6 +203,17 @@ int save(const cli::CheckpointCommandOptions& options) {
   return 0;
 }
 
+int merge_lora(const cli::CheckpointCommandOptions& options) {
+  merge_adapter(options.model, options.adapter, options.output,
+                {.dtype = dtype_of(options.dtype), .max_file_bytes = options.max_file_bytes});
+  if (options.json) {
+    print_json({{"folder", options.output}});
+  } else {
+    fmt::print("{}\n", options.output);
+  }
+  return 0;
+}
+
 int run(const cli::CheckpointCommandOptions& options) {
   switch (options.action) {
     case cli::CheckpointAction::inspect:
@@ -191,6 +228,8 @@ int run(const cli::CheckpointCommandOptions& options) {
       return convert(options);
     case cli::CheckpointAction::save:
       return save(options);
+    case cli::CheckpointAction::merge_lora:
+      return merge_lora(options);
     case cli::CheckpointAction::diff:
       break;
   }

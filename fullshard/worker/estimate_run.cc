@@ -10,6 +10,7 @@
 #include "fullshard/planning/deepspeed_table.h"
 #include "fullshard/planning/estimate_text.h"
 #include "fullshard/train/model_source.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
@@ -53,7 +54,7 @@ int run_estimate(cli::RunArguments& arguments) {
     fail_as(ErrorKind::usage, "estimate: --model is missing: a Hugging Face folder or a preset");
   }
   const ModelSource source = find_model(options.model);
-  const auto model = make_deferred_model(source, /*needs_head=*/true);
+  const auto model = train::make_planned_model(source, options);
   const Plan plan = arguments.plan(ranks, {.hidden_size = source.hidden_size()}, options.json);
   const at::Device device =
       arguments.device() == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);

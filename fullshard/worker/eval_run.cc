@@ -22,7 +22,7 @@ namespace {
 planning::PassBytes evaluated_bytes(const RankModel& run, const planning::PassTerms& terms,
                                     int64_t micro_batch, const RunOptions& options) {
   return {.activations = planning::evaluation_bytes(
-              make_deferred_model(run.source, /*needs_head=*/true), terms, micro_batch,
+              train::make_planned_model(run.source, options), terms, micro_batch,
               planned_sequence_length(options, *run.model), options.target_length)};
 }
 

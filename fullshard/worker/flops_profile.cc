@@ -6,6 +6,7 @@
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/plan/unit_name.h"
 #include "fullshard/simulation/simulate.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
@@ -38,7 +39,7 @@ std::map<std::string, CountedPass> passes_of(const std::vector<train::UnitFlops>
 // Examples are as long as `train` makes them at most.
 void count_pretended(const RunOptions& options, const ModelSource& source, const Plan& plan,
                      train::FlopsProfile& profile) {
-  const auto model = make_deferred_model(source, /*needs_head=*/true);
+  const auto model = train::make_planned_model(source, options);
   SimulateOptions simulated;
   simulated.ranks = profile.world_size;
   simulated.cluster.gpus_per_host = profile.world_size;

@@ -335,7 +335,7 @@ int run_generate(const cli::RunArguments& arguments) {
     refuse_partial_stages(shard_options.sharding);
     refuse_fp8(shard_options);
     const auto passes = plan_passes(world, [&] {
-      return planning::generation_bytes(make_deferred_model(run.source),
+      return planning::generation_bytes(train::make_planned_model(run.source, options),
                                         {world.device(), shard_options.param_dtype},
                                         largest_batch(job, world.size()));
     });

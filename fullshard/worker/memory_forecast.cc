@@ -9,6 +9,7 @@
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/planning/estimate.h"
 #include "fullshard/planning/verdict.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
@@ -50,7 +51,7 @@ MemoryForecast forecast_training(const RunOptions& options, const ModelSource& s
   const bool on_cpu = world.device().is_cpu();
   plan.check(world.size(), on_cpu ? "cpu" : "cuda");
   try {
-    const auto model = make_deferred_model(source, /*needs_head=*/true);
+    const auto model = train::make_planned_model(source, options);
     const Estimate result =
         estimate(model, plan,
                  {.ranks = world.size(),

@@ -14,6 +14,7 @@
 #include "fullshard/train/determinism.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/train/unused_head.h"
 
 namespace fullshard::worker {
@@ -63,9 +64,13 @@ World meet_ranks(const cli::RunArguments& arguments) {
 }
 
 RankModel::RankModel(const RunOptions& options, bool is_trained)
-    : source(is_trained ? trained_source_of(options) : source_of(options)),
-      model(make_deferred_model(source, is_trained)) {
-  if (is_trained) drawn = train::new_head(source, *model, options.new_head);
+    : source(train::with_adapter_config(
+          is_trained ? trained_source_of(options) : source_of(options), options)),
+      model(make_deferred_model(source, is_trained || train::has_adapter(options))) {
+  if (is_trained || train::has_adapter(options)) {
+    drawn = train::new_head(source, *model, options.new_head);
+  }
+  adapter = train::adapt_model(*model, options, drawn);
   if (!options.tf32.empty()) set_tf32(options.tf32 == "on");
   if (options.is_deterministic) train::choose_deterministic_kernels();
 }
@@ -97,12 +102,13 @@ ShardedModel RankModel::shard_by(const World& world, const ShardOptions& given,
   // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
   shard_options.sync_module_states = false;
   ShardedModel sharded(model, world, shard_options);
-  if (!fills) return sharded;
+  if (!fills && !adapter) return sharded;
   if (source.has_weights) {
     load_model_weights(source.folder, *model, sharded, {.names = drawn, .seed = options.seed});
   } else {
     make_new_weights(*model, sharded, options.seed);
   }
+  if (adapter) train::fill_adapters(sharded, options, drawn);
   return sharded;
 }
 

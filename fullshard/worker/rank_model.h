@@ -12,6 +12,7 @@
 #include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/engine/sharded_model.h"
+#include "fullshard/models/lora/adapter_config.h"
 #include "fullshard/train/model_source.h"
 
 namespace fullshard::worker {
@@ -22,11 +23,12 @@ struct RankModel {
   ModelSource source;
   std::shared_ptr<LanguageModel> model;
   std::vector<std::string> drawn = {};  // parameters of the head that the file does not give
+  std::optional<AdapterConfig> adapter = {};
 
   // To be trained: a head that the file lacks is drawn anew.
   RankModel(const RunOptions& options, bool is_trained);
   // Collective. Shards the model by the plan and, unless a checkpoint will do that, loads its
-  // weights or makes new ones.
+  // weights or makes new ones. A model with adapters gets those of its base in any case.
   ShardedModel shard(const World& world, const Plan& plan, const RunOptions& options,
                      bool fills = true) const;
   // Collective. The same for a model that is never trained: nothing of it has gradients, and

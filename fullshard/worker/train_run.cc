@@ -21,6 +21,7 @@
 #include "fullshard/report/records/run_lock.h"
 #include "fullshard/report/records/run_start.h"
 #include "fullshard/report/trace_events.h"
+#include "fullshard/train/adapter.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/new_head.h"
@@ -32,6 +33,7 @@
 #include "fullshard/train/run/run_account.h"
 #include "fullshard/train/run/run_data.h"
 #include "fullshard/train/run/trainer.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/unused_head.h"
 #include "fullshard/worker/flops_profile.h"
@@ -72,6 +74,7 @@ CheckpointOptions checkpoint_options(const RunOptions& options,
                                      const train::RunSettings& settings) {
   return {.is_node_local = settings.is_node_local,
           .num_kept = static_cast<int>(options.keep),
+          .leaves_out_frozen = train::has_adapter(options),
           .tag_validation = settings.tag_validation};
 }
 
@@ -161,10 +164,11 @@ class TrainRun {
     const train::RunData data = open_data_in_turn();
     const RunLength length = length_of(options_, data.train->size(), batch_.global_batch);
     const int64_t steps = length.steps;
-    at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed_);
     TrainerOptions options = trainer_options(options_, settings_, batch_, length);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
+    // After what draws as many numbers as there is time for: dropout is then the same in every run.
+    at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     if (settings_.flops_profiler.is_enabled) {
       options.profiled_step = settings_.flops_profiler.step;
     }
@@ -176,6 +180,7 @@ class TrainRun {
       log_collectives(sharded);
     };
     if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
+    options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed_ ? trainer.resume(*resumed_) : 0;
     // From here on there is a record of the run, which a signal must not leave open.
@@ -195,6 +200,12 @@ class TrainRun {
                       options.profiled_step, first_step + 1, steps));
     }
     if (!forecast_.warning.empty()) account.warn(forecast_.warning);
+    if (run_.adapter) account.say(train::adapter_text(*run_.model));
+    if (run_.adapter && !run_.source.has_weights) {
+      account.warn(fmt::format(
+          "--lora-rank: {} has no weights: the adapter is one of new weights that nobody keeps",
+          run_.source.name));
+    }
     if (resumed_)
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
     for (const std::string& warning : data.warnings()) account.warn(warning);
@@ -345,11 +356,31 @@ class TrainRun {
     }
   }
 
+  // What was trained: the model, or the adapter alone.
+  void save_result(const std::string& folder, ShardedModel& sharded, const std::string& tokenizer) {
+    if (run_.adapter) {
+      const bool classifies = !run_.model->class_names().empty();
+      save_adapter(folder, sharded, *run_.adapter,
+                   {.dtype = settings_.saved_dtype,
+                    .tokenizer = tokenizer,
+                    .config_json = classifies ? run_.model->config_json() : ""});
+    } else {
+      save_model_folder(folder, *run_.model, sharded,
+                        {.dtype = settings_.saved_dtype, .tokenizer = tokenizer});
+    }
+  }
+
+  void load_result(const std::string& folder, ShardedModel& sharded) {
+    run_.adapter ? load_adapter(folder, sharded) : load_model_weights(folder, *run_.model, sharded);
+  }
+
   void train(const train::RunData& data, ShardedModel& sharded, Trainer& trainer,
              train::RunAccount& account, const train::Interruption& interruption) {
-    const SaveModelOptions saving{.dtype = settings_.saved_dtype, .tokenizer = data.tokenizer_path};
+    const auto save = [&](const std::string& name) {
+      save_result(options_.output + "/" + name, sharded, data.tokenizer_path);
+    };
     const auto keep_best = [&](int64_t step, double loss) {
-      save_model_folder(options_.output + "/best", *run_.model, sharded, saving);
+      save("best");
       account.say(fmt::format("step {}: evaluation loss {:.4f}, kept as best", step, loss));
     };
     const auto on_step = [&](const StepRecord& record) {
@@ -366,7 +397,7 @@ class TrainRun {
     write_trace(trainer, account);
     if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && base::is_folder(options_.output + "/best")) {
-      load_model_weights(options_.output + "/best", *run_.model, sharded);
+      load_result(options_.output + "/best", sharded);
     }
     if (settings_.withholds_model) {
       account.say(fmt::format(
@@ -374,8 +405,9 @@ class TrainRun {
           "fullshard checkpoint to-fp32 {}/checkpoints OUT",
           options_.output));
     } else if (options_.save_model && !trainer.was_interrupted()) {
-      save_model_folder(options_.output + "/model", *run_.model, sharded, saving);
-      places_.emplace_back("model", options_.output + "/model");
+      const std::string name = run_.adapter ? "adapter" : "model";
+      save(name);
+      places_.emplace_back(name, options_.output + "/" + name);
     }
     if (!trainer.was_interrupted()) {
       account.stop_early(trainer.stopped_early());

@@ -20,6 +20,7 @@
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/report/records/run_lock.h"
 #include "fullshard/train/model_source.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/tuning/batch_search.h"
 #include "fullshard/tuning/ladder.h"
 #include "fullshard/tuning/measured_rung.h"
@@ -99,7 +100,7 @@ class TuneRun : public tuning::Trials {
         plan_(arguments.plan(ranks_, inputs(), options_.json || options_.quiet)),
         lock_(options_.output),
         folder_(without_left_folders(options_.output)) {
-    const auto model = make_deferred_model(source_, /*needs_head=*/true);
+    const auto model = train::make_planned_model(source_, options_);
     sequence_length_ = planned_sequence_length(options_, *model);
     vocabulary_ = model->vocabulary();
     const bool is_causal = !model->is_masked() && !model->is_encoder_decoder();
@@ -141,7 +142,7 @@ class TuneRun : public tuning::Trials {
     stop_if_asked();
     const Plan plan = plan_of(tuning::rung_config(base_, rung));
     try {
-      const Estimate result = estimate(make_deferred_model(source_, /*needs_head=*/true), plan,
+      const Estimate result = estimate(train::make_planned_model(source_, options_), plan,
                                        {.ranks = ranks_,
                                         .device = device(),
                                         .sequence_length = sequence_length_,

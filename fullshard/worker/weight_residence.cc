@@ -25,15 +25,15 @@
 namespace fullshard::worker {
 namespace {
 
-int64_t element_bytes_of(const LanguageModel& model, const ShardOptions& options) {
-  const auto own = model.parameters().front().scalar_type();
-  return static_cast<int64_t>(c10::elementSize(options.param_dtype.value_or(own)));
-}
-
-int64_t numel_of(const LanguageModel& model) {
-  int64_t numel = 0;
-  for (const auto& parameter : model.parameters()) numel += parameter.numel();
-  return numel;
+// Integers stay what they are: weights in 8 bits.
+int64_t weight_bytes_of(const LanguageModel& model, const ShardOptions& options) {
+  int64_t bytes = 0;
+  for (const auto& parameter : model.parameters()) {
+    const auto own = parameter.scalar_type();
+    const auto held = at::isFloatingType(own) ? options.param_dtype.value_or(own) : own;
+    bytes += parameter.numel() * static_cast<int64_t>(c10::elementSize(held));
+  }
+  return bytes;
 }
 
 [[noreturn]] void refuse_weights(const WeightNeeds& needs, const char* what_to_do) {
@@ -107,9 +107,8 @@ planning::PassBytes plan_passes(const World& world,
 
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                          const ShardOptions& options, const planning::PassBytes& passes) {
-  const int64_t element_bytes = element_bytes_of(model, options);
   WeightNeeds needs{.command = "generate",
-                    .weight_bytes = numel_of(model) * element_bytes,
+                    .weight_bytes = weight_bytes_of(model, options),
                     .cache_bytes = passes.cache,
                     .activation_bytes = passes.activations,
                     .available_bytes = lowest_of_all(world, available_here(world.device())),

@@ -45,6 +45,14 @@ TEST(CheckpointArguments, KnowsEveryAction) {
   EXPECT_EQ(convert.form, "bin");
   EXPECT_EQ(convert.dtype, "fp32");
   EXPECT_EQ(parse({"checkpoint", "export", "a", "b", "--dtype", "bf16"}).dtype, "bf16");
+  const auto merge =
+      parse({"checkpoint", "merge-lora", "--model", "a", "--adapter", "b", "--output", "c"});
+  EXPECT_EQ(merge.action, CheckpointAction::merge_lora);
+  EXPECT_EQ(merge.model, "a");
+  EXPECT_EQ(merge.adapter, "b");
+  EXPECT_EQ(merge.output, "c");
+  EXPECT_EQ(merge.dtype, "keep");
+  EXPECT_THROW(parse({"checkpoint", "merge-lora", "--model", "a"}), CLI::ParseError);
   EXPECT_THROW(parse({"checkpoint"}), CLI::ParseError);
   EXPECT_THROW(parse({"checkpoint", "to-fp32", "a"}), CLI::ParseError);
   EXPECT_THROW(parse({"checkpoint", "convert", "a", "b", "--to", "rar"}), CLI::ParseError);

@@ -177,7 +177,8 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
 }
 
 TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
-  const std::string words = "there are inspect, verify, to-fp32, export, convert, diff, save\n";
+  const std::string words =
+      "there are inspect, verify, to-fp32, export, convert, diff, save, merge-lora\n";
   const launch::Ended nothing = run("checkpoint");
   EXPECT_EQ(nothing.status, 2);
   EXPECT_EQ(nothing.output,

@@ -120,6 +120,17 @@ TEST(TrainerWords, OfStepsSaveAndResumeMeanWhatTheyDoThere) {
   EXPECT_EQ(own("--report-to csv"), "--report-to csv");
 }
 
+TEST(TrainerWords, OfAdaptersAreThoseOfTrl) {
+  EXPECT_EQ(own("--use_peft"), "--lora-rank 16 --lora-alpha 32 --lora-dropout 0.05");
+  EXPECT_EQ(own("--use_peft --lora_r 4 --lora_alpha 8 --lora_target_modules q_proj v_proj"),
+            "--lora_alpha 8 --lora-rank 4 --lora-targets q_proj v_proj --lora-dropout 0.05");
+  EXPECT_EQ(own("--use_peft False"), "");
+  EXPECT_EQ(own("--use_peft --adapter there"), "--adapter there");
+  EXPECT_EQ(own("--load_in_8bit --use_rslora"), "--base-precision int8 --lora-rslora");
+  EXPECT_THAT(refusal_of("--load_in_4bit"), HasSubstr("--base-precision int8 keeps the base"));
+  EXPECT_THAT(refusal_of("--use_dora"), HasSubstr("adapters are LoRA's"));
+}
+
 TEST(TrainerWords, OfAWarmUpMeanALinearSchedule) {
   EXPECT_EQ(own("--warmup_steps 50"), "--warmup 50 --schedule linear");
   EXPECT_EQ(own("--warmup_ratio 0.1"), "--warmup 0.1 --schedule linear");

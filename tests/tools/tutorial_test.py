@@ -56,6 +56,15 @@ class Tutorial(unittest.TestCase):
         losses = losses_of(self.folder / "fine-tuned")
         self.assertLess(losses[-1], losses[0])
 
+    def test_lora_learns_beside_its_base(self):
+        output = self.run_script("lora.sh", 40)
+        losses = losses_of(self.folder / "lora")
+        self.assertLess(losses[-1], losses[0])
+        config = json.loads((self.folder / "lora" / "adapter" / "adapter_config.json").read_text())
+        self.assertEqual((config["peft_type"], config["r"]), ("LORA", 8))
+        self.assertTrue((self.folder / "merged" / "model.safetensors").exists())
+        self.assertRegex(output, r"loss \d")
+
     def test_a_run_goes_on_on_another_number_of_ranks(self):
         self.run_script("resume_on_other_ranks.sh", 20)
         steps = [json.loads(line)["step"] for line in (self.folder / "resumed" / "metrics.jsonl").read_text().splitlines()]

@@ -63,6 +63,24 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
   save_->add_option("path", options_.path, "the run's --output folder")->required();
   save_->add_option("name", options_.name, "what the checkpoint is to be called")->required();
   save_->add_flag("--json", options_.json, "machine-readable standard output");
+  add_merge_lora();
+}
+
+void CheckpointArguments::add_merge_lora() {
+  merge_lora_ = command_->add_subcommand("merge-lora", "a model and a LoRA adapter as one model");
+  merge_lora_
+      ->add_option("--model", options_.model,
+                   "the base: a Hugging Face folder, or a name in the cache")
+      ->required();
+  merge_lora_->add_option("--adapter", options_.adapter, "a folder of PEFT's, or a run's adapter/")
+      ->required();
+  merge_lora_->add_option("-o,--output", options_.output, "folder for the merged model")
+      ->required();
+  merge_lora_->add_option("--dtype", merged_dtype_, "of floating tensors: fp32, bf16, fp16 or keep")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
+      ->capture_default_str();
+  add_size(*merge_lora_);
+  merge_lora_->add_flag("--json", options_.json, "machine-readable standard output");
 }
 
 CLI::App* CheckpointArguments::add_action(const char* name, const char* help) {
@@ -88,7 +106,7 @@ bool CheckpointArguments::was_chosen() const { return command_->parsed(); }
 
 CheckpointCommandOptions CheckpointArguments::options() const {
   CheckpointCommandOptions options = options_;
-  const std::array<std::pair<const CLI::App*, CheckpointAction>, 7> actions = {{
+  const std::array<std::pair<const CLI::App*, CheckpointAction>, 8> actions = {{
       {inspect_, CheckpointAction::inspect},
       {verify_, CheckpointAction::verify},
       {to_fp32_, CheckpointAction::to_fp32},
@@ -96,10 +114,12 @@ CheckpointCommandOptions CheckpointArguments::options() const {
       {convert_, CheckpointAction::convert},
       {diff_, CheckpointAction::diff},
       {save_, CheckpointAction::save},
+      {merge_lora_, CheckpointAction::merge_lora},
   }};
   for (const auto& [parser, action] : actions) {
     if (parser->parsed()) options.action = action;
   }
+  if (merge_lora_->parsed()) options.dtype = merged_dtype_;
   options.max_file_bytes = parse_file_size(max_shard_size_, "--max-shard-size");
   return options;
 }

@@ -12,14 +12,25 @@ class App;
 
 namespace fullshard::cli {
 
-enum class CheckpointAction { inspect, verify, to_fp32, export_model, convert, diff, save };
+enum class CheckpointAction {
+  inspect,
+  verify,
+  to_fp32,
+  export_model,
+  convert,
+  diff,
+  save,
+  merge_lora
+};
 
 struct CheckpointCommandOptions {
   CheckpointAction action = CheckpointAction::inspect;
   std::string path{};
   std::string other{};         // diff: the second checkpoint
   std::string name{};          // save: what the checkpoint is to be called
-  std::string output{};        // to-fp32, export, convert
+  std::string output{};        // to-fp32, export, convert, merge-lora
+  std::string model{};         // merge-lora: the base
+  std::string adapter{};       // merge-lora
   std::string tag{};           // which checkpoint of the folder; empty: the latest
   std::string dtype = "fp32";  // export, convert: fp32, bf16, fp16 or keep
   std::string form{};          // convert: safetensors, bin, dcp or deepspeed
@@ -43,6 +54,7 @@ class CheckpointArguments {
  private:
   CLI::App* add_action(const char* name, const char* help);
   void add_output(CLI::App& action, const char* help);
+  void add_merge_lora();
   void add_size(CLI::App& action);
 
   CLI::App* command_;
@@ -53,9 +65,11 @@ class CheckpointArguments {
   CLI::App* convert_ = nullptr;
   CLI::App* diff_ = nullptr;
   CLI::App* save_ = nullptr;
+  CLI::App* merge_lora_ = nullptr;
   CheckpointCommandOptions options_;
   bool debug_ = false;
   std::string max_shard_size_ = "5GB";
+  std::string merged_dtype_ = "keep";
 };
 
 // "5GB", "500MB", "20KiB", "1000": bytes. Decimal units, as Hugging Face counts, and binary ones.

@@ -64,6 +64,7 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
       "--per_device_train_batch_size, …): docs/train_command.md lists them.");
   add_model();
   add_sharding();
+  if (kind != RunKind::simulate && kind != RunKind::kernels) add_adapter();
   if (kind == RunKind::compare) add_compare();
   if (kind == RunKind::generate) {
     add_generation();

@@ -102,6 +102,8 @@ class RunArguments {
   void add_evaluation();
   void add_output();
   void add_compare();
+  void add_adapter();
+  void add_lora();
   void add_generation();
   void add_search();
   void add_examples();

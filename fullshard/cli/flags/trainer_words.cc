@@ -56,6 +56,7 @@ class TrainerTranslation {
     translate_data();
     translate_intervals();
     translate_warmup();
+    translate_adapter();
     check_evaluation();
     result_.words.insert(result_.words.end(), added_.begin(), added_.end());
     return std::move(result_);
@@ -92,7 +93,8 @@ class TrainerTranslation {
   static bool takes(const GivenFlag& given) {
     const std::string_view name = given.flag->name;
     const bool is_list = given.flag->kind == Kind::no_effect || name == "report_to" ||
-                         name == "train_file" || name == "validation_file";
+                         name == "train_file" || name == "validation_file" ||
+                         name == "lora_target_modules";
     return is_list || given.values.empty();
   }
 
@@ -345,6 +347,17 @@ class TrainerTranslation {
     }
   }
 
+  // What TRL's ModelConfig begins with.
+  void translate_adapter() {
+    const GivenFlag* given = find("use_peft");
+    if (given == nullptr || !is_true(*given) || is_said("--adapter")) return;
+    for (const auto& [own, value] :
+         {std::pair("--lora-rank", "16"), std::pair("--lora-alpha", "32"),
+          std::pair("--lora-dropout", "0.05")}) {
+      if (!is_said(own)) put(*given, own, value);
+    }
+  }
+
   bool has_deepspeed_file() const {
     return std::ranges::any_of(own_, [](const auto& word) {
       const bool is_config = word.first == "--config" || word.first == "--config-file";
@@ -367,7 +380,7 @@ class TrainerTranslation {
     std::string_view name;
     void (TrainerTranslation::*act)(const GivenFlag&);
   };
-  static const std::array<Special, 16> kSpecials;
+  static const std::array<Special, 17> kSpecials;
 
   std::vector<GivenFlag> given_;
   std::vector<std::pair<std::string, std::string>> own_;  // our flags as they were given
@@ -376,12 +389,13 @@ class TrainerTranslation {
   TrainerWords result_;
 };
 
-const std::array<TrainerTranslation::Special, 16> TrainerTranslation::kSpecials = {{
+const std::array<TrainerTranslation::Special, 17> TrainerTranslation::kSpecials = {{
     {"fp16", &TrainerTranslation::whole_words},
     {"bf16", &TrainerTranslation::whole_words},
     {"fp16_full_eval", &TrainerTranslation::whole_words},
     {"bf16_full_eval", &TrainerTranslation::whole_words},
     {"use_cpu", &TrainerTranslation::whole_words},
+    {"load_in_8bit", &TrainerTranslation::whole_words},
     {"no_cuda", &TrainerTranslation::whole_words},
     {"tf32", &TrainerTranslation::tf32},
     {"max_steps", &TrainerTranslation::max_steps},

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of LoRA: of adapters that are trained, and of those that a model is run with.
+#include <CLI/CLI.hpp>
+
+#include "fullshard/cli/flags/run_arguments.h"
+
+namespace fullshard::cli {
+namespace {
+
+constexpr const char* kAdapters = "LoRA";
+
+}  // namespace
+
+void RunArguments::add_adapter() {
+  const bool is_made =
+      kind_ == RunKind::train || kind_ == RunKind::tune || kind_ == RunKind::estimate;
+  options_.only_computes = kind_ == RunKind::eval || kind_ == RunKind::generate;
+  command_
+      ->add_option("--adapter", options_.adapter,
+                   is_made
+                       ? "go on from this LoRA adapter, a folder of PEFT's or a name in the cache"
+                       : "a LoRA adapter for the model: a folder of PEFT's or a name in the cache")
+      ->group(kAdapters);
+  if (kind_ == RunKind::compare) return;
+  command_
+      ->add_option("--base-precision", options_.base_precision,
+                   "int8: frozen linear layers are kept in 8 bits, with a factor for each row; "
+                   "default: as --precision")
+      ->check(CLI::IsMember({"int8"}))
+      ->group(kAdapters);
+  if (is_made) add_lora();
+}
+
+void RunArguments::add_lora() {
+  LoraRunOptions& own = options_.lora;
+  const auto add = [this](const char* names, auto& value, const char* help) {
+    return command_->add_option(names, value, help)->group(kAdapters);
+  };
+  add("--lora-rank", own.rank, "train adapters of this rank, and freeze the model")
+      ->check(CLI::Range(1, 1 << 16));
+  add("--lora-alpha", own.alpha, "what they count: alpha / rank; default: 8");
+  add("--lora-dropout", own.dropout, "of what they see while they train; default: 0")
+      ->check(CLI::Range(0.0, 0.999));
+  add("--lora-targets,--lora-target", own.targets,
+      "layers that get one: names or ends of paths, all-linear, or a regular expression for whole "
+      "paths; default: those that PEFT takes for the model")
+      ->expected(1, -1);
+  add("--lora-modules-to-save", own.modules_to_save,
+      "modules that are trained and saved as a whole, by name")
+      ->expected(1, -1);
+  command_->add_flag("--lora-rslora", own.use_rslora, "they count alpha / sqrt(rank) instead")
+      ->group(kAdapters);
+}
+
+}  // namespace fullshard::cli
