@@ -11,6 +11,7 @@
 #include "fullshard/generation/whole_weights.h"
 #include "fullshard/train/evaluate.h"
 #include "fullshard/train/run/run_data.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/worker/plan_inputs.h"
 #include "fullshard/worker/rank_model.h"
 #include "fullshard/worker/weight_residence.h"

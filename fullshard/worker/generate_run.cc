@@ -27,6 +27,7 @@
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/chat/chat_template.h"
 #include "fullshard/train/run/interruption.h"
+#include "fullshard/train/run_adapter.h"
 #include "fullshard/worker/generation_output.h"
 #include "fullshard/worker/measured_steps.h"
 #include "fullshard/worker/rank_model.h"
