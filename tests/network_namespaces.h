@@ -51,13 +51,19 @@ class TwoNamespaces {
   std::string second() const { return fmt::format("fullshard-{}-b", ::getpid()); }
 
   // Whatever is on its way is lost, and no side is told.
-  void cut() const {
-    shell(fmt::format("ip -n {} link set {} down; ip -n {} link set {} down", first(), kLink,
-                      second(), kLink));
-  }
+  void cut() const { shell(cut_line()); }
+  // The same, and the contrary, as a line of the shell.
+  std::string cut_line() const { return link_line("down"); }
+  std::string mend_line() const { return link_line("up"); }
 
  private:
   static constexpr const char* kLink = "fullshard0";
+
+  std::string link_line(const std::string& state) const {
+    return fmt::format("ip -n {0} link set {2} {3}; ip -n {1} link set {2} {3}", first(), second(),
+                       kLink, state);
+  }
+
   std::string problem_;
 };
 

@@ -86,14 +86,14 @@ class LongRuns : public ::testing::Test {
     return "step-" + std::string(6 - std::min<size_t>(6, digits.size()), '0') + digits;
   }
 
-  launch::TemporaryFolder folder_;
-
- private:
+  // What a line of the shell begins with.
   std::string prelude() const {
     return "cd " + folder_.path() +
            "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
            " OMP_NUM_THREADS=1; ";
   }
+
+  launch::TemporaryFolder folder_;
 };
 
 }  // namespace fullshard::cli

@@ -37,6 +37,7 @@ TEST(GlooWatch, FindsARankBySilenceAtTheSecondLook) {
               StartsWith("rank 0: barrier of head (group world, sequence 7) waits for rank "
                          "1, which gives no sign of life"));
   EXPECT_EQ(own.missing()->rank, 1) << "all ranks are told";
+  EXPECT_TRUE(own.is_host_lost());
 }
 
 // A store of rank 0 whose host can be cut off.
@@ -90,11 +91,13 @@ TEST(GlooWatch, BlamesTheHolderOfAStoreThatCannotBeReached) {
   const auto store = std::make_shared<CutOffStore>(make_thread_store(), is_cut);
   GlooWatch own(store, 3, 4, std::make_shared<Recorder>(3));
   EXPECT_FALSE(own.missing());
+  EXPECT_FALSE(own.is_host_lost());
   *is_cut = true;
   while (!own.missing()) std::this_thread::yield();
   EXPECT_EQ(own.missing()->message(3, kWatchedCall),
             "rank 3: barrier of head (group world, sequence 7) waits for rank 0, which cannot be "
             "reached; it has made no call yet; the network to its host is cut or too slow");
+  EXPECT_TRUE(own.is_host_lost());
   const int ranks[] = {2, 3};
   EXPECT_EQ(own.find_gone(ranks, {})->rank, 0);
   EXPECT_EQ(own.find_late(ranks, "world", 7, std::chrono::seconds(1), TimeLimit::step, {})->rank,
@@ -114,6 +117,7 @@ TEST(GlooWatch, OfTheHolderTellsTheOthersOfARankThatTheStoreHasLost) {
   EXPECT_EQ(neighbour.missing()->message(1, kWatchedCall),
             "rank 1: barrier of head (group world, sequence 7) waits for rank 2, which cannot be "
             "reached; its last act: none yet; the network to its host is cut or too slow");
+  EXPECT_TRUE(neighbour.is_host_lost()) << "what the holder has told";
 }
 
 // As a rank does that waits for a call: it asks the watch under the lock that the alarm wants.
@@ -133,6 +137,7 @@ TEST(GlooWatch, AnswersWhileAnAlarmWaitsForTheOneWhoAsks) {
   EXPECT_EQ(asked.wait_for(std::chrono::minutes(1)), std::future_status::ready);
   lock.unlock();
   EXPECT_EQ(asked.get()->how, "failed: out of memory");
+  EXPECT_FALSE(own.is_host_lost()) << "its connections are closed in order";
   own.remove_alarm(&mutex);
 }
 

@@ -37,6 +37,7 @@ constexpr const char* kLostKey = "lost";        // a rank whose host the store's
 constexpr const char* kEndedWell = "ended well";
 
 constexpr const char* kUnreachable = "cannot be reached";
+constexpr const char* kSilent = "gives no sign of life";
 constexpr const char* kNetworkHint = "the network to its host is cut or too slow";
 
 std::string log_hint(int rank) { return fmt::format("see rank {}'s log", rank); }
@@ -77,6 +78,11 @@ void GlooWatch::note_progress(const std::string& group, uint64_t sequence) {
 std::optional<Missing> GlooWatch::missing() const {
   const std::lock_guard lock(mutex_);
   return missing_;
+}
+
+bool GlooWatch::is_host_lost() const {
+  const std::lock_guard lock(mutex_);
+  return missing_ && (missing_->how == kUnreachable || missing_->how == kSilent);
 }
 
 std::string GlooWatch::encoded_beat() {
@@ -282,7 +288,7 @@ std::optional<Missing> GlooWatch::find_late(std::span<const int> ranks, const st
     if (const auto found = gone_by_mark(ranks, met)) return settle(*found);
     const auto absent = find_absent(ranks, group, sequence);
     // All came to it, but one may have vanished with its host since: that closes no connection.
-    if (!absent) return find_stale(ranks, met, "gives no sign of life");
+    if (!absent) return find_stale(ranks, met, kSilent);
     return settle({absent->rank,
                    fmt::format("has not come for {:.3g} s ({} timeout)",
                                std::chrono::duration<double>(waited).count(), name_of(limit)),
@@ -305,7 +311,7 @@ std::optional<Missing> GlooWatch::find_silent(std::span<const int> ranks,
     const uint64_t count = beat ? beat->count : 0;
     const auto before = seen.find(rank);
     if (before != seen.end() && before->second == count) {
-      return settle({rank, "gives no sign of life", last_act_of(beat, {}), log_hint(rank)});
+      return settle({rank, kSilent, last_act_of(beat, {}), log_hint(rank)});
     }
     seen[rank] = count;
   }

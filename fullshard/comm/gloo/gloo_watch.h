@@ -50,6 +50,8 @@ class GlooWatch {
 
   // Whom some rank has found missing.
   std::optional<Missing> missing() const;
+  // It is missing with its host, or the network to it: nobody there closes a connection any more.
+  bool is_host_lost() const;
   // A connection broke: which of `ranks` is gone? Looks for about a second; nothing when all live.
   std::optional<Missing> find_gone(std::span<const int> ranks, const LastMeeting& met);
   // The time is over: which of `ranks` has not come to `sequence`?

@@ -16,8 +16,10 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // How long a rank that gives up waits for the worker to let go of its buffers. Peers cut their
-// connections at the next beat of their watch, so this is not reached while their hosts live.
-constexpr auto kPatience = 2s;
+// connections at the next beat of their watch, so this is not reached while their hosts live; for
+// those behind a cut link it would be waited for in vain, once for each group, while the launcher
+// gives the ranks of its host only a few seconds to say why they end.
+constexpr std::chrono::milliseconds kPatience = 2s, kPatienceBehindACut = 500ms;
 // Between two looks at ranks that do not come.
 constexpr auto kLook = 60s;
 
@@ -67,12 +69,16 @@ void GlooWorker::stop() {
   std::unique_lock lock(mutex_);
   stop_ = true;
   changed_.notify_all();
-  if (changed_.wait_for(lock, kPatience, [&] { return ended_; })) {
+  if (changed_.wait_for(lock, patience(), [&] { return ended_; })) {
     lock.unlock();
     thread_.join();
   } else {
     thread_.detach();
   }
+}
+
+std::chrono::milliseconds GlooWorker::patience() const {
+  return watch_->is_host_lost() ? kPatienceBehindACut : kPatience;
 }
 
 Work GlooWorker::issue(const Call& call, const CallTerms& terms, Act act) {
@@ -103,7 +109,7 @@ void GlooWorker::wait_for(const Job& job) {
     check(!stop_, "{} was still in flight when the world ended", subject_of(job.call));
     const auto missing = watch_->missing();
     if (!missing) continue;
-    changed_.wait_for(lock, kPatience, [&] { return job.done; });
+    changed_.wait_for(lock, patience(), [&] { return job.done; });
     throw Error(missing->message(watch_->rank(), job.call));
   }
   if (job.error) std::rethrow_exception(job.error);

@@ -73,6 +73,7 @@ class GlooWorker : public std::enable_shared_from_this<GlooWorker> {
   std::chrono::milliseconds limit_of(const Call& call) const {
     return length_of(call.limit, timeouts_);
   }
+  std::chrono::milliseconds patience() const;
   std::string progress_name() const;
   std::string subject_of(const Call& call) const;
 
