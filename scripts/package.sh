@@ -23,12 +23,26 @@ cmake --install "$build" --prefix "$staging/usr" >/dev/null
 install -s "$build/packaged/fullshard" "$build/packaged/fullshard-core" "$staging/usr/bin/"
 strip --strip-debug "$staging"/usr/lib*/libfullshard_*.a "$staging"/usr/lib/*/libfullshard_*.a 2>/dev/null || true
 
-# The packages of the distribution that the programs are linked against; libtorch is none.
+# The package that a library belongs to; nothing where it is none of the distribution's. Where /lib is a link to /usr/lib, packages may
+# know a file by the one name or the other.
+package_of() { # package_of LIBRARY
+  local real
+  real=$(readlink -f "$1")
+  { dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}" 2>/dev/null || true; } | sed -n '1s/:.*//p'
+}
+
+# The packages of the distribution that the programs are linked against; libtorch is none. The name of the others is that of their
+# interface; the C and C++ libraries must be as new as here.
 depends() {
   ldd "$staging/usr/bin/fullshard" "$staging/usr/bin/fullshard-core" | awk '$3 ~ /^\// { print $3 }' | sort -u |
     while read -r library; do
-      dpkg-query -S "$(readlink -f "$library")" 2>/dev/null | cut -d: -f1
-    done | sort -u | paste -sd, | sed 's/,/, /g'
+      package_of "$library"
+    done | sort -u | while read -r package; do
+    case $package in
+      libc6 | libstdc++6 | libgcc-s1) echo "$package (>= $(dpkg-query -W -f '${Version}' "$package" | sed 's/^[0-9]*://; s/-.*//'))" ;;
+      *) echo "$package" ;;
+    esac
+  done | paste -sd, | sed 's/,/, /g'
 }
 
 debian_package() {

@@ -40,7 +40,10 @@ END
 "$source/scripts/package.sh" "$build" "$work/packages"
 
 dpkg-deb -x "$work"/packages/*.deb "$work/root"
-dpkg-deb -f "$work"/packages/*.deb Depends | grep -q libfmt || fail "the Debian package names no libraries"
+depends=$(dpkg-deb -f "$work"/packages/*.deb Depends)
+for library in libc6 libstdc++6 libfmt; do
+  [[ $depends == *$library* ]] || fail "the Debian package does not depend on $library: $depends"
+done
 knows_no_build "$work/root/usr/bin/fullshard-core"
 ! clean "$work/root/usr/bin/fullshard-core" facts >/dev/null 2>&1 || fail "runs without a libtorch: which one?"
 ln -s "$torch/lib" "$work/root/usr/lib/torch"
