@@ -170,6 +170,14 @@ TEST(ModuleNames, AreWholePathsOrEndsAfterADot) {
   EXPECT_FALSE(models::is_named("a.mlp.c_proj", ""));
 }
 
+// Backtracking would take longer than anybody waits.
+TEST(ModuleNames, PatternsTakeNoExponentialTime) {
+  const models::PathPattern hostile("(.+)+(.*)+x", "target");
+  EXPECT_FALSE(hostile.matches("model.layers.11.self_attn.q_proj.and.more.of.the.same.path"));
+  EXPECT_TRUE(hostile.matches("model.x"));
+  EXPECT_THROW(models::PathPattern("(a)\\1", "target"), Error);
+}
+
 TEST(AdapterConfig, ComesBackFromItsText) {
   const AdapterConfig config{.lora = {.rank = 3,
                                       .alpha = 6,

@@ -18,6 +18,14 @@ namespace {
 constexpr size_t kLongestPattern = 1000;  // bytes; std::regex recurses over what it matches
 constexpr size_t kMostNamesShown = 20;
 
+// Patterns come from files: where libstdc++ offers a search that takes no exponential time, and
+// refuses back references, it is taken.
+#ifdef __GLIBCXX__
+constexpr auto kSyntax = std::regex_constants::ECMAScript | std::regex_constants::__polynomial;
+#else
+constexpr auto kSyntax = std::regex_constants::ECMAScript;
+#endif
+
 }  // namespace
 
 bool is_named(std::string_view path, std::string_view name) {
@@ -38,7 +46,7 @@ PathPattern::PathPattern(const std::string& pattern, const std::string& what) {
   }
   try {
     compiled_ = std::make_unique<Compiled>(
-        Compiled{std::regex(pattern), std::regex("(.*\\.)?(" + pattern + ")")});
+        Compiled{std::regex(pattern, kSyntax), std::regex("(.*\\.)?(" + pattern + ")", kSyntax)});
   } catch (const std::regex_error& error) {
     fail_as(ErrorKind::usage, "{}: '{}' is not a regular expression: {}", what, shown,
             error.what());

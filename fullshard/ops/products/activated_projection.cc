@@ -133,6 +133,14 @@ at::Tensor activated_projection(const Projected& input, Activation kind, const L
     return activated_projection(input, kind, layer.weight, layer.bias, residual);
   }
   const bool is_gated = has_gate(input, layer.weight);
+  const LowRank& part = layer.low_rank;
+  if (!layer.row_scales.defined() && part.dropout == 0 &&
+      activates_on_device(input, layer.weight, layer.bias, residual)) {
+    // Both keep the input alone, and activate it again in backward.
+    const auto base = activated_projection(input, kind, layer.weight, layer.bias, residual);
+    const auto narrow = activated_projection(input, kind, part.a, {}, {});
+    return linear(part.scale == 1 ? narrow : narrow * part.scale, part.b, {}, base);
+  }
   return linear(composed_activation(input, is_gated, kind), layer, residual);
 }
 

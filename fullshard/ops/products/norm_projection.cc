@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/products/norm_projection.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
@@ -163,6 +167,97 @@ bool projects_on_device(const at::Tensor& input, const NormTerms& norm,
   return true;
 }
 
+// What each layer has of one kind, side by side.
+template <class Of>
+std::vector<at::Tensor> collected(const std::vector<LinearTerms>& layers, const Of& of) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& layer : layers) tensors.push_back(of(layer));
+  return tensors;
+}
+
+bool adapts_on_device(const at::Tensor& input, const NormTerms& norm,
+                      const std::vector<LinearTerms>& layers) {
+  for (const auto& layer : layers) {
+    const bool is_int8 = layer.row_scales.defined();
+    const bool has_base = is_int8 || projects_on_device(input, norm, {layer.weight}, {layer.bias});
+    const auto& a = layer.low_rank.a;
+    if (!has_base || (a.defined() && !projects_on_device(input, norm, {a}, {{}}))) return false;
+  }
+  return has_cuda_kernel({input, norm.weight, norm.bias}) && input.numel() > 0;
+}
+
+// Weights in 8 bits are widened for one product each, which keeps nothing of the rows.
+NormProjection frozen_projection(const at::Tensor& input, const NormTerms& norm,
+                                 const std::vector<LinearTerms>& layers) {
+  if (std::ranges::none_of(layers,
+                           [](const LinearTerms& one) { return one.row_scales.defined(); })) {
+    return norm_projection(input, norm, collected(layers, std::mem_fn(&LinearTerms::weight)),
+                           collected(layers, std::mem_fn(&LinearTerms::bias)));
+  }
+  const auto normalised = apply_norm(input, norm);
+  const auto parts = collected(layers, [&](const LinearTerms& layer) {
+    return linear(normalised, {.weight = layer.weight,
+                               .bias = layer.bias,
+                               .low_rank = {},
+                               .row_scales = layer.row_scales});
+  });
+  return {{.packed = at::cat(parts, -1)}, input};
+}
+
+// dropout(rows) * a^T of each layer that has an adapter. Without dropout all at once, keeping
+// nothing but the input.
+std::vector<at::Tensor> narrow_rows(NormProjection& base, const NormTerms& norm,
+                                    const std::vector<LinearTerms>& adapted) {
+  const bool drops = std::ranges::any_of(
+      adapted, [](const LinearTerms& layer) { return layer.low_rank.dropout > 0; });
+  if (drops) {
+    const auto normalised = apply_norm(base.residual, norm);
+    return collected(adapted, [&](const LinearTerms& layer) {
+      return fullshard::linear(at::dropout(normalised, layer.low_rank.dropout, /*train=*/true),
+                               layer.low_rank.a);
+    });
+  }
+  const auto all =
+      norm_projection(base.residual, norm,
+                      collected(adapted, [](const auto& layer) { return layer.low_rank.a; }), {});
+  base.residual = all.residual;
+  std::vector<at::Tensor> rows;
+  int64_t first = 0;
+  for (const auto& layer : adapted) {
+    const int64_t rank = layer.low_rank.a.size(0);
+    rows.push_back(all.projected.packed.narrow(-1, first, rank).contiguous());
+    first += rank;
+  }
+  return rows;
+}
+
+// The frozen weights as ever, packed, and what the adapters make of the same rows added to it.
+NormProjection adapted_on_device(const at::Tensor& input, const NormTerms& norm,
+                                 const std::vector<LinearTerms>& layers) {
+  NormProjection result = frozen_projection(input, norm, layers);
+  std::vector<LinearTerms> adapted;
+  for (const auto& layer : layers) {
+    if (layer.low_rank.a.defined()) adapted.push_back(layer);
+  }
+  if (adapted.empty()) return result;
+  const auto narrow = narrow_rows(result, norm, adapted);
+  std::vector<at::Tensor> parts;
+  size_t next = 0;
+  for (const auto& layer : layers) {
+    if (layer.low_rank.a.defined()) {
+      const auto& rows = narrow[next++];
+      const double scale = layer.low_rank.scale;
+      parts.push_back(fullshard::linear(scale == 1 ? rows : rows * scale, layer.low_rank.b));
+    } else {
+      auto sizes = input.sizes().vec();
+      sizes.back() = layer.weight.size(0);
+      parts.push_back(at::zeros(sizes, input.options()));
+    }
+  }
+  result.projected.packed = result.projected.packed + at::cat(parts, -1);
+  return result;
+}
+
 }  // namespace
 
 NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
@@ -192,13 +287,11 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
 NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
                                const std::vector<LinearTerms>& layers) {
   if (std::ranges::all_of(layers, &LinearTerms::is_plain)) {
-    std::vector<at::Tensor> weights, biases;
-    for (const auto& layer : layers) {
-      weights.push_back(layer.weight);
-      biases.push_back(layer.bias);
-    }
+    const auto weights = collected(layers, std::mem_fn(&LinearTerms::weight));
+    const auto biases = collected(layers, std::mem_fn(&LinearTerms::bias));
     return norm_projection(input, norm, weights, biases);
   }
+  if (adapts_on_device(input, norm, layers)) return adapted_on_device(input, norm, layers);
   const auto normalised = apply_norm(input, norm);
   NormProjection result{{}, input};
   for (const auto& layer : layers) result.projected.parts.push_back(linear(normalised, layer));
