@@ -66,7 +66,7 @@ World meet_ranks(const cli::RunArguments& arguments) {
 RankModel::RankModel(const RunOptions& options, bool is_trained)
     : source(train::with_adapter_config(
           is_trained ? trained_source_of(options) : source_of(options), options)),
-      model(make_deferred_model(source, is_trained || train::has_adapter(options))) {
+      model(make_deferred_model(source, is_trained)) {
   if (is_trained || train::has_adapter(options)) {
     drawn = train::new_head(source, *model, options.new_head);
   }

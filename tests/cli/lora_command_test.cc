@@ -248,6 +248,15 @@ TEST_F(LoraRuns, SayWhatCannotBe) {
                                   HasSubstr("an adapter of this model?")));
 }
 
+// A base without a head keeps its own names, and PEFT's adapters of it theirs.
+TEST_F(LoraRuns, OfABareEncoderEqualPeft) {
+  const auto ended = run("compare --json --tolerance 1e-5 --model " + kLoraBases +
+                         "bert_bare --adapter " + kLoraFixtures + "bert_bare --reference " +
+                         kLoraFixtures + "bert_bare/reference.safetensors 2> /dev/null");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_TRUE(nlohmann::json::parse(ended.output)["ok"].get<bool>());
+}
+
 class LoraComparisons : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LoraComparisons, EqualPeftOnTwoRanks) {
