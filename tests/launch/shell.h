@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -17,9 +18,12 @@ struct Ended {
   std::string output;
 };
 
+// Tests under nohup would hand its ignored SIGHUP on to runs that are meant to end by one.
 inline Ended shell(const std::string& line) {
+  const auto own_handler = std::signal(SIGHUP, SIG_DFL);
   std::FILE* pipe =
       ::popen(("PATH=" FULLSHARD_BINARIES ":$PATH; (" + line + ") 2>&1").c_str(), "r");
+  std::signal(SIGHUP, own_handler);
   Ended ended;
   char buffer[4096];
   while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
