@@ -62,7 +62,7 @@ Maintainer: The Fullshard authors <fullshard@localhost>
 Section: science
 Priority: optional
 Depends: $(depends)
-Recommends: libfmt-dev, libspdlog-dev, libyaml-cpp-dev, liburing-dev, libpcre2-dev, zlib1g-dev, libzstd-dev
+Recommends: libfmt-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, liburing-dev, libpcre2-dev, zlib1g-dev, libzstd-dev
 Description: FSDP and ZeRO training for C++ programs on libtorch
  The command fullshard, and the library with its CMake package.
  .

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -16,8 +15,6 @@ namespace fullshard::cli {
 class LongRuns : public ::testing::Test {
  protected:
   LongRuns() {
-    // Who started the tests may ignore it, as nohup does, and so would the runs.
-    std::signal(SIGHUP, SIG_DFL);
     std::string bytes;
     for (int i = 0; i < 4000; ++i) bytes += {static_cast<char>(3 + i * i % 7), '\0'};
     folder_.write("t.bin", bytes);
