@@ -128,8 +128,10 @@ def main():
     parser.add_argument("--program", default=os.path.join(machine.ROOT, "build", "bin", "fullshard"))
     parser.add_argument("--output", default=os.path.join(machine.ROOT, "bench", "results", "simulated_ranks.md"))
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--only", default="", help="only rows whose 'place, model' has this text, printed and not written")
     given = parser.parse_args()
     rows = []
+    is_wanted = lambda place, run: given.only in f"{place}, {run[0]}"
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(os.path.abspath(given.program), folder, given.steps)
         memory = copy_speed()
@@ -150,11 +152,12 @@ def main():
             print(rows[-1], flush=True)
 
         for run in ALONE:
-            for ranks in (1, 2, 4):
+            for ranks in (1, 2, 4) if is_wanted("one host", run) else ():
                 add("one host", run, ranks, bench.train(run, ranks), cluster_text(rates, ranks, ranks, memory, shared / ranks, 1e9))
         for gigabits in (1, 10):
+            place = f"two hosts, {gigabits} Gb/s"
             with TwoHosts(gigabits):
-                for run in APART:
+                for run in (run for run in APART if is_wanted(place, run)):
                     try:
                         seconds = bench.train_apart(run, 2)
                     except subprocess.CalledProcessError as error:
@@ -162,7 +165,9 @@ def main():
                         continue
                     # What TCP leaves of a frame of 1500 bytes.
                     link = gigabits * 1e9 / 8 * 1448 / 1514
-                    add(f"two hosts, {gigabits} Gb/s", run, 4, seconds, cluster_text(rates, 4, 2, memory, shared / 4, link))
+                    add(place, run, 4, seconds, cluster_text(rates, 4, 2, memory, shared / 4, link))
+    if given.only:
+        return
     with open(given.output, "w") as file:
         file.write(machine.head("Simulations beside runs on CPU ranks", "bench/simulated_ranks.sh", peers=""))
         file.write("\nfp32, AdamW, random tokens; medians of the steps after 2. Hosts are network namespaces of this machine with two ranks each, whose "
