@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known machines. From data sheets: memory, its bandwidth, links (one direction) and bus. From
 // NCCL's own tuning model: latencies of a hop over NVLink and between hosts. From measurements of
-// five clusters (Sinha and others 2022, 8 % between the slow and the fast GPUs of one): the spread.
-// Fitted, the two constants of a machine: what products and attention sustain (docs/planning.md,
-// "What a cluster would do").
+// five clusters (Sinha and others 2022, 8 % between the slow and the fast GPUs of one), and from
+// published runs: the spread. Fitted, the two constants of a machine: what products and attention
+// sustain (docs/planning.md, "What a cluster would do").
 #include <algorithm>
 #include <utility>
 

@@ -53,7 +53,7 @@ class StoreWriter {
   StoreWriter& number(int64_t value);
   StoreWriter& text(std::string_view value);
   StoreWriter& keys(std::span<const std::string> values);  // how many, and each
-  std::string message() const;  // with its length in front
+  std::string message() const;                             // with its length in front
 
  private:
   std::string fields_;
