@@ -13,13 +13,15 @@ set(FULLSHARD_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (address,
 
 set(options
   -fPIC                 # libraries and programs share one precompiled header
-  -fpch-preprocess      # lets ccache see through it
   -fopenmp              # at::parallel_for is a header: without it our loops run on one thread
   -ffp-contract=off     # a fused multiply-add would make bits depend on the instruction set
   -fno-math-errno
-  -Wall -Wextra -Wpedantic -Wshadow -Werror
+  -Wall -Wextra -Wpedantic -Wshadow -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 guesses wrong about std::string at -O2, depending on the length of a literal.
-  -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)
+  list(APPEND options -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)
+  list(PREPEND options -fpch-preprocess)  # lets ccache see through precompiled headers
+endif()
 foreach(option IN LISTS options)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
 endforeach()

@@ -84,5 +84,5 @@ function(fullshard_compile_together target)  # target source...
   math(EXPR size "(${number} + ${groups} - 1) / ${groups}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   # Which g++ says of every class with a field of an unnamed namespace, outside the file it is given.
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()

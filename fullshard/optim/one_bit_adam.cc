@@ -117,7 +117,7 @@ void OneBitAdam::take_momenta(const std::vector<optim::OneBitExchange::Values>& 
   for (const auto& [exp_avg, gradient] : values) {
     if (!gradient.defined()) continue;
     const auto added = gradient.to(at::kFloat).mul(factor * (1 - momentum()));
-    exp_avg.copy_(exp_avg.to(at::kFloat).mul(momentum()).add_(added));
+    exp_avg.copy_(exp_avg.to(added.device(), at::kFloat).mul(momentum()).add_(added));
   }
 }
 

@@ -105,8 +105,12 @@ class DeviceOneBitExchange : public OneBitExchange {
       const auto& place = layout().places[i];
       errors.push_back(worker_error().narrow(0, place.begin, place.padded));
       if (!values[i].gradient.defined()) continue;
-      const auto momentum =
-          values[i].exp_avg.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).mul_(step.beta1);
+      // Which may rest in host memory.
+      const auto momentum = values[i]
+                                .exp_avg
+                                .to(worker_error().device(), at::kFloat,
+                                    /*non_blocking=*/false, /*copy=*/true)
+                                .mul_(step.beta1);
       momentum.add_(values[i].gradient.to(at::kFloat), step.clip * (1 - step.beta1));
       errors.back().narrow(0, 0, place.numel).add_(momentum);
     }

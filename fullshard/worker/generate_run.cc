@@ -149,7 +149,6 @@ GenerationJob prepare_job(const RunOptions& options, const RankModel& run) {
   return job;
 }
 
-// Which prompts a rank takes in one round: neighbours, as many on every rank.
 // They shard gradients and optimizer states, of which there are none here.
 void refuse_partial_stages(const ShardingOptions& sharding) {
   const bool is_partial = sharding.zero_stage
@@ -166,6 +165,7 @@ void refuse_partial_stages(const ShardingOptions& sharding) {
           what);
 }
 
+// Which prompts a rank takes in one round: neighbours, as many on every rank.
 struct Round {
   size_t first = 0;
   size_t count = 0;

@@ -72,6 +72,10 @@ TEST(Cluster, RefusesWhatIsNotAboveZeroOrNoSuchQuantity) {
   EXPECT_EQ(
       problem_of(changed("gpus_per_host: 4", "gpus_per_host: 2.5")),
       "c.yaml:5: gpus_per_host: is '2.5', expected a whole number from 1 to 1024, above zero");
+  for (const std::string share : {"0.5", "-0.1", "2 %"}) {
+    EXPECT_EQ(problem_of(changed("bf16_tflops: 600", "bf16_tflops: 600\n  spread: " + share)),
+              "c.yaml:5: gpu.spread: is '" + share + "', expected a share below 0.5 as 0.02");
+  }
   EXPECT_EQ(problem_of(changed("{bandwidth: 450GB/s, latency: 3us}", "450GB/s")),
             "c.yaml:6: inside: expected bandwidth, latency\n"
             "error: c.yaml:6: inside.bandwidth: is missing, expected a rate as 450GB/s or 400Gb/s\n"

@@ -245,6 +245,7 @@ TEST(Simulate, IsNeverSlowerWithMore) {
   falls("between.latency", {"1ms", "100us", "10us", "0us"});
   falls("gpu.bf16_tflops", {"1", "10", "100"});
   falls("gpu.memory_bandwidth", {"10GB/s", "100GB/s", "1TB/s"});
+  falls("gpu.spread", {"0.1", "0.02", "0"});
 }
 
 TEST(Simulate, HoldsWhatAnEstimateHolds) {

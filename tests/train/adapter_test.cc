@@ -72,6 +72,14 @@ struct PeftFolder {
   std::string name, base;
 };
 
+const std::vector<PeftFolder> kPeftFolders = {
+    {"llama", "llama"}, {"llama_patterns", "llama"},      {"gpt2", "gpt2"},
+    {"qwen2", "qwen2"}, {"bert_classes", "bert_classes"}, {"t5", "t5"}};
+
+std::string name_of_folder(const ::testing::TestParamInfo<PeftFolder>& which) {
+  return which.param.name;
+}
+
 class PeftFolders : public ::testing::TestWithParam<PeftFolder> {};
 
 TEST_P(PeftFolders, ComputeAsPeftAndComeBackFromAnyNumberOfRanks) {
@@ -102,13 +110,7 @@ TEST_P(PeftFolders, ComputeAsPeftAndComeBackFromAnyNumberOfRanks) {
   EXPECT_EQ(load_adapter_config(place / "saved").lora, load_adapter_config(folder).lora);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PeftFolders,
-                         ::testing::Values(PeftFolder{"llama", "llama"},
-                                           PeftFolder{"llama_patterns", "llama"},
-                                           PeftFolder{"gpt2", "gpt2"}, PeftFolder{"qwen2", "qwen2"},
-                                           PeftFolder{"bert_classes", "bert_classes"},
-                                           PeftFolder{"t5", "t5"}),
-                         [](const auto& which) { return which.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, PeftFolders, ::testing::ValuesIn(kPeftFolders), name_of_folder);
 
 TEST(Adapters, AreDrawnAlikeOnAnyNumberOfRanks) {
   const AdapterFolder place;
@@ -394,13 +396,7 @@ TEST_P(Merged, ComputesWhatTheAdapterDoes) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Merged,
-                         ::testing::Values(PeftFolder{"llama", "llama"},
-                                           PeftFolder{"llama_patterns", "llama"},
-                                           PeftFolder{"gpt2", "gpt2"}, PeftFolder{"qwen2", "qwen2"},
-                                           PeftFolder{"bert_classes", "bert_classes"},
-                                           PeftFolder{"t5", "t5"}),
-                         [](const auto& which) { return which.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, Merged, ::testing::ValuesIn(kPeftFolders), name_of_folder);
 
 TEST(MergeAdapter, RefusesWhatDoesNotFitAndWritesNothing) {
   const AdapterFolder place;
