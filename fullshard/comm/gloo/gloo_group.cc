@@ -3,6 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
@@ -45,6 +46,42 @@ class CuttableGloo : public c10d::ProcessGroupGloo {
   }
 };
 
+// Messages to and from several ranks at once. What is received must be posted before what is sent:
+// a sender begins when it has the other's word, which would wait behind the data of its own.
+class Exchange {
+ public:
+  explicit Exchange(CuttableGloo& group) : group_(group) {}
+
+  void receive(const at::Tensor& bytes, int from) {
+    if (bytes.numel() == 0) return;
+    std::vector<at::Tensor> tensors = {bytes};
+    posted_.push_back(group_.recv(tensors, from, kTag));
+  }
+
+  void send(const at::Tensor& bytes, int to) {
+    if (bytes.numel() == 0) return;
+    std::vector<at::Tensor> tensors = {bytes};
+    posted_.push_back(group_.send(tensors, to, kTag));
+  }
+
+  // For all of them together.
+  void wait(std::chrono::milliseconds timeout) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + timeout;
+    for (const auto& work : posted_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      work->wait(std::max(left, kShortest));
+    }
+  }
+
+ private:
+  static constexpr int kTag = 0;  // messages between two ranks keep their order
+  static constexpr std::chrono::milliseconds kShortest{1};  // zero would be none at all
+
+  CuttableGloo& group_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> posted_;
+};
+
 std::atomic<int64_t> calls_made = 0;
 
 }  // namespace
@@ -54,6 +91,10 @@ int64_t GlooGroup::num_calls() { return calls_made; }
 class GlooGroup::Gloo {
  public:
   explicit Gloo(c10::intrusive_ptr<CuttableGloo> made) : group(std::move(made)) {}
+
+  int rank() const { return group->getRank(); }
+  int size() const { return group->getSize(); }
+
   const c10::intrusive_ptr<CuttableGloo> group;
 };
 
@@ -67,20 +108,45 @@ GlooGroup::GlooGroup(const Store& store, int rank, int size, const GlooDevice& d
 
 GlooGroup::~GlooGroup() = default;
 
+// gloo's ring of two sends its data before the word that it is ready to receive, and both wait in
+// one socket's queue: the second direction would begin when the first has ended.
 void GlooGroup::all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout) {
   ++calls_made;
+  if (gloo_->size() == 2) {
+    const int other = 1 - gloo_->rank();
+    const int64_t bytes = own.numel();
+    full.narrow(0, gloo_->rank() * bytes, bytes).copy_(own);
+    Exchange exchange(*gloo_->group);
+    exchange.receive(full.narrow(0, other * bytes, bytes), other);
+    exchange.send(own, other);
+    exchange.wait(timeout);
+    return;
+  }
   c10d::AllgatherOptions options;
   options.timeout = timeout;
   gloo_->group->_allgather_base(full, own, options)->wait();
 }
 
-void GlooGroup::all_to_all(at::Tensor received, std::vector<int64_t> received_counts,
-                           at::Tensor sent, std::vector<int64_t> sent_counts,
+// gloo's own all-to-all is in that order too, with every rank. As there, each begins with other
+// neighbours, so that not all send to the same one.
+void GlooGroup::all_to_all(const at::Tensor& received, const std::vector<int64_t>& received_counts,
+                           const at::Tensor& sent, const std::vector<int64_t>& sent_counts,
                            std::chrono::milliseconds timeout) {
   ++calls_made;
-  c10d::AllToAllOptions options;
-  options.timeout = timeout;
-  gloo_->group->alltoall_base(received, sent, received_counts, sent_counts, options)->wait();
+  const auto received_parts = received.split_with_sizes(received_counts);
+  const auto sent_parts = sent.split_with_sizes(sent_counts);
+  const int rank = gloo_->rank(), size = gloo_->size();
+  Exchange exchange(*gloo_->group);
+  for (int distance = 1; distance < size; ++distance) {
+    const int source = (rank - distance + size) % size;
+    exchange.receive(received_parts[static_cast<size_t>(source)], source);
+  }
+  for (int distance = 1; distance < size; ++distance) {
+    const int target = (rank + distance) % size;
+    exchange.send(sent_parts[static_cast<size_t>(target)], target);
+  }
+  received_parts[static_cast<size_t>(rank)].copy_(sent_parts[static_cast<size_t>(rank)]);
+  exchange.wait(timeout);
 }
 
 void GlooGroup::broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout) {

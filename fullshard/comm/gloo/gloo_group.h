@@ -35,8 +35,9 @@ class GlooGroup {
   // contiguous bytes.
   void all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout);
   // Counts are bytes per rank.
-  void all_to_all(at::Tensor received, std::vector<int64_t> received_counts, at::Tensor sent,
-                  std::vector<int64_t> sent_counts, std::chrono::milliseconds timeout);
+  void all_to_all(const at::Tensor& received, const std::vector<int64_t>& received_counts,
+                  const at::Tensor& sent, const std::vector<int64_t>& sent_counts,
+                  std::chrono::milliseconds timeout);
   void broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout);
 
   // How many of these calls all groups of this process have made: what tests count.
