@@ -46,6 +46,12 @@ memory::Pool::Source memory_source(const Mesh& mesh) {
   };
 }
 
+// What runs beside computation and is worth an early start: an accelerator's streams, or a network.
+Ahead fetches_ahead(const Mesh& mesh) {
+  const bool runs_beside = !mesh.world().device().is_cpu() || mesh.gathers_between_hosts();
+  return runs_beside ? Ahead::one_unit : Ahead::within_limits;
+}
+
 ShardOptions with_share(ShardOptions options, const World& world) {
   options.offload = with_measured_share(std::move(options.offload), world);
   return options;
@@ -80,8 +86,8 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
   watch_.watch_outputs(options.watch_non_finite);
   units_ = assemble_units(plan_, options_, decision_.sharding, context_, unit_context_, residence_);
   for (const auto& note : residence_.notes) plan_.warnings.push_back(note);
-  schedule_ = Schedule(schedule_options(options, decision_), unit_sizes(units_),
-                       world.device().is_cpu() ? Ahead::within_limits : Ahead::one_unit);
+  schedule_ =
+      Schedule(schedule_options(options, decision_), unit_sizes(units_), fetches_ahead(mesh_));
   shared_ = share_counters(units_, context_);
   if (!options.offload_activations) return;
   set_saved_tensors(make_activation_packer(module, ledger_, options.offload_activations_min_bytes));

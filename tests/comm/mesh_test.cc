@@ -39,6 +39,18 @@ TEST(Mesh, WorksAtAThousandRanks) {
   EXPECT_EQ(mesh.shard(), 63);
 }
 
+TEST(Mesh, KnowsWhetherGathersLeaveTheirHosts) {
+  EXPECT_FALSE(Mesh(World::fake(8, 0, 8), 8).gathers_between_hosts());
+  EXPECT_TRUE(Mesh(World::fake(8, 0, 4), 8).gathers_between_hosts());
+  EXPECT_FALSE(Mesh(World::fake(8, 0, 4), 4).gathers_between_hosts());
+  EXPECT_FALSE(Mesh(World::fake(8, 0, 4), 2).gathers_between_hosts());
+  EXPECT_FALSE(Mesh(World::fake(8, 0, 1), 1).gathers_between_hosts());
+  // On two of three hosts of two ranks, all alike for every rank of the world.
+  for (const int rank : {0, 5}) {
+    EXPECT_TRUE(Mesh(World::fake(6, rank, 2), 3).gathers_between_hosts());
+  }
+}
+
 TEST(Mesh, KeepsTheRanksOfAHostTogether) {
   using Ranks = std::vector<int>;
   EXPECT_EQ(mesh_order({0, 1, 0, 1}, 2), (Ranks{0, 2, 1, 3}));

@@ -78,4 +78,13 @@ Mesh::Mesh(const World& world, int num_shards)
       shards_(world.split(shard_groups(order_, num_shards), "shards")),
       replicas_(world.split(replica_groups(order_, num_shards), "replicas")) {}
 
+bool Mesh::gathers_between_hosts() const {
+  for (size_t place = 1; place < order_.size(); ++place) {
+    const bool is_first = place % static_cast<size_t>(num_shards_) == 0;
+    if (!is_first && world_.host_of(order_[place]) != world_.host_of(order_[place - 1]))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace fullshard

@@ -27,6 +27,8 @@ class Mesh {
   int replica() const { return replica_of(world_.rank()); }
   int shard_of(int rank) const { return place_of(rank) % num_shards_; }
   int replica_of(int rank) const { return place_of(rank) / num_shards_; }
+  // Whether ranks that hold one copy together are on several hosts, anywhere in the world.
+  bool gathers_between_hosts() const;
 
   const World& world() const { return world_; }
   const Communicator& everyone() const { return world_.communicator(); }

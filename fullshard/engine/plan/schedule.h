@@ -14,7 +14,7 @@ enum class BackwardPrefetch { none, pre, post };
 struct ScheduleOptions {
   bool reshard_after_forward = true;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
-  // Not said: off on the CPU, where nothing runs beside computation; on an accelerator see Ahead.
+  // Not said: off on the CPUs of one host, where nothing runs beside computation; else see Ahead.
   std::optional<bool> forward_prefetch = {};
   int max_gathers_in_flight = 2;
   bool overlap_comm = true;  // off: every collective is waited for before computation goes on
@@ -28,10 +28,10 @@ struct ScheduleOptions {
   int64_t max_reuse_distance = 0;    // a unit used again sooner than this is not released
 };
 
-// How much may be fetched ahead whatever the limits say. On an accelerator a gather that is issued
-// when its unit begins is waited for in full, and the files that people have forbid more:
-// Accelerate writes forward_prefetch false, DeepSpeed's bucket is smaller than a block of a large
-// model. Their own programs overlap all the same.
+// How much may be fetched ahead whatever the limits say. On an accelerator, and over a network, a
+// gather that is issued when its unit begins is waited for in full, and the files that people have
+// forbid more: Accelerate writes forward_prefetch false, DeepSpeed's bucket is smaller than a block
+// of a large model. Their own programs overlap all the same.
 enum class Ahead { within_limits, one_unit };
 
 class Schedule {
@@ -46,7 +46,7 @@ class Schedule {
   // A whole pass was seen: what the order tells may be relied on.
   void seal() { sealed_ = true; }
 
-  // Accelerators fetch one unit ahead in backward too, whatever the file says.
+  // In backward too, whatever the file says.
   BackwardPrefetch backward_prefetch() const {
     const bool says_none = options_.backward_prefetch == BackwardPrefetch::none;
     return always_ahead_ == Ahead::one_unit && says_none ? BackwardPrefetch::pre
