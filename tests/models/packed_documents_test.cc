@@ -119,6 +119,19 @@ TEST(PackedDocuments, CountPositionsInEveryDocument) {
   EXPECT_EQ(packed->lengths, (std::vector<int64_t>{2, 3, 4, 1}));
   const std::vector<int64_t> expected = {0, 1, 0, 1, 2, 0, 1, 2, 3, 0};
   EXPECT_TRUE(at::equal(packed->positions, at::tensor(expected).view({2, 5})));
+  EXPECT_TRUE(at::equal(packed->starts, at::tensor({0, 2, 5, 9, 10}, at::kInt)));
+  EXPECT_EQ(packed->longest, 4);
+  EXPECT_FALSE(packed->are_rows());
+}
+
+TEST(PackedDocuments, OfWholeRowsAreRowsWithoutAny) {
+  const auto model = make_tiny(tiny_llama());
+  auto inputs = packed_inputs();
+  inputs.documents = nullptr;
+  const auto expected = model->forward(inputs).loss;
+  inputs.documents = ops::make_packed_documents({{kColumns}, {kColumns}}, at::kCPU);
+  EXPECT_TRUE(inputs.documents->are_rows());
+  EXPECT_TRUE(at::equal(model->forward(inputs).loss, expected));
 }
 
 TEST(PackedDocuments, RefuseWhatDoesNotFit) {

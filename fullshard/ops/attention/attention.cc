@@ -12,7 +12,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -168,26 +167,19 @@ void check_packed(const AttentionOptions& options, const at::Tensor& query, cons
       !options.padding_mask.defined() && !options.bias.defined(),
       "attention: packed documents together with a mask or a bias; leave these out, documents see "
       "only themselves");
-  const auto& lengths = options.documents->lengths;
-  const auto total = std::reduce(lengths.begin(), lengths.end());
-  check(query.size(1) == key.size(1) && total == query.size(0) * query.size(1),
-        "attention: {} rows of {} queries and {} keys with packed documents of {} tokens; expected "
-        "as many of each",
-        query.size(0), query.size(1), key.size(1), total);
+  ops::check_fills(*options.documents, query.size(0), query.size(1), key.size(1));
 }
 
 // Document by document, on views: no scores between documents are computed, nothing is masked, and
 // the gradients of all views are joined once.
 at::Tensor attention_by_document(const at::Tensor& query, const at::Tensor& key,
                                  const at::Tensor& value, AttentionOptions options) {
-  check_packed(options, query, key);
   const auto documents = std::move(options.documents);
   const at::IntArrayRef lengths = documents->lengths;
   const auto documents_of = [&](const at::Tensor& rows) {
     return rows.flatten(0, 1).split_with_sizes(lengths, 0);
   };
   const auto queries = documents_of(query), keys = documents_of(key), values = documents_of(value);
-  options.documents = nullptr;
   std::vector<at::Tensor> results;
   results.reserve(queries.size());
   for (size_t i = 0; i < queries.size(); ++i) {
@@ -205,7 +197,8 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   check_attention_shapes(query, key, value);
   check_attention_options(options, query, key);
   if (options.documents != nullptr && query.numel() > 0) {
-    return attention_by_document(query, key, value, options);
+    check_packed(options, query, key);
+    if (!options.documents->are_rows()) return attention_by_document(query, key, value, options);
   }
   if (query.numel() == 0) return query.clone();
   check(key.size(1) > 0, "attention: there are {} queries but no keys; give at least one key",

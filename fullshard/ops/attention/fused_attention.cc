@@ -2,6 +2,8 @@
 #include "fullshard/ops/attention/fused_attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -41,6 +43,32 @@ FusedAttention by_flash(const FusedAttentionInputs& inputs) {
           std::get<6>(made), std::get<7>(made)};
 }
 
+// [batch, sequence, heads, D] as documents side by side.
+at::Tensor joined(const at::Tensor& rows) { return rows.flatten(0, 1); }
+
+// All documents of a batch in one launch: flash attention for rows of various lengths.
+FusedAttention by_documents(const FusedAttentionInputs& inputs) {
+  const auto& [starts, longest] = inputs.borders;
+  auto made = at::_flash_attention_forward(joined(inputs.query), joined(inputs.key),
+                                           joined(inputs.value), starts, starts, longest, longest,
+                                           0.0, inputs.causal, false, inputs.scale);
+  return {FusedKernel::flash_documents, std::get<0>(made).view(inputs.query.sizes()),
+          std::get<1>(made), std::get<2>(made), std::get<3>(made)};
+}
+
+FusedAttentionGradients documents_backward(const FusedAttentionInputs& inputs,
+                                           const FusedAttention& kept,
+                                           const at::Tensor& output_gradient) {
+  const auto& [starts, longest] = inputs.borders;
+  auto made = at::_flash_attention_backward(
+      joined(output_gradient), joined(inputs.query), joined(inputs.key), joined(inputs.value),
+      joined(kept.output), kept.log_sums, starts, starts, longest, longest, 0.0, inputs.causal,
+      kept.seed, kept.offset, inputs.scale);
+  return {std::get<0>(made).contiguous().view(inputs.query.sizes()),
+          std::get<1>(made).contiguous().view(inputs.key.sizes()),
+          std::get<2>(made).contiguous().view(inputs.value.sizes())};
+}
+
 }  // namespace
 
 bool can_fuse_attention(int64_t head_width) {
@@ -48,6 +76,7 @@ bool can_fuse_attention(int64_t head_width) {
 }
 
 FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gradient) {
+  if (inputs.borders.starts.defined()) return by_documents(inputs);
   if (may_use_cudnn(inputs)) {
     try {
       return by_cudnn(inputs, wants_gradient);
@@ -61,6 +90,9 @@ FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gr
 FusedAttentionGradients fused_attention_backward(const FusedAttentionInputs& inputs,
                                                  const FusedAttention& kept,
                                                  const at::Tensor& output_gradient) {
+  if (kept.kernel == FusedKernel::flash_documents) {
+    return documents_backward(inputs, kept, output_gradient);
+  }
   const auto query = by_heads(inputs.query), key = by_heads(inputs.key);
   const auto value = by_heads(inputs.value), output = by_heads(kept.output);
   const auto gradient = by_heads(output_gradient);

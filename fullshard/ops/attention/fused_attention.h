@@ -9,14 +9,21 @@
 
 namespace fullshard::ops {
 
-enum class FusedKernel { cudnn, flash };
+enum class FusedKernel { cudnn, flash, flash_documents };
+
+// Where packed documents begin, as PackedDocuments has it.
+struct DocumentBorders {
+  at::Tensor starts;  // undefined: every row is one
+  int64_t longest = 0;
+};
 
 // 16-bit tensors [batch, sequence, heads, D] of any strides but the last; key and value may have
-// fewer heads.
+// fewer heads. Rows with documents lie side by side without gaps.
 struct FusedAttentionInputs {
   at::Tensor query, key, value;
   bool causal;
   double scale;
+  DocumentBorders borders = {};
 };
 
 struct FusedAttention {

@@ -42,23 +42,27 @@ at::Tensor composed_attention(const Projected& input, const SelfAttentionHeads& 
   return attention(query, key, value, options).flatten(2);
 }
 
-// Cosines, sines and positions are empty where there are none.
+// Cosines, sines, positions and starts of documents are empty where there are none.
 struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed,
                             const at::Tensor& given_cosines, const at::Tensor& given_sines,
-                            const at::Tensor& given_positions, const SelfAttentionHeads& heads,
-                            bool causal, double scale, bool wants_gradient) {
+                            const at::Tensor& given_positions, const at::Tensor& given_starts,
+                            int64_t longest, const SelfAttentionHeads& heads, bool causal,
+                            double scale, bool wants_gradient) {
     const auto cosines = undefined_if_empty(given_cosines);
     const auto sines = undefined_if_empty(given_sines);
     const auto positions = undefined_if_empty(given_positions);
+    const auto starts = undefined_if_empty(given_starts);
     if (cosines.defined()) {
       device_rotate(packed, heads.num_heads + heads.num_kv_heads, {cosines, sines}, positions, 1);
       packed.unsafeGetTensorImpl()->bump_version();
     }
     const auto [query, key, value] = split_rows(packed, heads);
-    const auto made = fused_attention({query, key, value, causal, scale}, wants_gradient);
-    context->save_for_backward(
-        {packed, made.output, made.log_sums, made.seed, made.offset, cosines, sines, positions});
+    const auto made =
+        fused_attention({query, key, value, causal, scale, {starts, longest}}, wants_gradient);
+    context->save_for_backward({packed, made.output, made.log_sums, made.seed, made.offset, cosines,
+                                sines, positions, starts});
+    context->saved_data["longest"] = longest;
     context->saved_data["num_heads"] = heads.num_heads;
     context->saved_data["num_kv_heads"] = heads.num_kv_heads;
     context->saved_data["causal"] = causal;
@@ -78,14 +82,18 @@ struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> 
     const FusedAttention kept{FusedKernel(context->saved_data["kernel"].toInt()), saved[1],
                               saved[2], saved[3], saved[4]};
     const auto made =
-        fused_attention_backward({query, key, value, context->saved_data["causal"].toBool(),
-                                  context->saved_data["scale"].toDouble()},
+        fused_attention_backward({query,
+                                  key,
+                                  value,
+                                  context->saved_data["causal"].toBool(),
+                                  context->saved_data["scale"].toDouble(),
+                                  {saved[8], context->saved_data["longest"].toInt()}},
                                  kept, gradients[0].contiguous().view(saved[1].sizes()));
     const RotaryTable table{saved[5], saved[6]};
     const auto rows = may_overwrite ? packed.detach() : at::empty(packed.sizes(), packed.options());
     device_pack_heads(rows, made.query, made.key, made.value,
                       table.cos.defined() ? &table : nullptr, saved[7]);
-    variable_list results(8);
+    variable_list results(10);
     results[0] = rows;
     return results;
   }
@@ -94,7 +102,7 @@ struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> 
 bool is_plain(const AttentionOptions& options, int64_t sequence) {
   const bool has_window = options.window > 0 && options.window < sequence;
   return !has_window && options.dropout == 0 && !options.padding_mask.defined() &&
-         !options.bias.defined() && options.documents == nullptr;
+         !options.bias.defined();
 }
 
 bool has_plain_table(const RotaryTable* rotary, int64_t sequence, int64_t half,
@@ -114,6 +122,14 @@ bool attends_on_device(const Projected& input, const SelfAttentionHeads& heads,
   if (!packed.is_contiguous() || !is_plain(options, packed.size(1))) return false;
   const int64_t width = packed.size(2) / (heads.num_heads + 2 * heads.num_kv_heads);
   return can_fuse_attention(width) && has_plain_table(rotary, packed.size(1), width / 2, positions);
+}
+
+// The kernel trusts what it is told: that there are as many tokens is checked here.
+DocumentBorders borders_of(const PackedDocuments* documents, const at::Tensor& packed) {
+  if (documents == nullptr) return {};
+  check_fills(*documents, packed.size(0), packed.size(1), packed.size(1));
+  if (documents->are_rows()) return {};
+  return {documents->starts, documents->longest};
 }
 
 void check_heads(const Projected& input, const SelfAttentionHeads& heads) {
@@ -154,10 +170,11 @@ at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& head
   const int64_t all = heads.num_heads + 2 * heads.num_kv_heads;
   const double width = static_cast<double>(packed.size(2) / all);
   const RotaryTable table = rotary != nullptr ? *rotary : RotaryTable{};
-  return SelfAttentionFunction::apply(packed, empty_if_absent(table.cos, packed),
-                                      empty_if_absent(table.sin, packed),
-                                      empty_if_absent(rows, packed), heads, options.causal,
-                                      options.scale.value_or(1 / std::sqrt(width)), wants_gradient);
+  const auto [starts, longest] = borders_of(options.documents.get(), packed);
+  return SelfAttentionFunction::apply(
+      packed, empty_if_absent(table.cos, packed), empty_if_absent(table.sin, packed),
+      empty_if_absent(rows, packed), empty_if_absent(starts, packed), longest, heads,
+      options.causal, options.scale.value_or(1 / std::sqrt(width)), wants_gradient);
 }
 
 }  // namespace fullshard::ops

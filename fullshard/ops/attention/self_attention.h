@@ -32,7 +32,8 @@ QueryKeyValue split_heads(const Projected& input, const SelfAttentionHeads& head
 // On a GPU 16-bit rows are turned in place: a packed tensor belongs to this call, and nobody may
 // read it afterwards (autograd refuses a backward that would). A leaf is copied first. cuDNN's
 // attention runs where it can, else flash attention, which is also what deterministic algorithms
-// take; masks, windows, biases, dropout and packed documents are left to the composition.
+// take; packed documents are flash attention's, all in one launch. Masks, windows, biases and
+// dropout are left to the composition.
 at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& heads,
                           const RotaryTable* rotary, const AttentionOptions& options,
                           const at::Tensor& positions = {});
