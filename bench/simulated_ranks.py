@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -20,10 +19,19 @@ import machine
 
 SPACES, LINK, ADDRESSES = ("fullshard-sim-a", "fullshard-sim-b"), "fullsim0", ("10.213.78.1", "10.213.78.2")
 FITTED = (("llama-15m", 8, 256), ("llama-15m", 1, 2048))
+ONE_HOST, LINKS = "one host", (1, 10)
 ALONE = [("llama-15m", 8, 256, "FULL_SHARD"), ("llama-15m", 8, 256, "NO_SHARD"), ("llama-110m", 2, 256, "FULL_SHARD"),
          ("gpt2-124m", 2, 256, "FULL_SHARD")]
 APART = [("llama-15m", 8, 256, "FULL_SHARD"), ("llama-15m", 8, 256, "HYBRID_SHARD"), ("llama-110m", 2, 256, "FULL_SHARD"),
          ("llama-110m", 2, 256, "HYBRID_SHARD")]
+
+
+def two_hosts(gigabits):
+    return f"two hosts, {gigabits} Gb/s"
+
+
+# Place, run and ranks of each.
+ROWS = [(ONE_HOST, run, ranks) for run in ALONE for ranks in (1, 2, 4)] + [(two_hosts(link), run, 4) for link in LINKS for run in APART]
 
 
 def shell(command, check=True):
@@ -123,59 +131,82 @@ def copy_speed():
     return 2 * len(arrays) * (1 << 27) / best
 
 
+def measured(bench, rounds, wanted):
+    """Medians over rounds, in each of which every run has its turn: the machine's speed drifts by more than they differ."""
+    seconds, copies = {}, []
+    def note(key, run, ranks, train):
+        try:
+            seconds.setdefault(key, []).append(train(run, ranks))
+            print(*key, f"{seconds[key][-1]:.2f} s", flush=True)
+        except subprocess.CalledProcessError as error:
+            print(*key, error.stderr[-500:], file=sys.stderr)
+    for _ in range(rounds):
+        copies.append(copy_speed())
+        for run in FITTED:
+            note(("fitted", *run), (*run, "NO_SHARD"), 1, bench.train)
+        for place, run, ranks in wanted:
+            if place == ONE_HOST:
+                note((place, run, ranks), run, ranks, bench.train)
+        for gigabits in LINKS:
+            with TwoHosts(gigabits):
+                for place, run, ranks in wanted:
+                    if place == two_hosts(gigabits):
+                        note((place, run, ranks), run, ranks // 2, bench.train_apart)
+    return {key: statistics.median(found) for key, found in seconds.items()}, statistics.median(copies)
+
+
+def fitted_rates(bench, seconds, memory):
+    alone = lambda rates, run: bench.simulate((*run, "NO_SHARD"), 1, cluster_text(rates, 1, 1, memory, memory / 3, 1e9))["step_s"]
+    rates = [2e11, 1e11]
+    for _ in range(3):
+        for place in (0, 1):
+            with_rate = lambda rate: [rate if other == place else rates[other] for other in (0, 1)]
+            rates[place] = fit(seconds["fitted", *FITTED[place]], lambda rate: alone(with_rate(rate), FITTED[place]), 1e9, 1e13)
+    return rates
+
+
+def cluster_of(place, ranks, rates, memory):
+    shared = memory / 3  # a rank copies what others wrote: read, written, and read again by who uses it
+    if place == ONE_HOST:
+        return cluster_text(rates, ranks, ranks, memory, shared / ranks, 1e9)
+    gigabits = next(each for each in LINKS if place == two_hosts(each))
+    link = gigabits * 1e9 / 8 * 1448 / 1514  # what TCP leaves of a frame of 1500 bytes
+    return cluster_text(rates, ranks, ranks // 2, memory, shared / ranks, link)
+
+
+def row(place, run, ranks, seconds, found):
+    ratio = found["step_s"] / seconds
+    return (f"| {place} | {run[0]}, {run[1]} x {run[2]} | {run[3]} | {ranks} | {seconds * 1e3:.0f} | {found['step_s'] * 1e3:.0f} | "
+            f"{ratio:.3f}{'' if abs(ratio - 1) <= 0.1 else ' ✗'} | {found['exposed_communication_s'] * 1e3:.0f} |")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=os.path.join(machine.ROOT, "build", "bin", "fullshard"))
     parser.add_argument("--output", default=os.path.join(machine.ROOT, "bench", "results", "simulated_ranks.md"))
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4, help="of a run, of which the first two do not count")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="only rows whose 'place, model' has this text, printed and not written")
     given = parser.parse_args()
-    rows = []
-    is_wanted = lambda place, run: given.only in f"{place}, {run[0]}"
+    wanted = [(place, run, ranks) for place, run, ranks in ROWS if given.only in f"{place}, {run[0]}"]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(os.path.abspath(given.program), folder, given.steps)
-        memory = copy_speed()
-        shared = memory / 3  # a rank copies what others wrote: read, written, and read again by who uses it
-        on_one = [bench.train((*run, "NO_SHARD"), 1) for run in FITTED]
-        rates = [2e11, 1e11]
-        alone = lambda rates, run: bench.simulate((*run, "NO_SHARD"), 1, cluster_text(rates, 1, 1, memory, shared, 1e9))["step_s"]
-        for _ in range(3):
-            rates[0] = fit(on_one[0], lambda rate: alone((rate, rates[1]), FITTED[0]), 1e9, 1e13)
-            rates[1] = fit(on_one[1], lambda rate: alone((rates[0], rate), FITTED[1]), 1e9, 1e13)
-        print(f"memory {memory / 1e9:.1f} GB/s, products {rates[0] / 1e9:.0f}, attention {rates[1] / 1e9:.0f} GFLOP/s (times the fp32 share)", flush=True)
-
-        def add(place, run, ranks, seconds, cluster):
-            found = bench.simulate(run, ranks, cluster)
-            ratio = found["step_s"] / seconds
-            rows.append(f"| {place} | {run[0]}, {run[1]} x {run[2]} | {run[3]} | {ranks} | {seconds * 1e3:.0f} | {found['step_s'] * 1e3:.0f} | "
-                        f"{ratio:.3f}{'' if abs(ratio - 1) <= 0.1 else ' ✗'} | {found['exposed_communication_s'] * 1e3:.0f} |")
-            print(rows[-1], flush=True)
-
-        for run in ALONE:
-            for ranks in (1, 2, 4) if is_wanted("one host", run) else ():
-                add("one host", run, ranks, bench.train(run, ranks), cluster_text(rates, ranks, ranks, memory, shared / ranks, 1e9))
-        for gigabits in (1, 10):
-            place = f"two hosts, {gigabits} Gb/s"
-            with TwoHosts(gigabits):
-                for run in (run for run in APART if is_wanted(place, run)):
-                    try:
-                        seconds = bench.train_apart(run, 2)
-                    except subprocess.CalledProcessError as error:
-                        print(run, error.stderr[-500:], file=sys.stderr)
-                        continue
-                    # What TCP leaves of a frame of 1500 bytes.
-                    link = gigabits * 1e9 / 8 * 1448 / 1514
-                    add(place, run, 4, seconds, cluster_text(rates, 4, 2, memory, shared / 4, link))
+        seconds, memory = measured(bench, given.rounds, wanted)
+        rates = fitted_rates(bench, seconds, memory)
+        rows = [row(*key, seconds[key], bench.simulate(key[1], key[2], cluster_of(key[0], key[2], rates, memory))) for key in wanted if key in seconds]
+    print("\n".join(rows))
+    within = f"{sum('✗' not in each for each in rows)} of {len(rows)} are within 10 %."
     if given.only:
         return
     with open(given.output, "w") as file:
         file.write(machine.head("Simulations beside runs on CPU ranks", "bench/simulated_ranks.sh", peers=""))
-        file.write("\nfp32, AdamW, random tokens; medians of the steps after 2. Hosts are network namespaces of this machine with two ranks each, whose "
-                   "link `tc` (tbf) limits each way. ✗: not within 10 %.\n\n"
-                   f"Fitted on one rank under NO_SHARD, {' and '.join(f'{m}, {b} x {l}' for m, b, l in FITTED)}: products {rates[0] / 1e9:.0f} and attention "
-                   f"{rates[1] / 1e9:.0f} GFLOP/s of all cores together, as `bf16_tflops` and `attention_tflops` have it. Measured: copies at {memory / 1e9:.1f} GB/s.\n\n"
+        file.write(f"\nfp32, AdamW, random tokens; {given.rounds} rounds, in each of which every run has its turn: medians over rounds of medians of the steps after 2. "
+                   "Hosts are network namespaces of this machine with two ranks each, whose link `tc` (tbf) limits each way. ✗: not within 10 %.\n\n"
+                   f"Fitted on one rank under NO_SHARD, {' and '.join(f'{m}, {b} x {l}' for m, b, l in FITTED)}, in the same rounds: products {rates[0] / 1e9:.0f} and "
+                   f"attention {rates[1] / 1e9:.0f} GFLOP/s of all cores together, as `bf16_tflops` and `attention_tflops` have it. "
+                   f"Measured: copies at {memory / 1e9:.1f} GB/s.\n\n"
                    "| place | model | strategy | ranks | measured, ms | simulated, ms | simulated / measured | exposed communication, ms |\n" + "|" + " --- |" * 8 + "\n")
-        file.write("\n".join(rows) + "\n")
+        file.write("\n".join(rows) + f"\n\n{within}\n")
 
 
 if __name__ == "__main__":

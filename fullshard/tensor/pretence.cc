@@ -208,11 +208,16 @@ void return_written(const c10::FunctionSchema& schema, torch::jit::Stack* stack)
   for (auto& result : results) stack->push_back(std::move(result));
 }
 
+std::vector<c10::IValue> arguments_of(const c10::OperatorHandle& op,
+                                      const torch::jit::Stack& stack) {
+  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  return {stack.end() - count, stack.end()};
+}
+
 std::optional<OperatorCall> watched_call(const c10::OperatorHandle& op,
                                          const torch::jit::Stack& stack) {
   if (!OperatorWatch::current()) return std::nullopt;
-  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-  return describe_operator(op, {stack.end() - count, stack.end()});
+  return describe_operator(op, arguments_of(op, stack));
 }
 
 void note_results(std::optional<OperatorCall> call, const c10::FunctionSchema& schema,
@@ -242,10 +247,8 @@ void pretend(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   auto call = watched_call(op, *stack);
   if (writes_arguments(schema)) {
     if (call) OperatorWatch::current()->ran(*call, present_stream());
-    return_written(schema, stack);
-    if (!stack->empty() && stack->back().isTensor())
-      take_room_for_work(op, stack->back().toTensor());
-    return;
+    take_room_for_work(op, arguments_of(op, *stack));
+    return return_written(schema, stack);
   }
   make_results(op, stack, {kFactoryKey, kOperatorKey});
   note_results(std::move(call), schema, *stack);

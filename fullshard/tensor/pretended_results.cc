@@ -16,12 +16,15 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/tensor/product_work.h"
 
 namespace fullshard::tensor {
 namespace {
 
 using Arguments = std::vector<c10::IValue>;
 using Results = std::vector<c10::IValue>;
+constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+
 using Rule = std::function<Results(const Arguments&)>;
 
 at::Tensor like(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options()); }
@@ -219,18 +222,14 @@ void infer(const c10::OperatorHandle& op, torch::jit::Stack* stack, const Argume
     if (!result.isTensor() || !result.toTensor().defined()) continue;
     const auto meta = result.toTensor();
     result = at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device));
-    take_room_for_work(op, result.toTensor());
   }
 }
 
 }  // namespace
 
-// On CPUs oneDNN sums the products of 16-bit matrices in fp32.
-void take_room_for_work(const c10::OperatorHandle& op, const at::Tensor& result) {
-  static const std::set<std::string> products = {"aten::mm", "aten::addmm", "aten::bmm",
-                                                 "aten::baddbmm"};
-  if (!result.is_cpu() || result.element_size() != 2) return;
-  if (products.contains(op.operator_name().name)) at::empty({result.numel()}, in_float(result));
+void take_room_for_work(const c10::OperatorHandle& op, const Arguments& arguments) {
+  const int64_t bytes = product_work_bytes(op, arguments);
+  if (bytes > 0) at::empty({(bytes + kFloatBytes - 1) / kFloatBytes}, at::kFloat);
 }
 
 void make_results(const c10::OperatorHandle& op, torch::jit::Stack* stack, const ShapeScope& keys) {
@@ -245,6 +244,7 @@ void make_results(const c10::OperatorHandle& op, torch::jit::Stack* stack, const
         "a plan does not know the sizes of what {} returns; libtorch knows no sizes for it either",
         name);
   infer(op, stack, arguments, keys);
+  take_room_for_work(op, arguments);
 }
 
 }  // namespace fullshard::tensor

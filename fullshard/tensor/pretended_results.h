@@ -26,6 +26,6 @@ void make_results(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack
                   const ShapeScope& keys);
 
 // What an operator takes for itself beside its result, and gives back at once.
-void take_room_for_work(const c10::OperatorHandle& op, const at::Tensor& result);
+void take_room_for_work(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
 }  // namespace fullshard::tensor

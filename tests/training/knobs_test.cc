@@ -23,9 +23,9 @@ struct Counted {
 constexpr TrainingOptions kThreeSteps{.steps = 3};
 
 // Runs on two ranks; `options` start from stage 3 with private copies, so that bytes move.
-Counted run_with(const ShardOptions& options) {
+Counted run_with(const ShardOptions& options, const ThreadRanks& ranks = {.ranks = 2}) {
   Counted counted;
-  run_ranks({.ranks = 2}, [&](const World& world) {
+  run_ranks(ranks, [&](const World& world) {
     auto model = make_model(kThreeSteps);
     auto sharded = shard(model, world, options);
     AdamW optimizer(sharded, {.lr = 1e-2});
@@ -165,6 +165,22 @@ TEST(Knobs, PrefetchBucketBoundsWhatIsFetchedAhead) {
   EXPECT_EQ(two.counters.peak_ahead_numel, 2 * plain.unit_numel);
   EXPECT_LT(none.counters.peak_ahead_numel, plain.unit_numel);
   expect_same_losses(two);
+}
+
+// A gather over a network runs beside computation, one inside a host does not.
+TEST(Knobs, OneUnitIsFetchedAheadBetweenHostsWhateverTheFileSays) {
+  auto options = stage(3);
+  options.schedule.forward_prefetch = false;
+  options.schedule.backward_prefetch = BackwardPrefetch::none;
+  const auto on_one_host = run_with(options, {.ranks = 2, .backend = "gloo"});
+  const auto on_two = run_with(options, {.ranks = 2, .backend = "gloo", .ranks_per_host = 1});
+  EXPECT_EQ(on_one_host.counters.prefetches, 0);
+  // Three blocks behind the root: in every backward, and in the forwards after the first, which
+  // shows their order.
+  EXPECT_EQ(on_two.counters.prefetches, 3 * 3 + 2 * 3);
+  EXPECT_EQ(on_two.counters.peak_ahead_numel, on_two.unit_numel);
+  expect_same_losses(on_one_host);
+  expect_same_losses(on_two);
 }
 
 TEST(Knobs, SmallParametersAreNeverReleased) {
