@@ -21,6 +21,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 guesses wrong about std::string at -O2, depending on the length of a literal.
   list(APPEND options -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)
   list(PREPEND options -fpch-preprocess)  # lets ccache see through precompiled headers
+else()
+  # clang minds what libstdc++ 12 calls for std::stable_sort.
+  list(APPEND options -Wno-deprecated-declarations)
 endif()
 foreach(option IN LISTS options)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)

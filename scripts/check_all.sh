@@ -51,6 +51,7 @@ check_newer() {
   local compiler
   compiler=$(first_of g++-15 g++-14 g++-13 clang++-19 clang++-18)
   [[ -n $compiler ]] || skip "needs g++ 13 or newer, or clang++ 18 or newer"
+  "$compiler" -fopenmp -fsyntax-only -x c++ -include omp.h /dev/null 2>/dev/null || skip "needs omp.h of $compiler: libomp-dev of its version"
   build_and_test build/newer -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler"
 }
 

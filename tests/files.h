@@ -9,14 +9,17 @@
 
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace fullshard::testing {
 
 inline std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;  // character by character, unoptimised, large files take seconds
+  text << file.rdbuf();
+  return text.str();
 }
 
 inline bool file_exists(const std::string& path) {

@@ -17,8 +17,14 @@
 // the number of registers. Who calls one has asked the processor; anything else is undefined.
 #if defined(__x86_64__) && defined(__GNUC__)
 #define FULLSHARD_HAS_X86_SETS 1
+// Either compiler takes half of a register's width without being told.
+#if defined(__clang__)
+#define FULLSHARD_VECTORISED_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2"), min_vector_width(512)))
+#else
 #define FULLSHARD_VECTORISED_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,prefer-vector-width=512")))
+#endif
 #define FULLSHARD_VECTORISED_AVX2 __attribute__((target("avx2")))
 #else
 #define FULLSHARD_HAS_X86_SETS 0

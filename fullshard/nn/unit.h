@@ -104,6 +104,12 @@ concept PrintsItsName =
 
 }  // namespace unit_detail
 
+// A module's forward may be virtual or not: neither word would be right for the ones below.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"
+#endif
+
 // The user's module with the hooks around its forward. This is what a holder's arrow shows.
 template <class Impl, class Signature = typename unit_detail::SignatureOf<Impl>::type>
 class HookedForward;
@@ -190,7 +196,7 @@ class HookedForward<Impl, Result(Parameters...)> : public unit_detail::UnitBase<
                              any_requires_grad(this->parameters()));
     if (!recomputes) return run_plain(std::forward<A>(arguments)...);
     const auto body = [this](auto&&... parts) -> Result {
-      return run_plain(std::forward<decltype(parts)>(parts)...);
+      return this->run_plain(std::forward<decltype(parts)>(parts)...);
     };
     return recompute_call(*this, this->weak_from_this().lock(), body,
                           std::forward<A>(arguments)...);
@@ -231,6 +237,10 @@ class Around<Impl, Result(Parameters...)> : public HookedForward<Impl> {
     return copy;
   }
 };
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 // A torch::nn::ModuleHolder whose calls go through the hooks. `Impl` may be any module; one that is
 // no UnitState becomes one.

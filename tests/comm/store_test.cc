@@ -271,7 +271,7 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
   const auto [listener, port] = listen_here();
   const StorePlace place{"127.0.0.1", port, kToken, 60s};
   for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshrd0123456789abcdef"}) {
-    std::thread liar([&, listener = listener] {
+    std::thread liar([&] {
       const int guest = ::accept(listener, nullptr, nullptr);
       ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
       char buffer[48];
@@ -292,7 +292,7 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
 // lets the fourth one in.
 TEST(Store, IsAskedAgainByARankThatWasDropped) {
   const auto [listener, port] = listen_here();
-  std::thread server([listener = listener] {
+  std::thread server([listener] {
     for (int come = 0; come < 4; ++come) {
       const int guest = ::accept(listener, nullptr, nullptr);
       const StoreNonce nonce = make_store_nonce();
@@ -316,7 +316,7 @@ TEST(Store, IsAskedAgainByARankThatWasDropped) {
 TEST(Store, SaysThatItDroppedARankToTheEnd) {
   const auto [listener, port] = listen_here();
   std::atomic<bool> stop = false;
-  std::thread server([&stop, listener = listener] {
+  std::thread server([&stop, listener] {
     const std::string greeting = std::string(kStoreMagic) + std::string(16, 'n');
     while (!stop) {
       const int guest = ::accept(listener, nullptr, nullptr);
@@ -325,7 +325,7 @@ TEST(Store, SaysThatItDroppedARankToTheEnd) {
     }
   });
   EXPECT_EQ(
-      error_of([port = port] {
+      error_of([port] {
         StoreClient({"127.0.0.1", port, kToken, 500ms});
       }),
       fmt::format("world: the store at 127.0.0.1:{} dropped this rank's connections for 0.5 s; "

@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OneBitExchanges, ::testing::ValuesIn(kKinds),
 
 TEST_P(OneBitExchanges, AgreeWithWholeTensorsInDoublePrecision) {
   for (const auto& [ranks, padded] : {std::pair(2, 5008), std::pair(3, 5040)}) {
-    run_ranks({.ranks = ranks}, [&, ranks = ranks, padded = padded](const World& world) {
+    run_ranks({.ranks = ranks}, [&](const World& world) {
       const auto exchange = make(world.communicator(), make_pool(), {{"weight", kExchanged}});
       Naive naive(ranks, padded);
       const auto exp_avg = at::zeros({kExchanged});

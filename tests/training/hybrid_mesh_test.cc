@@ -135,7 +135,6 @@ TEST(HybridMesh, ThatIsNotMadeOfHostsIsReducedInOneStage) {
 }
 
 TEST(HybridMesh, MovesUnitsInsideHostsAndOneShardBetweenThem) {
-  const TrainingOptions training;
   auto options = hybrid_options(Strategy::hybrid_shard);
   options.reduce_dtype = at::kBFloat16;
   const auto records = records_of_backward(two_hosts(), options);

@@ -108,9 +108,9 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
 std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages) {
   std::vector<PairRecord> records;
   if (has_columns(block)) {
-    const auto [source, target] = pair_columns(block, languages);
-    for_each_row(block, [&, source = source, target = target](const TableRow& row, int64_t number) {
-      records.push_back({row.fields[source], row.fields[target], number});
+    const auto columns = pair_columns(block, languages);
+    for_each_row(block, [&](const TableRow& row, int64_t number) {
+      records.push_back({row.fields[columns.first], row.fields[columns.second], number});
     });
     return records;
   }

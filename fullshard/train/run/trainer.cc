@@ -50,7 +50,6 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
     : model_(model),
       sharded_(std::move(sharded)),
       plan_(plan),
-      data_(data),
       device_(sharded_.mesh().world().device()),
       evaluation_(evaluation),
       options_(checked(options, sharded_.mesh().world().size())),

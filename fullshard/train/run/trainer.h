@@ -122,7 +122,6 @@ class Trainer {
   LanguageModel& model_;
   ShardedModel sharded_;
   const Plan& plan_;
-  const Dataset& data_;
   at::Device device_;
   const Dataset* evaluation_;
   TrainerOptions options_;
