@@ -10,7 +10,6 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +22,9 @@ namespace {
 
 using Arguments = std::vector<c10::IValue>;
 using Results = std::vector<c10::IValue>;
-constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
-
 using Rule = std::function<Results(const Arguments&)>;
+
+constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
 at::Tensor like(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options()); }
 

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,21 +50,33 @@ class PeakMemory : public c10::MemoryReportingInfoBase {
 c10::IValue with_memory(const c10::IValue& value) {
   if (!value.isTensor() || !value.toTensor().defined()) return value;
   const auto& like = value.toTensor();
-  return at::empty_strided(like.sizes(), like.strides(), like.options()).zero_();
+  // Not zeroed: an expanded tensor, whose elements share memory, cannot be.
+  return at::empty_strided(like.sizes(), like.strides(), like.options());
 }
 
+void call(const c10::OperatorHandle& op, const Arguments& arguments,
+          const std::shared_ptr<PeakMemory>& memory) {
+  const c10::NoGradGuard no_grad;
+  Arguments given;  // outlive the watch: it may not be told of what it did not see taken
+  for (const auto& argument : arguments) given.push_back(with_memory(argument));
+  Arguments stack = given;
+  const c10::DebugInfoGuard watched(c10::DebugInfoKind::PROFILER_STATE, memory);
+  op.callBoxed(stack);
+}
+
+// On a thread that computes, where the caller only pretends to.
 int64_t try_out(const c10::OperatorHandle& op, const Arguments& arguments) {
   const auto memory = std::make_shared<PeakMemory>();
-  // It computes, where the caller only pretends to.
+  std::exception_ptr error;
   std::thread([&, num_threads = at::get_num_threads()] {
-    const c10::NoGradGuard no_grad;
-    at::set_num_threads(num_threads);
-    Arguments given;  // outlive the watch: it may not be told of what it did not see taken
-    for (const auto& argument : arguments) given.push_back(with_memory(argument));
-    Arguments stack = given;
-    const c10::DebugInfoGuard watched(c10::DebugInfoKind::PROFILER_STATE, memory);
-    op.callBoxed(stack);
+    try {
+      at::set_num_threads(num_threads);
+      call(op, arguments, memory);
+    } catch (...) {
+      error = std::current_exception();
+    }
   }).join();
+  if (error) std::rethrow_exception(error);
   return memory->beyond_held();
 }
 
@@ -93,9 +106,9 @@ int64_t product_work_bytes(const c10::OperatorHandle& op, const Arguments& argum
   static std::mutex mutex;
   static std::map<std::string, int64_t> tried;
   const std::lock_guard lock(mutex);
-  const auto [place, is_new] = tried.try_emplace(key_of(op, arguments), 0);
-  if (is_new) place->second = try_out(op, arguments);
-  return place->second;
+  const std::string key = key_of(op, arguments);
+  if (!tried.contains(key)) tried[key] = try_out(op, arguments);
+  return tried[key];
 }
 
 }  // namespace fullshard::tensor
