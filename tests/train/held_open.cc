@@ -14,15 +14,16 @@ namespace fullshard::testing {
 namespace {
 
 std::mutex g_held_mutex;
-std::condition_variable g_released;
-std::string g_held_end;  // empty: nothing is held
-bool g_was_waited_for = false;
+std::condition_variable g_changed;
+std::string g_held_end;     // empty: nothing is held
+bool g_is_waiting = false;  // whoever opens it
 
 void wait_while_held(const char* path) {
   std::unique_lock lock(g_held_mutex);
   if (g_held_end.empty() || !std::string_view(path).ends_with(g_held_end)) return;
-  g_was_waited_for = true;
-  g_released.wait(lock, [] { return g_held_end.empty(); });
+  g_is_waiting = true;
+  g_changed.notify_all();
+  g_changed.wait(lock, [] { return g_held_end.empty(); });
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ void wait_while_held(const char* path) {
 HeldOpen::HeldOpen(std::string end_of_path) {
   const std::lock_guard lock(g_held_mutex);
   g_held_end = std::move(end_of_path);
-  g_was_waited_for = false;
+  g_is_waiting = false;
 }
 
 HeldOpen::~HeldOpen() { release(); }
@@ -38,12 +39,12 @@ HeldOpen::~HeldOpen() { release(); }
 void HeldOpen::release() {
   const std::lock_guard lock(g_held_mutex);
   g_held_end.clear();
-  g_released.notify_all();
+  g_changed.notify_all();
 }
 
-bool HeldOpen::was_waited_for() const {
-  const std::lock_guard lock(g_held_mutex);
-  return g_was_waited_for;
+bool HeldOpen::wait_for_opener(std::chrono::seconds timeout) const {
+  std::unique_lock lock(g_held_mutex);
+  return g_changed.wait_for(lock, timeout, [] { return g_is_waiting; });
 }
 
 }  // namespace fullshard::testing

@@ -3,6 +3,7 @@
 // background writer as late as one likes.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace fullshard::testing {
@@ -15,8 +16,9 @@ class HeldOpen {
   HeldOpen(const HeldOpen&) = delete;
   HeldOpen& operator=(const HeldOpen&) = delete;
 
+  // Until somebody waits for the file; false: nobody came to open it.
+  bool wait_for_opener(std::chrono::seconds timeout) const;
   void release();
-  bool was_waited_for() const;
 };
 
 }  // namespace fullshard::testing
