@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives between the ranks of one host, beside the copy bandwidth of the same machine:
-//   fullshard launch --ranks 2 -- bench_collectives
+//   fullshard launch --ranks 2 -- bench_collectives [MEBIBYTES ...]
 //
 // As in peers/collectives.py: the size is that of the full fp32 tensor of each rank, the time of a
 // call is its slowest rank's, the value the median. Bandwidth counts the bytes that all ranks read
@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -99,7 +100,7 @@ double measure(const Communicator& ranks, const Case& one, int repetitions) {
   return median({values, values + repetitions});
 }
 
-void run() {
+void run(const std::vector<int64_t>& sizes) {
   at::set_num_threads(1);
   const auto world = World::from_environment();
   const auto& ranks = world.communicator();
@@ -112,7 +113,7 @@ void run() {
                "\n",
                copiers, kCopyBytes, bandwidth / 1e9);
   }
-  for (const int64_t bytes : {64 * kKiB, kMiB, 16 * kMiB, 256 * kMiB}) {
+  for (const int64_t bytes : sizes) {
     const auto full = ranks.allocate(bytes / 4, at::kFloat).fill_(1e-3);
     const auto part = ranks.allocate(bytes / 4 / ranks.size(), at::kFloat).fill_(1e-3);
     for (const auto& one : cases(ranks, full, part)) {
@@ -131,9 +132,13 @@ void run() {
 }  // namespace
 }  // namespace fullshard::bench
 
-int main() {
+int main(int argc, char** argv) {
+  using namespace fullshard;
+  std::vector<int64_t> sizes;
   try {
-    fullshard::bench::run();
+    for (int i = 1; i < argc; ++i) sizes.push_back(std::stoll(argv[i]) * kMiB);
+    if (sizes.empty()) sizes = {64 * kKiB, kMiB, 16 * kMiB, 256 * kMiB};
+    bench::run(sizes);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: bench_collectives: %s\n", error.what());
     return 1;

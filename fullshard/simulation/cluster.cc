@@ -25,6 +25,7 @@ using config::NodeKind;
 constexpr double kUsualAttentionShare = 0.6;  // of the rate of products
 
 enum class Quantity { bytes, rate, time, tflops, share, count, algorithm };
+constexpr const char* kSockets = "between.sockets";
 constexpr double kHostsAlgorithm = 2;  // the other, nccl, is 1
 
 struct ClusterKey {
@@ -56,6 +57,7 @@ const std::vector<ClusterKey>& cluster_keys() {
        [](Cluster& c, double v) { c.between.bandwidth = v; }},
       {"between.latency", Quantity::time, true,
        [](Cluster& c, double v) { c.between.latency = v; }},
+      {kSockets, Quantity::rate, false, [](Cluster& c, double v) { c.socket_bandwidth = v; }},
       {"bus", Quantity::rate, true, [](Cluster& c, double v) { c.bus_bandwidth = v; }},
       {"disk", Quantity::rate, false, [](Cluster& c, double v) { c.disk_bandwidth = v; }},
       {"collectives", Quantity::algorithm, false,
@@ -179,6 +181,7 @@ class ClusterReader {
     } else if (root) {
       read_section(*root, "");
       check_complete(*root);
+      check_sockets(*root);
     }
     problems_.sort();
     problems_.throw_if_any();
@@ -238,6 +241,13 @@ class ClusterReader {
       report(line_of_section(root, key.name), key.name,
              fmt::format("is missing, expected {}", expectation(key.quantity)));
     }
+  }
+
+  void check_sockets(const ConfigNode& root) {
+    if (cluster_.socket_bandwidth == 0) return;
+    if (cluster_.collectives == CollectiveAlgorithm::hosts) return;
+    report(line_of_section(root, kSockets), kSockets,
+           "costs cores with 'collectives: hosts' only; NCCL's GPUs send by themselves");
   }
 
   std::string file_;

@@ -18,7 +18,9 @@
 //
 // Links of `nccl` have the bandwidths of data sheets, of which a share is reached. With `hosts`, as
 // ranks of this project's CPU backends, they have those that are reached: memory is shared inside a
-// host, and between hosts every byte crosses once.
+// host, and between hosts every byte crosses once. The cores that compute also copy. They serve
+// sockets too: between.sockets (0.3GB/s) is what a rank sends, and receives, that does nothing
+// else; by default it costs nothing.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +52,9 @@ struct Cluster {
   ClusterGpu gpu{};
   int gpus_per_host = 8;
   ClusterLink inside{}, between{};
-  double bus_bandwidth = 0;   // bytes per second
-  double disk_bandwidth = 0;  // bytes per second
+  double socket_bandwidth = 0;  // bytes per second; 0: sockets cost no time of cores
+  double bus_bandwidth = 0;     // bytes per second
+  double disk_bandwidth = 0;    // bytes per second
   CollectiveAlgorithm collectives = CollectiveAlgorithm::nccl;
 
   // A preset's name, or a file's. What is wrong with a file is an Error of kind usage that names

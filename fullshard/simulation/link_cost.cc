@@ -72,15 +72,39 @@ double all_reduce_seconds(double bytes, const comm::GroupShape& group, const Clu
                   tree_seconds(bytes, group, cluster));
 }
 
+// Bytes that a rank takes from its neighbours, and from (and to) its like on other hosts.
+struct HostsParts {
+  double inside = 0, crossing = 0;
+};
+
+HostsParts parts_of(double bytes, const comm::GroupShape& group) {
+  const int num_hosts = std::max(group.size / group.on_host, 1);
+  return {.inside = bytes * (group.on_host - 1) / group.on_host,
+          .crossing = bytes * (num_hosts - 1) / num_hosts / group.on_host};
+}
+
 // Shared memory, to which a rank's neighbours write and from which it reads; between hosts what one
 // of them has and the other lacks, once. Both go on at once, piece by piece, so the slower counts.
 double seconds_between_hosts(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
-  const int num_hosts = std::max(group.size / group.on_host, 1);
-  const double inside = bytes * (group.on_host - 1) / group.on_host / cluster.inside.bandwidth;
-  if (num_hosts == 1) return cluster.inside.latency + inside;
-  const double crossing =
-      bytes * (num_hosts - 1) / num_hosts / (group.on_host * cluster.between.bandwidth);
-  return (num_hosts - 1) * cluster.between.latency + std::max(inside, crossing);
+  const auto parts = parts_of(bytes, group);
+  const double inside = parts.inside / cluster.inside.bandwidth;
+  if (parts.crossing == 0) return cluster.inside.latency + inside;
+  const int num_hops = group.size / group.on_host - 1;
+  return num_hops * cluster.between.latency +
+         std::max(inside, parts.crossing / cluster.between.bandwidth);
+}
+
+// Of the cores that also compute.
+double seconds_copying(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
+  const auto parts = parts_of(bytes, group);
+  const double sockets =
+      cluster.socket_bandwidth > 0 ? parts.crossing / cluster.socket_bandwidth : 0;
+  return parts.inside / cluster.inside.bandwidth + sockets;
+}
+
+bool sums_to_all(const Collective& call) {
+  return call.operation == Operation::all_reduce ||
+         (call.operation == Operation::reduce_scatter && call.slices == 1);
 }
 
 }  // namespace
@@ -94,12 +118,10 @@ double seconds_of(const Collective& call, const Cluster& cluster) {
   const auto& group = call.shape;
   const auto bytes = static_cast<double>(call.bytes);
   if (level_of(group) == LinkLevel::none) return 0;
-  const bool sums_to_all = call.operation == Operation::all_reduce ||
-                           (call.operation == Operation::reduce_scatter && call.slices == 1);
   if (cluster.collectives == CollectiveAlgorithm::hosts) {
-    return (sums_to_all ? 2 : 1) * seconds_between_hosts(bytes, group, cluster);
+    return (sums_to_all(call) ? 2 : 1) * seconds_between_hosts(bytes, group, cluster);
   }
-  if (sums_to_all) return all_reduce_seconds(bytes, group, cluster);
+  if (sums_to_all(call)) return all_reduce_seconds(bytes, group, cluster);
   Ring ring = ring_of(group, bytes, 1);
   // Fewer slices than ranks: replicas of a slice pass its sum on.
   if (call.operation == Operation::reduce_scatter) {
@@ -107,6 +129,14 @@ double seconds_of(const Collective& call, const Cluster& cluster) {
     ring.bytes += bytes * (replicas - 1) / group.size;
   }
   return ring_seconds(ring, group, cluster);
+}
+
+double share_of(const Collective& call, const Cluster& cluster) {
+  if (level_of(call.shape) == LinkLevel::none) return 0;
+  if (cluster.collectives == CollectiveAlgorithm::nccl) return kNcclShare;
+  const auto bytes = static_cast<double>(call.bytes);
+  return std::min(1.0, seconds_copying(bytes, call.shape, cluster) /
+                           seconds_between_hosts(bytes, call.shape, cluster));
 }
 
 }  // namespace fullshard::simulation

@@ -13,12 +13,15 @@ namespace fullshard::simulation {
 inline constexpr double kReachedShare = 0.8;
 
 // What a collective's own kernels take of a GPU while it runs: some 20 of 132 multiprocessors.
-inline constexpr double kCollectiveShare = 0.15;
+inline constexpr double kNcclShare = 0.15;
 
 // Inside a host over its links; between hosts every GPU brings its share of the network.
 enum class LinkLevel { none, inside, between };
 LinkLevel level_of(const comm::GroupShape& group);
 
 double seconds_of(const Collective& call, const Cluster& cluster);
+
+// What it takes while it runs of what computes. Without GPUs the cores that compute also copy.
+double share_of(const Collective& call, const Cluster& cluster);
 
 }  // namespace fullshard::simulation

@@ -14,6 +14,12 @@ namespace {
 
 constexpr int64_t kModelStream = 0;
 
+// A collective, and what it takes from kernels beside it.
+struct Running {
+  double begin, end;
+  double share;
+};
+
 class Clock {
  public:
   Clock(const RecordedSchedule& schedule, const TaskCosts& costs)
@@ -101,7 +107,8 @@ class Clock {
     group = end;
     if (cost > 0) link = end;
     calls_[task.number] = end;
-    if (cost > 0) running_.push_back({begin, end});
+    const double share = costs_.share ? costs_.share(task.call) : 0;
+    if (cost > 0 && share > 0) running_.push_back({begin, end, share});
     result_.communication += cost;
     if (cost == 0) return;
     note(task.call.group, fmt::format("{} of {}", name_of(task.call.operation), task.call.label),
@@ -110,34 +117,36 @@ class Clock {
 
   // Collectives that are issued later begin behind this kernel.
   double end_beside_collectives(double begin, double cost) {
-    if (costs_.collective_share <= 0) return begin + cost;
-    const double speed = 1 - costs_.collective_share;
+    const double oldest = oldest_stream();
+    std::erase_if(running_, [&](const Running& run) { return run.end <= oldest; });
     double now = begin, left = cost;
-    for (const auto& [from, to] : busy_since(begin)) {
-      if (now + left <= from) break;
-      left -= std::max(0.0, from - now);
-      now = std::max(now, from);
-      const double done = std::min(left, (to - now) * speed);
-      now += done / speed;
-      left -= done;
+    for (const double until : changes_after(begin)) {
+      const double speed = 1 - share_at(now);
+      if (left <= (until - now) * speed) return now + (left > 0 ? left / speed : 0);
+      left -= (until - now) * speed;
+      now = until;
     }
     return now + left;
   }
 
-  // When collectives run, from then on: two at once count once.
-  std::vector<std::pair<double, double>> busy_since(double begin) {
-    std::erase_if(running_, [&](const auto& run) { return run.second <= oldest_stream(); });
-    std::vector<std::pair<double, double>> busy;
-    std::sort(running_.begin(), running_.end());
-    for (const auto& [from, to] : running_) {
-      if (to <= begin) continue;
-      if (!busy.empty() && from <= busy.back().second) {
-        busy.back().second = std::max(busy.back().second, to);
-      } else {
-        busy.emplace_back(std::max(from, begin), to);
-      }
+  // When a collective begins or ends.
+  std::vector<double> changes_after(double time) const {
+    std::vector<double> changes;
+    for (const auto& run : running_) {
+      if (run.begin > time) changes.push_back(run.begin);
+      if (run.end > time) changes.push_back(run.end);
     }
-    return busy;
+    std::sort(changes.begin(), changes.end());
+    return changes;
+  }
+
+  // Of two at once the one that takes more counts.
+  double share_at(double time) const {
+    double share = 0;
+    for (const auto& run : running_) {
+      if (run.begin <= time && time < run.end) share = std::max(share, run.share);
+    }
+    return share;
   }
 
   // No stream that computes is behind this.
@@ -169,7 +178,7 @@ class Clock {
   std::array<double, 3> links_{};
   double bus_in_ = 0, bus_out_ = 0, disk_ = 0, host_ = 0;
   std::unordered_map<int64_t, double> events_, calls_, transfers_;
-  std::vector<std::pair<double, double>> running_;
+  std::vector<Running> running_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ struct TaskCosts {
   std::function<double(const tensor::OperatorCall&)> kernel;
   std::function<double(const Collective&)> collective;
   std::function<double(int64_t bytes)> disk = {};
-  double collective_share = 0;  // of the GPU that kernels lack while a collective runs
+  // Of what computes, that kernels lack while this collective runs.
+  std::function<double(const Collective&)> share = {};
 };
 
 // Of the last step; seconds since it began. Tracks are "compute", "shards", "everyone", "copies

@@ -88,7 +88,6 @@ Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& pla
   Simulation result{.ranks = options.ranks, .memory = recorded.memory};
   result.num_tokens = batch.micro_batch * batch.accumulation * options.sequence_length;
   const Cluster& cluster = options.cluster;
-  const bool is_nccl = cluster.collectives == CollectiveAlgorithm::nccl;
   const int sharing_disk = std::min(options.ranks, cluster.gpus_per_host);
   const double slowest = simulation::slowest_factor(cluster, options.ranks);
   const simulation::TaskCosts costs{
@@ -102,7 +101,8 @@ Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& pla
           [&](int64_t bytes) {
             return static_cast<double>(bytes) * sharing_disk / cluster.disk_bandwidth;
           },
-      .collective_share = is_nccl ? simulation::kCollectiveShare : 0};
+      .share =
+          [&](const simulation::Collective& call) { return simulation::share_of(call, cluster); }};
   result.timeline = simulation::replay(recorded.schedule, costs);
   result.step_seconds = result.timeline.step_seconds;
   return result;

@@ -60,6 +60,14 @@ TEST(Cluster, NamesLineAndNearestKeyOfATypo) {
             CollectiveAlgorithm::hosts);
 }
 
+TEST(Cluster, HasCostsOfSocketsWhereCoresServeThem) {
+  const auto text = changed("latency: 10us", "latency: 10us, sockets: 300MB/s");
+  EXPECT_EQ(read_cluster(text + "collectives: hosts\n", "c.yaml").socket_bandwidth, 3e8);
+  EXPECT_EQ(problem_of(text),
+            "c.yaml:7: between.sockets: costs cores with 'collectives: hosts' only; NCCL's GPUs "
+            "send by themselves");
+}
+
 TEST(Cluster, RefusesWhatIsNotAboveZeroOrNoSuchQuantity) {
   EXPECT_EQ(problem_of(changed("400Gb/s", "0Gb/s")),
             "c.yaml:7: between.bandwidth: is '0Gb/s', expected a rate as 450GB/s or 400Gb/s, above "

@@ -95,6 +95,25 @@ TEST(LinkCost, OfHostsCrossesTheNetworkOnce) {
   EXPECT_NEAR(seconds_of(gather, cluster), 5e-6 + 5e-3, 1e-12);  // memory is slower
 }
 
+// Each of two ranks copies half of the bytes itself; of four on two hosts each also sends and
+// receives a quarter of them.
+TEST(LinkCost, OfHostsIsCopiedByTheCoresThatCompute) {
+  Cluster cluster = round_cluster();
+  const auto inside = call_of(Operation::all_gather, 1'000'000'000, {2, 2}, 2);
+  const auto crossing = call_of(Operation::all_gather, 1'000'000'000, {4, 2}, 4);
+  EXPECT_EQ(share_of(inside, cluster), kNcclShare);
+  cluster.collectives = CollectiveAlgorithm::hosts;
+  cluster.inside = {100e9, 0};
+  cluster.between = {10e9, 0};
+  EXPECT_EQ(share_of(inside, cluster), 1);
+  EXPECT_NEAR(share_of(crossing, cluster), 5e-3 / 25e-3, 1e-12);
+  cluster.socket_bandwidth = 25e9;
+  EXPECT_NEAR(share_of(crossing, cluster), (5e-3 + 10e-3) / 25e-3, 1e-12);
+  cluster.socket_bandwidth = 5e9;
+  EXPECT_EQ(share_of(crossing, cluster), 1);
+  EXPECT_EQ(share_of(call_of(Operation::all_gather, 1000, {1, 1}, 1), cluster), 0);
+}
+
 TEST(LinkCost, OneRankTakesNoTime) {
   EXPECT_EQ(seconds_of(call_of(Operation::all_gather, 1 << 30, {1, 1}, 1), round_cluster()), 0);
 }

@@ -42,13 +42,14 @@ ScheduledTask wait_for_disk(int64_t number) {
   return {.kind = TaskKind::wait_disk, .number = number};
 }
 
-Replay replayed(std::vector<ScheduledTask> tasks, double collective_share = 0,
-                size_t last_step = 0) {
+// A collective of "replicas" takes half of what others take of the kernels beside it.
+Replay replayed(std::vector<ScheduledTask> tasks, double share = 0, size_t last_step = 0) {
   const TaskCosts costs{
       .kernel = [](const tensor::OperatorCall& call) { return static_cast<double>(call.bytes); },
       .collective = [](const Collective& call) { return static_cast<double>(call.bytes); },
       .disk = [](int64_t bytes) { return static_cast<double>(bytes); },
-      .collective_share = collective_share};
+      .share =
+          [share](const Collective& call) { return call.group == "replicas" ? share / 2 : share; }};
   return replay({std::move(tasks), last_step}, costs);
 }
 
@@ -120,13 +121,18 @@ TEST(Replay, CarriesOneCopyAtATimeInEachDirection) {
 
 TEST(Replay, SlowsKernelsBesideACollective) {
   // Half of the first four seconds is the collective's: two are left to do after it.
-  const auto found = replayed({gather(1, 4), kernel(4), wait_for(1)}, /*collective_share=*/0.5);
+  const auto found = replayed({gather(1, 4), kernel(4), wait_for(1)}, /*share=*/0.5);
   EXPECT_EQ(found.step_seconds, 6);
   EXPECT_EQ(replayed({gather(1, 4), kernel(1), wait_for(1)}, 0.5).step_seconds, 4);
-  // Two at once take no more than one.
+  // Two at once take no more than the greedier one, and no more than its time.
   EXPECT_EQ(
       replayed({gather(1, 4), gather(2, 4, "replicas", kTwoHosts), kernel(4)}, 0.5).step_seconds,
       6);
+  EXPECT_EQ(
+      replayed({gather(1, 2), gather(2, 4, "replicas", kTwoHosts), kernel(4)}, 0.5).step_seconds,
+      5.5);
+  // All of it: the kernel waits.
+  EXPECT_EQ(replayed({gather(1, 4), kernel(3), wait_for(1)}, 1).step_seconds, 7);
 }
 
 TEST(Replay, CountsTheLastStepAndWhatTheOneBeforeLeft) {
