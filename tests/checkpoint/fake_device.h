@@ -81,7 +81,11 @@ struct FakeDevice {
     snapshot->copies = std::move(fake);
     snapshot->windows =
         std::make_unique<stored::BufferPool>(stored::kWriteBytes, [asked = asked](int64_t bytes) {
-          asked->push_back(bytes);
+          static std::mutex mutex;  // workers ask at once
+          {
+            const std::lock_guard lock(mutex);
+            asked->push_back(bytes);
+          }
           void* memory = std::aligned_alloc(disk::kDirectAlign, static_cast<size_t>(bytes));
           return std::shared_ptr<char>(static_cast<char*>(memory), &std::free);
         });

@@ -18,7 +18,8 @@ namespace fullshard::stored {
 // Thread-safe. Outlives what was taken from it.
 class BufferPool {
  public:
-  // Gives memory, aligned for direct files, that is freed with its last handle.
+  // Gives memory, aligned for direct files, that is freed with its last handle. Several threads may
+  // ask at once.
   using Source = std::function<std::shared_ptr<char>(int64_t bytes)>;
 
   // Without a source: ordinary memory.
