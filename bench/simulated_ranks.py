@@ -168,8 +168,8 @@ def copy_speed():
 
 
 def measured(bench, rounds, wanted):
-    """Medians of the steps of all rounds, in each of which every run has its turn: the machine's speed drifts by more than
-    they differ. Of collectives and copies too."""
+    """The fastest of the steps of all rounds, in each of which every run has its turn: neighbours on a shared machine only
+    add to a step, at times half of it. Of collectives and copies too."""
     steps, collectives, copies = {}, {}, []
     def note(found, key, values):
         found.setdefault(key, []).extend(values)
@@ -191,11 +191,11 @@ def measured(bench, rounds, wanted):
             with TwoHosts(gigabits):
                 measure_links(two_hosts(gigabits), (4,))
                 measure(two_hosts(gigabits))
-    medians = lambda found: {key: statistics.median(values) for key, values in found.items()}
+    fastest = lambda found: {key: min(values) for key, values in found.items()}
     machine_found = Machine()
-    machine_found.memory = statistics.median(copies)
-    machine_found.note_links(medians(collectives))
-    return medians(steps), machine_found
+    machine_found.memory = max(copies)
+    machine_found.note_links(fastest(collectives))
+    return fastest(steps), machine_found
 
 
 def fit_rates(bench, seconds, found):
@@ -215,7 +215,8 @@ def row(place, run, ranks, seconds, found):
 def page(rows, found, rounds):
     """What was done, the table, and how many rows met the goal."""
     text = machine.head("Simulations beside runs on CPU ranks", "bench/simulated_ranks.sh", peers="")
-    text += (f"\nfp32, AdamW, random tokens; {rounds} rounds, in each of which every run has its turn: medians of the steps of all rounds, without the first 2 of each. "
+    text += (f"\nfp32, AdamW, random tokens; {rounds} rounds, in each of which every run has its turn: the fastest of the steps of all rounds, without the first 2 of each: "
+             "neighbours on a shared machine only add to a step, at times half of it. "
              "Hosts are network namespaces of this machine with two ranks each, whose link `tc` (tbf) limits each way. ✗: not within 10 %.\n\n"
              f"Fitted with a rank for each core, {' and '.join(f'{m}, {b} x {l}, {s}' for m, b, l, s in FITTED)}, in the same rounds: products {found.rates[0] / 1e9:.0f} and "
              f"attention {found.rates[1] / 1e9:.0f} GFLOP/s of all cores together, as `bf16_tflops` and `attention_tflops` have it. "
