@@ -53,13 +53,14 @@ int common_port(const LaunchOptions& options) {
 }
 
 // On one host a port that is taken can be replaced; several hosts know only this one.
-int port_for(const LaunchOptions& options) {
+HeldPort port_for(const LaunchOptions& options) {
   if (options.nodes == 1) {
-    if (options.master_port != 0 && is_port_free(options.master_port)) return options.master_port;
-    const int port = find_free_port();
-    if (options.master_port != 0) {
-      base::say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n",
-                            options.master_port, port));
+    const int wanted = options.master_port;
+    if (wanted != 0 && is_port_free(wanted)) return HeldPort(wanted);
+    auto port = HeldPort::free_one();
+    if (wanted != 0) {
+      base::say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n", wanted,
+                            port.number()));
     }
     return port;
   }
@@ -68,7 +69,7 @@ int port_for(const LaunchOptions& options) {
           "launch: port {} is in use on this host, where the ranks would meet; choose another with "
           "--master-port on all nodes",
           port);
-  return port;
+  return HeldPort(port);
 }
 
 std::string secret_for(const LaunchOptions& options) {
@@ -78,9 +79,9 @@ std::string secret_for(const LaunchOptions& options) {
   return base::LauncherEnvironment::of_process().job_secret();
 }
 
-Meeting arrange_meeting(const LaunchOptions& options, int restart) {
+Meeting arrange_meeting(const LaunchOptions& options, int port, int restart) {
   return {.address = options.master_address.empty() ? "127.0.0.1" : options.master_address,
-          .port = port_for(options),
+          .port = port,
           .secret = secret_for(options),
           .restart = restart};
 }
@@ -191,8 +192,10 @@ LaunchResult launch(const LaunchOptions& options) {
   const auto nodes = line_to_nodes(options);
   for (int restart = options.restart_count;; ++restart) {
     MeetingWatch meeting;
-    Supervisor supervisor(start_ranks(options, arrange_meeting(options, restart), meeting, keeper),
-                          signals, options);
+    const HeldPort port = port_for(options);
+    Supervisor supervisor(
+        start_ranks(options, arrange_meeting(options, port.number(), restart), meeting, keeper),
+        signals, options);
     supervisor.watch_meeting(meeting);
     if (nodes) supervisor.watch_nodes(*nodes, restart);
     const LaunchResult result = supervisor.run();

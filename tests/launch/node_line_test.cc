@@ -24,7 +24,7 @@ class NodeLines : public ::testing::Test {
  protected:
   std::unique_ptr<NodeLine> line(int node, int nodes = 2, const std::string& secret = "token") {
     return std::make_unique<NodeLine>(NodeLineOptions{.address = "127.0.0.1",
-                                                      .port = port_,
+                                                      .port = port_.number(),
                                                       .secret = secret,
                                                       .nodes = nodes,
                                                       .is_first = node == 0});
@@ -38,7 +38,7 @@ class NodeLines : public ::testing::Test {
     }
   }
 
-  int port_ = find_free_port();
+  HeldPort port_ = HeldPort::free_one();
 };
 
 TEST_F(NodeLines, TellALossToEveryNodeAlsoToThoseThatComeLater) {
@@ -99,7 +99,7 @@ TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
   ::testing::internal::CaptureStderr();
   const auto again = line(0);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "warning: launch: cannot listen on port " + std::to_string(port_) +
+            "warning: launch: cannot listen on port " + std::to_string(port_.number()) +
                 " (Address already in use), where the other nodes would hear at once of a rank "
                 "that fails before all have met\n");
 }
