@@ -7,13 +7,13 @@ namespace fullshard::launch {
 // Nobody listens on it at the moment.
 bool is_port_free(int port);
 
-// A port of this host that no other program is given while this lives. It is bound and not listened
-// on, so that a rank may still listen there.
+// Where the ranks meet. A port that the launcher picked is given to no other program while this
+// lives: it is bound, and not listened on, so that a rank may still listen there.
 class HeldPort {
  public:
-  // One that is free, for ranks of this host.
+  // Picks a free port, for ranks of this host.
   static HeldPort free_one();
-  // One that somebody chose, which is theirs to keep free.
+  // A port that the user chose: only its number, nothing is held.
   explicit HeldPort(int number) : number_(number) {}
   ~HeldPort();
   HeldPort(HeldPort&& other) noexcept;
