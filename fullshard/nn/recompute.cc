@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "fullshard/nn/replay_state.h"
+#include "fullshard/nn/replayed_unit.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
 
 namespace fullshard {
@@ -153,6 +154,7 @@ std::vector<at::Tensor> replay_body(const Record& record, const std::vector<at::
   const nn::RandomStateScope random(record.random);
   const nn::AutocastReplayScope autocast(record.autocast);
   const nn::ReplayScope replay;
+  const nn::ReplayedUnitScope replayed(record.call->unit());
   std::vector<at::Tensor> outputs = record.call->replay(inputs);
   check_same_outputs(record, outputs);
   return outputs;

@@ -83,6 +83,10 @@ void device_pack_heads(const at::Tensor& rows, const at::Tensor& query, const at
 void device_entropy(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& labels,
                     int64_t ignore_index, double smoothing, bool wants_gradient);
 
+// output [rows, width] = integers of 8 bits, each row times its factor (fp32 [rows]); contiguous.
+void device_widen_rows(const at::Tensor& output, const at::Tensor& values,
+                       const at::Tensor& scales);
+
 // Adds row i into table[indices[i]]; the table is fp32. The same bits on every run.
 void device_add_rows(const at::Tensor& table, const at::Tensor& indices, const at::Tensor& rows,
                      int64_t skipped);

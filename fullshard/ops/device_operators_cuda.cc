@@ -17,6 +17,7 @@
 #include "fullshard/ops/cuda/norm_rows.h"
 #include "fullshard/ops/cuda/rotate_rows.h"
 #include "fullshard/ops/cuda/segment_sums.h"
+#include "fullshard/ops/cuda/widen_rows.h"
 #include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 
@@ -257,6 +258,20 @@ void device_entropy(const at::Tensor& logits, const at::Tensor& losses, const at
                 .smoothing = static_cast<float>(smoothing),
                 .wants_gradient = wants_gradient},
                launch.stream());
+  launch.check_error();
+}
+
+void device_widen_rows(const at::Tensor& output, const at::Tensor& values,
+                       const at::Tensor& scales) {
+  if (tensor::is_pretended()) return tensor::note_kernel("widen_rows", {output, values});
+  const Launch launch(output);
+  widen_rows({.dtype = dtype_of(output),
+              .num_rows = values.size(0),
+              .width = values.size(1),
+              .output = mutable_data_of(output),
+              .values = static_cast<const int8_t*>(data_of(values)),
+              .scales = static_cast<const float*>(data_of(scales))},
+             launch.stream());
   launch.check_error();
 }
 

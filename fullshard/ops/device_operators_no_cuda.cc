@@ -89,6 +89,10 @@ void device_entropy(const at::Tensor& logits, const at::Tensor&, const at::Tenso
   refuse("device_entropy");
   tensor::note_kernel("cross_entropy", {logits, logits});
 }
+void device_widen_rows(const at::Tensor& output, const at::Tensor& values, const at::Tensor&) {
+  refuse("device_widen_rows");
+  tensor::note_kernel("widen_rows", {output, values});
+}
 void device_add_rows(const at::Tensor&, const at::Tensor&, const at::Tensor& rows, int64_t) {
   refuse("device_add_rows");
   tensor::note_kernel("add_rows", {rows, rows, rows});

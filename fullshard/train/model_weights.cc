@@ -3,7 +3,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -61,13 +63,48 @@ std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
   return config.dump(2) + "\n";
 }
 
+// First values by the model's own rules; a weight in 8 bits, and the factors of its rows, are made
+// of those that it would have in fp32.
+class DrawnWeights {
+ public:
+  DrawnWeights(const LanguageModel& model, uint64_t seed) : model_(model), seed_(seed) {
+    for (const auto& item : model.named_parameters()) {
+      if (item.value().scalar_type() == at::kChar) shapes_[item.key()] = item.value().sizes().vec();
+    }
+  }
+
+  void draw(const std::string& name, at::Tensor& tensor) const {
+    if (name.ends_with(kRowScales)) {
+      tensor.copy_(ops::int8_scales(wide(weight_of_scales(name))).view(at::kInt));
+    } else if (shapes_.contains(name)) {
+      tensor.copy_(ops::int8_rows(wide(name)).values);
+    } else {
+      fill(name, tensor);
+    }
+  }
+
+ private:
+  void fill(const std::string& name, at::Tensor& tensor) const {
+    model_.initialise(name, tensor, at::detail::createCPUGenerator(seed_of_tensor(seed_, name)));
+  }
+
+  at::Tensor wide(const std::string& weight) const {
+    auto values = at::empty(shapes_.at(weight), at::TensorOptions().dtype(at::kFloat));
+    fill(weight, values);
+    return values;
+  }
+
+  const LanguageModel& model_;
+  uint64_t seed_;
+  std::map<std::string, std::vector<int64_t>> shapes_;  // of the weights in 8 bits
+};
+
 void draw_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed,
                   const std::function<bool(const std::string&)>& is_chosen) {
+  const DrawnWeights weights(model, seed);
   initialise_weights(
       sharded, seed,
-      [&model](const std::string& name, at::Tensor& tensor, uint64_t own_seed) {
-        model.initialise(name, tensor, at::detail::createCPUGenerator(own_seed));
-      },
+      [&](const std::string& name, at::Tensor& tensor, uint64_t) { weights.draw(name, tensor); },
       at::get_num_threads(), is_chosen);
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "tests/models/decoder_cases.h"
@@ -28,15 +29,18 @@ inline double loss_of(LanguageModel& model, const ModelInputs& inputs) {
   return loss.item<double>();
 }
 
-// The same weights on the GPU in `dtype`, one forward and backward on each.
+// The same weights on the GPU in `dtype`, one forward and backward on each. `prepare`: done to both
+// before the step.
+using Prepare = std::function<void(LanguageModel& on_cpu, LanguageModel& on_gpu)>;
 inline void expect_same_step(const std::string& folder, const ModelInputs& inputs,
-                             at::ScalarType dtype, double tolerance) {
+                             at::ScalarType dtype, double tolerance, const Prepare& prepare = {}) {
   const auto wanted = load_decoder(folder), found = load_decoder(folder);
   found->to(at::Device(at::kCUDA), dtype);
   for (const auto& item : wanted->named_parameters()) {
     at::NoGradGuard no_grad;
     item.value().copy_(item.value().to(dtype));
   }
+  if (prepare) prepare(*wanted, *found);
   const double expected = loss_of(*wanted, inputs);
   const double loss = loss_of(*found, moved(inputs, at::kCUDA));
   EXPECT_NEAR(loss, expected, tolerance * expected) << folder;
@@ -44,9 +48,11 @@ inline void expect_same_step(const std::string& folder, const ModelInputs& input
   // Some gradients are zero but for rounding, as that of a key's bias, to which softmax is blind.
   double largest = 0;
   for (const auto& item : wanted->named_parameters()) {
+    if (!item.value().requires_grad()) continue;
     largest = std::max(largest, item.value().grad().abs().max().item<double>());
   }
   for (const auto& item : wanted->named_parameters()) {
+    if (!item.value().requires_grad()) continue;
     const auto exact = item.value().grad().to(at::kDouble);
     const auto& parameter = found_parameters[item.key()];
     ASSERT_TRUE(parameter.grad().defined()) << item.key();

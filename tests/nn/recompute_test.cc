@@ -11,6 +11,7 @@
 
 #include "expect_error.h"
 #include "fullshard/nn/gradient_hook.h"
+#include "fullshard/nn/replayed_unit.h"
 #include "fullshard/nn/unit.h"
 #include "recording_hooks.h"
 
@@ -118,6 +119,45 @@ TEST(Recompute, Nests) {
   stack->first->runs = 0;
   expect_same_bits(plain, gradients_of(stack, x, loss));
   EXPECT_EQ(stack->first->runs, 3);  // recorded, recorded again in the replay, replayed
+}
+
+struct AskingImpl : Unit {
+  Tensor forward(Tensor x) {
+    answers.push_back(is_replayed(*this));
+    return x * 2;
+  }
+  std::vector<bool> answers;
+};
+FULLSHARD_UNIT(Asking);
+
+struct OuterAskingImpl : Unit {
+  OuterAskingImpl() { inner = register_module("inner", Asking()); }
+  Tensor forward(Tensor x) {
+    answers.push_back(is_replayed(*this));
+    const auto result = inner(x) + 1;
+    answers.push_back(is_replayed(*this));
+    return result;
+  }
+  Asking inner{nullptr};
+  std::vector<bool> answers;
+};
+FULLSHARD_UNIT(OuterAsking);
+
+// Its result is what nobody reads, not that of a unit inside it, which it goes on to use.
+TEST(Recompute, TellsTheUnitThatIsReplayedAndNoOther) {
+  OuterAsking outer;
+  outer->set_recompute(true);
+  outer(at::ones({2}).requires_grad_()).sum().backward();
+  EXPECT_EQ(outer->answers, (std::vector{false, false, true, true}));
+  EXPECT_EQ(outer->inner->answers, (std::vector{false, false}));
+  outer->answers.clear();
+  outer->inner->answers.clear();
+  outer->inner->set_recompute(true);
+  outer(at::ones({2}).requires_grad_()).sum().backward();
+  // Recorded, recorded once more in the outer replay, then replayed itself.
+  EXPECT_EQ(outer->answers, (std::vector{false, false, true, true}));
+  EXPECT_EQ(outer->inner->answers, (std::vector{false, false, true}));
+  EXPECT_FALSE(is_replayed(*outer));
 }
 
 TEST(Recompute, TellsTheHooks) {

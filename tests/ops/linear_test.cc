@@ -48,6 +48,23 @@ TEST(Linear, WritesItsWeightGradientIntoTheSink) {
   EXPECT_TRUE(at::allclose(slot, expected * 2));
 }
 
+// As in a replay, whose result nobody reads; that no product is made is tests/simulation's.
+TEST(Linear, MayLeaveItsValuesUnwrittenForTheGraphAlone) {
+  Tensors t;
+  const auto residual = at::randn({2, 3, 5}).requires_grad_();
+  const auto factors = at::randn({2, 3, 5});
+  const auto gradients = [&](ResultUse use) {
+    const auto output = fullshard::linear(t.input, t.weight, t.bias, residual, use);
+    EXPECT_EQ(output.sizes(), factors.sizes());
+    return torch::autograd::grad({output}, {t.input, t.weight, t.bias, residual}, {factors});
+  };
+  const auto expected = gradients(ResultUse::values);
+  const auto found = gradients(ResultUse::graph_only);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+  }
+}
+
 TEST(Linear, LeavesTheSinkAloneWhenNobodyWantsTheWeightsGradient) {
   Tensors t;
   nn::set_gradient_sink(t.weight, []() -> nn::GradientSink {

@@ -13,6 +13,7 @@
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/models/lora/add_lora.h"
+#include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/stored/manifest.h"
 #include "fullshard/train/apply_plan.h"
@@ -127,6 +128,39 @@ TEST(Adapters, AreDrawnAlikeOnAnyNumberOfRanks) {
   }
   for (const auto& [name, tensor] : first) {
     EXPECT_EQ(tensor.any().item<bool>(), name.ends_with("lora_A.weight")) << name;
+  }
+}
+
+// A base without a file begins as it would in fp32, rounded: not as zeros.
+TEST(Adapters, OverNewWeightsIn8BitsStandBesideTheRowsOfThoseDrawnInFp32) {
+  const auto drawn = [](bool in_int8) {
+    const auto model = make_deferred_model(find_model(kModels + "llama"));
+    add_lora(*model, {.rank = 2});
+    if (in_int8) quantise_base(*model);
+    ShardedModel sharded(model, World::single(), ShardOptions());
+    make_new_weights(*model, sharded, kAdapterSeed);
+    Tensors values;
+    for (const auto& item : model->named_parameters()) {
+      if (!is_lora_parameter(item.key())) values[item.key()] = item.value().detach().clone();
+    }
+    return values;
+  };
+  const auto wide = drawn(false);
+  int num_layers = 0;
+  for (const auto& [name, values] : drawn(true)) {
+    if (name.ends_with(".weight_scale")) continue;
+    if (values.scalar_type() != at::kChar) {
+      EXPECT_TRUE(at::equal(values, wide.at(name))) << name;
+      continue;
+    }
+    ++num_layers;
+    EXPECT_TRUE(at::equal(values, ops::int8_rows(wide.at(name)).values)) << name;
+  }
+  EXPECT_GT(num_layers, 0);
+  for (const auto& [name, scales] : drawn(true)) {
+    if (!name.ends_with(".weight_scale")) continue;
+    const auto weight = name.substr(0, name.size() - std::string("_scale").size());
+    EXPECT_TRUE(at::equal(scales.view(at::kFloat), ops::int8_scales(wide.at(weight)))) << name;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fullshard/models/common/use_of_result.h"
 #include "fullshard/ops/attention/self_attention.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/norm_projection.h"
@@ -57,13 +58,16 @@ Gpt2FeedForwardImpl::Gpt2FeedForwardImpl(const Gpt2Config& config)
       c_fc_(register_module("c_fc", Linear(config.width, config.inner_width))),
       c_proj_(register_module("c_proj", Linear(config.inner_width, config.width))) {}
 
-at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
+at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
+                                        ops::ResultUse use) {
   const auto rows = ops::norm_projection(hidden, norm, std::vector{c_fc_->terms()});
   if (drops(dropout_, *this)) {
-    const auto branch = ops::activated_projection(rows.projected, activation_, c_proj_->terms());
+    const auto branch =
+        ops::activated_projection(rows.projected, activation_, c_proj_->terms(), {}, use);
     return rows.residual + at::dropout(branch, dropout_, /*train=*/true);
   }
-  return ops::activated_projection(rows.projected, activation_, c_proj_->terms(), rows.residual);
+  return ops::activated_projection(rows.projected, activation_, c_proj_->terms(), rows.residual,
+                                   use);
 }
 
 GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
@@ -75,7 +79,8 @@ GPT2BlockImpl::GPT2BlockImpl(const Gpt2Config& config, int64_t layer)
 at::Tensor GPT2BlockImpl::forward(const at::Tensor& hidden, const at::Tensor& padding_mask,
                                   CachedPass* cached, const ops::SharedPackedDocuments& documents) {
   if (cached != nullptr) return decode(hidden, *cached);
-  return mlp_(attn_(hidden, ln_1_->terms(), padding_mask, documents), ln_2_->terms());
+  return mlp_(attn_(hidden, ln_1_->terms(), padding_mask, documents), ln_2_->terms(),
+              use_of_result(*this));
 }
 
 }  // namespace fullshard::models

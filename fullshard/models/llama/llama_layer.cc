@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/llama/llama_layer.h"
 
+#include "fullshard/models/common/use_of_result.h"
 #include "fullshard/ops/attention/self_attention.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/norm_projection.h"
@@ -53,9 +54,11 @@ LlamaFeedForwardImpl::LlamaFeedForwardImpl(const LlamaConfig& config)
       down_proj_(register_module(
           "down_proj", linear_layer(config.inner_width, config.width, config.mlp_bias))) {}
 
-at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm) {
+at::Tensor LlamaFeedForwardImpl::forward(const at::Tensor& hidden, const NormTerms& norm,
+                                         ops::ResultUse use) {
   const auto rows = ops::norm_projection(hidden, norm, {gate_proj_->terms(), up_proj_->terms()});
-  return ops::activated_projection(rows.projected, activation_, down_proj_->terms(), rows.residual);
+  return ops::activated_projection(rows.projected, activation_, down_proj_->terms(), rows.residual,
+                                   use);
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t layer)
@@ -72,7 +75,7 @@ at::Tensor LlamaLayer::forward(const at::Tensor& hidden, const SharedRotaryTable
   if (cached != nullptr) return decode(hidden, *cached);
   const auto attended =
       self_attn_(hidden, input_layernorm_->terms(), *rotary, padding_mask, documents);
-  return mlp_(attended, post_attention_layernorm_->terms());
+  return mlp_(attended, post_attention_layernorm_->terms(), use_of_result(*this));
 }
 
 std::shared_ptr<LlamaLayer> make_llama_layer(const LlamaConfig& config, int64_t layer) {

@@ -47,7 +47,7 @@ TORCH_MODULE(LlamaAttention);
 class LlamaFeedForwardImpl : public torch::nn::Module {
  public:
   explicit LlamaFeedForwardImpl(const LlamaConfig& config);
-  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm);  // likewise
+  at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, ops::ResultUse use);
   at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm);
 
  private:

@@ -12,6 +12,7 @@
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/last_use.h"
+#include "fullshard/ops/products/adapted_projection.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/ops/products/projection.h"
 #include "fullshard/ops/products/weight_gradient.h"
@@ -31,16 +32,25 @@ std::vector<int64_t> with_last(const at::Tensor& tensor, int64_t last) {
 struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjectionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& weight, const at::Tensor& given_bias,
-                            const at::Tensor& given_residual, int64_t kind) {
+                            const at::Tensor& given_residual, int64_t kind, ResultUse use) {
     const auto bias = undefined_if_empty(given_bias);
     const auto residual = undefined_if_empty(given_residual);
     const auto input = given.contiguous();
-    const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
     const auto largest = make_largest_for(input, weight);
-    device_activate(activated, input, Activation(kind), largest);
+    const bool is_read = use == ResultUse::values;
+    at::Tensor activated;
+    if (is_read || largest.defined()) {
+      activated = at::empty(with_last(input, weight.size(1)), input.options());
+      device_activate(activated, input, Activation(kind), largest);
+    }
     auto output = at::empty(with_last(input, weight.size(0)), input.options());
-    const auto maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
-                                residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
+    Fp8Maxima maxima;
+    if (is_read) {
+      maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
+                       residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
+    } else if (largest.defined()) {
+      maxima = maxima_of(as_matrix(activated), weight, largest);
+    }
     context->save_for_backward({input, weight, maxima.rows, maxima.weights});
     context->saved_data["weight"] = weight;
     context->saved_data["is_hybrid"] = maxima.is_hybrid;
@@ -59,7 +69,7 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     const auto output_gradient = gradients[0].contiguous();
     ProjectionGradient projection(gradients[0],
                                   {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
-    variable_list results(5);
+    variable_list results(6);
     // First the gradient of the activated values, then the values themselves in its place.
     const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
     if (context->needs_input_grad(0)) {
@@ -117,29 +127,24 @@ at::Tensor composed_activation(const Projected& input, bool is_gated, Activation
 }  // namespace
 
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
-                                const at::Tensor& bias, const at::Tensor& residual) {
+                                const at::Tensor& bias, const at::Tensor& residual, ResultUse use) {
   const bool is_gated = has_gate(input, weight);
   if (activates_on_device(input, weight, bias, residual)) {
     return ActivatedProjectionFunction::apply(input.packed, weight, empty_if_absent(bias, weight),
                                               empty_if_absent(residual, weight),
-                                              static_cast<int64_t>(kind));
+                                              static_cast<int64_t>(kind), use);
   }
-  return linear(composed_activation(input, is_gated, kind), weight, bias, residual);
+  return linear(composed_activation(input, is_gated, kind), weight, bias, residual, use);
 }
 
 at::Tensor activated_projection(const Projected& input, Activation kind, const LinearTerms& layer,
-                                const at::Tensor& residual) {
+                                const at::Tensor& residual, ResultUse use) {
   if (layer.is_plain()) {
-    return activated_projection(input, kind, layer.weight, layer.bias, residual);
+    return activated_projection(input, kind, layer.weight, layer.bias, residual, use);
   }
   const bool is_gated = has_gate(input, layer.weight);
-  const LowRank& part = layer.low_rank;
-  if (!layer.row_scales.defined() && part.dropout == 0 &&
-      activates_on_device(input, layer.weight, layer.bias, residual)) {
-    // Both keep the input alone, and activate it again in backward.
-    const auto base = activated_projection(input, kind, layer.weight, layer.bias, residual);
-    const auto narrow = activated_projection(input, kind, part.a, {}, {});
-    return linear(part.scale == 1 ? narrow : narrow * part.scale, part.b, {}, base);
+  if (adapts_at_once(input.packed, {layer}, residual)) {
+    return adapted_activated_projection(input.packed, kind, layer, residual, use);
   }
   return linear(composed_activation(input, is_gated, kind), layer, residual);
 }

@@ -7,6 +7,7 @@
 #include "fullshard/ops/activation.h"
 #include "fullshard/ops/products/linear_terms.h"
 #include "fullshard/ops/products/projected.h"
+#include "fullshard/ops/products/result_use.h"
 
 namespace fullshard::ops {
 
@@ -15,11 +16,12 @@ namespace fullshard::ops {
 // undefined. On the CPU these are those operators. On a GPU the activated values live for the
 // product only, backward makes them again from the input, and the product itself adds the residual.
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
-                                const at::Tensor& bias = {}, const at::Tensor& residual = {});
+                                const at::Tensor& bias = {}, const at::Tensor& residual = {},
+                                ResultUse use = ResultUse::values);
 
-// The same by terms. Where they are not plain the activated values are kept: the adapter needs
-// them.
+// The same by terms. Where they are not plain, and not taken as one (adapted_projection.h), the
+// activated values are kept: the adapter needs them.
 at::Tensor activated_projection(const Projected& input, Activation kind, const LinearTerms& layer,
-                                const at::Tensor& residual = {});
+                                const at::Tensor& residual = {}, ResultUse use = ResultUse::values);
 
 }  // namespace fullshard::ops

@@ -10,6 +10,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
+#include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
 
@@ -46,21 +47,31 @@ struct Int8LinearFunction : torch::autograd::Function<Int8LinearFunction> {
 
 }  // namespace
 
-Int8Rows int8_rows(const at::Tensor& matrix) {
+at::Tensor int8_scales(const at::Tensor& matrix) {
   check(matrix.dim() == 2, "int8: a tensor of {} dimensions, expected a matrix", matrix.dim());
   const auto wide = matrix.to(at::kFloat);
-  if (wide.numel() == 0) return {wide.to(at::kChar), at::ones({wide.size(0)}, wide.options())};
+  if (wide.numel() == 0) return at::ones({wide.size(0)}, wide.options());
   const auto largest = wide.abs().amax(1);
   check(largest.isfinite().all().item<bool>(),
         "int8: the weight has values that are infinite or NaN, which 8 bits cannot hold");
-  const auto scales = at::where(largest > 0, largest / kLargest, 1.0).to(at::kFloat);
+  return at::where(largest > 0, largest / kLargest, 1.0).to(at::kFloat);
+}
+
+Int8Rows int8_rows(const at::Tensor& matrix) {
+  const auto scales = int8_scales(matrix);
+  const auto wide = matrix.to(at::kFloat);
   return {(wide / scales.unsqueeze(1)).round().clamp(-kLargest, kLargest).to(at::kChar), scales};
 }
 
-// Multiplied in fp32; on a GPU in one pass, whatever the dtype.
+void widen_rows_into(at::Tensor wide, const at::Tensor& values, const at::Tensor& scales) {
+  const bool has_rows = wide.is_contiguous() && values.is_contiguous() && scales.is_contiguous();
+  if (has_rows && has_cuda_kernel(wide)) return device_widen_rows(wide, values, scales);
+  at::mul_out(wide, values, scales.unsqueeze(1));
+}
+
 at::Tensor widened_rows(const at::Tensor& values, const at::Tensor& scales, at::ScalarType dtype) {
   auto wide = at::empty(values.sizes(), scales.options().dtype(dtype));
-  at::mul_out(wide, values, scales.unsqueeze(1));
+  widen_rows_into(wide, values, scales);
   return wide;
 }
 

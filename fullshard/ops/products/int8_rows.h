@@ -13,7 +13,11 @@ struct Int8Rows {
 
 // Rounded to nearest, ties to even. A row with a value that is not finite is an error.
 Int8Rows int8_rows(const at::Tensor& matrix);
-// values * scales, in `dtype`.
+// Its scales alone.
+at::Tensor int8_scales(const at::Tensor& matrix);
+// values * scales, multiplied in fp32 and rounded to the dtype of `wide`.
+void widen_rows_into(at::Tensor wide, const at::Tensor& values, const at::Tensor& scales);
+// The same in a tensor of its own.
 at::Tensor widened_rows(const at::Tensor& values, const at::Tensor& scales, at::ScalarType dtype);
 
 // residual + linear(input, widened_rows(…), bias); bias and residual may be undefined. The widened

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/products/linear.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -27,12 +28,22 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) {
+  auto sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  return sizes;
+}
+
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                            ops::ResultUse use) {
     context->save_for_backward({input, weight});
     context->saved_data["parameter"] = weight;
     context->saved_data["has_bias"] = bias.has_value();
+    if (use == ops::ResultUse::graph_only) {
+      return at::empty(output_sizes(input, weight), input.options());
+    }
     return at::linear(input, weight, bias);
   }
 
@@ -49,15 +60,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     }
     const bool has_bias = context->saved_data["has_bias"].toBool();
     if (has_bias && context->needs_input_grad(2)) to_bias = ops::as_matrix(output_gradient).sum(0);
-    return {input_gradient, own_gradient, to_bias};
+    return {input_gradient, own_gradient, to_bias, at::Tensor()};
   }
 };
-
-std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) {
-  auto sizes = input.sizes().vec();
-  sizes.back() = weight.size(0);
-  return sizes;
-}
 
 // Input, weight, bias and residual, of which the last two may be empty: absent.
 struct DeviceLinearFunction : torch::autograd::Function<DeviceLinearFunction> {
@@ -114,6 +119,16 @@ bool multiplies_on_device(const at::Tensor& input, const at::Tensor& weight, con
          (!residual.defined() || residual.sizes() == output_sizes(input, weight));
 }
 
+at::Tensor composed_linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias, ops::ResultUse use) {
+  const bool has_gradient = weight.requires_grad() && weight.is_leaf();
+  if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
+  // Autocast knows the dtype of a result once it has made it.
+  const bool is_cast = at::autocast::is_autocast_enabled(input.device().type());
+  return LinearFunction::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+                               is_cast ? ops::ResultUse::values : use);
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
@@ -121,18 +136,16 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
     return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
                                        ops::empty_if_absent({}, input));
   }
-  const bool has_gradient = weight.requires_grad() && weight.is_leaf();
-  if (!has_gradient || !at::GradMode::is_enabled()) return at::linear(input, weight, bias);
-  return LinearFunction::apply(input, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+  return composed_linear(input, weight, bias, ops::ResultUse::values);
 }
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                  const at::Tensor& residual) {
+                  const at::Tensor& residual, ops::ResultUse use) {
   if (multiplies_on_device(input, weight, bias, residual)) {
     return DeviceLinearFunction::apply(input, weight, ops::empty_if_absent(bias, input),
                                        ops::empty_if_absent(residual, input));
   }
-  const auto branch = linear(input, weight, bias);
+  const auto branch = composed_linear(input, weight, bias, use);
   return residual.defined() ? residual + branch : branch;
 }
 

@@ -10,6 +10,7 @@
 
 #include "fullshard/ops/products/linear_terms.h"
 #include "fullshard/ops/products/low_rank.h"
+#include "fullshard/ops/products/result_use.h"
 
 namespace fullshard {
 
@@ -19,9 +20,10 @@ namespace fullshard {
 // copy. The product is of matrices: on a GPU it adds in fp32 into a wide sink of 16-bit weights.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
-// residual + linear(input, weight, bias), which on a GPU the product itself adds.
+// residual + linear(input, weight, bias), which on a GPU the product itself adds. Where only the
+// graph is wanted, a trained layer of the CPU leaves its product out.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                  const at::Tensor& residual);
+                  const at::Tensor& residual, ops::ResultUse use = ops::ResultUse::values);
 
 // One of the two matrices of an adapter: the parameter `weight`, as in PEFT's files.
 class LowRankFactorImpl : public torch::nn::Module {

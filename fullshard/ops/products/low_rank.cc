@@ -3,6 +3,7 @@
 
 #include <ATen/ops/dropout.h>
 
+#include "fullshard/ops/products/adapted_projection.h"
 #include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/ops/products/linear.h"
 
@@ -27,6 +28,9 @@ at::Tensor linear_by(const PlainLinear& multiply, const at::Tensor& input, const
 
 at::Tensor linear(const at::Tensor& input, const LinearTerms& terms, const at::Tensor& residual) {
   if (terms.is_plain()) return linear(input, terms.weight, terms.bias, residual);
+  if (ops::adapts_at_once(input, {terms}, residual)) {
+    return ops::adapted_linear(input, terms, residual);
+  }
   return ops::linear_by([](const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& added) { return linear(rows, weight, bias, added); },
                         input, terms, residual);

@@ -15,6 +15,7 @@
 #include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
+#include "fullshard/ops/products/adapted_projection.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/ops/products/projection.h"
 #include "fullshard/ops/products/weight_gradient.h"
@@ -231,7 +232,8 @@ std::vector<at::Tensor> narrow_rows(NormProjection& base, const NormTerms& norm,
   return rows;
 }
 
-// The frozen weights as ever, packed, and what the adapters make of the same rows added to it.
+// With dropout before adapters, or a norm that is trained: the frozen weights as ever, packed, and
+// what the adapters make of the same rows added to it.
 NormProjection adapted_on_device(const at::Tensor& input, const NormTerms& norm,
                                  const std::vector<LinearTerms>& layers) {
   NormProjection result = frozen_projection(input, norm, layers);
@@ -291,6 +293,7 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
     const auto biases = collected(layers, std::mem_fn(&LinearTerms::bias));
     return norm_projection(input, norm, weights, biases);
   }
+  if (adapts_at_once(input, norm, layers)) return adapted_norm_projection(input, norm, layers);
   if (adapts_on_device(input, norm, layers)) return adapted_on_device(input, norm, layers);
   const auto normalised = apply_norm(input, norm);
   NormProjection result{{}, input};

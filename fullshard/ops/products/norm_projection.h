@@ -27,8 +27,8 @@ NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
                                const std::vector<at::Tensor>& weights,
                                const std::vector<at::Tensor>& biases = {});
 
-// The same by terms. Where one of them is not plain the normalised rows are made once, read by all
-// of them, and results come in parts.
+// The same by terms. Where one of them is not plain, and a GPU does not take them packed, the
+// normalised rows are made once, read by all of them, and results come in parts.
 NormProjection norm_projection(const at::Tensor& input, const NormTerms& norm,
                                const std::vector<LinearTerms>& layers);
 

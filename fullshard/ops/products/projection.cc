@@ -40,8 +40,7 @@ Fp8Maxima project_in_fp8(const at::Tensor& packed, const at::Tensor& given, at::
                          at::TensorList biases, const at::Tensor& addend,
                          const at::Tensor& largest) {
   const auto rows = given.contiguous();
-  const Fp8Maxima maxima{largest.defined() ? largest : device_largest(rows),
-                         device_largest(weights), nn::product_precision() == ProductPrecision::fp8};
+  const auto maxima = maxima_of(rows, weights, largest);
   const auto left = device_fp8_rows(rows, maxima.rows, Fp8Format::e4m3);
   const auto right = device_fp8_joined_rows(weights, maxima.weights);
   if (weights.size() == 1 || !has_bias(biases)) {
@@ -69,6 +68,12 @@ Fp8Maxima project(const at::Tensor& packed, const at::Tensor& rows, at::TensorLi
   }
   project_as_they_are(packed, rows, weights, biases, addend);
   return {};
+}
+
+Fp8Maxima maxima_of(const at::Tensor& rows, at::TensorList weights, const at::Tensor& largest) {
+  if (!computes_in_fp8(rows, weights)) return {};
+  return {largest.defined() ? largest : device_largest(rows.contiguous()), device_largest(weights),
+          nn::product_precision() == ProductPrecision::fp8};
 }
 
 at::Tensor make_largest_for(const at::Tensor& like, at::TensorList weights) {

@@ -26,6 +26,8 @@ struct Fp8Maxima {
 Fp8Maxima project(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
                   at::TensorList biases, const at::Tensor& addend = {},
                   const at::Tensor& largest = {});
+// What it would leave, without the product.
+Fp8Maxima maxima_of(const at::Tensor& rows, at::TensorList weights, const at::Tensor& largest = {});
 // Where the kernel that makes the rows is to leave their largest magnitude; undefined when nobody
 // wants it. `like` is of their dtype and device.
 at::Tensor make_largest_for(const at::Tensor& like, at::TensorList weights);
