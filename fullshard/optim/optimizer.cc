@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/grad_norm.h"
+#include "fullshard/memory/device_memory.h"
 #include "fullshard/optim/host_step.h"
 #include "fullshard/optim/kernels/setting_checks.h"
 #include "fullshard/optim/state_stream.h"
@@ -79,6 +80,7 @@ Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
     if (any_on_host) host_step_ = std::make_unique<optim::HostStep>(engine);
   } else {
     check_usable_in_place();
+    steps_in_place_ = true;
   }
 }
 
@@ -258,6 +260,8 @@ void Optimizer::step() {
       stream_->finish_step();
     } else {
       model_.update(update_now, shown);
+      // The host may look at its own memory without asking the device.
+      if (steps_in_place_) memory::synchronise(model_.mesh().world().device());
     }
     factor_on_device_ = at::Tensor();
   } catch (...) {

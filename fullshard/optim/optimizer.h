@@ -157,6 +157,7 @@ class Optimizer {
   optim::DevicePieces device_pieces_;
   at::Tensor factor_on_device_;  // for the next step, instead of the model's
   int64_t num_steps_ = 0;
+  bool steps_in_place_ = false;  // a device updates what rests in host memory
   // Last, so that they end first: both make updates with what stands above.
   std::unique_ptr<optim::StateStream> stream_;  // null: all states on the device
   std::unique_ptr<optim::HostStep> host_step_;  // null: the host updates none of them

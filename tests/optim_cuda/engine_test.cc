@@ -234,13 +234,13 @@ struct OnCuda {
   Stepper stepper;
 };
 
-TEST(CudaEngine, LeavesOutAStepThatOverflowedAndNamesTheParameter) {
+TEST(CudaEngine, LeavesOutAStepThatOverflowedAndNamesTheUnit) {
   OnCuda run;
   const auto before = masters_of(run.sharded);
   run.backward(0, true);
   const auto report = run.stepper.step();
   EXPECT_TRUE(report.skipped);
-  EXPECT_THAT(report.reason, HasSubstr("part1.weight"));
+  EXPECT_THAT(report.reason, HasSubstr("the forward of unit 'part1' on rank 0"));
   EXPECT_EQ(run.optimizer.num_steps(), 0);
   for (const auto& [name, master] : masters_of(run.sharded)) {
     EXPECT_TRUE(at::equal(master, before.at(name))) << name;
