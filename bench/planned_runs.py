@@ -97,7 +97,7 @@ class Runner:
 
 def table(rows):
     lines = ["| run | planned, GiB | measured, GiB | planned / measured | measured, ms | simulated with timed kernels, ms | "
-             "simulated / measured | simulated by the roofline, ms | simulated / measured |", "|" + " --- |" * 9]
+             "simulated / measured | simulated with the shipped kernels, ms | simulated / measured |", "|" + " --- |" * 9]
     for name, planned, measured, seconds, simulated, roofline in rows:
         lines.append(f"| {name} | {planned / 2**30:.2f} | {measured / 2**30:.2f} | {planned / measured:.3f} | {seconds * 1e3:.1f} | "
                      f"{simulated * 1e3:.1f} | {simulated / seconds:.3f} | {roofline * 1e3:.1f} | {roofline / seconds:.3f} |")

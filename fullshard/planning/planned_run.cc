@@ -33,9 +33,10 @@ ShardOptions planned_options(const Plan& plan) {
 }
 
 void add_library_workspaces(TierEstimate& device) {
-  device.rest_bytes += kLibraryWorkspaces;
-  device.peak_bytes += kLibraryWorkspaces;
-  device.by_purpose[static_cast<size_t>(tiers::Purpose::workspace)] += kLibraryWorkspaces;
+  constexpr int64_t kWorkspaces = kLibraryWorkspaces + kGraphWorkspaces;
+  device.rest_bytes += kWorkspaces;
+  device.peak_bytes += kWorkspaces;
+  device.by_purpose[static_cast<size_t>(tiers::Purpose::workspace)] += kWorkspaces;
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ namespace fullshard::planning {
 // What libtorch takes for cuBLAS and for cuBLASLt with the first product, and keeps: 32 MiB each on
 // GPUs of compute capability 9 and above, less before. Nobody asks for it where nothing computes.
 inline constexpr int64_t kLibraryWorkspaces = 2 * 32 * kMiB;
+// The same once more for the stream on which micro-batches are captured as graphs
+// (memory/device_graph.h). Whether they are is known in the first steps only, so a plan has room.
+inline constexpr int64_t kGraphWorkspaces = kLibraryWorkspaces;
 
 // World of the ranks that are planned for.
 World planned_world(const EstimateOptions& options);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known machines. From data sheets: memory, its bandwidth, links (one direction) and bus. From
 // NCCL's own tuning model: latencies of a hop over NVLink and between hosts. From measurements of
-// five clusters (Sinha and others 2022, 8 % between the slow and the fast GPUs of one), and from
-// published runs: the spread. Fitted, the two constants of a machine: what products and attention
-// sustain (docs/planning.md, "What a cluster would do").
+// five clusters (Sinha and others 2022, 8 % between the slow and the fast GPUs of one): the spread.
+// Fitted, the two constants of a machine: what products and attention sustain (docs/planning.md,
+// "What a cluster would do").
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ constexpr NamedText kPresets[] = {
   bf16_tflops: 640
   attention_tflops: 420
   fp8_tflops: 1100
-  spread: 0.02
+  spread: 0.015
 gpus_per_host: 8
 inside: {bandwidth: 450GB/s, latency: 3.4us}
 between: {bandwidth: 400Gb/s, latency: 14us}
@@ -34,7 +34,7 @@ disk: 6GB/s
   bf16_tflops: 640
   attention_tflops: 420
   fp8_tflops: 1100
-  spread: 0.02
+  spread: 0.015
 gpus_per_host: 8
 inside: {bandwidth: 450GB/s, latency: 3.4us}
 between: {bandwidth: 400Gb/s, latency: 14us}
@@ -46,7 +46,7 @@ disk: 6GB/s
   memory_bandwidth: 2.04TB/s
   bf16_tflops: 215
   attention_tflops: 120
-  spread: 0.02
+  spread: 0.015
 gpus_per_host: 8
 inside: {bandwidth: 300GB/s, latency: 3.4us}
 between: {bandwidth: 200Gb/s, latency: 14us}
@@ -58,7 +58,7 @@ disk: 3GB/s
   memory_bandwidth: 1.56TB/s
   bf16_tflops: 215
   attention_tflops: 120
-  spread: 0.02
+  spread: 0.015
 gpus_per_host: 8
 inside: {bandwidth: 300GB/s, latency: 3.4us}
 between: {bandwidth: 200Gb/s, latency: 14us}

@@ -77,11 +77,19 @@ KernelTable KernelTable::of_preset(std::string_view cluster) {
   return cluster == "h200" ? parse(h200_kernels(), "h200") : KernelTable();
 }
 
+std::optional<double> KernelTable::of_shape(const std::string& name,
+                                            const tensor::OperatorCall& call) const {
+  const auto found = by_shape_.find(shape_key(name, call.dims, c10::toString(call.dtype)));
+  return found == by_shape_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::optional<double> KernelTable::seconds_of(const tensor::OperatorCall& call) const {
   using Kind = tensor::OperatorKind;
   if (call.kind == Kind::product || call.kind == Kind::attention) {
-    const auto found = by_shape_.find(shape_key(call.name, call.dims, c10::toString(call.dtype)));
-    return found == by_shape_.end() ? std::nullopt : std::optional(found->second);
+    const auto timed = of_shape(call.name, call);
+    const size_t dropped = call.name.find(tensor::kDropped);
+    if (timed || dropped == std::string::npos) return timed;
+    return of_shape(std::string(call.name).erase(dropped, tensor::kDropped.size()), call);
   }
   if (call.kind != Kind::memory || by_bytes_.empty()) return std::nullopt;
   const auto bytes = static_cast<double>(call.bytes);

@@ -41,7 +41,8 @@ class KernelTable {
   // Of a cluster's preset; empty where nobody has timed them.
   static KernelTable of_preset(std::string_view cluster);
 
-  // Nothing where no kernel of that shape was timed. Sizes of memory between two that were timed
+  // Nothing where no kernel of that shape was timed; attention with dropout where there is none
+  // takes the time of attention without. Sizes of memory between two that were timed
   // are interpolated, those beyond take the rate of the last.
   std::optional<double> seconds_of(const tensor::OperatorCall& call) const;
 
@@ -49,6 +50,8 @@ class KernelTable {
   std::string json() const;
 
  private:
+  std::optional<double> of_shape(const std::string& name, const tensor::OperatorCall& call) const;
+
   std::string device_;
   std::vector<TimedKernel> kernels_;
   std::map<std::string, double> by_shape_;

@@ -62,8 +62,10 @@ void describe_attention(OperatorCall& call, const c10::OperatorHandle& op,
   const bool is_causal = causal != nullptr && causal->isBool() && causal->toBool();
   const auto* const bias = named(op, arguments, "attn_bias");
   const bool is_biased = bias != nullptr && bias->isTensor() && bias->toTensor().defined();
-  call.name = fmt::format("{}{}attention{}", is_causal ? "causal_" : "", is_biased ? "biased_" : "",
-                          is_backward ? "_backward" : "");
+  const auto* const dropout = named(op, arguments, "dropout_p");
+  const bool is_dropped = dropout != nullptr && dropout->isDouble() && dropout->toDouble() > 0;
+  call.name = fmt::format("{}{}{}attention{}", is_causal ? kCausal : "", is_biased ? kBiased : "",
+                          is_dropped ? kDropped : "", is_backward ? "_backward" : "");
   call.kind = OperatorKind::attention;
   call.dims = {query.size(0), query.size(1), query.size(2), key.size(2), query.size(3)};
   call.dtype = query.scalar_type();

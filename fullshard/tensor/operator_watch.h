@@ -20,6 +20,9 @@ namespace fullshard::tensor {
 // memory.
 enum class OperatorKind { memory, product, attention, to_device, to_host };
 
+// In the names of attention: whether scores are dropped, masked to the past, added to.
+inline constexpr std::string_view kDropped = "dropped_", kCausal = "causal_", kBiased = "biased_";
+
 struct OperatorCall {
   std::string name{};
   OperatorKind kind = OperatorKind::memory;

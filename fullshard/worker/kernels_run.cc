@@ -3,6 +3,8 @@
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -93,18 +95,26 @@ double timed_product(const tensor::OperatorCall& call, at::Device device) {
   return timed([&] { left[0].mm(right[0]); }, device);
 }
 
+constexpr double kUsualDropout = 0.1;
+
+bool has_mark(const tensor::OperatorCall& call, std::string_view mark) {
+  return call.name.find(mark) != std::string::npos;
+}
+
 // Of scores that something is added to, which has a gradient.
 double timed_biased_attention(const tensor::OperatorCall& call, at::Device device) {
   const auto options = at::TensorOptions().dtype(call.dtype).device(device);
   const int64_t batch = call.dims[0], heads = call.dims[1], queries = call.dims[2];
   const int64_t keys = call.dims[3], width = call.dims[4];
-  const bool is_causal = call.name.starts_with("causal_");
+  const bool is_causal = has_mark(call, tensor::kCausal);
+  const double dropout = has_mark(call, tensor::kDropped) ? kUsualDropout : 0;
   const auto query = at::randn({batch, heads, queries, width}, options);
   const auto key = at::randn({batch, heads, keys, width}, options);
   const auto bias =
       at::randn({1, heads, queries, keys}, options).expand({batch, heads, queries, keys});
   const auto attend = [&] {
-    return at::_scaled_dot_product_efficient_attention(query, key, key, bias, true, 0, is_causal);
+    return at::_scaled_dot_product_efficient_attention(query, key, key, bias, true, dropout,
+                                                       is_causal);
   };
   if (!call.name.ends_with("_backward")) return timed(attend, device);
   const auto [output, sums, seed, offset] = attend();
@@ -112,14 +122,37 @@ double timed_biased_attention(const tensor::OperatorCall& call, at::Device devic
   return timed(
       [&, &out = output, &logs = sums, &from = seed, &begin = offset] {
         at::_scaled_dot_product_efficient_attention_backward(gradient, query, key, key, bias, out,
-                                                             logs, from, begin, 0,
+                                                             logs, from, begin, dropout,
                                                              {true, true, true, true}, is_causal);
       },
       device);
 }
 
+double timed_dropped_attention(const tensor::OperatorCall& call, at::Device device) {
+  const auto options = at::TensorOptions().dtype(call.dtype).device(device);
+  const int64_t batch = call.dims[0], heads = call.dims[1], width = call.dims[4];
+  const bool is_causal = has_mark(call, tensor::kCausal);
+  const auto query = at::randn({batch, heads, call.dims[2], width}, options);
+  const auto key = at::randn({batch, heads, call.dims[3], width}, options);
+  const auto attend = [&] {
+    return at::_scaled_dot_product_flash_attention(query, key, key, kUsualDropout, is_causal);
+  };
+  if (!call.name.ends_with("_backward")) return timed(attend, device);
+  const auto made = attend();
+  const auto gradient = at::randn_like(query);
+  return timed(
+      [&] {
+        at::_scaled_dot_product_flash_attention_backward(
+            gradient, query, key, key, std::get<0>(made), std::get<1>(made), std::get<2>(made),
+            std::get<3>(made), call.dims[2], call.dims[3], kUsualDropout, is_causal,
+            std::get<6>(made), std::get<7>(made));
+      },
+      device);
+}
+
 double timed_attention(const tensor::OperatorCall& call, at::Device device) {
-  if (call.name.find("biased_") != std::string::npos) return timed_biased_attention(call, device);
+  if (has_mark(call, tensor::kBiased)) return timed_biased_attention(call, device);
+  if (has_mark(call, tensor::kDropped)) return timed_dropped_attention(call, device);
   const auto options = at::TensorOptions().dtype(call.dtype).device(device);
   const int64_t batch = call.dims[0], heads = call.dims[1], width = call.dims[4];
   const auto query = at::randn({batch, call.dims[2], heads, width}, options);
@@ -127,7 +160,7 @@ double timed_attention(const tensor::OperatorCall& call, at::Device device) {
   const ops::FusedAttentionInputs inputs{.query = query,
                                          .key = key,
                                          .value = key,
-                                         .causal = call.name.starts_with("causal_"),
+                                         .causal = has_mark(call, tensor::kCausal),
                                          .scale = 1 / std::sqrt(static_cast<double>(width))};
   if (!call.name.ends_with("_backward")) {
     return timed([&] { ops::fused_attention(inputs, true); }, device);

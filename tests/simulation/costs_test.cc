@@ -171,6 +171,18 @@ TEST(KernelTable, AnswersForShapesThatWereTimed) {
   EXPECT_EQ(seconds_of(product, round_cluster(), table), kKernelGap + 0.5);
   product.dims[3] = 5;
   EXPECT_EQ(table.seconds_of(product), std::nullopt);
+  // Dropped scores take the time of those that are not, where nobody timed them.
+  tensor::OperatorCall attention{.name = "causal_dropped_attention",
+                                 .kind = Kind::attention,
+                                 .dims = {1, 2, 3, 4, 5},
+                                 .dtype = at::kBFloat16};
+  const KernelTable plain("", {{"causal_attention", attention.dims, "BFloat16", 0, 2}});
+  const KernelTable both("", {{"causal_attention", attention.dims, "BFloat16", 0, 2},
+                              {attention.name, attention.dims, "BFloat16", 0, 3}});
+  EXPECT_EQ(plain.seconds_of(attention), 2);
+  EXPECT_EQ(both.seconds_of(attention), 3);
+  attention.name = "attention";
+  EXPECT_EQ(both.seconds_of(attention), std::nullopt);
   const auto memory = [&](int64_t bytes) {
     return table.seconds_of({.name = "add", .bytes = bytes}).value();
   };
