@@ -83,31 +83,63 @@ def real_text(folder):
     return size
 
 
+def losses_of(arguments, folder, model, precision, seed):
+    """The losses of a run, each step's; None where it failed."""
+    data = os.path.join(folder, "pairs.jsonl" if model == "t5-small" else "text.txt")
+    records = gpu_lines.train(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(arguments.curve_steps),
+                                                   "--lr", "6e-4", "--warmup", "50", "--schedule", "cosine", "--seed", str(seed),
+                                                   *CURVES[model], *precision], folder)
+    return None if records is None else [record["loss"] for record in records]
+
+
+def repeat_section(arguments, folder, known):
+    """The two formats with other seeds: weights and batches are drawn anew. `known`: (model, format) to the end of seed 0."""
+    text = ("### With other seeds\n\nWeights and the order of batches are drawn anew; means of the last 50 steps.\n\n")
+    rows = []
+    for model in CURVES:
+        ratios = []
+        for seed in range(arguments.seeds):
+            ends = {}
+            for name, precision in FORMATS.items():
+                ends[name] = known.get((model, name)) if seed == 0 else None
+                if ends[name] is None:
+                    losses = losses_of(arguments, folder, model, precision, seed)
+                    ends[name] = statistics.mean(losses[-50:]) if losses else None
+            if all(ends.values()):
+                ratios.append(ends["fp8"] / ends["bf16"])
+                rows.append([model, seed, f"{ends['bf16']:.4f}", f"{ends['fp8']:.4f}", f"{ratios[-1] - 1:+.2%}"])
+                print(rows[-1], flush=True)
+        if len(ratios) > 1:
+            rows.append([model, "mean", "", "", f"{statistics.mean(ratios) - 1:+.2%} ± {statistics.stdev(ratios) / len(ratios) ** 0.5:.2%}"])
+            print(rows[-1], flush=True)
+    return text + machine.table(["model", "seed", "bf16", "fp8", "of bf16"], rows)
+
+
 def curve_section(arguments, folder):
     size = real_text(folder)
     e4m3 = os.path.join(folder, "e4m3.yaml")
     with open(e4m3, "w") as file:
         file.write(ALL_E4M3)
-    formats = {"bf16": ["--precision", "bf16"], "fp8": ["--precision", "fp8"], "fp8, gradients in e4m3 too": ["--config", e4m3]}
+    formats = dict(FORMATS)
+    if arguments.e4m3:
+        formats["fp8, gradients in e4m3 too"] = ["--config", e4m3]
     steps = arguments.curve_steps
     shown = [step for step in (1, 50, 100, 200, 300, 400, 500) if step <= steps]
     text = (f"## Losses over {steps} steps\n\nBytes of Python's library ({size / 1e6:.1f} MB), the same batches on every line. "
             "The last column is the mean of the last 50 steps relative to bf16.\n\n")
-    rows = []
-    for model, words in CURVES.items():
+    rows, known = [], {}
+    for model in CURVES:
         base = None
         for name, precision in formats.items():
-            data = os.path.join(folder, "pairs.jsonl" if model == "t5-small" else "text.txt")
-            records = gpu_lines.train(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(steps), "--lr",
-                                               "6e-4", "--warmup", "50", "--schedule", "cosine", *words, *precision], folder)
-            if records is None:
+            losses = losses_of(arguments, folder, model, precision, 0)
+            if losses is None:
                 continue
-            losses = [record["loss"] for record in records]
-            last = statistics.mean(losses[-50:])
+            last = known[model, name] = statistics.mean(losses[-50:])
             base = base or last
             rows.append([model, name, *(f"{losses[step - 1]:.4f}" for step in shown), f"{last:.4f}", f"{last / base - 1:+.2%}"])
             print(rows[-1], flush=True)
-    return text + machine.table(["model", "line", *(f"step {step}" for step in shown), "last 50", "of bf16"], rows)
+    text += machine.table(["model", "line", *(f"step {step}" for step in shown), "last 50", "of bf16"], rows)
+    return text + (repeat_section(arguments, folder, known) if arguments.seeds > 1 else "")
 
 
 def main():
@@ -116,6 +148,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--curve-steps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=3, help="how often the losses of both formats are compared")
+    parser.add_argument("--e4m3", action="store_true", help="also losses with gradients in e4m3")
     parser.add_argument("--models", nargs="*", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--peers", nargs="*", default=["llama-1.1b", "llama-3b"], help="models that torchao trains too")
     parser.add_argument("--recipes", nargs="+", default=["tensorwise", "rowwise"])

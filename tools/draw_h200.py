@@ -19,16 +19,15 @@ PICTURE = ROOT / "docs/images/h200.svg"
 LINES = {
     "fullshard train, FULL_SHARD": ("Fullshard, FULL_SHARD", "#2a78d6"),
     "PyTorch FSDP2, compiled": ("PyTorch FSDP2, compiled", "#8a8982"),
-    "PyTorch FSDP2": ("PyTorch FSDP2", "#c4c3bc"),
 }
 LEFT, LABELS, PANEL, GAP = 16, 88, 280, 40  # widths in pixels
-BAR, ROW, TOP = 14, 66, 74  # heights
+BAR, ROW, TOP = 14, 50, 74  # heights
 
 
 def read_models(text):
-    """[(title, {line: (tokens per second, peak GiB)})] of the tables that compare programs."""
+    """[(title, {line: (tokens per second, peak GiB)})] of the newest tables that compare programs."""
     models = []
-    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^### ", text[:text.index("## All peers, earlier")], flags=re.MULTILINE)[1:]:
         rows = [[cell.strip() for cell in line.strip("|").split("|")]
                 for line in section.splitlines() if line.startswith("|")]
         if not rows or rows[0][0] != "line":
