@@ -24,6 +24,7 @@ PEER = os.path.join(machine.ROOT, "bench", "peers", "train_step.py")
 STEPS = {"llama-1.1b": (2048, 8, [], 95e3, 27), "llama-3b": (2048, 4, [], 33e3, 52), "llama-8b": (2048, 8, ["--recompute"], None, None)}
 FORMATS = {"bf16": ["--precision", "bf16"], "fp8": ["--precision", "fp8"]}
 ALL_E4M3 = "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config:\n  format: E4M3\n"
+PIECES = 16000
 CURVES = {"gpt2-124m": ["--sequence-length", "512", "--micro-batch", "16"],
           "llama-110m": ["--sequence-length", "512", "--micro-batch", "16"],
           "t5-small": ["--task", "translation", "--source-lang", "a", "--target-lang", "b", "--sequence-length", "128",
@@ -83,10 +84,25 @@ def real_text(folder):
     return size
 
 
+def make_tokenizer(arguments, folder):
+    """What train is given: pieces of words learned from the text, as those models are trained on, where tokenizers can be imported; else bytes."""
+    if arguments.tokens == "bytes" or not importlib.util.find_spec("tokenizers"):
+        return "bytes"
+    import tokenizers
+    pieces = tokenizers.ByteLevelBPETokenizer()
+    pieces.train([os.path.join(folder, "text.txt")], vocab_size=PIECES, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False)
+    made = os.path.join(folder, "pieces")
+    os.mkdir(made)
+    pieces.save(os.path.join(made, "tokenizer.json"))
+    with open(os.path.join(made, "tokenizer_config.json"), "w") as file:
+        json.dump({"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}, file)
+    return made
+
+
 def losses_of(arguments, folder, model, precision, seed):
     """The losses of a run, each step's; None where it failed."""
     data = os.path.join(folder, "pairs.jsonl" if model == "t5-small" else "text.txt")
-    records = gpu_lines.train(arguments.binaries, ["--model", model, "--tokenizer", "bytes", "--data", data, "--steps", str(arguments.curve_steps),
+    records = gpu_lines.train(arguments.binaries, ["--model", model, "--tokenizer", arguments.tokenizer, "--data", data, "--steps", str(arguments.curve_steps),
                                                    "--lr", "6e-4", "--warmup", "50", "--schedule", "cosine", "--seed", str(seed),
                                                    *CURVES[model], *precision], folder)
     return None if records is None else [record["loss"] for record in records]
@@ -117,6 +133,8 @@ def repeat_section(arguments, folder, known):
 
 def curve_section(arguments, folder):
     size = real_text(folder)
+    arguments.tokenizer = make_tokenizer(arguments, folder)
+    tokens = "Bytes" if arguments.tokenizer == "bytes" else f"{PIECES:,} pieces of words"
     e4m3 = os.path.join(folder, "e4m3.yaml")
     with open(e4m3, "w") as file:
         file.write(ALL_E4M3)
@@ -125,7 +143,7 @@ def curve_section(arguments, folder):
         formats["fp8, gradients in e4m3 too"] = ["--config", e4m3]
     steps = arguments.curve_steps
     shown = [step for step in (1, 50, 100, 200, 300, 400, 500) if step <= steps]
-    text = (f"## Losses over {steps} steps\n\nBytes of Python's library ({size / 1e6:.1f} MB), the same batches on every line. "
+    text = (f"## Losses over {steps} steps\n\n{tokens} of Python's library ({size / 1e6:.1f} MB), the same batches on every line. "
             "The last column is the mean of the last 50 steps relative to bf16.\n\n")
     rows, known = [], {}
     for model in CURVES:
@@ -149,6 +167,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--curve-steps", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=3, help="how often the losses of both formats are compared")
+    parser.add_argument("--tokens", default="pieces", choices=["pieces", "bytes"], help="of the text whose losses are compared")
     parser.add_argument("--e4m3", action="store_true", help="also losses with gradients in e4m3")
     parser.add_argument("--models", nargs="*", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--peers", nargs="*", default=["llama-1.1b", "llama-3b"], help="models that torchao trains too")
