@@ -88,10 +88,12 @@ docs:
 	@scripts/setup.sh mkdocs >/dev/null
 	scripts/docs.sh build/docs
 
-install: build
+install: configure
+	cmake --build $(BUILD) -j $(JOBS) --target installed
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
-package: build
+package: configure
+	cmake --build $(BUILD) -j $(JOBS) --target installed
 	scripts/package.sh $(BUILD) $(BUILD)/package
 
 clean:

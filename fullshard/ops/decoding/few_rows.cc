@@ -9,6 +9,7 @@
 #include "fullshard/ops/decoding/device_decoding.h"
 #include "fullshard/ops/kernels/few_rows_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/ops/products/low_rank.h"
@@ -61,9 +62,7 @@ const Stored* elements_if_defined(const at::Tensor& tensor) {
 // `packed` are the rows of `input`.
 at::Tensor multiply_packed(const at::Tensor& packed, const at::Tensor& input,
                            const FewRowsTerms& terms) {
-  auto sizes = input.sizes().vec();
-  sizes.back() = terms.weight.size(0);
-  auto output = at::empty(sizes, input.options());
+  auto output = at::empty(sizes_of_width(input, terms.weight.size(0)), input.options());
   with_stored_type(input, [&]<class Stored>(Stored*) {
     const FewRowsProduct<Stored> product{.output = mutable_elements<Stored>(output),
                                          .num_outputs = terms.weight.size(0),
@@ -81,9 +80,7 @@ at::Tensor multiply_packed(const at::Tensor& packed, const at::Tensor& input,
 
 at::Tensor few_rows_on_device(const at::Tensor& input, const FewRowsOperands& operands,
                               const at::Tensor& residual) {
-  auto sizes = input.sizes().vec();
-  sizes.back() = operands.num_outputs();
-  auto output = at::empty(sizes, input.options());
+  auto output = at::empty(sizes_of_width(input, operands.num_outputs()), input.options());
   device_few_rows(output, input, operands, residual);
   return output;
 }

@@ -4,10 +4,20 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace fullshard::ops {
 
 inline at::Tensor as_matrix(const at::Tensor& tensor) {
   return tensor.reshape({-1, tensor.size(-1)});
+}
+
+// The tensor's sizes with rows of another width.
+inline std::vector<int64_t> sizes_of_width(const at::Tensor& tensor, int64_t width) {
+  auto sizes = tensor.sizes().vec();
+  sizes.back() = width;
+  return sizes;
 }
 
 }  // namespace fullshard::ops

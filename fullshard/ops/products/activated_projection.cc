@@ -23,12 +23,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-std::vector<int64_t> with_last(const at::Tensor& tensor, int64_t last) {
-  auto sizes = tensor.sizes().vec();
-  sizes.back() = last;
-  return sizes;
-}
-
 struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjectionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& weight, const at::Tensor& given_bias,
@@ -40,10 +34,10 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     const bool is_read = use == ResultUse::values;
     at::Tensor activated;
     if (is_read || largest.defined()) {
-      activated = at::empty(with_last(input, weight.size(1)), input.options());
+      activated = at::empty(sizes_of_width(input, weight.size(1)), input.options());
       device_activate(activated, input, Activation(kind), largest);
     }
-    auto output = at::empty(with_last(input, weight.size(0)), input.options());
+    auto output = at::empty(sizes_of_width(input, weight.size(0)), input.options());
     Fp8Maxima maxima;
     if (is_read) {
       maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
@@ -71,7 +65,7 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
                                   {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
     variable_list results(6);
     // First the gradient of the activated values, then the values themselves in its place.
-    const auto activated = at::empty(with_last(input, weight.size(1)), input.options());
+    const auto activated = at::empty(sizes_of_width(input, weight.size(1)), input.options());
     if (context->needs_input_grad(0)) {
       projection.to_rows(as_matrix(activated), weight);
       const auto gradient =
@@ -102,7 +96,7 @@ bool activates_on_device(const Projected& input, const at::Tensor& weight, const
   if (!has_cuda_kernel({packed, weight, bias, residual}) || !weight.is_contiguous()) return false;
   const bool has_vector = !bias.defined() || (bias.dim() == 1 && bias.is_contiguous());
   return has_vector &&
-         (!residual.defined() || residual.sizes() == with_last(packed, weight.size(0)));
+         (!residual.defined() || residual.sizes() == sizes_of_width(packed, weight.size(0)));
 }
 
 // Whether the input is gate and up.

@@ -52,12 +52,6 @@ AdaptedLayers layers_of(at::TensorList tensors, const std::vector<double>& scale
   return AdaptedLayers(std::move(layers));
 }
 
-std::vector<int64_t> rows_of_width(const at::Tensor& tensor, int64_t width) {
-  auto sizes = tensor.sizes().vec();
-  sizes.back() = width;
-  return sizes;
-}
-
 struct AdaptedProjectionFunction : torch::autograd::Function<AdaptedProjectionFunction> {
   // The packed outputs; after a norm the input, too.
   static variable_list forward(AutogradContext* context, at::TensorList tensors,
@@ -69,7 +63,7 @@ struct AdaptedProjectionFunction : torch::autograd::Function<AdaptedProjectionFu
     const bool is_made = making.by != RowsBy::nothing;
     const auto largest = is_made ? make_largest_for(input, weights) : at::Tensor();
     const auto rows =
-        is_made ? at::empty(rows_of_width(input, weights[0].size(1)), input.options()) : input;
+        is_made ? at::empty(sizes_of_width(input, weights[0].size(1)), input.options()) : input;
     const NormTerms norm{undefined_if_empty(tensors[kGivenNormWeight]),
                          undefined_if_empty(tensors[kGivenNormBias]), making.epsilon,
                          making.centred};
@@ -77,7 +71,7 @@ struct AdaptedProjectionFunction : torch::autograd::Function<AdaptedProjectionFu
     if (making.by == RowsBy::norm) statistics = device_norm(rows, input, norm, largest);
     if (making.by == RowsBy::activation) device_activate(rows, input, making.kind, largest);
 
-    auto packed = at::empty(rows_of_width(input, layers.num_outputs()), input.options());
+    auto packed = at::empty(sizes_of_width(input, layers.num_outputs()), input.options());
     const bool is_read = making.use == ResultUse::values;
     const auto maxima = is_read
                             ? project(as_matrix(packed), as_matrix(rows), weights, layers.biases(),
@@ -190,8 +184,8 @@ struct AdaptedProjectionFunction : torch::autograd::Function<AdaptedProjectionFu
     void through_activation(variable_list& results, bool may_overwrite) {
       const auto& input = saved_[kSavedInput];
       const auto kind = Activation(context_->saved_data["kind"].toInt());
-      const auto activated =
-          at::empty(rows_of_width(input, layers_.layers().front().weight.size(1)), input.options());
+      const auto activated = at::empty(
+          sizes_of_width(input, layers_.layers().front().weight.size(1)), input.options());
       if (context_->needs_input_grad(kGivenInput)) {
         take_rows(activated);
         const auto to_input =
@@ -294,7 +288,7 @@ bool adapts_at_once(const at::Tensor& rows, const std::vector<LinearTerms>& laye
   if (!rows.defined() || rows.dim() == 0 || rows.numel() == 0) return false;
   if (!has_cuda_kernel({rows, residual})) return false;
   if (residual.defined() &&
-      residual.sizes() != rows_of_width(rows, layers.front().weight.size(0))) {
+      residual.sizes() != sizes_of_width(rows, layers.front().weight.size(0))) {
     return false;
   }
   return std::ranges::all_of(layers, [&](const LinearTerms& layer) {

@@ -29,9 +29,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) {
-  auto sizes = input.sizes().vec();
-  sizes.back() = weight.size(0);
-  return sizes;
+  return ops::sizes_of_width(input, weight.size(0));
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {

@@ -52,9 +52,7 @@ struct NormProjectionFunction : torch::autograd::Function<NormProjectionFunction
     const auto normalised = at::empty(input.sizes(), input.options());
     const auto largest = make_largest_for(input, weights);
     const auto statistics = device_norm(normalised, input, norm, largest);
-    auto sizes = input.sizes().vec();
-    sizes.back() = total_rows(weights);
-    auto packed = at::empty(sizes, input.options());
+    auto packed = at::empty(sizes_of_width(input, total_rows(weights)), input.options());
     const auto maxima =
         project(as_matrix(packed), as_matrix(normalised), weights, biases, {}, largest);
 
@@ -251,9 +249,7 @@ NormProjection adapted_on_device(const at::Tensor& input, const NormTerms& norm,
       const double scale = layer.low_rank.scale;
       parts.push_back(fullshard::linear(scale == 1 ? rows : rows * scale, layer.low_rank.b));
     } else {
-      auto sizes = input.sizes().vec();
-      sizes.back() = layer.weight.size(0);
-      parts.push_back(at::zeros(sizes, input.options()));
+      parts.push_back(at::zeros(sizes_of_width(input, layer.weight.size(0)), input.options()));
     }
   }
   result.projected.packed = result.projected.packed + at::cat(parts, -1);
