@@ -38,6 +38,7 @@ TORCH_MODULE(Gpt2Attention);
 class Gpt2FeedForwardImpl : public torch::nn::Module {
  public:
   explicit Gpt2FeedForwardImpl(const Gpt2Config& config);
+  // Likewise.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, ops::ResultUse use);
   at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm);
 

@@ -47,6 +47,7 @@ TORCH_MODULE(LlamaAttention);
 class LlamaFeedForwardImpl : public torch::nn::Module {
  public:
   explicit LlamaFeedForwardImpl(const LlamaConfig& config);
+  // Likewise.
   at::Tensor forward(const at::Tensor& hidden, const NormTerms& norm, ops::ResultUse use);
   at::Tensor decode(const at::Tensor& hidden, const NormTerms& norm);
 
