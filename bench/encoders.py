@@ -3,7 +3,7 @@
 bench/results/encoders.md.
 
 Called by bench/encoders.sh. Rounds go through all lines in turn. Full rows have as many letters as there is room for; padded
-ones (T5) have lengths as sentences have. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
+ones have lengths as sentences have, and a batch is as wide as its longest row; padded rows of BERT have a label. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
 """
 import argparse
 import json
@@ -29,11 +29,17 @@ PAIRS = ["--tokenizer", "bytes", "--task", "translation", "--source-lang", "a", 
 # Name: model, batch, what train is given, what the peer is given, required.
 LINES = {"BERT-base, 32 x 512": ("bert", 32, ["--data", "text.txt", "--tokenizer", "letters"], [], "33 ms, 6.5 GiB"),
          "T5-base, 16 x 512 + 512": ("t5", 16, ["--data", "full.jsonl", *PAIRS], [], "70 ms, 14 GiB"),
+         "BERT-base with labels, 32 x up to 512, padded": ("bert", 32, ["--data", "labels.jsonl", "--tokenizer", "letters", "--task", "classification"],
+                                                           ["--padded"], "nothing"),
          "T5-base, 16 x up to 512 + 512, padded": ("t5", 16, ["--data", "padded.jsonl", *PAIRS], ["--padded"], "nothing")}
 
 
 def without_dropout(config):
     return {key: 0.0 if "drop" in key else value for key, value in config.items()}
+
+
+def length_of_sentence(drawn):
+    return min(512, max(8, int(drawn.lognormvariate(5.0, 0.6))))
 
 
 def make_files(folder):
@@ -44,8 +50,12 @@ def make_files(folder):
     with open(os.path.join(folder, "full.jsonl"), "w") as full, open(os.path.join(folder, "padded.jsonl"), "w") as padded:
         for _ in range(800):
             full.write(json.dumps({"translation": {"a": text(600), "b": text(600)}}) + "\n")
-            length = min(511, max(8, int(drawn.lognormvariate(5.0, 0.6))))
+            length = length_of_sentence(drawn) - 1
             padded.write(json.dumps({"translation": {"a": text(length), "b": text(length)}}) + "\n")
+    with open(os.path.join(folder, "labels.jsonl"), "w") as labels:
+        for number in range(800):
+            words = " ".join(drawn.choice(LETTERS) for _ in range(length_of_sentence(drawn) - 2))
+            labels.write(json.dumps({"text": words, "label": number % 2}) + "\n")
     os.mkdir(os.path.join(folder, "letters"))
     with open(os.path.join(folder, "letters", "vocab.txt"), "w") as file:
         file.write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *("##" + x for x in LETTERS)]) + "\n")
@@ -74,6 +84,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--compiled-only", action="store_true", help="leave the eager peer out")
+    parser.add_argument("--lines", nargs="+", default=list(LINES), choices=list(LINES))
     arguments = parser.parse_args()
     import torch
     import transformers
@@ -82,7 +93,8 @@ def main():
     text += f"- GPU: {torch.cuda.get_device_name()}\n\nbf16, fp32 master weights, AdamW, clipping at 1; medians of steps, then over the rounds.\n\n"
     with tempfile.TemporaryDirectory() as folder:
         make_files(folder)
-        for line, (*_, required) in LINES.items():
+        for line in arguments.lines:
+            required = LINES[line][-1]
             lines = {"fullshard train": lambda: ours(arguments, line, folder),
                      "fullshard train, no dropout": lambda: ours(arguments, line, folder, "-plain"), "transformers": lambda: peer(arguments, line, []),
                      "transformers, compiled": lambda: peer(arguments, line, ["--compile"])}

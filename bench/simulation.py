@@ -247,7 +247,7 @@ CONCLUSIONS = """## What misses, and why
   exposed communication.
 - **Recomputation of a part** (rows of IBM's 13B, 46): the engine recomputes whole blocks or none, so they are simulated with none, and read too fast.
 - **LLMQ's 7B** (row 45) reaches 0.65 of an H100's peak, more than our kernels do on an H200. Gradients are reduced after every micro-batch here.
-- **fp8** (rows 3 and 7): the rate of products is torchtitan's in bf16 times what fp8 gains on our own machine, and nothing was fitted.
+- **fp8** (rows 3 and 7): the rate of products is torchtitan's in bf16 times what fp8 gains on our own machine, and nothing was fitted. One of our products, forward of the layer behind a gate, is bf16; torchtitan's is fp8.
 - **Memory** beside torchtitan's (rows 1 to 4) is a quarter lower: what its allocator reserved is published, and our kernels keep less. Row 7 takes
   a third of it: the loss of 32,768 tokens is computed without all logits here.
   Ours (47, 48) agree to the digits shown.

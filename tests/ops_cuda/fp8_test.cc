@@ -192,6 +192,33 @@ TEST_F(DeviceFp8, OperatorsRoundOnlyWhatTheyMultiply) {
   }
 }
 
+// Forward is bf16's to the bit, backward is not.
+TEST_F(DeviceFp8, WhatAGateLetThroughIsRoundedInBackwardOnly) {
+  const auto block = Block::random(72, 128, 256);
+  const auto gate_and_up = bf16_randn({72, 512}), factors = bf16_randn({72, 128});
+  const auto run = [&](Activation kind, const at::Tensor& given, ProductPrecision precision) {
+    std::vector<at::Tensor> leaves{given.detach().clone().requires_grad_(true),
+                                   block.leaves[4].detach().clone().requires_grad_(true)};
+    at::Tensor output;
+    {
+      const nn::ProductPrecisionScope scope(precision);
+      output = activated_projection({.packed = leaves[0], .parts = {}}, kind, leaves[1], {}, {});
+    }
+    (output * factors).sum().backward();
+    return Outcome{output.detach(), {leaves[0].grad(), leaves[1].grad()}};
+  };
+  const auto plain = run(Activation::silu, gate_and_up, ProductPrecision::operands);
+  const auto rounded = run(Activation::silu, gate_and_up, ProductPrecision::fp8);
+  EXPECT_TRUE(at::equal(rounded.output, plain.output));
+  for (size_t i = 0; i < plain.gradients.size(); ++i) {
+    EXPECT_FALSE(at::equal(rounded.gradients[i], plain.gradients[i])) << i;
+    EXPECT_LT(relative_error(rounded.gradients[i], plain.gradients[i]), 0.15) << i;
+  }
+  const auto narrow = gate_and_up.narrow(1, 0, 256).contiguous();
+  EXPECT_FALSE(at::equal(run(Activation::gelu, narrow, ProductPrecision::fp8).output,
+                         run(Activation::gelu, narrow, ProductPrecision::operands).output));
+}
+
 TEST_F(DeviceFp8, KernelsFindTheLargestOfWhatTheyWrite) {
   for (const int64_t width : {40, 768, 2048, 5632}) {
     SCOPED_TRACE(width);

@@ -42,13 +42,14 @@ struct Chosen {
   bool recompute = false;
   int accumulate = 1;
   std::string offload{};
+  std::string precision = "bf16";
 };
 
 Plan small_plan(const Chosen& chosen, const std::string& device = "cuda") {
   PlanOptions options{.flags = {{"--strategy", chosen.strategy},
                                 {"--micro-batch", fmt::format("{}", kRows)},
                                 {"--accumulate", fmt::format("{}", chosen.accumulate)},
-                                {"--precision", "bf16"}},
+                                {"--precision", chosen.precision}},
                       .ranks = chosen.ranks,
                       .device = device};
   if (chosen.recompute) options.flags.push_back({"--recompute", "true"});
@@ -95,6 +96,19 @@ TEST(Schedule, HasTheProductsOfAStep) {
   EXPECT_EQ(
       flops_of(recorded({.recompute = true}).schedule, tensor::OperatorKind::product),
       tokens * (kLayers * (8.0 * kBlockWeights - 2.0 * kWidth * kInner) + 6.0 * kHeadWeights));
+}
+
+// All of a block but one: forward of the layer behind the gate, which reads bf16.
+TEST(Schedule, HasTheProductsOfFp8) {
+  double rounded = 0, wide = 0;
+  for (const ScheduledTask& task : last_step(recorded({.precision = "fp8"}).schedule)) {
+    if (task.kind != TaskKind::kernel || task.op.kind != tensor::OperatorKind::product) continue;
+    (at::isFloat8Type(task.op.dtype) ? rounded : wide) += task.op.flops;
+  }
+  const double tokens = kRows * kColumns;
+  const double down = 2 * tokens * kLayers * kWidth * kInner;
+  EXPECT_EQ(rounded, 6 * tokens * kLayers * kBlockWeights - down);
+  EXPECT_EQ(wide, 6 * tokens * kHeadWeights + down);
 }
 
 TEST(Schedule, HasTheAttentionOfAStep) {

@@ -15,6 +15,7 @@
 #include "fullshard/optim/stepper.h"
 #include "tests/files.h"
 #include "tests/gpu.h"
+#include "tests/training/rank_processes.h"
 
 namespace fullshard::testing {
 namespace {
@@ -47,13 +48,14 @@ ShardOptions fp8_options(ProductPrecision products = ProductPrecision::fp8) {
 }
 
 struct Fp8Run {
-  explicit Fp8Run(const ShardOptions& options, int64_t micro_batches = 1)
-      : micro_batches(micro_batches),
+  explicit Fp8Run(const ShardOptions& options, int64_t num_micro_batches = 1)
+      : micro_batches(num_micro_batches),
         model((at::manual_seed(1), make_model(fp8_llama(), "the model of a test of fp8"))),
         sharded(shard(model, World::single(kGpu), options)),
         optimizer(sharded, {.lr = 1e-3}),
         stepper(sharded, optimizer,
-                {.max_grad_norm = 1.0, .accumulation_steps = static_cast<int>(micro_batches)}) {}
+                {.max_grad_norm = 1.0, .accumulation_steps = static_cast<int>(num_micro_batches)}) {
+  }
 
   std::vector<double> train(int first, int last) {
     std::vector<double> losses;
@@ -110,6 +112,24 @@ TEST_F(Fp8Training, IsTheSameUnderEveryStrategyRecomputedAndOffloaded) {
                          .window_bytes = 1 << 20,
                          .stepping = tiers::Stepping::device};
     EXPECT_EQ(fp8_losses(offloaded, micro_batches), expected) << "offloaded";
+  }
+}
+
+// Two processes share the GPU; each rank reads batches of its own.
+TEST(Fp8Ranks, GiveTheSameBitsInEveryStrategy) {
+  const auto digest_of = [](const std::string& strategy, const std::string& precision) {
+    const auto results = run_rank_processes(
+        2,
+        {"--device", "cuda:0", "--strategy", strategy, "--precision", precision, "--width", "64"},
+        120);
+    for (const auto& result : results) EXPECT_EQ(result.exit_status, 0) << result.errors;
+    return results[0].output;
+  };
+  const auto expected = digest_of("FULL_SHARD", "fp8");
+  EXPECT_EQ(expected.substr(0, 7), "digest ");
+  EXPECT_NE(digest_of("FULL_SHARD", "bf16"), expected);
+  for (const std::string strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"}) {
+    EXPECT_EQ(digest_of(strategy, "fp8"), expected) << strategy;
   }
 }
 

@@ -40,8 +40,9 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     auto output = at::empty(sizes_of_width(input, weight.size(0)), input.options());
     Fp8Maxima maxima;
     if (is_read) {
-      maxima = project(as_matrix(output), as_matrix(activated), weight, bias,
-                       residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
+      const auto project_rows = is_product_of_gate(input, weight) ? project_wide : project;
+      maxima = project_rows(as_matrix(output), as_matrix(activated), weight, bias,
+                            residual.defined() ? as_matrix(residual) : at::Tensor(), largest);
     } else if (largest.defined()) {
       maxima = maxima_of(as_matrix(activated), weight, largest);
     }

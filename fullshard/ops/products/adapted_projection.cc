@@ -73,10 +73,12 @@ struct AdaptedProjectionFunction : torch::autograd::Function<AdaptedProjectionFu
 
     auto packed = at::empty(sizes_of_width(input, layers.num_outputs()), input.options());
     const bool is_read = making.use == ResultUse::values;
-    const auto maxima = is_read
-                            ? project(as_matrix(packed), as_matrix(rows), weights, layers.biases(),
-                                      residual.defined() ? as_matrix(residual) : residual, largest)
-                            : maxima_of(as_matrix(rows), weights, largest);
+    const bool is_wide = making.by == RowsBy::activation && is_product_of_gate(input, weights[0]);
+    const auto project_rows = is_wide ? project_wide : project;
+    const auto maxima =
+        is_read ? project_rows(as_matrix(packed), as_matrix(rows), weights, layers.biases(),
+                               residual.defined() ? as_matrix(residual) : residual, largest)
+                : maxima_of(as_matrix(rows), weights, largest);
     at::Tensor narrow;
     if (layers.has_adapters()) narrow = layers.narrow_rows(as_matrix(rows));
     if (narrow.defined() && is_read) layers.add_to(as_matrix(packed), narrow);

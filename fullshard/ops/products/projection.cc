@@ -70,10 +70,20 @@ Fp8Maxima project(const at::Tensor& packed, const at::Tensor& rows, at::TensorLi
   return {};
 }
 
+Fp8Maxima project_wide(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
+                       at::TensorList biases, const at::Tensor& addend, const at::Tensor& largest) {
+  project_as_they_are(packed, rows, weights, biases, addend);
+  return maxima_of(rows, weights, largest);
+}
+
 Fp8Maxima maxima_of(const at::Tensor& rows, at::TensorList weights, const at::Tensor& largest) {
   if (!computes_in_fp8(rows, weights)) return {};
   return {largest.defined() ? largest : device_largest(rows.contiguous()), device_largest(weights),
           nn::product_precision() == ProductPrecision::fp8};
+}
+
+bool is_product_of_gate(const at::Tensor& input, const at::Tensor& weight) {
+  return input.size(-1) == 2 * weight.size(1);
 }
 
 at::Tensor make_largest_for(const at::Tensor& like, at::TensorList weights) {
