@@ -38,6 +38,8 @@ Signals::Signals() {
 }
 
 Signals::~Signals() {
+  while (was_told_ && next()) {
+  }
   ::close(descriptor_);
   ::sigaction(SIGPIPE, &broken_pipe_before_, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -46,7 +48,9 @@ Signals::~Signals() {
 std::optional<int> Signals::next() const {
   signalfd_siginfo info;
   if (::read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  const auto number = static_cast<int>(info.ssi_signo);
+  was_told_ = was_told_ || number != SIGCHLD;
+  return number;
 }
 
 }  // namespace fullshard::launch

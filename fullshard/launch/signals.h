@@ -11,7 +11,8 @@ namespace fullshard::launch {
 
 std::string signal_name(int number);  // "SIGTERM"
 
-// A SIGHUP that is ignored, as under nohup, stays so.
+// A SIGHUP that is ignored, as under nohup, stays so. After one that asks for the end was read,
+// more of them change nothing: those that nobody has read when this goes are dropped.
 class Signals {
  public:
   Signals();
@@ -28,6 +29,7 @@ class Signals {
   sigset_t before_;
   struct sigaction broken_pipe_before_ = {};
   int descriptor_ = -1;
+  mutable bool was_told_ = false;  // to end
 };
 
 }  // namespace fullshard::launch

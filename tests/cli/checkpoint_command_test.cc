@@ -232,7 +232,8 @@ TEST_F(CheckpointCommand, Stage3WritesAModelIn16BitOrSaysHowToGetOne) {
     EXPECT_THAT(ended.output, HasSubstr("fullshard checkpoint to-fp32 false/checkpoints OUT"));
   }
   EXPECT_EQ(run("checkpoint to-fp32 false/checkpoints OUT").output, "OUT/pytorch_model.bin\n");
-  for (const auto& tensor : run_json("checkpoint inspect true/model")["weights"]) {
+  const auto inspected = run_json("checkpoint inspect true/model");
+  for (const auto& tensor : inspected["weights"]) {
     EXPECT_EQ(tensor["dtype"], "BF16") << tensor;
   }
 }

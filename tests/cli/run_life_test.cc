@@ -54,8 +54,8 @@ TEST_F(RunLife, ASignalWithoutCheckpointsSaysThatNoneIsSaved) {
 TEST_F(RunLife, ASecondSignalEndsAtOnceAndIsToldOf) {
   const launch::Ended ended = run_and(endless("run") + "--save-every 1 --ranks 2",
                                       until_checkpoint("run") +
-                                          "kill -STOP $(ranks); while kill -TERM "
-                                          "$launcher 2> errors; do sleep 0.2; done");
+                                          "kill -STOP $(ranks); until grep -q 'at once' said || "
+                                          "! kill -TERM $launcher; do sleep 0.2; done");
   EXPECT_EQ(ended.status, 130);
   const auto record = record_of("run");
   EXPECT_EQ(record["status"], "interrupted");
