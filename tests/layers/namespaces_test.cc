@@ -56,12 +56,24 @@ std::set<std::string> namespaces_of(const std::string& path) {
   return {found.begin(), found.end()};
 }
 
+// What stands between the beginning and the end of each block. Found without a pattern: one that
+// spans lines would take a stack frame for every character.
+std::vector<std::string> blocks_in_fullshard(const std::string& text) {
+  const std::string begin = "\nnamespace fullshard {", end = "\n}  // namespace fullshard\n";
+  std::vector<std::string> bodies;
+  for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
+    at += begin.size();
+    const size_t last = text.find(end, at);
+    if (last == std::string::npos) break;
+    bodies.push_back(text.substr(at, last - at));
+  }
+  return bodies;
+}
+
 // Whether the header declares more than names of others in fullshard itself.
 bool declares_in_fullshard(const std::string& path) {
-  static const std::regex block(
-      R"((?:^|\n)namespace fullshard \{([^]*?)\n\}  // namespace fullshard\n)");
   static const std::regex forward(R"(\n(?:class|struct|enum class) \w+;[^\n]*)");
-  for (const auto& body : matches(text_of(path), block)) {
+  for (const auto& body : blocks_in_fullshard(text_of(path))) {
     const auto rest = std::regex_replace(body, forward, "");
     if (rest.find_first_not_of(" \n") != std::string::npos) return true;
   }
