@@ -128,18 +128,17 @@ def all_losses(arguments, folder):
 
 def seed_rows(found, model, seeds):
     """A row per seed and one of their means: fp8, and bf16 with the nudge, relative to bf16."""
-    rows, ratios = [], {line: [] for line in LINES}
+    rows, ratios = [], []
     for seed in range(seeds):
         ends = {line: statistics.mean(found[model, line, seed][-LAST:]) for line in LINES if (model, line, seed) in found}
         if len(ends) < len(LINES):
             continue
         both = (ends["bf16"] + ends[NUDGED]) / 2
-        ratios["fp8"].append(ends["fp8"] / both - 1)
-        ratios[NUDGED].append(ends[NUDGED] / ends["bf16"] - 1)
-        rows.append([model, seed, *(f"{ends[line]:.4f}" for line in LINES), f"{ratios[NUDGED][-1]:+.2%}", f"{ratios['fp8'][-1]:+.2%}"])
+        ratios.append(ends["fp8"] / both - 1)
+        rows.append([model, seed, *(f"{ends[line]:.4f}" for line in LINES), f"{ends[NUDGED] / ends['bf16'] - 1:+.2%}", f"{ratios[-1]:+.2%}"])
     if len(rows) > 1:
-        error = statistics.stdev(ratios["fp8"]) / len(rows) ** 0.5
-        rows.append([model, "mean", "", "", "", "", f"{statistics.mean(ratios['fp8']):+.2%} ± {error:.2%}"])
+        error = statistics.stdev(ratios) / len(ratios) ** 0.5
+        rows.append([model, "mean", "", "", "", "", f"{statistics.mean(ratios):+.2%} ± {error:.2%}"])
     return rows
 
 
@@ -154,7 +153,7 @@ def curve_section(arguments, folder):
             for model in CURVES for line in LINES if (model, line, 0) in found]
     text = (f"## Losses over {steps} steps\n\n{tokens} of Python's library ({size / 1e6:.1f} MB), the same batches on every line. Seed 0:\n\n"
             + machine.table(["model", "line", *(f"step {step}" for step in shown)], rows))
-    text += (f"\nMeans of the last {LAST} steps, with weights and the order of batches drawn anew for every seed. The nudged runs show what is "
+    text += (f"Means of the last {LAST} steps, with weights and the order of batches drawn anew for every seed. The nudged runs show what is "
              "chance: they are bf16 with a learning rate 0.002 % higher. fp8 is relative to the mean of both bf16 runs.\n\n")
     rows = [row for model in CURVES for row in seed_rows(found, model, arguments.seeds)]
     return text + machine.table(["model", "seed", *LINES, "nudged of bf16", "fp8 of bf16"], rows)

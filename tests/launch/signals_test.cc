@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace fullshard::launch {
 namespace {
 
@@ -15,14 +17,19 @@ TEST(Signals, AreReadAndNotTaken) {
 }
 
 // One more, while the program ends as it was asked to, would end it otherwise.
-TEST(Signals, AfterOneThatAsksForTheEndMoreChangeNothing) {
-  {
-    const Signals signals;
-    std::raise(SIGTERM);
-    EXPECT_EQ(signals.next(), SIGTERM);
-    std::raise(SIGTERM);
-  }
-  SUCCEED() << "the second has not ended this program";
+TEST(SignalsDeathTest, AfterOneThatAsksForTheEndMoreChangeNothing) {
+  constexpr int kOwnStatus = 7;
+  EXPECT_EXIT(
+      {
+        {
+          const Signals signals;
+          std::raise(SIGTERM);
+          if (signals.next() != SIGTERM) std::_Exit(1);
+          std::raise(SIGTERM);
+        }
+        std::_Exit(kOwnStatus);
+      },
+      ::testing::ExitedWithCode(kOwnStatus), "");
 }
 
 TEST(SignalsDeathTest, TheFirstThatNobodyReadIsNotLost) {

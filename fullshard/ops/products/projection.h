@@ -26,15 +26,15 @@ struct Fp8Maxima {
 Fp8Maxima project(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
                   at::TensorList biases, const at::Tensor& addend = {},
                   const at::Tensor& largest = {});
-// The same in fp8's backward, but forward in the operands' dtype.
+// The same with forward in the operands' dtype: only backward is in fp8.
 Fp8Maxima project_wide(const at::Tensor& packed, const at::Tensor& rows, at::TensorList weights,
                        at::TensorList biases, const at::Tensor& addend = {},
                        const at::Tensor& largest = {});
 // What both would leave, without the product.
 Fp8Maxima maxima_of(const at::Tensor& rows, at::TensorList weights, const at::Tensor& largest = {});
 // Whether the rows of this weight are a gate times what it lets through, made from both of them:
-// they take project_wide. A few values are large there, and the one factor comes from them; of all
-// operands these cost the loss most when rounded in forward (bench/results/fp8.md).
+// they take project_wide. A few values are large there, and the one factor comes from them; where
+// it was measured, losses came nearest to bf16's without these in 8 bits (bench/results/fp8.md).
 bool is_product_of_gate(const at::Tensor& input, const at::Tensor& weight);
 // Where the kernel that makes the rows is to leave their largest magnitude; undefined when nobody
 // wants it. `like` is of their dtype and device.
