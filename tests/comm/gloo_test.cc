@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <latch>
 #include <mutex>
 #include <thread>
 
+#include "cut_off_store.h"
 #include "expect_error.h"
 #include "fullshard/comm/gloo/gloo_transport.h"
 #include "fullshard/comm/world/world.h"
@@ -379,6 +381,48 @@ TEST(Gloo, GivesUpCallsInFlightWhenAnExceptionEndsTheRank) {
               });
             }),
             "stopped in forward");
+}
+
+// At the time at which a rank looks for those who are late, the network may not have given up the
+// store's host yet: the look must not outlast that. Slow: nobody is late before some seconds.
+TEST(GlooSlow, ARankThatLooksAroundHearsMeanwhileThatTheStoresHostIsGone) {
+  const auto beneath = make_thread_store();
+  const StoreLines lines;
+  std::latch connected(2), over(2);
+  const auto play = [&](int rank, std::shared_ptr<Store> store, auto&& body) {
+    const GlooOptions options{
+        .rank = rank, .hosts = {0, 1}, .loopback = true, .device = {.address = "127.0.0.1"}};
+    const auto transport =
+        make_gloo_transport(options, std::move(store), std::make_shared<Recorder>(rank));
+    const auto backend = transport->make_backend({{0, 1}}, "shards");
+    connected.arrive_and_wait();
+    body(*backend);
+    over.arrive_and_wait();
+  };
+  std::thread holder([&] { play(0, beneath, [](Backend&) {}); });
+  std::thread network([&] {
+    connected.wait();
+    lines.become(StoreLine::State::silent);
+    std::this_thread::sleep_for(kLateAfter + 1s);  // the time that the network takes
+    lines.others->become(StoreLine::State::cut);
+    over.wait();
+    lines.first->become(StoreLine::State::cut);
+  });
+  std::string error;
+  std::thread beyond([&] {
+    play(1, std::make_shared<CutOffStore>(beneath, lines), [&](Backend& backend) {
+      auto barrier = std::async(std::launch::async, [&] {
+        backend.barrier({.sequence = 1, .group = "shards", .unit = "head"});
+      });
+      EXPECT_EQ(barrier.wait_for(1min), std::future_status::ready);
+      lines.first->become(StoreLine::State::cut);
+      error = error_of([&] { barrier.get(); });
+    });
+  });
+  for (std::thread* thread : {&holder, &network, &beyond}) thread->join();
+  EXPECT_EQ(error,
+            "rank 1: barrier of head (group shards, sequence 1) waits for rank 0, which cannot be "
+            "reached; its last act: none yet; the network to its host is cut or too slow");
 }
 
 }  // namespace

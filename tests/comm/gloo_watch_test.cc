@@ -4,11 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
+
+#include "cut_off_store.h"
 
 namespace fullshard::comm {
 namespace {
@@ -40,59 +41,17 @@ TEST(GlooWatch, FindsARankBySilenceAtTheSecondLook) {
   EXPECT_TRUE(own.is_host_lost());
 }
 
-// A store of rank 0 whose host can be cut off.
-class CutOffStore : public Store {
- public:
-  CutOffStore(std::shared_ptr<Store> beneath, std::shared_ptr<std::atomic<bool>> is_cut)
-      : beneath_(std::move(beneath)), is_cut_(std::move(is_cut)) {}
-
-  void set(const std::string& key, const std::string& value) override { reached().set(key, value); }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout,
-                  const std::string& who) override {
-    return reached().get(key, timeout, who);
-  }
-  std::optional<std::string> find(const std::string& key) override { return reached().find(key); }
-  std::string set_first(const std::string& key, const std::string& value) override {
-    return reached().set_first(key, value);
-  }
-  int64_t add(const std::string& key, int64_t amount) override {
-    return reached().add(key, amount);
-  }
-  void set_when_lost(const std::string& key, const std::string& value) override {
-    reached().set("when lost/" + key, value);
-  }
-  bool wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
-    return reached().wait(keys, timeout);
-  }
-  std::shared_ptr<Store> another() const override {
-    return std::make_shared<CutOffStore>(beneath_, is_cut_);
-  }
-  std::shared_ptr<Store> under(const std::string& prefix) const override {
-    return std::make_shared<CutOffStore>(beneath_->under(prefix), is_cut_);
-  }
-  int holder() const override { return 0; }
-  c10d::Store& handle() const override { return beneath_->handle(); }
-
- private:
-  Store& reached() const {
-    if (*is_cut_) throw StoreUnreachable("cut");
-    return *beneath_;
-  }
-  std::shared_ptr<Store> beneath_;
-  std::shared_ptr<std::atomic<bool>> is_cut_;
-};
-
 const Call kWatchedCall{
     .sequence = 7, .operation = Operation::barrier, .group = "world", .unit = "head"};
 
 // No call has to end for that.
 TEST(GlooWatch, BlamesTheHolderOfAStoreThatCannotBeReached) {
-  const auto is_cut = std::make_shared<std::atomic<bool>>(false);
-  const auto store = std::make_shared<CutOffStore>(make_thread_store(), is_cut);
+  const StoreLines lines;
+  const auto store = std::make_shared<CutOffStore>(make_thread_store(), lines);
   GlooWatch own(store, 3, 4, std::make_shared<Recorder>(3));
   EXPECT_FALSE(own.missing());
   EXPECT_FALSE(own.is_host_lost());
-  *is_cut = true;
+  lines.become(StoreLine::State::cut);
   while (!own.missing()) std::this_thread::yield();
   EXPECT_EQ(own.missing()->message(3, kWatchedCall),
             "rank 3: barrier of head (group world, sequence 7) waits for rank 0, which cannot be "
@@ -104,10 +63,20 @@ TEST(GlooWatch, BlamesTheHolderOfAStoreThatCannotBeReached) {
             0);
 }
 
+TEST(GlooWatch, KnowsWhetherTheStoreAnswers) {
+  const StoreLines lines;
+  GlooWatch own(std::make_shared<CutOffStore>(make_thread_store(), lines), 3, 4,
+                std::make_shared<Recorder>(3));
+  lines.become(StoreLine::State::silent);
+  while (own.is_store_answering()) std::this_thread::yield();
+  EXPECT_FALSE(own.missing()) << "it may only be slow";
+  lines.become(StoreLine::State::answers);
+  while (!own.is_store_answering()) std::this_thread::yield();
+}
+
 // What the store does for a connection that it loses, this test does.
 TEST(GlooWatch, OfTheHolderTellsTheOthersOfARankThatTheStoreHasLost) {
-  const auto store = std::make_shared<CutOffStore>(make_thread_store(),
-                                                   std::make_shared<std::atomic<bool>>(false));
+  const auto store = std::make_shared<CutOffStore>(make_thread_store(), StoreLines{});
   GlooWatch holder(store, 0, 3, std::make_shared<Recorder>(0));
   GlooWatch neighbour(store, 1, 3, std::make_shared<Recorder>(1));
   { const GlooWatch beyond(store, 2, 3, std::make_shared<Recorder>(2)); }

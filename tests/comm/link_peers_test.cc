@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <latch>
 
+#include "cut_off_store.h"
 #include "expect_error.h"
+#include "fullshard/comm/gloo/gloo_link_peers.h"
 #include "fullshard/comm/gloo/gloo_transport.h"
 #include "fullshard/comm/shm/shm_domain.h"
 #include "shm_ranks.h"
@@ -122,6 +125,20 @@ TEST_P(LinkPeersOver, NameTheRankThatFailed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, LinkPeersOver, ::testing::Values("shm", "gloo"));
+
+// Whoever looks watches other calls too, and is to say that the host is gone.
+TEST(LinkPeers, OfGlooDoNotAskAStoreThatIsSilent) {
+  const StoreLines lines;
+  const auto store = std::make_shared<CutOffStore>(make_thread_store(), lines);
+  const auto watch = std::make_shared<GlooWatch>(store, 1, 2, std::make_shared<Recorder>(1));
+  GlooLinkPeers peers({.group = "shards", .rank = 1, .ranks = {0, 1}, .hosts = {0, 1}}, watch, {});
+  lines.become(StoreLine::State::silent);
+  while (watch->is_store_answering()) std::this_thread::yield();
+  auto look = std::async(std::launch::async, [&] { peers.look(kGather, kLateAfter); });
+  EXPECT_EQ(look.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  lines.become(StoreLine::State::answers);
+  look.get();
+}
 
 TEST(LinkPeers, OfShmDoNotMissARankThatCameAndEndedWell) {
   const auto domains = ShmDomain::for_threads(2, {});

@@ -32,7 +32,7 @@ void GlooLinkPeers::look(const LinkCall& call, std::chrono::milliseconds waited)
     throw Error(missing->message(watch_->rank(), call.call()));
   }
   if (waited >= length_of(call.limit, timeouts_)) give_up(call, waited);
-  if (waited >= kLateAfter && Clock::now() >= next_look_) {
+  if (waited >= kLateAfter && Clock::now() >= next_look_ && watch_->is_store_answering()) {
     look_around(call, waited);
     next_look_ = Clock::now() + kBetweenLooks;
   }

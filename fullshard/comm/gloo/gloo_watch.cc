@@ -191,10 +191,14 @@ void GlooWatch::look_for_lost(Store& store) {
       {rank, kUnreachable, last_act_of(decode_beat(store.find(beat_key(rank))), {}), kNetworkHint});
 }
 
-bool GlooWatch::is_cut_off() const {
+bool GlooWatch::is_unanswered_for(std::chrono::milliseconds time) const {
   const std::lock_guard lock(mutex_);
-  return unanswered_since_ && Clock::now() - *unanswered_since_ >= kCutOff;
+  return unanswered_since_ && Clock::now() - *unanswered_since_ >= time;
 }
+
+bool GlooWatch::is_cut_off() const { return is_unanswered_for(kCutOff); }
+
+bool GlooWatch::is_store_answering() const { return !is_unanswered_for(kBeat); }
 
 // Those who cannot ask the store would only wait for it.
 std::optional<Missing> GlooWatch::holder_beyond(const LastMeeting& met) {

@@ -58,6 +58,10 @@ class GlooWatch {
   std::optional<Missing> find_late(std::span<const int> ranks, const std::string& group,
                                    uint64_t sequence, std::chrono::milliseconds waited,
                                    TimeLimit limit, const LastMeeting& met);
+  // The store owes the watch no answer for longer than a beat. Who only looks around asks this
+  // first: on a store behind a cut link that look would last longer than the watch needs to name
+  // the host, and longer than a launcher waits for a rank to say so.
+  bool is_store_answering() const;
   // Which of `ranks` has not given a sign of life since the last look? `seen` is what this function
   // saw then, empty before the first one; nobody is silent before the second. Looks should lie so
   // far apart that the most starved of ranks beats in between.
@@ -83,6 +87,7 @@ class GlooWatch {
   std::shared_ptr<Store> connect() const;
   void beat_once(Store& store);
   void look_for_lost(Store& store);
+  bool is_unanswered_for(std::chrono::milliseconds time) const;
   bool is_cut_off() const;
   std::optional<Missing> holder_beyond(const LastMeeting& met);
   Missing blame_unreachable_holder(const LastMeeting& met);

@@ -99,7 +99,7 @@ void GlooWorker::wait_for(const Job& job) {
   std::map<int, uint64_t> beats;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, 100ms, [&] { return job.done; })) {
-    if (Clock::now() >= next_look) {
+    if (Clock::now() >= next_look && watch_->is_store_answering()) {
       lock.unlock();
       look_around(job.call, Clock::now() - start, beats);
       lock.lock();
