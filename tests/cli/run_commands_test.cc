@@ -369,6 +369,20 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
               HasSubstr("fsdp_config.fsdp_forward_prefetch"));
 }
 
+TEST_F(Runs, TakeFp32ForNoMixedPrecision) {
+  write_tokens("t.bin", 4000);
+  const std::string words =
+      "train --overwrite --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --steps "
+      "1 --eval-data t.bin --eval-every 1 --eval-batches 1 --model " +
+      kModels + "llama ";
+  const launch::Ended plain = run(words + "--precision no --eval-precision no");
+  const launch::Ended named = run(words + "--precision fp32 --eval-precision fp32");
+  ASSERT_EQ(plain.status, 0) << plain.output;
+  ASSERT_EQ(named.status, 0) << named.output;
+  const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
+  EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
+}
+
 TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
   folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
   const launch::Ended ended =

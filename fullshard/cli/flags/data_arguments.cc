@@ -76,8 +76,8 @@ void RunArguments::add_evaluation() {
                    "evaluate on so many micro-batches per rank; default: all")
       ->check(CLI::PositiveNumber)
       ->group(groups::kTraining);
-  command_->add_option("--eval-precision", options_.eval_precision, "no, bf16 or fp16")
-      ->check(CLI::IsMember({"no", "bf16", "fp16"}))
+  command_->add_option("--eval-precision", options_.eval_precision, "no (fp32), bf16 or fp16")
+      ->check(CLI::IsMember({"no", "fp32", "bf16", "fp16"}))
       ->group(groups::kTraining);
 }
 

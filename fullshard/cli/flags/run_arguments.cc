@@ -146,7 +146,10 @@ void RunArguments::add_sharding() {
               "ranks that one copy is sharded over, a divisor of all; default: the strategy's");
   add_setting("--wrap", "classes that are units, a least number of parameters, none or auto",
               "auto");
-  add_setting("--precision", "no, bf16, fp16 or fp8", "no");
+  add_setting("--precision", "no (fp32), bf16, fp16 or fp8", "no")->transform([](std::string word) {
+    if (word == "fp32") word = "no";
+    return word;
+  });
   command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(groups::kSharding);
