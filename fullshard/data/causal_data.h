@@ -18,6 +18,7 @@ class CausalData final : public Dataset {
 
   int64_t size() const override { return size_; }
   TokenBatch batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const override;
+  bool labels_every_token() const override { return true; }
   int64_t max_token() const override { return stream_.max_token(); }
   std::string describe() const override;
 

@@ -21,6 +21,10 @@ class Dataset {
   // example itself (masking), by number, so that any split over ranks gives the same.
   virtual TokenBatch batch(std::span<const int64_t> examples, uint64_t seed,
                            int64_t epoch) const = 0;
+  // Each token of each example is followed by its label, and all examples are of one length: whole
+  // batches have as many labels on every rank. A fact of the data and not of a batch, since ranks
+  // that disagreed about it would wait for each other.
+  virtual bool labels_every_token() const { return false; }
   virtual int64_t max_token() const = 0;  // -1 when unknown without reading everything
   virtual std::string describe() const = 0;
   // What whoever trains on it should know: rows that were cut or left out.

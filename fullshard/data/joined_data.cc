@@ -57,6 +57,13 @@ int64_t largest_token(const Parts& parts, const DataOf& data_of) {
   return most;
 }
 
+// They are opened for one sequence length.
+template <class Parts, class DataOf>
+bool label_every_token(const Parts& parts, const DataOf& data_of) {
+  return std::ranges::all_of(parts,
+                             [&](const auto& part) { return data_of(part).labels_every_token(); });
+}
+
 template <class Parts, class DataOf>
 std::vector<std::string> all_warnings(const Parts& parts, const DataOf& data_of) {
   std::vector<std::string> all;
@@ -91,6 +98,7 @@ TokenBatch JoinedData::batch(std::span<const int64_t> examples, uint64_t seed,
   });
 }
 
+bool JoinedData::labels_every_token() const { return label_every_token(parts_, data_in); }
 int64_t JoinedData::max_token() const { return largest_token(parts_, data_in); }
 std::vector<std::string> JoinedData::warnings() const { return all_warnings(parts_, data_in); }
 
@@ -153,6 +161,7 @@ TokenBatch MixedData::batch(std::span<const int64_t> examples, uint64_t seed, in
   });
 }
 
+bool MixedData::labels_every_token() const { return label_every_token(parts_, weighted_data_in); }
 int64_t MixedData::max_token() const { return largest_token(parts_, weighted_data_in); }
 std::vector<std::string> MixedData::warnings() const {
   return all_warnings(parts_, weighted_data_in);

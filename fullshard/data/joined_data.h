@@ -19,6 +19,7 @@ class JoinedData final : public Dataset {
 
   int64_t size() const override { return begins_.back(); }
   TokenBatch batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const override;
+  bool labels_every_token() const override;
   int64_t max_token() const override;
   std::string describe() const override;
   std::vector<std::string> warnings() const override;
@@ -43,6 +44,7 @@ class MixedData final : public Dataset {
 
   int64_t size() const override { return size_; }
   TokenBatch batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const override;
+  bool labels_every_token() const override;
   int64_t max_token() const override;
   std::string describe() const override;
   std::vector<std::string> warnings() const override;

@@ -42,6 +42,7 @@ class Loader {
   int64_t step() const { return position_ / options_.num_accumulation; }
   int64_t accumulation_step() const { return position_ % options_.num_accumulation; }
   bool is_whole_step() const { return order_.is_whole(step()); }
+  bool labels_every_token() const { return data_.labels_every_token(); }
 
  private:
   struct Prepared {

@@ -32,6 +32,7 @@ class SubsetData final : public Dataset {
     }
     return data_->batch(numbers, seed, epoch);
   }
+  bool labels_every_token() const override { return data_->labels_every_token(); }
   int64_t max_token() const override { return data_->max_token(); }
   std::string describe() const override {
     return fmt::format("{} of {}", size(), data_->describe());

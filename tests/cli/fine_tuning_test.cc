@@ -66,6 +66,21 @@ class FineTuning : public ::testing::Test {
   launch::TemporaryFolder folder_;
 };
 
+// Of rows of various lengths only some batches are all labels: ranks must not decide by their own.
+TEST_F(FineTuning, LearnsAllOfRowsOnTwoRanksAsOnOne) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += R"({"text": ")" + std::string(i % 7 + 7, 'a') + "\"}\n";
+  folder_.write("rows.jsonl", rows);
+  std::vector<double> losses;
+  for (const int ranks : {1, 2, 4}) {
+    const auto ended = train("--data rows.jsonl --loss-on all --steps 12", ranks);
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    losses.push_back(metrics().back()["loss"]);
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-4);
+  EXPECT_NEAR(losses[2], losses[0], 1e-4);
+}
+
 TEST_F(FineTuning, LearnsAnswersOnly) {
   const auto ended = train("--data talks.jsonl --steps 60");
   ASSERT_EQ(ended.status, 0) << ended.output;

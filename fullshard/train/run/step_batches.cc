@@ -14,13 +14,12 @@ StepBatches::StepBatches(std::unique_ptr<Loader> loader, const LanguageModel& mo
 std::vector<StepBatch> StepBatches::next() {
   std::vector<StepBatch> batches(static_cast<size_t>(num_per_step_));
   // Where ranks may have fewer rows than others, all of them count.
-  const bool is_whole = loader_->is_whole_step();
+  const bool labels_all = loader_->is_whole_step() && loader_->labels_every_token();
   for (StepBatch& batch : batches) {
     batch.tokens = loader_->next();
     batch.inputs = tensors_of(batch.tokens, device_);
     batch.num_labels = counted_labels(batch.tokens, model_);
-    batch.labels_all_tokens = is_whole && batch.tokens.labels_are_next &&
-                              batch.num_labels == batch.tokens.rows * batch.tokens.columns;
+    batch.labels_all_tokens = labels_all;
   }
   return batches;
 }
