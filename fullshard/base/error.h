@@ -12,10 +12,11 @@ namespace fullshard {
 
 // Decides the exit status of a program that ends with this error.
 enum class ErrorKind {
-  failed = 1,  // while running
-  usage = 2,   // usage or configuration: nothing was started
-  no_fit = 3,  // it would not fit: nothing was started
-  input = 4,   // unreadable or invalid data, model or checkpoint
+  failed = 1,         // while running
+  usage = 2,          // usage or configuration: nothing was started
+  no_fit = 3,         // it would not fit: nothing was started
+  input = 4,          // unreadable or invalid data, model or checkpoint
+  interrupted = 130,  // by a signal
 };
 
 // The text reads "WHERE: WHAT; HINT": it names the thing, what was found and what to do.

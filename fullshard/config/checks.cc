@@ -196,8 +196,10 @@ class PlanChecks {
     const bool has_total = type == "WarmupDecayLR" || type == "WarmupCosineLR";
     if (!scheduler.type.origin.is_explicit()) return;
     const Settings* deepspeed = deepspeed_keys();
+    // Who names it by a flag means the steps of the run.
     const bool waits =
-        deepspeed != nullptr && deepspeed->is_auto("scheduler.params.total_num_steps");
+        scheduler.type.origin.from == Origin::From::flag ||
+        (deepspeed != nullptr && deepspeed->is_auto("scheduler.params.total_num_steps"));
     if (has_total && !scheduler.total_num_steps.value && !waits) {
       error(named(scheduler.type.origin, "scheduler.type"),
             fmt::format("is {}, but total_num_steps is not given", type),
@@ -238,6 +240,9 @@ class PlanChecks {
     const SchedulerPlan& scheduler = plan_.scheduler;
     const auto& steps = scheduler.warmup_num_steps;
     const bool is_cosine = scheduler.type.value == "WarmupCosineLR";
+    // By a flag it is the default schedule, which knows runs without a warm-up.
+    const bool is_by_flag = scheduler.type.origin.from == Origin::From::flag;
+    if (is_by_flag && scheduler.type.value == SchedulerPlan{}.type.value) return;
     const double low = is_cosine ? scheduler.warmup_min_ratio.value : scheduler.warmup_min_lr.value;
     if (!scheduler.type.value.starts_with("Warmup") || steps.value > 1 || low > 0 ||
         scheduler.warmup_share.value) {

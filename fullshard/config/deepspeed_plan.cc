@@ -287,6 +287,10 @@ void PlanMaker::fill_scheduler(Plan& plan, const Settings& settings) {
       .lr_range_test_step_size = integer("lr_range_test_step_size"),
       .lr_range_test_step_rate = number("lr_range_test_step_rate"),
       .lr_range_test_staircase = settings.get<bool>("scheduler.params.lr_range_test_staircase")};
+  const bool is_named_by_flag = plan.scheduler.type.origin.from == Origin::From::flag;
+  if (is_named_by_flag && !settings.has("scheduler.params.warmup_num_steps")) {
+    plan.scheduler.warmup_num_steps = SchedulerPlan{}.warmup_num_steps;  // --warmup's default
+  }
 }
 
 }  // namespace fullshard::config

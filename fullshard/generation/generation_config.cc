@@ -3,12 +3,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -16,6 +13,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard {
 namespace {
@@ -224,12 +222,8 @@ GenerationConfig load_generation_config(const std::string& folder,
                                         const std::string& model_config) {
   GenerationConfig result;
   const std::string path = folder + "/generation_config.json";
-  struct stat status {};
-  if (!folder.empty() && ::stat(path.c_str(), &status) == 0) {
-    std::ifstream file(path);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    if (!file.is_open() || file.bad()) fail_as(ErrorKind::input, "{}: cannot be read", path);
-    result = read_generation_config(text, path);
+  if (const auto text = folder.empty() ? std::nullopt : base::find_text_file(path)) {
+    result = read_generation_config(*text, path);
   }
   if (result.options.eos_tokens.empty()) result.options.eos_tokens = eos_of_model(model_config);
   return result;

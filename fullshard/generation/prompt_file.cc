@@ -3,13 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard {
 namespace {
@@ -72,16 +68,6 @@ WrittenPrompt parse_object(std::string_view line, const std::string& place) {
   return prompt;
 }
 
-std::string read_all(const std::string& path) {
-  std::ifstream file(path);
-  if (!file.is_open()) {
-    fail_as(ErrorKind::input, "{}: cannot be opened: {}", path, std::strerror(errno));
-  }
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) fail_as(ErrorKind::input, "{}: cannot be read", path);
-  return text;
-}
-
 }  // namespace
 
 std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat format,
@@ -108,12 +94,13 @@ std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat for
 
 std::vector<WrittenPrompt> read_prompts(const std::string& path) {
   const bool is_json = path.ends_with(".jsonl");
-  return parse_prompts(read_all(path), is_json ? PromptFormat::json_lines : PromptFormat::lines,
-                       path);
+  return parse_prompts(base::read_text_file(path, base::kMostTextBytes, base::TextFrom::anything),
+                       is_json ? PromptFormat::json_lines : PromptFormat::lines, path);
 }
 
 std::vector<WrittenPrompt> read_prompt_input(const std::string& path) {
-  const std::string text = read_all(path);
+  const std::string text =
+      base::read_text_file(path, base::kMostTextBytes, base::TextFrom::anything);
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && text[first] == '{';
   return parse_prompts(text, is_json ? PromptFormat::json_lines : PromptFormat::lines,

@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -15,6 +12,7 @@
 
 #include "fullshard/base/closest.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::launch {
 namespace {
@@ -131,12 +129,13 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& path)
 }
 
 std::vector<Host> read_hostfile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!(file && text << file.rdbuf()) && !file.eof()) {
-    fail_as(ErrorKind::usage, "{}: the hostfile cannot be read: {}", path, std::strerror(errno));
+  try {
+    return parse_hostfile(
+        base::read_text_file(path, base::kMostTextBytes, base::TextFrom::anything), path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    fail_as(ErrorKind::usage, "hostfile {}", error.what());
   }
-  return parse_hostfile(text.str(), path);
 }
 
 std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const std::string& include,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/launch.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -26,6 +27,11 @@
 
 namespace fullshard::launch {
 namespace {
+
+bool is_piped() {
+  struct stat facts = {};
+  return ::fstat(STDOUT_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
+}
 
 constexpr int kDefaultPort = 29500;
 
@@ -140,7 +146,8 @@ Children start_ranks(const LaunchOptions& options, Meeting meeting, const Meetin
     child.kept_open.push_back(watch.ranks_descriptor());
     if (options.binding == Binding::cores) child.cores = cores_of(cores, local, options.ranks);
     child.output = output_of(options, rank);
-    child.direct = rank == 0 && child.output.shown && options.log_dir.empty();
+    // Who writes into a pipe that nobody reads any more is ended for it: that the launcher does.
+    child.direct = rank == 0 && child.output.shown && options.log_dir.empty() && !is_piped();
     // In a group of its own a rank would be stopped when it read from the terminal.
     child.has_input = rank == 0 && options.control < 0 && ::isatty(STDIN_FILENO) == 0;
     ranks.push_back(std::make_unique<ChildProcess>(child, keeper));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/launch/machine_facts.h"
 
 namespace fullshard::launch {
@@ -26,6 +27,7 @@ std::string section(const std::string& title, const std::string& text) {
 }
 
 std::string whole_file(const files::path& path) {
+  if (!base::is_file(path)) return "no regular file\n";
   std::ifstream file(path);
   std::string text(kLongestFile, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -34,7 +36,10 @@ std::string whole_file(const files::path& path) {
 }
 
 std::string last_lines(const files::path& path) {
-  std::ifstream file(path);
+  if (!base::is_file(path)) return "no regular file\n";
+  std::ifstream file(path, std::ios::ate);
+  const auto size = static_cast<int64_t>(file.tellg());
+  file.seekg(std::max<int64_t>(0, size - static_cast<int64_t>(kLongestFile)));
   std::deque<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     lines.push_back(line);
@@ -76,7 +81,8 @@ std::string versions() {
 
 std::string run_report(const std::string& folder) {
   const files::path root = folder;
-  const bool has_settings = files::exists(root / "run.json");
+  std::error_code ignored;
+  const bool has_settings = files::exists(root / "run.json", ignored);
   std::vector<files::path> logs = logs_in(root / "logs");
   if (logs.empty()) logs = logs_in(root);
   if (!has_settings && logs.empty()) {
@@ -90,7 +96,7 @@ std::string run_report(const std::string& folder) {
   text += section("machine", facts_text(machine_facts()));
   // The command and the effective configuration are in it.
   text += section("run.json", has_settings ? whole_file(root / "run.json") : "not there\n");
-  if (files::exists(root / "metrics.jsonl")) {
+  if (files::exists(root / "metrics.jsonl", ignored)) {
     text += section("metrics.jsonl, last lines", last_lines(root / "metrics.jsonl"));
   }
   for (const files::path& log : logs) {

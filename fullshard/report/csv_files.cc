@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/report/records/run_file.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::report {
 namespace {
@@ -63,7 +63,7 @@ CsvFiles::CsvFiles(std::string folder, const MonitorOptions& options)
   const bool is_of_run = options.csv.output_path.empty();
   for (const std::string_view tag : all_tags()) {
     const std::string path = folder_ + "/" + file_name_of(tag);
-    const auto text = read_whole_file(path);
+    const auto text = base::find_text_file(path, base::kAnyTextBytes);
     if (!text) continue;
     if (options.first_step > 0) {
       const int64_t scale = is_over_samples(tag) ? options.samples_per_step : 1;

@@ -17,7 +17,7 @@
 #include "fullshard/base/crc32c.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
-#include "fullshard/report/records/run_file.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::report {
 namespace {
@@ -146,7 +146,7 @@ EventFile::EventFile(std::string folder, const MonitorOptions& options)
     : folder_(std::move(folder)),
       samples_per_step_(options.samples_per_step),
       file_(folder_ + "/" + file_name_for(options.run_folder)) {
-  const std::string before = read_whole_file(file_.path()).value_or("");
+  const std::string before = base::find_text_file(file_.path(), base::kAnyTextBytes).value_or("");
   const size_t kept = options.first_step > 0 ? kept_event_bytes(before, options.first_step) : 0;
   file_.cut(static_cast<int64_t>(kept));
   if (kept == 0) append(framed(event_message(0, text_field(3, "brain.Event:2"))));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "fullshard/base/error.h"
 #include "fullshard/report/page_assets.h"
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/report/report_sections.h"
@@ -33,6 +34,15 @@ WrittenReport write_html_report(const std::string& folder, const std::string& ou
   write_whole_file(written.path, html_report(run, now));
   written.run = std::move(run);
   return written;
+}
+
+std::optional<std::string> try_html_report(const std::string& folder) {
+  try {
+    write_html_report(folder);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 }  // namespace fullshard::report

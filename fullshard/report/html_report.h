@@ -2,6 +2,7 @@
 // A run as one page that needs nothing else: no network, no other file, no script.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "fullshard/report/records/run_folder.h"
@@ -20,5 +21,9 @@ struct WrittenReport {
 
 // Reads the folder and writes the page, `output` or report.html in it.
 WrittenReport write_html_report(const std::string& folder, const std::string& output = "");
+
+// The page of a run that goes on or ends, for which it is no reason to fail: what went wrong, or
+// nothing.
+std::optional<std::string> try_html_report(const std::string& folder);
 
 }  // namespace fullshard::report

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "fullshard/base/error.h"
-#include "fullshard/report/records/run_file.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::simulation {
 
 std::optional<std::string> read_given_file(const std::string& path, const std::string& flag) {
   try {
-    return report::read_whole_file(path);
+    return base::find_text_file(path);
   } catch (const Error& error) {
     fail_as(ErrorKind::usage, "{}: {}", flag, error.what());
   }

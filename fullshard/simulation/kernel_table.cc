@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
 #include "fullshard/simulation/given_file.h"
 
 namespace fullshard::simulation {
@@ -54,7 +55,7 @@ KernelTable KernelTable::load(const std::string& path) {
 
 KernelTable KernelTable::parse(std::string_view text, const std::string& name) {
   try {
-    const auto all = nlohmann::json::parse(text);
+    const auto all = base::parse_json(text);
     std::vector<TimedKernel> kernels;
     for (const auto& entry : all.at("kernels")) {
       kernels.push_back(timed_kernel(entry));
@@ -67,9 +68,11 @@ KernelTable KernelTable::parse(std::string_view text, const std::string& name) {
       }
     }
     return {all.value("device", "a GPU"), kernels};
-  } catch (const nlohmann::json::exception& error) {
-    fail_as(ErrorKind::usage, "{}: no table of kernels, as fullshard bench kernels writes it: {}",
-            name, error.what());
+  } catch (const base::JsonError& error) {
+    fail_as(ErrorKind::usage, "{}: {}", name, error.what());
+  } catch (const nlohmann::json::exception&) {
+    fail_as(ErrorKind::usage, "{}: no table of kernels, as fullshard bench kernels writes it",
+            name);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "fullshard/stored/fp32_export.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fullshard/base/error.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
@@ -50,10 +52,30 @@ std::string torch_name(std::string name) {
   return "pytorch_" + name + std::string(kTorch);
 }
 
+bool are_one(const std::string& path, const std::string& other) {
+  struct stat facts = {}, others = {};
+  return ::stat(path.c_str(), &facts) == 0 && ::stat(other.c_str(), &others) == 0 &&
+         facts.st_dev == others.st_dev && facts.st_ino == others.st_ino;
+}
+
+// Weights that are read where they are written would be lost with the precision that is asked for.
+void refuse_own_place(const AnyCheckpoint& checkpoint, const std::string& out) {
+  const bool is_sharded =
+      checkpoint.kind == "Fullshard" || checkpoint.kind.starts_with("DeepSpeed") ||
+      checkpoint.kind.starts_with("torch.distributed") || checkpoint.kind.starts_with("Accelerate");
+  const size_t slash = out.rfind('/');
+  const std::string above = slash == std::string::npos ? "." : out.substr(0, slash + 1);
+  const bool is_file = out.ends_with(kTorch) || out.ends_with(kSafetensors);
+  const bool is_own_file = is_file && are_one(above, checkpoint.path) && are_one(out, out);
+  if (is_sharded || !(are_one(out, checkpoint.path) || is_own_file)) return;
+  fail_as(ErrorKind::usage, "{}: is what the weights are read from; write them elsewhere", out);
+}
+
 class Export {
  public:
   Export(const AnyCheckpoint& checkpoint, const std::string& out, const ExportOptions& options)
       : checkpoint_(checkpoint), options_(options), others_(further_names(checkpoint)) {
+    refuse_own_place(checkpoint, out);
     const auto plans = plan_tensors(checkpoint, options);
     formats::check_input(!plans.empty(), "{}: holds no weights", checkpoint.path);
     is_file_ = out.ends_with(kTorch) || out.ends_with(kSafetensors);

@@ -10,6 +10,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/hub_cache.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -140,7 +141,7 @@ void save_adapter(const std::string& folder, ShardedModel& model, const AdapterC
 
 AdapterConfig load_adapter_config(const std::string& folder) {
   const std::string path = base::path_or_cached_model(folder) + "/" + kAdapterConfig;
-  const auto text = report::read_whole_file(path);
+  const auto text = base::find_text_file(path);
   if (!text) refuse_adapter(folder, kAdapterConfig);
   return parse_adapter_config(*text, path);
 }

@@ -163,10 +163,12 @@ std::unique_ptr<LrSchedule> make_cycle(const SchedulerPlan& plan, std::optional<
   return make_one_cycle(options);
 }
 
-// Nobody asked for a schedule, or for one of its rates.
+// No file asks for a schedule, or for one of its rates; a flag may name it.
 bool is_unsaid(const SchedulerPlan& plan) {
-  return *plan.type == SchedulerPlan{}.type.value && !plan.type.origin.is_explicit() &&
-         *plan.warmup_min_lr == 0 && !*plan.warmup_max_lr && *plan.warmup_type == "log";
+  const bool is_in_file =
+      plan.type.origin.is_explicit() && plan.type.origin.from != Origin::From::flag;
+  return *plan.type == SchedulerPlan{}.type.value && !is_in_file && *plan.warmup_min_lr == 0 &&
+         !*plan.warmup_max_lr && *plan.warmup_type == "log";
 }
 
 std::unique_ptr<LrSchedule> make_range_test(const SchedulerPlan& plan) {

@@ -8,27 +8,16 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/folder_names.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/base/json_text.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/formats/element_span.h"
 #include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
-#include "fullshard/report/records/run_file.h"
 
 namespace fullshard {
 namespace {
-
-bool has_weights(const std::string& folder) {
-  for (const std::string& name : base::names_in_folder(folder)) {
-    if (name == "model.safetensors" || name == "model.safetensors.index.json" ||
-        name == "pytorch_model.bin" || name == "pytorch_model.bin.index.json") {
-      return true;
-    }
-  }
-  return false;
-}
 
 bool is_preset(const std::string& name) {
   const auto names = preset_names();
@@ -55,7 +44,7 @@ std::string cached_model(const std::string& name) {
 }
 
 ModelSource model_in(const std::string& name, const std::string& folder) {
-  const auto config = report::read_whole_file(folder + "/config.json");
+  const auto config = base::find_text_file(folder + "/config.json");
   if (!config) {
     fail_as(ErrorKind::input,
             "{}: has no config.json; a model is a Hugging Face folder or one of "
@@ -63,7 +52,7 @@ ModelSource model_in(const std::string& name, const std::string& folder) {
             folder);
   }
   return {
-      .name = name, .folder = folder, .config_json = *config, .has_weights = has_weights(folder)};
+      .name = name, .folder = folder, .config_json = *config, .has_weights = holds_weights(folder)};
 }
 
 // Null when it cannot be read: make_model() says why.
@@ -96,6 +85,13 @@ bool have_same_values(const TensorSource& weights, const std::string& name,
 
 std::string ModelSource::where() const {
   return folder.empty() ? "preset " + name : folder + "/config.json";
+}
+
+std::string ModelSource::new_weights_warning() const {
+  return fmt::format(
+      "{}: holds no weights (model.safetensors, pytorch_model.bin, their index, or a checkpoint of "
+      "DeepSpeed or torch.distributed.checkpoint): new ones are drawn",
+      folder);
 }
 
 std::optional<int64_t> ModelSource::hidden_size() const {

@@ -9,8 +9,8 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/hub_cache.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/models/lora/add_lora.h"
-#include "fullshard/report/records/run_file.h"
 #include "fullshard/train/adapter.h"
 #include "fullshard/train/new_head.h"
 
@@ -160,7 +160,7 @@ void fill_adapters(ShardedModel& model, const RunOptions& options,
 ModelSource with_adapter_config(ModelSource source, const RunOptions& options) {
   if (options.adapter.empty()) return source;
   if (auto config =
-          report::read_whole_file(base::path_or_cached_model(options.adapter) + "/config.json")) {
+          base::find_text_file(base::path_or_cached_model(options.adapter) + "/config.json")) {
     source.config_json = std::move(*config);
   }
   return source;

@@ -10,6 +10,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/report/records/run_file.h"
@@ -52,7 +53,7 @@ bool belongs_to_tokenizer(const std::string& name) {
 }
 
 void copy_file(const std::string& path, const std::string& target) {
-  if (const auto text = report::read_whole_file(path)) report::write_whole_file(target, *text);
+  if (const auto text = base::find_text_file(path)) report::write_whole_file(target, *text);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/json_text.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/report/records/run_file.h"
 
 namespace fullshard::tuning {
@@ -63,14 +65,14 @@ std::string rungs_json(const Climbed& climbed) {
 TuneRecord::TuneRecord(std::string path, std::string question, bool begins_anew)
     : path_(std::move(path)), question_(std::move(question)) {
   if (begins_anew) return;
-  if (const auto text = report::read_whole_file(path_)) load(*text);
+  if (const auto text = base::find_text_file(path_)) load(*text);
 }
 
 void TuneRecord::load(const std::string& text) {
   ordered_json before;
   std::string asked;
   try {
-    before = ordered_json::parse(text);
+    before = base::parse_json<ordered_json>(text);
     asked = before.at("question");
     for (const ordered_json& rung : before.at("rungs")) {
       const std::string title = rung.at("name");
@@ -78,9 +80,10 @@ void TuneRecord::load(const std::string& text) {
       rungs_[title] = rung.dump();
       if (rung.at("measured")) measured_[rung.at("config").dump()] = measured_in(rung);
     }
-  } catch (const nlohmann::json::exception& problem) {
-    fail_as(ErrorKind::input, "{}: is no record of a tune ({}); --overwrite begins anew", path_,
-            problem.what());
+  } catch (const base::JsonError& problem) {
+    fail_as(ErrorKind::input, "{}: {}; --overwrite begins anew", path_, problem.what());
+  } catch (const nlohmann::json::exception&) {
+    fail_as(ErrorKind::input, "{}: is no record of a tune; --overwrite begins anew", path_);
   }
   if (asked == question_) return;
   fail_as(ErrorKind::usage,

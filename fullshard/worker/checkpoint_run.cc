@@ -17,6 +17,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/printable.h"
 #include "fullshard/checkpoint/deepspeed_export.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
@@ -26,6 +27,8 @@
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
+#include "fullshard/report/records/run_lock.h"
+#include "fullshard/report/records/run_record.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/stored/flat_checkpoint.h"
 #include "fullshard/stored/fp32_export.h"
@@ -188,6 +191,13 @@ int convert(const cli::CheckpointCommandOptions& options) {
   return 0;
 }
 
+// A program with a loop of its own may keep no lock: only what says so has ended.
+bool has_ended(const std::string& run) {
+  const std::string record = run + "/run.json";
+  return base::is_file(record) && report::find_owner(run).state != report::OwnerState::live &&
+         read_run_record(record).status != RunStatus::running;
+}
+
 // The run itself saves, after the step it is at.
 int save(const cli::CheckpointCommandOptions& options) {
   formats::check_input(base::is_file(options.path + "/run.json"),
@@ -198,7 +208,11 @@ int save(const cli::CheckpointCommandOptions& options) {
   if (options.json) {
     print_json({{"folder", folder}});
   } else {
-    fmt::print("asked for {}; the run writes it after the step it is at\n", folder);
+    fmt::print("asked for {}; {}\n", folder,
+               has_ended(options.path)
+                   ? "nothing runs there now: the next run with this --output writes it after its "
+                     "first step"
+                   : "the run writes it after the step it is at");
   }
   return 0;
 }

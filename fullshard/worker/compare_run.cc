@@ -52,7 +52,7 @@ int run_compare(const cli::RunArguments& arguments) {
   const World world = meet_ranks(arguments);
   const Plan plan = arguments.plan(world.size(), run.auto_inputs(), world.rank() != 0);
   ShardedModel sharded = run.shard(world, plan, options);
-  if (world.rank() == 0) run.warn_of_unused_head();
+  if (world.rank() == 0) run.warn_of_weights();
   const std::vector<Comparison> results = compare_model(*run.model, sharded, *reference);
   const bool ok =
       !results.empty() && std::all_of(results.begin(), results.end(), [&](const Comparison& found) {

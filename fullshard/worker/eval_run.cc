@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -68,7 +69,7 @@ int run_eval(const cli::RunArguments& arguments) {
   });
   const WeightResidence residence = weight_residence(sharded, needs, std::nullopt);
   if (world.rank() == 0) {
-    run.warn_of_unused_head();
+    run.warn_of_weights();
     for (const std::string& warning : data->warnings()) {
       base::say(fmt::format("warning: {}\n", warning));
     }
@@ -86,6 +87,11 @@ int run_eval(const cli::RunArguments& arguments) {
                                 .dtype = evaluation_dtype(options)});
   weights.close();
   if (world.rank() != 0) return 0;
+  if (!std::isfinite(result.loss)) {
+    base::say(fmt::format(
+        "warning: the loss is {}: the weights are not finite, or too large for their dtype\n",
+        result.loss));
+  }
   if (result.classes) return print_scores(result, options.json);
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"loss", result.loss},

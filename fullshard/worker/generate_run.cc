@@ -200,8 +200,9 @@ GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& 
   GenerateCallbacks callbacks;
   callbacks.on_step = [&interruption, &num_done, num_prompts] {
     if (!interruption.is_asked_for()) return;
-    fail("generate: {}: {} of {} prompts are done, and all of theirs is written",
-         train::interruption_name(interruption.signal()), num_done, num_prompts);
+    fail_as(ErrorKind::interrupted,
+            "generate: {}: {} of {} prompts are done, and all of theirs is written",
+            train::interruption_name(interruption.signal()), num_done, num_prompts);
   };
   return callbacks;
 }
@@ -348,7 +349,7 @@ int run_generate(const cli::RunArguments& arguments) {
   const WeightResidence residence =
       weight_residence(sharded, needs, options.generation.resident_share);
   if (world.rank() == 0) {
-    run.warn_of_unused_head();
+    run.warn_of_weights();
     for (const std::string& warning : job.warnings) {
       base::say(fmt::format("warning: {}\n", warning));
     }

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/hub_cache.h"
+#include "fullshard/base/json_text.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/data/documents/class_rows.h"
 #include "fullshard/data/weighted_paths.h"
@@ -44,8 +46,19 @@ std::vector<std::string> classes_of(const RunOptions& options) {
   return data::find_classes(paths, options.text_field);
 }
 
+// A preset's configuration names the end mark of its original's tokenizer; what is learnt is that
+// of the run's.
+void take_end_mark(ModelSource& preset, const std::string& tokenizer) {
+  const auto eos = load_tokenizer(base::path_or_cached_model(tokenizer))->eos();
+  auto config = base::parse_json<nlohmann::ordered_json>(preset.config_json);
+  if (!eos || !config.contains("eos_token_id") || config["eos_token_id"] == *eos) return;
+  config["eos_token_id"] = *eos;
+  preset.config_json = config.dump(2) + "\n";
+}
+
 ModelSource trained_source_of(const RunOptions& options) {
   ModelSource source = source_of(options);
+  if (source.folder.empty() && !options.tokenizer.empty()) take_end_mark(source, options.tokenizer);
   if (options.task != "classification" || options.data.empty()) return source;
   return train::classification_source(std::move(source), classes_of(options), options.new_head);
 }
@@ -112,7 +125,10 @@ ShardedModel RankModel::shard_by(const World& world, const ShardOptions& given,
   return sharded;
 }
 
-void RankModel::warn_of_unused_head() const {
+void RankModel::warn_of_weights() const {
+  if (!source.folder.empty() && !source.has_weights) {
+    base::say(fmt::format("warning: {}\n", source.new_weights_warning()));
+  }
   for (const std::string& warning : train::unused_head_warnings(source, *model)) {
     base::say(fmt::format("warning: {}\n", warning));
   }

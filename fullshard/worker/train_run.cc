@@ -37,6 +37,7 @@
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/unused_head.h"
 #include "fullshard/worker/flops_profile.h"
+#include "fullshard/worker/idle_flags.h"
 #include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
 
@@ -208,6 +209,11 @@ class TrainRun {
     }
     if (resumed_)
       account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
+    if (!resumed_ && !run_.source.folder.empty() && !run_.source.has_weights &&
+        !options_.from_scratch) {
+      account.warn(run_.source.new_weights_warning());
+    }
+    for (const std::string& idle : idle_flags(options_, *run_.model)) account.warn(idle);
     for (const std::string& warning : data.warnings()) account.warn(warning);
     warn_of_precision(account);
     for (const std::string& warning : trainer.warnings()) account.warn(warning);
@@ -222,7 +228,11 @@ class TrainRun {
     try {
       train(data, sharded, trainer, account, interruption);
     } catch (const std::exception& error) {
-      account.finish(RunStatus::failed, error.what(), trainer.last_saved());
+      try {
+        account.finish(RunStatus::failed, error.what(), trainer.last_saved());
+      } catch (const Error& second) {  // a disk that is full: the first one says why
+        base::say(fmt::format("warning: {}\n", second.what()));
+      }
       throw;
     }
     account.summarise(places_);

@@ -176,6 +176,23 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
   }
 }
 
+TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {
+  ASSERT_EQ(run(train_words("run", 2, "--lr 1e-2") + "--ranks 1").status, 0);
+  const std::string before = folder_.read("run/model/model.safetensors");
+  ASSERT_EQ(launch::shell("ln -s model " + folder_ / "run/same").status, 0);
+  for (const std::string words :
+       {"export run/model run/model --dtype bf16", "export run/model run/same --dtype bf16",
+        "to-fp32 run/model/model.safetensors run/model/model.safetensors",
+        "export run/model run/model/model.safetensors"}) {
+    const launch::Ended ended = run("checkpoint " + words);
+    EXPECT_EQ(ended.status, 2) << words;
+    EXPECT_THAT(ended.output, HasSubstr("is what the weights are read from; write them elsewhere"))
+        << words;
+  }
+  EXPECT_EQ(folder_.read("run/model/model.safetensors"), before);
+  EXPECT_EQ(run("checkpoint to-fp32 run/model run/model/pytorch_model.bin").status, 0);
+}
+
 TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   const std::string words =
       "there are inspect, verify, to-fp32, export, convert, diff, save, merge-lora\n";
@@ -202,7 +219,9 @@ TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
   const std::string words = "train --quiet --model " + gpt2 + " --data " + kResumable +
                             "tokens.bin --sequence-length 8 --micro-batch 2 --output run ";
   ASSERT_EQ(run(words + "--ranks 1 --steps 1 --no-save-model").status, 0);
-  EXPECT_EQ(run("checkpoint save run before").status, 0);
+  EXPECT_EQ(run("checkpoint save run before").output,
+            "asked for run/checkpoints/before; nothing runs there now: the next run with this "
+            "--output writes it after its first step\n");
   EXPECT_EQ(folder_.read("run/checkpoints/request"), "before");
   ASSERT_EQ(run(words + "--ranks 2 --steps 1 --overwrite").status, 0);
   EXPECT_EQ(folder_.read("run/checkpoints/latest"), "before\n");

@@ -323,7 +323,7 @@ TEST_F(Generation, SaysWhatIsWrongAtOnce) {
          "prompt 1: has 24 tokens, but the model has 24 positions");
   expect(gpt2 + "--prompts long.jsonl --ranks 2", 4, "prompt 1: has 24 tokens");
   expect(gpt2 + "--prompts bad.jsonl", 4, "bad.jsonl, line 2: is not valid JSON");
-  expect(gpt2 + "--prompts none.jsonl", 4, "none.jsonl: cannot be opened");
+  expect(gpt2 + "--prompts none.jsonl", 4, "none.jsonl: cannot be read");
   expect(gpt2 + "--prompt hello", 4, "has no tokenizer");
   expect(gpt2 + "--prompt a --prompts b", 2, "--prompt");
   expect(gpt2 + "--prompt a --greedy --temperature 2", 2, "--greedy");
@@ -362,7 +362,7 @@ TEST_F(Generation, KeepsEveryLineThatWasWrittenWhenInterrupted) {
       "fullshard generate --model bytes-llama --tokenizer bytes --prompts p.txt --batch 4 "
       "--max-new-tokens 30 --output out.jsonl & pid=$!; "
       "until [ -s out.jsonl ]; do sleep 0.05; done; kill -INT $pid; wait $pid");
-  EXPECT_NE(ended.status, 0);
+  EXPECT_EQ(ended.status, 130);
   EXPECT_THAT(ended.output, HasSubstr("of 20000 prompts are done"));
   const std::string text = folder_.read("out.jsonl");
   EXPECT_TRUE(text.ends_with("\n"));

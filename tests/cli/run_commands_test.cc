@@ -383,6 +383,84 @@ TEST_F(Runs, TakeFp32ForNoMixedPrecision) {
   EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
 }
 
+TEST_F(Runs, CountStepsThatWereNotLogged) {
+  write_tokens("t.bin", 4000);
+  const launch::Ended ended =
+      run("train --json --quiet --ranks 2 --no-save-model --data t.bin --sequence-length 16 "
+          "--micro-batch 2 --steps 8 --log-every 8 --schedule WarmupDecayLR --model " +
+          kModels + "llama");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  const auto summary = nlohmann::json::parse(ended.output);
+  EXPECT_EQ(summary["steps"], 8);
+  EXPECT_EQ(summary["tokens"], 8 * 2 * 2 * 16);
+}
+
+TEST_F(Runs, SayWhichFlagsHaveNoEffect) {
+  write_tokens("t.bin", 4000);
+  const launch::Ended ended = run(
+      "train --quiet --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "
+      "--epochs 2 --eval-every 1 --keep-best --keep 2 --target-length 8 --model " +
+      kModels + "llama");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(ended.output,
+            "warning: --eval-every: has no effect without --eval-data or --validation-split\n"
+            "warning: --keep-best: has no effect without --eval-data or --validation-split\n"
+            "warning: --keep: has no effect without --save-every\n"
+            "warning: --epochs: has no effect beside --steps\n"
+            "warning: --target-length: has no effect for a model without a decoder of its own\n");
+}
+
+TEST_F(Runs, EndWellWithoutTheirPage) {
+  write_tokens("t.bin", 4000);
+  std::filesystem::create_directories(folder_ / "out/report.html");
+  const launch::Ended ended =
+      run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 --output out "
+          "--model " +
+          kModels + "llama");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("warning: out/report.html: "));
+  EXPECT_EQ(nlohmann::json::parse(folder_.read("out/run.json"))["status"], "done");
+}
+
+TEST_F(Runs, OfAPresetLearnTheEndMarkOfTheirTokenizer) {
+  folder_.write("t.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n");
+  const launch::Ended ended = run(
+      "train --quiet --data t.jsonl --tokenizer bytes --sequence-length 16 --micro-batch 1 --steps "
+      "1 --model llama-tiny");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(nlohmann::json::parse(folder_.read("fullshard-run/model/config.json"))["eos_token_id"],
+            257);
+}
+
+TEST_F(Runs, OfAFolderWithoutWeightsSaySo) {
+  write_tokens("t.bin", 4000);
+  std::filesystem::create_directories(folder_ / "bare");
+  std::filesystem::copy_file(kModels + "llama/config.json", folder_ / "bare/config.json");
+  const std::string words = " --data t.bin --sequence-length 16 --micro-batch 2 --model bare ";
+  const auto says_so = HasSubstr("warning: bare: holds no weights (");
+  EXPECT_THAT(run("eval" + words).output, says_so);
+  const std::string train = "train --quiet --steps 1 --overwrite" + words;
+  EXPECT_THAT(run(train).output, says_so);
+  EXPECT_EQ(run(train + "--from-scratch").output, "");
+}
+
+TEST_F(Runs, TakeTheWeightsOfADeepSpeedFolder) {
+  write_tokens("t.bin", 4000);
+  const std::string train =
+      "train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 4 --lr 0.01 "
+      "--save-every 4 --model " +
+      kModels + "llama";
+  ASSERT_EQ(run(train).status, 0);
+  ASSERT_EQ(run("checkpoint convert fullshard-run/checkpoints ds --to deepspeed").status, 0);
+  std::filesystem::copy_file(folder_ / "fullshard-run/model/config.json",
+                             folder_ / "ds/config.json");
+  const std::string words =
+      "eval --json --data t.bin --sequence-length 16 --micro-batch 2 --model ";
+  const launch::Ended expected = run(words + "fullshard-run/model"), found = run(words + "ds");
+  ASSERT_EQ(found.status, 0) << found.output;
+  EXPECT_EQ(found.output, expected.output);
+}
+
 TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
   folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
   const launch::Ended ended =

@@ -48,6 +48,23 @@ TEST(TokenFile, RawFilesAreUint16UnlessToldOtherwise) {
   EXPECT_EQ(all_of(TokenFile(folder.file("b.bin"))), (Tokens{7, 70000}));
 }
 
+// What has lost its beginning would be tokens that nobody wrote.
+TEST(TokenFile, OfOurOwnNameHasAHeader) {
+  const DataFolder folder;
+  folder.write("a.tokens", std::string(64, '\0'));
+  EXPECT_EQ(error_of([&] { TokenFile(folder.file("a.tokens")); }, folder),
+            "a.tokens: does not begin as files of this name do; it is damaged, make it again with "
+            "'fullshard data tokenize', or name raw tokens .bin");
+  EXPECT_EQ(TokenFile(folder.file("a.tokens"), "uint16").size(), 32) << "where that is said";
+}
+
+TEST(TokenFile, IsNotWaitedForWhereItIsAPipe) {
+  const DataFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("a.bin").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { TokenFile(folder.file("a.bin")); }, folder),
+            "a.bin: is not a regular file; data are read from files");
+}
+
 TEST(TokenFile, ReadsBothHeadersOfLlmC) {
   const DataFolder folder;
   const auto gpt2 = folder.write_tokens("gpt2.bin", std::vector<uint16_t>{50256, 3, 4},

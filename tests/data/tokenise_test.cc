@@ -195,6 +195,18 @@ TEST(TextCache, IsWrittenOnceAndBelongsToTextAndTokenizer) {
   EXPECT_EQ(testing::entries_of(cache.path()).size(), 3u);
 }
 
+TEST(TextCache, ThatIsDamagedIsMadeAgain) {
+  const DataFolder folder;
+  const DataFolder cache;
+  const TokeniseOptions options{.files = {folder.write("a.txt", "ab\n\ncd")}};
+  ASSERT_EQ(tokenised_text(options, ToyTokenizer(), cache.path()).size(), 6);
+  const std::string name = testing::entries_of(cache.path()).at(0);
+  for (const std::string& damaged : {std::string(), std::string(5672, '\0')}) {
+    cache.write(name, damaged);
+    EXPECT_EQ(tokenised_text(options, ToyTokenizer(), cache.path()).size(), 6);
+  }
+}
+
 TEST(InOrder, TheErrorOfTheFirstItemComesOut) {
   for (const int threads : {1, 4}) {
     std::vector<int64_t> consumed;

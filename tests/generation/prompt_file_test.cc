@@ -53,7 +53,7 @@ TEST(Prompts, ThatAreDamagedAreNamedByLine) {
   EXPECT_THAT(message_of([] { parse_prompts("\n \n", PromptFormat::lines, "p.txt"); }),
               HasSubstr("p.txt: holds no prompt"));
   EXPECT_THAT(message_of([] { read_prompts("/nowhere/p.txt"); }),
-              HasSubstr("/nowhere/p.txt: cannot be opened"));
+              HasSubstr("/nowhere/p.txt: cannot be read"));
 }
 
 TEST(Prompts, OfStandardInputAreKnownByTheirFirstLetter) {

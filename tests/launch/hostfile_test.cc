@@ -63,7 +63,7 @@ TEST(Hostfile, NamesEveryBadLine) {
   EXPECT_EQ(error_of([] { parse_hostfile("# nobody\n", "hosts"); }),
             "hosts:1: no host; expected lines 'HOST slots=N'");
   EXPECT_EQ(error_of([] { read_hostfile("/no/such/file"); }),
-            "/no/such/file: the hostfile cannot be read: No such file or directory");
+            "hostfile /no/such/file: cannot be read: No such file or directory");
 }
 
 TEST(HostFilter, TakesHostsAndSlotsIn) {

@@ -213,5 +213,28 @@ TEST(Estimate, OfSeventyBillionParametersOnAThousandGpusTakesNoMemory) {
   EXPECT_LT(most_resident_kib() - before, 512 * 1024);
 }
 
+// Keys that a window hides are masked, on GPUs by a tensor of their own.
+TEST(Estimate, PlansWindowsShorterThanTheSequenceOnGpus) {
+  auto config = nlohmann::json::parse(small_llama());
+  config["architectures"] = {"MistralForCausalLM"};
+  config["model_type"] = "mistral";
+  const auto planned_with = [&](int64_t window) {
+    config["sliding_window"] = window;
+    std::shared_ptr<LanguageModel> model;
+    {
+      const DeferredScope scope;
+      model = make_model(config.dump(), "test", {});
+    }
+    const auto plan = Plan::from_words(
+        "", "", {.flags = {{"--micro-batch", "2"}, {"--precision", "bf16"}}, .ranks = 2});
+    return estimate(model, plan,
+                    {.ranks = 2, .device = at::Device(at::kCUDA, 0), .sequence_length = 128})
+        .on(tiers::Tier::device)
+        .peak_bytes;
+  };
+  EXPECT_GT(planned_with(32), 0);
+  EXPECT_GE(planned_with(32), planned_with(128));
+}
+
 }  // namespace
 }  // namespace fullshard::testing

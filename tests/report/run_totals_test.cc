@@ -41,10 +41,22 @@ TEST(RunTotals, AddsUpSteps) {
 TEST(RunTotals, TakesStepsThatWereNotRecordedToBeLikeTheNext) {
   RunTotals totals;
   totals.add(at_step(10, 1));
+  EXPECT_EQ(totals.num_steps(), 1) << "where it began is not known yet";
   totals.add(at_step(20, 1));
-  EXPECT_EQ(totals.num_steps(), 11);
-  EXPECT_EQ(totals.tokens(), 11000);
+  EXPECT_EQ(totals.num_steps(), 20);
+  EXPECT_EQ(totals.tokens(), 20000);
   EXPECT_EQ(totals.median_tokens_per_s(), 515);
+}
+
+TEST(RunTotals, CountFromWhereTheRunBegan) {
+  RunTotals from_start(0), resumed(5);
+  from_start.add(at_step(8, 1));
+  EXPECT_EQ(from_start.num_steps(), 8);
+  EXPECT_EQ(from_start.tokens(), 8000);
+  EXPECT_EQ(from_start.seconds(), 16);
+  resumed.add(at_step(6, 1));
+  resumed.add(at_step(9, 1));
+  EXPECT_EQ(resumed.num_steps(), 4);
 }
 
 TEST(RunTotals, KeepsWhatIsNotFiniteOutOfOrders) {

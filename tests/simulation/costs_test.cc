@@ -215,6 +215,7 @@ TEST(KernelTable, TellsWhatIsWrongWithAFile) {
   EXPECT_THAT(
       problem("{}"),
       ::testing::StartsWith("t.json: no table of kernels, as fullshard bench kernels writes it"));
+  EXPECT_EQ(problem("{"), "t.json: is not valid JSON at column 2");
   EXPECT_EQ(problem(R"({"kernels": [{"name": "memory", "bytes": 0, "seconds": 1}]})"),
             "t.json: kernel 1 of memory: a time or size that is not above zero");
   EXPECT_EQ(testing::message_of([] { KernelTable::load("/nowhere/t.json"); }),

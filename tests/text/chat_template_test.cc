@@ -114,6 +114,17 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
   EXPECT_THAT(said(blocks), HasSubstr("nested too deep"));
   EXPECT_THAT(said("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested too deep"));
+  // Chains are trees as deep as they are long.
+  for (const std::string link : {"1 + ", "a and ", "a ~ ", "a if b else "}) {
+    std::string chain;
+    for (int i = 0; i < 60000; ++i) chain += link;
+    EXPECT_THAT(said("{{ " + chain + "1 }}"), HasSubstr("an expression is too long")) << link;
+  }
+  for (const std::string link : {"|trim", "[0]", ".b", " is defined"}) {
+    std::string chain;
+    for (int i = 0; i < 60000; ++i) chain += link;
+    EXPECT_THAT(said("{{ a" + chain + " }}"), HasSubstr("an expression is too long")) << link;
+  }
   EXPECT_THAT(
       said("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"),
       HasSubstr("does not come to an end"));

@@ -79,6 +79,9 @@ TEST(TuneRecord, ThatIsNoneIsRefused) {
   std::ofstream(folder.file("tune.json")) << "{\"rungs\": 3}";
   EXPECT_THAT(testing::message_of([&] { TuneRecord(folder.file("tune.json"), "", false); }),
               HasSubstr("is no record of a tune"));
+  std::ofstream(folder.file("tune.json")) << std::string(300000, '[');
+  EXPECT_THAT(testing::message_of([&] { TuneRecord(folder.file("tune.json"), "", false); }),
+              HasSubstr("--overwrite begins anew"));
 }
 
 TEST(TuneRecord, HasEveryRungAndTheWinner) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/cuda_build.h"
@@ -14,6 +15,19 @@
 
 namespace fullshard::cli {
 namespace {
+
+// Of 64 bits; CLI11 takes others for the largest, or for what they wrap around to.
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        uint64_t number = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool is_number = problem == std::errc() && end == text.data() + text.size();
+        return is_number ? ""
+                         : fmt::format("is {}, expected a whole number from 0 to 2^64 - 1", text);
+      },
+      "");
+}
 
 std::string_view name_of(RunKind kind) {
   switch (kind) {
@@ -115,6 +129,7 @@ void RunArguments::add_model() {
   command_
       ->add_option("--seed", options_.seed,
                    draws_tokens ? "of sampling" : "of weights, order and dropout")
+      ->check(whole_number())
       ->capture_default_str();
   // As deepspeed and old versions of torch's launcher add it; -1 is no rank.
   command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/folder_names.h"
 #include "fullshard/data/text/decompressor.h"
 #include "fullshard/data/text/hub_dataset.h"
@@ -97,6 +98,9 @@ std::string all_endings() {
 }  // namespace
 
 FileKind kind_of(const std::string& path) {
+  if (base::is_special_file(path)) {
+    fail_as(ErrorKind::input, "{}: is not a regular file; data are read from files", path);
+  }
   std::ifstream file(path, std::ios::binary);
   std::string beginning(8, '\0');
   file.read(beginning.data(), std::ssize(beginning));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/text/text_cache.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -50,6 +52,17 @@ TokenWriter tokenise_into(AtomicFile file, const TokeniseOptions& options,
   return writer;
 }
 
+// A damaged one can be made again.
+std::optional<TokenFile> open_kept(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+  try {
+    return TokenFile(path);
+  } catch (const Error& error) {
+    spdlog::warn("{}; the text is tokenised again", error.what());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokenizer,
@@ -59,10 +72,9 @@ TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokeni
         .finish_in_memory();
   }
   const std::string path = folder + "/" + fingerprint(options, tokenizer) + ".tokens";
-  if (::access(path.c_str(), F_OK) != 0) {
-    ::mkdir(folder.c_str(), 0777);  // what fails shows when the file is opened
-    tokenise_into(AtomicFile(path), options, tokenizer).finish();
-  }
+  if (auto kept = open_kept(path)) return std::move(*kept);
+  ::mkdir(folder.c_str(), 0777);  // what fails shows when the file is opened
+  tokenise_into(AtomicFile(path), options, tokenizer).finish();
   return TokenFile(path);
 }
 

@@ -15,7 +15,8 @@
 namespace fullshard::data {
 
 MappedFile::MappedFile(std::string path, Access access) : name_(std::move(path)) {
-  const int descriptor = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without waiting for somebody to write into a pipe.
+  const int descriptor = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     fail_as(ErrorKind::input, "{}: cannot be read ({})", name_, std::strerror(errno));
   }

@@ -4,13 +4,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::data {
 namespace {
@@ -122,9 +121,9 @@ int width_named(const std::string& name, std::string_view dtype) {
 
 // {"dtype": "uint32"} beside the file. So small that looking for the two words is enough.
 std::optional<int> companion_width(const std::string& name) {
-  std::ifstream file(name + ".json");
-  if (!file) return std::nullopt;
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto found = base::find_text_file(name + ".json", kMiB);
+  if (!found) return std::nullopt;
+  const std::string& text = *found;
   const bool narrow = text.find("\"uint16\"") != std::string::npos;
   const bool wide = text.find("\"uint32\"") != std::string::npos;
   require(text.find("\"dtype\"") != std::string::npos && narrow != wide,
@@ -153,6 +152,10 @@ TokenLayout read_raw(const std::string& name, std::string_view bytes, std::strin
 TokenLayout read_any(const std::string& name, std::string_view bytes, std::string_view dtype) {
   if (bytes.starts_with(kMagic)) return read_fullshard(name, bytes);
   if (const LlmcKind* kind = llmc_kind(bytes)) return read_llmc(name, bytes, *kind);
+  require(!name.ends_with(".tokens") || !dtype.empty(),
+          "{}: does not begin as files of this name do; it is damaged, make it again with "
+          "'fullshard data tokenize', or name raw tokens .bin",
+          name);
   return read_raw(name, bytes, dtype);
 }
 

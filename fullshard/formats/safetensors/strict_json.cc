@@ -14,27 +14,48 @@ using nlohmann::json;
 
 constexpr int kMostDepth = 8;
 
-// Sees every event of the parser; it keeps no values.
-class Rules {
+// Goes over the text before anything is made of it. Not a callback of the parser: with one, it
+// looks through all members of an object after each of them.
+class Rules final : public json::json_sax_t {
  public:
   explicit Rules(const std::string& where) : where_(where) {}
 
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    using Event = json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      check_input(depth < kMostDepth, "{}: is nested more than {} deep", where_, kMostDepth);
-    }
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      check_input(keys_.back().insert(key).second, "{}: has the key '{}' twice", where_, key);
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override {
+    keys_.emplace_back();
+    return enter();
+  }
+  bool key(string_t& name) override {
+    check_input(keys_.back().insert(name).second, "{}: has the key '{}' twice", where_, name);
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return leave();
+  }
+  bool start_array(size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  // The parser itself says what is wrong.
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
+
+ private:
+  bool enter() {
+    check_input(depth_++ < kMostDepth, "{}: is nested more than {} deep", where_, kMostDepth);
+    return true;
+  }
+  bool leave() {
+    --depth_;
     return true;
   }
 
- private:
   const std::string& where_;
+  int depth_ = 0;
   std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
 };
 
@@ -42,8 +63,9 @@ class Rules {
 
 json parse_strict_json(std::string_view text, const std::string& where) {
   Rules rules(where);
+  json::sax_parse(text, &rules);
   try {
-    return json::parse(text, std::ref(rules));
+    return json::parse(text);
   } catch (const json::parse_error& error) {
     fail_input("{}: is not JSON at its byte {}", where, error.byte);
   } catch (const json::exception&) {

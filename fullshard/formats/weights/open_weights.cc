@@ -76,14 +76,27 @@ std::unique_ptr<TensorSource> open_checkpoint(const std::string& path) {
   return formats::is_deepspeed_folder(path) ? formats::DeepSpeedFolder(path).weights() : nullptr;
 }
 
+// Empty where there is none.
+std::string named_weights(const std::string& folder) {
+  for (const std::string_view name : kNames) {
+    std::string file = fmt::format("{}/{}", folder, name);
+    if (base::is_file(file)) return file;
+  }
+  return {};
+}
+
 }  // namespace
+
+bool holds_weights(const std::string& folder) {
+  return !named_weights(folder).empty() || formats::is_dcp_folder(folder) ||
+         !formats::find_accelerate_folders(folder).model.empty() ||
+         formats::is_deepspeed_folder(folder);
+}
 
 std::unique_ptr<TensorSource> open_weights(const std::string& path) {
   if (!base::is_folder(path)) return open_one(path);
-  for (const std::string_view name : kNames) {
-    const std::string file = fmt::format("{}/{}", path, name);
-    if (base::is_file(file)) return open_one(file);
-  }
+  const std::string file = named_weights(path);
+  if (!file.empty()) return open_one(file);
   if (auto weights = open_checkpoint(path)) return weights;
   formats::fail_input(
       "{}: holds no weights; expected one of {}, or a checkpoint of DeepSpeed or "

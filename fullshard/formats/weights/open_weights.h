@@ -16,5 +16,7 @@ namespace fullshard {
 // overlapping or outside offsets, a tensor that an index promises and a file lacks are errors of
 // the kind `input`.
 std::unique_ptr<TensorSource> open_weights(const std::string& path);
+// Whether there is anything in the folder for it to open.
+bool holds_weights(const std::string& folder);
 
 }  // namespace fullshard

@@ -70,7 +70,7 @@ at::Tensor visible_by_place(const AttentionOptions& options, const at::Tensor& q
   const auto keys = at::arange(num_keys, integers).unsqueeze(0);
   const auto lasts = (at::arange(num_queries, integers) + (num_keys - num_queries)).unsqueeze(1);
   auto visible = keys.le(lasts);
-  if (options.window > 0) visible = visible.logical_and(keys.gt(lasts - options.window));
+  if (options.window > 0) visible = visible & keys.gt(lasts - options.window);
   return visible;
 }
 
@@ -103,7 +103,7 @@ at::Tensor score_mask(const AttentionOptions& options, const at::Tensor& query,
   if (options.causal && !is_causal && !sees_all) visible = visible_by_place(options, query, key);
   if (!hides_nothing(options.padding_mask)) {
     const auto real = options.padding_mask.ne(0).unsqueeze(1).unsqueeze(1);
-    visible = visible.defined() ? visible.logical_and(real) : real;
+    visible = visible.defined() ? visible & real : real;
   }
   if (!visible.defined()) return bias;
   while (visible.dim() < 4) visible = visible.unsqueeze(0);

@@ -156,7 +156,7 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& keys,
     const auto columns = at::arange(num_columns, places.positions.options()).unsqueeze(0);
     auto visible = columns.le(places.positions);
     if (options.window > 0) {
-      visible = visible.logical_and(columns.gt(places.positions - options.window));
+      visible = visible & columns.gt(places.positions - options.window);
     }
     general.padding_mask = visible;
   }

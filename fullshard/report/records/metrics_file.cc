@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/report/records/step_history.h"
 
 namespace fullshard::report {
@@ -18,7 +19,9 @@ constexpr size_t kMostProblems = 20;
 // The lines of a file with their numbers (from 1) and where they begin.
 class Lines {
  public:
-  explicit Lines(const std::string& path) : file_(path, std::ios::binary) {}
+  explicit Lines(const std::string& path) {
+    if (base::is_file(path)) file_.open(path, std::ios::binary);
+  }
 
   bool next() {
     start_ = end_;

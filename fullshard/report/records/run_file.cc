@@ -32,20 +32,6 @@ class OpenFile {
   int file_;
 };
 
-// Nothing when it cannot be read; errno says why.
-std::optional<std::string> read_to_end(int file, int64_t from) {
-  std::string text;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t got = ::pread(file, buffer, sizeof(buffer), from);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;
-    if (got == 0) return text;
-    text.append(buffer, static_cast<size_t>(got));
-    from += got;
-  }
-}
-
 bool write_and_sync(const std::string& path, std::string_view text) {
   const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file.get() < 0) return false;
@@ -60,21 +46,18 @@ bool write_and_sync(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-std::optional<std::string> read_whole_file(const std::string& path) {
-  const OpenFile file(path, O_RDONLY);
-  if (file.get() < 0 && errno == ENOENT) return std::nullopt;
-  std::optional<std::string> text;
-  if (file.get() >= 0) text = read_to_end(file.get(), 0);
-  if (!text) fail_as(ErrorKind::input, "{}: cannot be read: {}", path, std::strerror(errno));
-  return text;
-}
-
 std::string read_end_of_file(const std::string& path, int64_t bytes) {
-  const OpenFile file(path, O_RDONLY);
+  if (!base::is_file(path)) return {};
+  const OpenFile file(path, O_RDONLY | O_NONBLOCK);
   if (file.get() < 0) return {};
   const int64_t size = ::lseek(file.get(), 0, SEEK_END);
-  std::string text = read_to_end(file.get(), std::max<int64_t>(0, size - bytes)).value_or("");
-  return text.substr(0, static_cast<size_t>(bytes));  // it may have grown meanwhile
+  std::string text(static_cast<size_t>(bytes), '\0');
+  ssize_t got = 0;
+  do {
+    got = ::pread(file.get(), text.data(), text.size(), std::max<int64_t>(0, size - bytes));
+  } while (got < 0 && errno == EINTR);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return text;
 }
 
 void write_whole_file(const std::string& path, std::string_view text) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a run's folder, by system calls: read whole or at the end, written whole or not at all.
+// Files of a run's folder, by system calls: read at the end, written whole or not at all.
 // Not std::filesystem, see tests/files.h.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +12,6 @@
 
 namespace fullshard::report {
 
-// Nothing when the file is not there; an Error of kind input when it cannot be read.
-std::optional<std::string> read_whole_file(const std::string& path);
 // The last `bytes` of it; empty when it is not there.
 std::string read_end_of_file(const std::string& path, int64_t bytes);
 // A file beside it first, then one rename. An Error of kind input that names the cause (no room, no

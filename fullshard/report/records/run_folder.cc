@@ -8,6 +8,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/report/records/run_totals.h"
 
@@ -91,7 +92,8 @@ RunFolder read_run_folder(const std::string& path) {
   RunFolder run{.path = path, .owner = found.state};
   const std::string record = path + "/run.json", metrics = path + "/metrics.jsonl";
   try {
-    if (const auto text = read_whole_file(record)) run.record = parse_run_record(*text, record);
+    if (const auto text = base::find_text_file(record))
+      run.record = parse_run_record(*text, record);
   } catch (const Error& error) {
     run.problems.emplace_back(error.what());
   }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/report/records/run_file.h"
 
 namespace fullshard::report {
@@ -37,7 +38,7 @@ std::string own_host() {
 std::optional<int64_t> birth_of(int64_t process) {
   std::string text;
   try {
-    text = read_whole_file(fmt::format("/proc/{}/stat", process)).value_or("");
+    text = base::find_text_file(fmt::format("/proc/{}/stat", process)).value_or("");
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -150,7 +151,7 @@ std::string RunOwner::death() const {
 }
 
 Ownership find_owner(const std::string& folder) {
-  const int file = ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return {};
   struct flock asked = whole_file_as(F_WRLCK);
   const bool has_locks = ::fcntl(file, F_OFD_GETLK, &asked) == 0;

@@ -10,6 +10,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/report/records/number_text.h"
 #include "fullshard/report/records/run_file.h"
 
@@ -312,7 +313,7 @@ void write_run_record(const std::string& path, const RunRecord& record) {
 }
 
 RunRecord read_run_record(const std::string& path) {
-  const auto text = report::read_whole_file(path);
+  const auto text = base::find_text_file(path);
   if (!text) fail_as(ErrorKind::input, "{}: is not there; give the --output folder of a run", path);
   return parse_run_record(*text, path);
 }
@@ -322,7 +323,7 @@ bool close_run_record(const std::string& folder, RunStatus status, const std::st
   const std::string path = folder + "/run.json";
   Json json;
   try {
-    json = base::parse_json<Json>(report::read_whole_file(path).value_or(""));
+    json = base::parse_json<Json>(base::find_text_file(path).value_or(""));
   } catch (const base::JsonError&) {  // whoever reads it says what is wrong
     return false;
   }

@@ -48,12 +48,18 @@ std::string memory_text(const RunTotals& totals) {
 
 }  // namespace
 
-void RunTotals::add(const StepRecord& record) {
-  const int64_t steps = last_ ? std::max<int64_t>(1, record.step - last_->step) : 1;
+void RunTotals::count(const StepRecord& record, int64_t steps) {
   num_steps_ += steps;
-  num_skipped_ += record.skipped ? 1 : 0;
   tokens_ = more_tokens(tokens_, record.tokens, steps);
   if (std::isfinite(record.step_s)) seconds_ += record.step_s * static_cast<double>(steps);
+}
+
+void RunTotals::add(const StepRecord& record) {
+  const int64_t before = last_ ? last_->step : steps_before_.value_or(record.step - 1);
+  const int64_t steps = std::max<int64_t>(1, record.step - before);
+  if (++num_records_ == 2 && !steps_before_) count(*last_, std::min(steps, last_->step) - 1);
+  count(record, steps);
+  num_skipped_ += record.skipped ? 1 : 0;
   device_peak_bytes_ = std::max(device_peak_bytes_, record.device_peak_bytes);
   host_peak_bytes_ = std::max(host_peak_bytes_, record.host_peak_bytes);
   keep_best(best_, record.loss, record.step);

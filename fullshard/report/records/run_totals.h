@@ -21,8 +21,13 @@ struct BestLoss {
 // Takes the same memory for a run of any length.
 class RunTotals {
  public:
-  // In the order of steps. Where steps between two records were not recorded, they are taken to be
-  // like the later one.
+  RunTotals() = default;
+  // Of a run that begins after so many steps.
+  explicit RunTotals(int64_t steps_before) : steps_before_(steps_before) {}
+
+  // In the order of steps. Where steps before a record were not recorded, they are taken to be like
+  // it; when it is not known where the run began, the first record stands for as many steps as the
+  // second.
   void add(const StepRecord& record);
 
   int64_t num_steps() const { return num_steps_; }  // seen by this run, those of an earlier not
@@ -41,6 +46,10 @@ class RunTotals {
   double median_step_s() const;
 
  private:
+  void count(const StepRecord& record, int64_t steps);
+
+  std::optional<int64_t> steps_before_;
+  int64_t num_records_ = 0;
   int64_t num_steps_ = 0;
   int64_t num_skipped_ = 0;
   int64_t tokens_ = 0;

@@ -2,14 +2,13 @@
 #include "fullshard/text/chat/chat_template.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/json_text.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/text/chat/template_node.h"
 
 namespace fullshard {
@@ -18,12 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 std::optional<std::string> read_if_there(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  std::ifstream file(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) fail_as(ErrorKind::input, "{}: cannot be read", path);
-  return text;
+  return base::is_file(path) ? base::find_text_file(path) : std::nullopt;
 }
 
 // A token is its text, or an object with the text under "content".

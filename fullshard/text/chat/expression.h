@@ -65,8 +65,8 @@ class ExpressionParser {
 
  private:
   using Level = ExpressionPointer (ExpressionParser::*)();
-  ExpressionPointer make(ExpressionKind kind, std::string name = {}) const;
-  ExpressionPointer binary(std::string name, ExpressionPointer left, ExpressionPointer right) const;
+  ExpressionPointer make(ExpressionKind kind, std::string name = {});
+  ExpressionPointer binary(std::string name, ExpressionPointer left, ExpressionPointer right);
   ExpressionPointer either();
   ExpressionPointer both();
   ExpressionPointer negation();
@@ -93,7 +93,7 @@ class ExpressionParser {
   const std::vector<TemplateWord>& words_;
   int64_t line_;
   size_t at_;
-  int depth_ = 0;
+  int depth_ = 0, num_parts_ = 0;
 };
 
 // The names that a template sees: innermost first. Borrows the state and the scope around it.

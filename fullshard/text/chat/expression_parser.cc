@@ -8,6 +8,8 @@ namespace fullshard::text::chat {
 namespace {
 
 constexpr int kMostNested = 100;  // deeper than any template, and safe for the stack
+// Of one expression: a chain of operators is a tree as deep as the chain is long.
+constexpr int kMostParts = 4096;
 
 }  // namespace
 
@@ -48,7 +50,8 @@ void ExpressionParser::expect_end() {
   if (peek().kind != WordKind::end) refuse_word();
 }
 
-ExpressionPointer ExpressionParser::make(ExpressionKind kind, std::string name) const {
+ExpressionPointer ExpressionParser::make(ExpressionKind kind, std::string name) {
+  if (++num_parts_ > kMostParts) refuse_template(line_, "an expression is too long");
   auto result = std::make_unique<Expression>();
   result->kind = kind;
   result->line = line_;
@@ -57,7 +60,7 @@ ExpressionPointer ExpressionParser::make(ExpressionKind kind, std::string name) 
 }
 
 ExpressionPointer ExpressionParser::binary(std::string name, ExpressionPointer left,
-                                           ExpressionPointer right) const {
+                                           ExpressionPointer right) {
   auto result = make(ExpressionKind::binary, std::move(name));
   result->children.push_back(std::move(left));
   result->children.push_back(std::move(right));

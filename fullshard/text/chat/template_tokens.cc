@@ -135,9 +135,14 @@ struct PartCutter {
   size_t at = 0;
   bool trims_start = false;       // of the text that comes: -%} was before it
   bool drops_line_break = false;  // trim_blocks
+  int64_t line = 1;               // of the place up to which they are counted
+  size_t counted = 0;
 
-  int64_t line_of(size_t place) const {
-    return 1 + std::ranges::count(text.substr(0, place), '\n');
+  // Places only rise, and no line break is counted twice.
+  int64_t line_of(size_t place) {
+    line += std::ranges::count(text.substr(counted, place - counted), '\n');
+    counted = place;
+    return line;
   }
 
   void cut() {
@@ -199,11 +204,11 @@ struct PartCutter {
     drops_line_break = kind != '{';
     at = end + 2;
     if (kind == '#') return;
-    const int64_t line = line_of(open);
+    const int64_t number = line_of(open);
     parts.push_back({kind == '{' ? PartKind::expression : PartKind::statement,
                      {},
-                     WordReader(inside, line).read(),
-                     line});
+                     WordReader(inside, number).read(),
+                     number});
   }
 };
 

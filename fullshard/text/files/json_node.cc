@@ -4,13 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/text_file.h"
 
 namespace fullshard::text {
 
@@ -98,12 +97,7 @@ void JsonNode::expect(bool matches, std::string_view kind) const {
   if (!matches) refuse(fmt::format("is {}, expected {}", value_.type_name(), kind));
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file || file.bad()) fail_as(ErrorKind::input, "{}: cannot be read", path);
-  return text;
-}
+std::string read_text_file(const std::string& path) { return base::read_text_file(path); }
 
 nlohmann::json read_json_file(const std::string& path) {
   try {

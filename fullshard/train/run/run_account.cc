@@ -42,7 +42,8 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
                        int64_t first_step, std::vector<PlannedTier> planned_memory)
     : options_(options),
       writes_(sharded.mesh().world().rank() == 0),
-      settings_(run_settings_of(plan)) {
+      settings_(run_settings_of(plan)),
+      totals_(first_step) {
   if (!writes_) return;
   record_ = started_record(sharded, command);
   record_.model.name = options.model;
@@ -112,8 +113,14 @@ void RunAccount::add(const StepRecord& record) {
   progress_->step(record);
   const auto now = std::chrono::steady_clock::now();
   if (now - page_written_ < kPageAge) return;
-  report::write_html_report(options_.output);  // a browser that shows it reloads it
+  write_page();  // a browser that shows it reloads it
   page_written_ = now;
+}
+
+// What cannot be written now may be at the end; it is said once.
+void RunAccount::write_page() {
+  const auto problem = report::try_html_report(options_.output);
+  if (problem && !std::exchange(has_warned_of_page_, true)) warn(*problem);
 }
 
 // What they tell is in metrics.jsonl too: one that fails does not end a run.
@@ -164,7 +171,7 @@ void RunAccount::finish(RunStatus status, const std::string& problem,
   record_.ended = static_cast<int64_t>(std::time(nullptr));
   write_run_record(in(options_, "run.json"), record_);
   metrics_.reset();
-  report::write_html_report(options_.output);
+  write_page();
 }
 
 void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>>& places) {

@@ -52,12 +52,14 @@ class RunAccount {
   void describe(const Plan& plan, const ShardedModel& sharded);
   void add_to_monitors(const StepRecord& record);
   void show_memory();  // of every rank at its peak, by purpose
+  void write_page();
 
   RunOptions options_;
   bool writes_;
   RunSettings settings_;
   RunRecord record_;
   report::RunTotals totals_;
+  bool has_warned_of_page_ = false;
   std::unique_ptr<report::MetricsWriter> metrics_;
   std::vector<std::unique_ptr<report::Monitor>> monitors_;
   std::unique_ptr<report::ProgressLine> progress_;

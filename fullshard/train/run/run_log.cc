@@ -7,15 +7,16 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/nn/class_name.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/progress_line.h"
 #include "fullshard/report/records/metrics_file.h"
-#include "fullshard/report/records/run_file.h"
 #include "fullshard/report/records/run_lock.h"
 #include "fullshard/report/records/run_start.h"
 #include "fullshard/report/records/run_totals.h"
@@ -41,7 +42,7 @@ std::string settings_json(const RunLogOptions& options) {
 void prepare_folder(const RunLogOptions& options) {
   const std::string& folder = options.output;
   const bool resumes = options.first_step > 0;
-  const bool has_run = report::read_whole_file(folder + "/run.json").has_value();
+  const bool has_run = base::find_text_file(folder + "/run.json").has_value();
   if (has_run && !resumes && !options.overwrite) {
     fail_as(ErrorKind::usage,
             "{}: holds a run already; choose another output, set overwrite, or go on from its "
@@ -119,7 +120,7 @@ struct RunLog::Files {
     metrics->append(step);
     progress->step(step);
     if (SteadyClock::now() - page_written < kPageAge) return;
-    report::write_html_report(folder);
+    write_page();
     page_written = SteadyClock::now();
   }
 
@@ -132,7 +133,14 @@ struct RunLog::Files {
     record.ended = static_cast<int64_t>(std::time(nullptr));
     write();
     metrics.reset();
-    report::write_html_report(folder);
+    write_page();
+  }
+
+  // What cannot be written now may be at the end; it is said once.
+  void write_page() {
+    const auto problem = report::try_html_report(folder);
+    if (!problem || std::exchange(has_warned_of_page, true)) return;
+    progress->log("warning: " + *problem);
   }
 
   void show_summary() const {
@@ -149,6 +157,7 @@ struct RunLog::Files {
   std::unique_ptr<report::MetricsWriter> metrics = {};
   std::unique_ptr<report::ProgressLine> progress = {};
   SteadyClock::time_point start = SteadyClock::now(), page_written = start;
+  bool has_warned_of_page = false;
   bool has_ended = false;
 };
 
