@@ -187,7 +187,9 @@ void Stepper::handle_non_finite(StepReport& report) {
                     report.loss_scale, place.empty() ? "a place that is not known" : place);
   }
   if (model_.mesh().world().rank() != 0) return;
-  spdlog::warn("{}; the step is skipped, the loss scale is now {}", report.reason, scaler_.scale());
+  const bool is_scaled = report.loss_scale != 1 || scaler_.scale() != 1;
+  spdlog::warn("{}; the step is skipped{}", report.reason,
+               is_scaled ? fmt::format(", the loss scale is now {}", scaler_.scale()) : "");
 }
 
 void Stepper::restore(int64_t num_steps, int64_t num_skipped) {

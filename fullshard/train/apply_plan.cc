@@ -134,6 +134,8 @@ std::unique_ptr<Optimizer> make_sgd(const ShardedModel& model, const Plan& plan)
 
 std::unique_ptr<Optimizer> make_adagrad(const ShardedModel& model, const Plan& plan) {
   auto options = common_options<AdagradOptions>(plan);
+  // PyTorch's and DeepSpeed's, and not that of Adam.
+  if (!plan.optimizer.eps.origin.is_explicit()) options.epsilon = AdagradOptions{}.epsilon;
   options.lr_decay = *plan.optimizer.lr_decay;
   options.initial_accumulator_value = *plan.optimizer.initial_accumulator_value;
   return std::make_unique<Adagrad>(model, options);

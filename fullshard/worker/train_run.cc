@@ -412,7 +412,8 @@ class TrainRun {
     if (settings_.withholds_model) {
       account.say(fmt::format(
           "no model/, because stage3_gather_16bit_weights_on_model_save is false; to get one: "
-          "fullshard checkpoint to-fp32 {}/checkpoints OUT",
+          "fullshard checkpoint export {0}/checkpoints OUT, or for torch.load fullshard checkpoint "
+          "to-fp32 {0}/checkpoints OUT",
           options_.output));
     } else if (options_.save_model && !trainer.was_interrupted()) {
       const std::string name = run_.adapter ? "adapter" : "model";

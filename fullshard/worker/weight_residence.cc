@@ -36,7 +36,12 @@ int64_t weight_bytes_of(const LanguageModel& model, const ShardOptions& options)
   return bytes;
 }
 
-[[noreturn]] void refuse_weights(const WeightNeeds& needs, const char* what_to_do) {
+std::string smaller_batch(const WeightNeeds& needs) {
+  return needs.command == "eval" ? "a smaller --micro-batch"
+                                 : "a smaller --batch, fewer --max-new-tokens";
+}
+
+[[noreturn]] void refuse_weights(const WeightNeeds& needs, const std::string& what_to_do) {
   const std::string cache =
       needs.command == "eval"
           ? ""
@@ -151,9 +156,8 @@ void place_weights(const WeightNeeds& needs, const World& world, bool are_in_fil
   place.reads_in_place = place.tier == tiers::Tier::disk && are_in_files;
   if (needs.fits_whole() || place.tier != tiers::Tier::device) return;
   if (needs.is_cpu) {
-    refuse_weights(needs,
-                   "use --offload param:FOLDER, which leaves the weights on a disk, a "
-                   "smaller --batch, or --precision bf16");
+    refuse_weights(needs, "use --offload param:FOLDER, which leaves the weights on a disk, " +
+                              smaller_batch(needs) + ", or --precision bf16");
   }
   const int64_t at_rest = needs.weight_bytes / world.size();
   if (at_rest + needs.batch_bytes() > needs.available_bytes || world.size() == 1) {
@@ -182,7 +186,7 @@ WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& n
   const int64_t room = needs.available_bytes - needs.batch_bytes();
   const auto found = tiers::resident_units(units, {.device_bytes = room, .most_share = share});
   if (!found) {
-    refuse_weights(needs, "use a smaller --batch, fewer --max-new-tokens, or --precision bf16");
+    refuse_weights(needs, "use " + smaller_batch(needs) + ", or --precision bf16");
   }
   WeightResidence residence{.units = *found,
                             .warnings = {},
