@@ -7,16 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tests/launch/shell.h"
+#include "tests/cli/short_runs.h"
 
 namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const std::string kFixtures = FULLSHARD_SOURCE_DIR "/tests/fixtures/";
-const std::string kModels = kFixtures + "models/";
 
 // As Hugging Face's guide to FSDP prints it.
 constexpr const char* kGuide = R"(compute_environment: LOCAL_MACHINE
@@ -53,42 +50,13 @@ constexpr const char* kBert = R"({"architectures": ["BertForMaskedLM"], "model_t
   "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12,
   "initializer_range": 0.02, "pad_token_id": 0})";
 
-class Runs : public ::testing::Test {
- protected:
-  // No default file, few threads.
-  launch::Ended run(const std::string& words) {
-    return launch::shell("cd " + folder_.path() +
-                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
-                         " OMP_NUM_THREADS=1; fullshard " + words);
-  }
-
-  // Tokens that repeat with a period of 7, as nanoGPT keeps them.
-  void write_tokens(const std::string& name, int count, int vocabulary = 50) {
-    std::string bytes;
-    for (int i = 0; i < count; ++i) {
-      bytes += static_cast<char>(3 + i * i % 7 + (i % 11 == 0 ? vocabulary - 12 : 0));
-      bytes += '\0';
-    }
-    folder_.write(name, bytes);
-  }
-
-  std::vector<nlohmann::json> metrics(const std::string& output) {
-    std::istringstream lines(folder_.read(output + "/metrics.jsonl"));
-    std::vector<nlohmann::json> records;
-    for (std::string line; std::getline(lines, line);) {
-      records.push_back(nlohmann::json::parse(line));
-    }
-    return records;
-  }
-
-  launch::TemporaryFolder folder_;
-};
+class Runs : public ShortRuns {};
 
 TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
   folder_.write("fsdp.yaml", kGuide);
   std::filesystem::create_directories(folder_ / "bert");
   folder_.write("bert/config.json", kBert);
-  std::filesystem::copy(kFixtures + "text/bert_uncased/tokenizer.json",
+  std::filesystem::copy(kRunFixtures + "text/bert_uncased/tokenizer.json",
                         folder_ / "bert/tokenizer.json");
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the lamp of the lighthouse stays bright in the storm. ";
@@ -112,7 +80,7 @@ TEST_F(Runs, OfTheGuidesFileTrainBertOnTwoRanks) {
 
 TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
   write_tokens("t.bin", 4000);
-  const std::string flags = "train --quiet --model " + kModels +
+  const std::string flags = "train --quiet --model " + kRunModels +
                             "llama --data t.bin --sequence-length 16 --micro-batch 4 --steps 6 "
                             "--lr 1e-2 --ranks 2 --no-save-model ";
   std::vector<std::vector<nlohmann::json>> curves;
@@ -134,7 +102,7 @@ TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
 TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   write_tokens("t.bin", 4000);
   const launch::Ended trained =
-      run("train --json --quiet --model " + kModels +
+      run("train --json --quiet --model " + kRunModels +
           "gpt2 --data t.bin --eval-data t.bin --sequence-length 16 --micro-batch 4 --steps 5 "
           "--ranks 2 --output run --keep-best --eval-every 5");
   ASSERT_EQ(trained.status, 0) << trained.output;
@@ -154,7 +122,7 @@ TEST_F(Runs, EvaluateWeightsThatAreFetchedFromADiskAlike) {
   write_tokens("t.bin", 2000);
   const auto loss_of = [&](const std::string& how) {
     const auto ended =
-        run("eval --json --data t.bin --sequence-length 16 --micro-batch 4 --model " + kModels +
+        run("eval --json --data t.bin --sequence-length 16 --micro-batch 4 --model " + kRunModels +
             "llama " + how);
     EXPECT_EQ(ended.status, 0) << ended.output;
     const size_t begin = ended.output.find('{');
@@ -171,7 +139,7 @@ TEST_F(Runs, ResumeToTheBit) {
   const std::string words =
       "train --quiet --no-save-model --data t.bin --sequence-length 16 --lr 1e-2 "
       "--schedule constant --micro-batch 6 --ranks 2 --model " +
-      kModels + "llama ";
+      kRunModels + "llama ";
   ASSERT_EQ(run(words + "--steps 8 --output whole").status, 0);
   ASSERT_EQ(run(words + "--steps 5 --output cut --save-every 2 --keep 2 --async-save").status, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cut/checkpoints/step-000002"));
@@ -188,11 +156,11 @@ TEST_F(Runs, ResumeToTheBit) {
 
 TEST_F(Runs, TranslateWithT5) {
   std::filesystem::create_directories(folder_ / "t5");
-  const auto config = nlohmann::json::parse(std::ifstream(kModels + "t5/config.json"));
+  const auto config = nlohmann::json::parse(std::ifstream(kRunModels + "t5/config.json"));
   auto larger = config;
   larger["vocab_size"] = 2000;
   folder_.write("t5/config.json", larger.dump());
-  std::filesystem::copy(kFixtures + "text/t5_model/spiece.model", folder_ / "t5/spiece.model");
+  std::filesystem::copy(kRunFixtures + "text/t5_model/spiece.model", folder_ / "t5/spiece.model");
   std::string lines;
   for (int i = 0; i < 24; ++i) {
     lines += R"({"translation": {"en": "good morning", "ro": "buna dimineata"}})"
@@ -214,15 +182,15 @@ TEST_F(Runs, EndWithAClearMessageOnBadInput) {
   folder_.write("empty.bin", "");
   std::filesystem::create_directories(folder_ / "bare");
   std::filesystem::create_directories(folder_ / "cut");
-  std::filesystem::copy(kModels + "llama/config.json", folder_ / "cut/config.json");
-  std::ifstream whole(kModels + "llama/model.safetensors", std::ios::binary);
+  std::filesystem::copy(kRunModels + "llama/config.json", folder_ / "cut/config.json");
+  std::ifstream whole(kRunModels + "llama/model.safetensors", std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(whole)), {});
   folder_.write("cut/model.safetensors", bytes.substr(0, bytes.size() / 2));
   struct Bad {
     std::string words;
     std::string message;
   };
-  const std::string llama = " --model " + kModels + "llama ";
+  const std::string llama = " --model " + kRunModels + "llama ";
   const std::vector<Bad> cases = {
       {"--data empty.bin" + llama, "empty.bin"},
       {"--data nowhere.bin" + llama, "nowhere.bin"},
@@ -249,7 +217,7 @@ TEST_F(Runs, LeaveNoHalfAModelWhenThereIsNoRoom) {
       "cd " + folder_.path() +
       "; export HOME=$PWD OMP_NUM_THREADS=1; ulimit -f 128; fullshard train "
       "--quiet --ranks 1 --data t.bin --sequence-length 16 --micro-batch 2 --steps 2 --model " +
-      kModels + "llama");  // 128 blocks of 512 bytes: the report fits, the weights do not
+      kRunModels + "llama");  // 128 blocks of 512 bytes: the report fits, the weights do not
   EXPECT_EQ(ended.status, 4) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("model.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model"));
@@ -280,7 +248,7 @@ TEST_F(Runs, OfDataAndReportLeaveNothingWhenThereIsNoRoom) {
 TEST_F(Runs, RefuseWhatCannotBeBeforeAnythingStarts) {
   write_tokens("t.bin", 400);
   folder_.write("ds.json", R"({"train_batch_size": 8, "zero_optimization": {"stage": 3}})");
-  const std::string llama = " --data t.bin --model " + kModels + "llama ";
+  const std::string llama = " --data t.bin --model " + kRunModels + "llama ";
   EXPECT_EQ(run("train --ranks 2 --config ds.json --zero-stage 2" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 3 --config ds.json" + llama).status, 2);
   EXPECT_EQ(run("train --ranks 2 --device cuda" + llama).status, 2);
@@ -301,7 +269,7 @@ TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {
   const launch::Ended ended =
       run("train --ranks 2 --deepspeed ds.json --strategy NO_SHARD --micro-batch 4 --clip 1 --data "
           "t.bin --model " +
-          kModels + "llama");
+          kRunModels + "llama");
   const std::string hint = "; leave the flag away, or set the key to what is meant\n";
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(ended.output,
@@ -321,7 +289,7 @@ TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
   const std::string words =
       "train --quiet --overwrite --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 "
       "--steps 3 --lr 1e-2 --ranks 4 --output run --model " +
-      kModels + "llama ";
+      kRunModels + "llama ";
   const auto losses = [&](const std::string& how, int shards) {
     const launch::Ended ended = run(words + how);
     EXPECT_EQ(ended.status, 0) << how << ended.output;
@@ -351,7 +319,7 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
   const std::string words =
       "train --config fsdp.yaml --overwrite --no-save-model --data t.bin --sequence-length 16 "
       "--micro-batch 2 --steps 1 --model " +
-      kModels + "llama ";
+      kRunModels + "llama ";
   const std::string headline =
       "FULL_SHARD, bf16, AdamW with lr 5e-05 by WarmupDecayLR, 2 examples × 1 rank = 2 per step, "
       "gradients clipped at 1\n";
@@ -369,102 +337,10 @@ TEST_F(Runs, BeginWithWhatTheFileSetAndWhatMatters) {
               HasSubstr("fsdp_config.fsdp_forward_prefetch"));
 }
 
-TEST_F(Runs, TakeFp32ForNoMixedPrecision) {
-  write_tokens("t.bin", 4000);
-  const std::string words =
-      "train --overwrite --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --steps "
-      "1 --eval-data t.bin --eval-every 1 --eval-batches 1 --model " +
-      kModels + "llama ";
-  const launch::Ended plain = run(words + "--precision no --eval-precision no");
-  const launch::Ended named = run(words + "--precision fp32 --eval-precision fp32");
-  ASSERT_EQ(plain.status, 0) << plain.output;
-  ASSERT_EQ(named.status, 0) << named.output;
-  const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
-  EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
-}
-
-TEST_F(Runs, CountStepsThatWereNotLogged) {
-  write_tokens("t.bin", 4000);
-  const launch::Ended ended =
-      run("train --json --quiet --ranks 2 --no-save-model --data t.bin --sequence-length 16 "
-          "--micro-batch 2 --steps 8 --log-every 8 --schedule WarmupDecayLR --model " +
-          kModels + "llama");
-  ASSERT_EQ(ended.status, 0) << ended.output;
-  const auto summary = nlohmann::json::parse(ended.output);
-  EXPECT_EQ(summary["steps"], 8);
-  EXPECT_EQ(summary["tokens"], 8 * 2 * 2 * 16);
-}
-
-TEST_F(Runs, SayWhichFlagsHaveNoEffect) {
-  write_tokens("t.bin", 4000);
-  const launch::Ended ended = run(
-      "train --quiet --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "
-      "--epochs 2 --eval-every 1 --keep-best --keep 2 --target-length 8 --model " +
-      kModels + "llama");
-  ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_EQ(ended.output,
-            "warning: --eval-every: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep-best: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep: has no effect without --save-every\n"
-            "warning: --epochs: has no effect beside --steps\n"
-            "warning: --target-length: has no effect for a model without a decoder of its own\n");
-}
-
-TEST_F(Runs, EndWellWithoutTheirPage) {
-  write_tokens("t.bin", 4000);
-  std::filesystem::create_directories(folder_ / "out/report.html");
-  const launch::Ended ended =
-      run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 --output out "
-          "--model " +
-          kModels + "llama");
-  EXPECT_EQ(ended.status, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("warning: out/report.html: "));
-  EXPECT_EQ(nlohmann::json::parse(folder_.read("out/run.json"))["status"], "done");
-}
-
-TEST_F(Runs, OfAPresetLearnTheEndMarkOfTheirTokenizer) {
-  folder_.write("t.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n");
-  const launch::Ended ended = run(
-      "train --quiet --data t.jsonl --tokenizer bytes --sequence-length 16 --micro-batch 1 --steps "
-      "1 --model llama-tiny");
-  ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_EQ(nlohmann::json::parse(folder_.read("fullshard-run/model/config.json"))["eos_token_id"],
-            257);
-}
-
-TEST_F(Runs, OfAFolderWithoutWeightsSaySo) {
-  write_tokens("t.bin", 4000);
-  std::filesystem::create_directories(folder_ / "bare");
-  std::filesystem::copy_file(kModels + "llama/config.json", folder_ / "bare/config.json");
-  const std::string words = " --data t.bin --sequence-length 16 --micro-batch 2 --model bare ";
-  const auto says_so = HasSubstr("warning: bare: holds no weights (");
-  EXPECT_THAT(run("eval" + words).output, says_so);
-  const std::string train = "train --quiet --steps 1 --overwrite" + words;
-  EXPECT_THAT(run(train).output, says_so);
-  EXPECT_EQ(run(train + "--from-scratch").output, "");
-}
-
-TEST_F(Runs, TakeTheWeightsOfADeepSpeedFolder) {
-  write_tokens("t.bin", 4000);
-  const std::string train =
-      "train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 4 --lr 0.01 "
-      "--save-every 4 --model " +
-      kModels + "llama";
-  ASSERT_EQ(run(train).status, 0);
-  ASSERT_EQ(run("checkpoint convert fullshard-run/checkpoints ds --to deepspeed").status, 0);
-  std::filesystem::copy_file(folder_ / "fullshard-run/model/config.json",
-                             folder_ / "ds/config.json");
-  const std::string words =
-      "eval --json --data t.bin --sequence-length 16 --micro-batch 2 --model ";
-  const launch::Ended expected = run(words + "fullshard-run/model"), found = run(words + "ds");
-  ASSERT_EQ(found.status, 0) << found.output;
-  EXPECT_EQ(found.output, expected.output);
-}
-
 TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
   folder_.write("fsdp.yaml", "distributed_type: FSDP\nmixed_precision: fp16\n");
-  const launch::Ended ended =
-      run("train --config fsdp.yaml --device cpu --data nowhere.bin --model " + kModels + "llama");
+  const launch::Ended ended = run(
+      "train --config fsdp.yaml --device cpu --data nowhere.bin --model " + kRunModels + "llama");
   EXPECT_EQ(ended.status, 4);
   EXPECT_THAT(ended.output, ::testing::StartsWith(
                                 "warning: fsdp.yaml:2: mixed_precision: fp16 is about 100 times "
@@ -472,7 +348,7 @@ TEST_F(Runs, WarnOfFp16OnACpuBeforeTheyStart) {
 }
 
 TEST_F(Runs, RememberTheTokenizerOfBytesInTheModelsFolder) {
-  auto config = nlohmann::json::parse(std::ifstream(kModels + "llama/config.json"));
+  auto config = nlohmann::json::parse(std::ifstream(kRunModels + "llama/config.json"));
   config["vocab_size"] = 259;
   std::filesystem::create_directories(folder_ / "tiny");
   folder_.write("tiny/config.json", config.dump());
@@ -497,7 +373,7 @@ TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
   const std::string words =
       "train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 2 "
       "--no-save-model --model " +
-      kModels + "llama";
+      kRunModels + "llama";
   ASSERT_EQ(run(words).status, 0);
   const launch::Ended again = run(words);
   EXPECT_EQ(again.status, 2);
@@ -511,7 +387,7 @@ TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
       "cd " + folder_.path() +
       "; export HOME=$PWD OMP_NUM_THREADS=1; "
       "fullshard train --model " +
-      kModels +
+      kRunModels +
       "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
       "--no-save-model > out 2>&1 & launcher=$!; "
       "until [ -s fullshard-run/metrics.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; "
@@ -525,7 +401,7 @@ TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
 class Comparisons : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Comparisons, EqualTransformersOnTwoRanks) {
-  const std::string model = kModels + GetParam();
+  const std::string model = kRunModels + GetParam();
   const std::string words = "OMP_NUM_THREADS=1 fullshard compare --ranks 2 --json --model " +
                             model + " --reference " + model + "/reference.safetensors 2> /dev/null";
   const launch::Ended ended = launch::shell(words + " --tolerance 1e-5");
