@@ -146,7 +146,7 @@ Children start_ranks(const LaunchOptions& options, Meeting meeting, const Meetin
     child.kept_open.push_back(watch.ranks_descriptor());
     if (options.binding == Binding::cores) child.cores = cores_of(cores, local, options.ranks);
     child.output = output_of(options, rank);
-    // Who writes into a pipe that nobody reads any more is ended for it: that the launcher does.
+    // A pipe whose reader has gone would end the rank by SIGPIPE, which the launcher ignores.
     child.direct = rank == 0 && child.output.shown && options.log_dir.empty() && !is_piped();
     // In a group of its own a rank would be stopped when it read from the terminal.
     child.has_input = rank == 0 && options.control < 0 && ::isatty(STDIN_FILENO) == 0;

@@ -4,6 +4,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/files/json_node.h"
 #include "fullshard/text/files/read_tokenizer_config.h"
@@ -61,7 +62,7 @@ text::PipelineParts load_json(const std::string& file, const text::TokenizerConf
 
 text::PipelineParts load_sentencepiece(const std::string& file,
                                        const text::TokenizerConfig& config) {
-  const std::string bytes = text::read_text_file(file);
+  const std::string bytes = base::read_text_file(file);
   // tiktoken's lines "base64 rank", which also go by the name tokenizer.model.
   const std::string_view first_line = std::string_view(bytes).substr(0, bytes.find('\n'));
   if (first_line.ends_with(" 0") && first_line.size() < 64) {

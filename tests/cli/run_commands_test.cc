@@ -99,6 +99,23 @@ TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
   }
 }
 
+// What one of them leaves to a default, the other must not leave to another.
+TEST_F(Runs, GiveTheSameBitsForAStageAndItsStrategyWithEveryOptimizer) {
+  write_tokens("t.bin", 4000);
+  for (const std::string optimizer : {"AdamW", "Adagrad", "Lamb", "Lion", "SGD"}) {
+    std::vector<std::string> found;
+    for (const std::string how : {"--strategy FULL_SHARD", "--zero-stage 3"}) {
+      const launch::Ended ended =
+          run("train --quiet --overwrite --no-save-model --ranks 2 --data t.bin --sequence-length "
+              "16 --micro-batch 2 --steps 3 --lr 1e-3 --optimizer " +
+              optimizer + " " + how + " --model " + kRunModels + "llama");
+      ASSERT_EQ(ended.status, 0) << ended.output;
+      found.push_back(metrics("fullshard-run").back()["loss"].dump());
+    }
+    EXPECT_EQ(found[1], found[0]) << optimizer;
+  }
+}
+
 TEST_F(Runs, SaveAFolderThatEvaluatesTheSameUnderAnyStrategy) {
   write_tokens("t.bin", 4000);
   const launch::Ended trained =

@@ -30,6 +30,19 @@ TEST_F(ToldRuns, TakeFp32ForNoMixedPrecision) {
   EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
 }
 
+TEST_F(ToldRuns, TakeASeedThat64BitsHold) {
+  write_tokens("t.bin", 4000);
+  const std::string words = "eval --data t.bin --sequence-length 16 --micro-batch 4 --model " +
+                            kRunModels + "llama --seed ";
+  for (const std::string seed : {"-1", "18446744073709551616", "1.5"}) {
+    const launch::Ended ended = run(words + seed);
+    EXPECT_EQ(ended.status, 2) << seed;
+    EXPECT_THAT(ended.output,
+                HasSubstr("is " + seed + ", expected a whole number from 0 to 2^64 - 1"));
+  }
+  EXPECT_EQ(run(words + "18446744073709551615").status, 0);
+}
+
 TEST_F(ToldRuns, CountStepsThatWereNotLogged) {
   write_tokens("t.bin", 4000);
   const launch::Ended ended =

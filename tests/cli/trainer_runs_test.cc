@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/launch/shell.h"
+#include "tests/cli/short_runs.h"
 
 namespace fullshard::cli {
 namespace {
@@ -25,7 +25,7 @@ constexpr const char* kSmallGpt2 = R"({"architectures": ["GPT2LMHeadModel"], "mo
   "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 64, "vocab_size": 1000,
   "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0})";
 
-class TrainerRuns : public ::testing::Test {
+class TrainerRuns : public ShortRuns {
  protected:
   void SetUp() override {
     make_model("t5-small", kSmallT5, "t5_model/spiece.model");
@@ -48,27 +48,9 @@ class TrainerRuns : public ::testing::Test {
     std::filesystem::copy(tokenizer, folder_ / (name + "/" + tokenizer.filename().string()));
   }
 
-  // No default file, few threads.
-  launch::Ended run(const std::string& words) {
-    return launch::shell("cd " + folder_.path() +
-                         "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
-                         " OMP_NUM_THREADS=1; fullshard " + words);
-  }
-
   nlohmann::json record_of(const std::string& output) {
     return nlohmann::json::parse(folder_.read(output + "/run.json"));
   }
-
-  std::vector<nlohmann::json> metrics_of(const std::string& output) {
-    std::istringstream lines(folder_.read(output + "/metrics.jsonl"));
-    std::vector<nlohmann::json> records;
-    for (std::string line; std::getline(lines, line);) {
-      records.push_back(nlohmann::json::parse(line));
-    }
-    return records;
-  }
-
-  launch::TemporaryFolder folder_;
 };
 
 TEST_F(TrainerRuns, OfRunTranslationTrainASmallT5) {
@@ -83,7 +65,7 @@ TEST_F(TrainerRuns, OfRunTranslationTrainASmallT5) {
       "--save_total_limit 1 --load_best_model_at_end --logging_steps 1 --report_to none");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("warning: --predict_with_generate: without effect"));
-  const auto steps = metrics_of("out");
+  const auto steps = metrics("out");
   ASSERT_EQ(steps.size(), 6);  // 32 examples, 8 a step: 4 steps an epoch
   // linear: up to 1e-3 in three steps, down in three.
   EXPECT_DOUBLE_EQ(steps[1]["lr"].get<double>(), 1e-3 / 3);
@@ -112,7 +94,7 @@ TEST_F(TrainerRuns, OfTheDeepSpeedGuideTakeItsFileAndItsAutoValues) {
       "--max_train_samples 20 --num_train_epochs 1 --train_file pairs.json --source_lang en "
       "--target_lang ro --gradient_accumulation_steps 2 --max_grad_norm 0.5 --warmup_steps 4");
   ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_EQ(metrics_of("out").size(), 10);
+  EXPECT_EQ(metrics("out").size(), 10);
   const auto config = record_of("out")["configuration"];
   EXPECT_EQ(config["bf16.enabled"]["value"], true);
   EXPECT_EQ(config["gradient_clipping"]["value"], 0.5);
@@ -128,7 +110,7 @@ TEST_F(TrainerRuns, OfRunClmTrainFromScratch) {
       "--max_eval_samples 4 --adam_beta2 0.95 --weight_decay 0.1 --optim adamw_torch "
       "--lr_scheduler_type polynomial --lr_scheduler_kwargs '{\"power\": 2.0}' --seed 7");
   ASSERT_EQ(ended.status, 0) << ended.output;
-  const auto steps = metrics_of("clm");
+  const auto steps = metrics("clm");
   ASSERT_EQ(steps.size(), 3);
   EXPECT_TRUE(steps[1].contains("eval_loss"));
   const double left = 2.0 / 3.0;
@@ -157,7 +139,7 @@ TEST_F(TrainerRuns, FindModelAndDataByTheirNamesInTheCache) {
       launch::shell("export HF_HOME=" + folder_.path() + "/hf; cd " + folder_.path() +
                     "; fullshard train --no-save-model" + words + "google-t5/t5-small");
   EXPECT_EQ(ended.status, 0) << ended.output;
-  EXPECT_TRUE(metrics_of("out").at(0).contains("eval_loss"));
+  EXPECT_TRUE(metrics("out").at(0).contains("eval_loss"));
   const launch::Ended absent = run("train --overwrite" + words + "google-t5/t5-large");
   EXPECT_EQ(absent.status, 2) << absent.output;
   EXPECT_THAT(absent.output, HasSubstr("not in the Hugging Face cache (" + folder_.path() +

@@ -70,6 +70,7 @@ at::Tensor visible_by_place(const AttentionOptions& options, const at::Tensor& q
   const auto keys = at::arange(num_keys, integers).unsqueeze(0);
   const auto lasts = (at::arange(num_queries, integers) + (num_keys - num_queries)).unsqueeze(1);
   auto visible = keys.le(lasts);
+  // Not logical_and, which plans cannot follow: it has no kernel for shapes alone.
   if (options.window > 0) visible = visible & keys.gt(lasts - options.window);
   return visible;
 }

@@ -12,7 +12,7 @@
 namespace fullshard::report {
 namespace {
 
-constexpr int64_t kMostAtOnce = 64 * kMiB;  // steps of years; the rest comes with the next look
+constexpr int64_t kMostAtOnce = 64 * kMiB;  // the rest comes with the next look
 
 // From there to the end of the last whole line.
 std::string whole_lines_from(std::ifstream& file, int64_t begin, int64_t end) {

@@ -97,11 +97,9 @@ void JsonNode::expect(bool matches, std::string_view kind) const {
   if (!matches) refuse(fmt::format("is {}, expected {}", value_.type_name(), kind));
 }
 
-std::string read_text_file(const std::string& path) { return base::read_text_file(path); }
-
 nlohmann::json read_json_file(const std::string& path) {
   try {
-    return base::parse_json(read_text_file(path));
+    return base::parse_json(base::read_text_file(path));
   } catch (const base::JsonError& error) {
     fail_as(ErrorKind::input, "{}: {}", path, error.what());
   }

@@ -51,7 +51,6 @@ class JsonNode {
 
 // An Error of the kind input that names the file when it is absent, unreadable or not JSON.
 nlohmann::json read_json_file(const std::string& path);
-std::string read_text_file(const std::string& path);
 bool is_file(const std::string& path);
 
 }  // namespace fullshard::text

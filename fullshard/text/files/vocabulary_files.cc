@@ -2,6 +2,7 @@
 #include "fullshard/text/files/vocabulary_files.h"
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/text/files/json_node.h"
 #include "fullshard/text/models/bpe.h"
 #include "fullshard/text/models/wordpiece.h"
@@ -36,7 +37,7 @@ Vocabulary read_vocabulary_file(const std::string& path) {
 std::vector<Bpe::Pair> read_merges(const std::string& path) {
   std::vector<Bpe::Pair> merges;
   size_t number = 0;
-  for (const auto& line : lines_of(read_text_file(path))) {
+  for (const auto& line : lines_of(base::read_text_file(path))) {
     ++number;
     if (line.empty() || line.starts_with("#version")) continue;
     const size_t space = line.find(' ');
@@ -124,7 +125,7 @@ PipelineParts byte_level_parts(const std::string& vocab_json, const std::string&
 PipelineParts bert_parts(const std::string& vocab_txt, const TokenizerConfig& config) {
   Vocabulary vocabulary;
   int32_t id = 0;
-  for (const auto& line : lines_of(read_text_file(vocab_txt))) vocabulary.insert(line, id++);
+  for (const auto& line : lines_of(base::read_text_file(vocab_txt))) vocabulary.insert(line, id++);
   BertNormalizerOptions normalizer;
   normalizer.lowercase = config.do_lower_case.value_or(true);
   normalizer.chinese = config.tokenize_chinese.value_or(true);
