@@ -59,14 +59,30 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
                           const at::Tensor& added, const at::Tensor& input, const NormTerms& terms,
                           const NormStatistics& statistics);
 
+// Which elements are dropped: a function of two numbers and an element's place, so that backward
+// need not keep a mask.
+struct Dropout {
+  double probability = 0;
+  at::Tensor drawn = {};  // the two numbers, int64 [2]; undefined where nothing is dropped
+  bool draws = false;     // anew, by the device's generator; else by those that are there
+
+  static Dropout make(double probability, const at::Tensor& like);
+  Dropout again() const { return {probability, drawn, false}; }
+};
+
 // The results [rows, width] of inputs [rows, width], or of gate | up [rows, 2 * width] in one.
 void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind,
-                     const at::Tensor& largest = {});
+                     const at::Tensor& largest = {}, const Dropout& dropout = {});
 // `input_gradient` as input; `output` (may be undefined, or output_gradient itself) gets the
-// results once more. `largest`: of input_gradient.
+// results once more. `largest`: of input_gradient. `dropout`: of the results, as forward had it.
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation kind, const at::Tensor& largest = {});
+                              Activation kind, const at::Tensor& largest = {},
+                              const Dropout& dropout = {});
+
+// Contiguous tensors: output = residual (may be undefined) + what stays of values.
+void device_drop(const at::Tensor& output, const at::Tensor& values, const at::Tensor& residual,
+                 const Dropout& dropout);
 
 // Turns the first heads of contiguous rows [batch, sequence, width] in place. `positions`: int64
 // [batch, sequence], or undefined.

@@ -2,17 +2,22 @@
 #include "fullshard/ops/device_operators.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/cuda/activation_rows.h"
 #include "fullshard/ops/cuda/column_sums.h"
+#include "fullshard/ops/cuda/dropout_rows.h"
 #include "fullshard/ops/cuda/entropy_rows.h"
 #include "fullshard/ops/cuda/norm_rows.h"
 #include "fullshard/ops/cuda/rotate_rows.h"
@@ -68,6 +73,35 @@ NormRows norm_rows(const at::Tensor& input, const NormTerms& terms,
           .centred = terms.centred,
           .mean = floats_of(statistics.mean),
           .inverse = floats_of(statistics.inverse)};
+}
+
+// Of the current device's generator, which goes on.
+DropoutDraw next_draw() {
+  const auto generator = at::get_generator_or_default<at::CUDAGeneratorImpl>(
+      std::nullopt, at::cuda::detail::getDefaultCUDAGenerator());
+  const std::lock_guard lock(generator->mutex_);
+  const at::PhiloxCudaState state = generator->philox_cuda_state(kDropoutDraws);
+  if (!state.captured_) return {.seed = state.seed_.val, .offset = state.offset_.val};
+  return {.seed_at = state.seed_.ptr,
+          .offset_at = state.offset_.ptr,
+          .further = state.offset_intragraph_};
+}
+
+ElementDropout element_dropout(const Dropout& dropout) {
+  if (dropout.probability == 0) return {};
+  constexpr double kNumbers = 65536;  // of 16 bits
+  const double threshold =
+      std::clamp(std::round(dropout.probability * kNumbers), 1.0, kNumbers - 1);
+  ElementDropout made{.threshold = static_cast<uint32_t>(threshold),
+                      .scale = static_cast<float>(kNumbers / (kNumbers - threshold))};
+  if (dropout.draws) {
+    made.draw = next_draw();
+    made.drawn = dropout.drawn.mutable_data_ptr<int64_t>();
+  } else {
+    made.draw.seed_at = integers_of(dropout.drawn);
+    made.draw.offset_at = made.draw.seed_at + 1;
+  }
+  return made;
 }
 
 ActivationRows activation_rows(const at::Tensor& input, int64_t width, Activation kind) {
@@ -186,23 +220,25 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
 }
 
 void device_activate(const at::Tensor& output, const at::Tensor& input, Activation kind,
-                     const at::Tensor& largest) {
+                     const at::Tensor& largest, const Dropout& dropout) {
   if (tensor::is_pretended()) return tensor::note_kernel("activation", {input, output});
   const Launch launch(input);
-  activate_rows(mutable_data_of(output), activation_rows(input, output.size(-1), kind),
-                floats_of(largest), launch.stream());
+  auto rows = activation_rows(input, output.size(-1), kind);
+  rows.dropout = element_dropout(dropout);
+  activate_rows(mutable_data_of(output), rows, floats_of(largest), launch.stream());
   launch.check_error();
 }
 
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation kind, const at::Tensor& largest) {
+                              Activation kind, const at::Tensor& largest, const Dropout& dropout) {
   if (tensor::is_pretended())
     return tensor::note_kernel("activation_backward",
                                {input, input_gradient, output_gradient, output});
   const Launch launch(input);
   const int64_t width = output_gradient.size(-1);
-  const auto rows = activation_rows(input, width, kind);
+  auto rows = activation_rows(input, width, kind);
+  rows.dropout = element_dropout(dropout);
   auto* first = static_cast<char*>(mutable_data_of(input_gradient));
   activate_gradient_rows(
       {.output_gradient = data_of(output_gradient),
@@ -212,6 +248,20 @@ void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor
        .output = mutable_data_of(output),
        .largest = floats_of(largest)},
       rows, launch.stream());
+  launch.check_error();
+}
+
+void device_drop(const at::Tensor& output, const at::Tensor& values, const at::Tensor& residual,
+                 const Dropout& dropout) {
+  if (tensor::is_pretended()) return tensor::note_kernel("dropout", {output, values, residual});
+  const Launch launch(output);
+  drop_rows({.dtype = dtype_of(values),
+             .output = mutable_data_of(output),
+             .values = data_of(values),
+             .residual = data_of(residual),
+             .count = values.numel(),
+             .dropout = element_dropout(dropout)},
+            launch.stream());
   launch.check_error();
 }
 

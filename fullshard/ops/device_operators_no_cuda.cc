@@ -65,15 +65,20 @@ void device_norm_gradient(const NormGradientTargets&, const at::Tensor& output_g
   tensor::note_kernel("norm_backward", {input, input, output_gradient, added});
 }
 void device_activate(const at::Tensor& output, const at::Tensor& input, Activation,
-                     const at::Tensor&) {
+                     const at::Tensor&, const Dropout&) {
   refuse("device_activate");
   tensor::note_kernel("activation", {input, output});
 }
 void device_activate_gradient(const at::Tensor& input_gradient, const at::Tensor& output,
                               const at::Tensor& output_gradient, const at::Tensor& input,
-                              Activation, const at::Tensor&) {
+                              Activation, const at::Tensor&, const Dropout&) {
   refuse("device_activate_gradient");
   tensor::note_kernel("activation_backward", {input, input_gradient, output_gradient, output});
+}
+void device_drop(const at::Tensor& output, const at::Tensor& values, const at::Tensor& residual,
+                 const Dropout&) {
+  refuse("device_drop");
+  tensor::note_kernel("dropout", {output, values, residual});
 }
 void device_rotate(const at::Tensor& rows, int64_t, const RotaryTable&, const at::Tensor&, float) {
   refuse("device_rotate");

@@ -59,7 +59,8 @@ void expect_as_on_cpu(const BiasedCase& wanted, at::ScalarType dtype, double tol
 TEST_F(DeviceBiasedAttention, IsThatOfTheCpuWithAllGradients) {
   for (const bool has_padding : {false, true}) {
     for (const BiasedCase& one : {BiasedCase{16, 16}, BiasedCase{7, 13}, BiasedCase{40, 24, 32},
-                                  BiasedCase{9, 9, 64, false, true}, BiasedCase{5, 11, 12}}) {
+                                  BiasedCase{9, 9, 64, false, true}, BiasedCase{5, 11, 12},
+                                  BiasedCase{200, 200, 64, false, true}}) {
       BiasedCase wanted = one;
       wanted.has_padding = has_padding;
       expect_as_on_cpu(wanted, at::kFloat, 2e-5);

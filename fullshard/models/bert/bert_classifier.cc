@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_classifier.h"
 
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/tanh.h>
 
 #include "fullshard/base/error.h"
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
+#include "fullshard/ops/dropout.h"
 
 namespace fullshard::models {
 
@@ -32,7 +32,7 @@ ModelOutputs BertForSequenceClassificationImpl::forward(ModelInputs inputs) {
   const auto hidden = encoder_.forward(inputs, is_training());
   const auto labels = class_labels(inputs);
   const auto pooled = at::tanh(pooler_(hidden.select(1, 0)));
-  const auto seen = at::dropout(pooled, config_.classifier_dropout, is_training());
+  const auto seen = ops::dropped(pooled, is_training() ? config_.classifier_dropout : 0);
   auto outputs = head_outputs(seen, Head{classifier_->weight, classifier_->bias}, labels, inputs);
   outputs.hidden = hidden;
   return outputs;

@@ -2,7 +2,6 @@
 #include "fullshard/models/bert/bert_encoder.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <string>
@@ -10,6 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
+#include "fullshard/ops/dropout.h"
 
 namespace fullshard::models {
 namespace {
@@ -63,7 +63,7 @@ at::Tensor BertEncoder::embed(const ModelInputs& inputs) {
 
 at::Tensor BertEncoder::forward(const ModelInputs& inputs, bool is_training) {
   refuse_packed(inputs, "BERT");
-  at::Tensor hidden = at::dropout(embed(inputs), dropout_, is_training);
+  at::Tensor hidden = ops::dropped(embed(inputs), is_training ? dropout_ : 0);
   const at::Tensor mask = padding_mask(inputs.attention_mask);
   for (auto& layer : layers_) hidden = layer(hidden, mask);
   return hidden;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/bert/bert_layer.h"
 
-#include <ATen/ops/dropout.h>
-
 #include "fullshard/models/common/activation_function.h"
 #include "fullshard/models/common/module_tree.h"
 #include "fullshard/ops/attention/attention.h"
+#include "fullshard/ops/dropout.h"
+#include "fullshard/ops/products/activated_projection.h"
 
 namespace fullshard::models {
 
@@ -33,8 +33,21 @@ BertOutputImpl::BertOutputImpl(int64_t input_width, const BertConfig& config)
       norm_(register_module("LayerNorm", LayerNorm(config.width, config.epsilon))),
       dropout_(config.hidden_dropout) {}
 
+at::Tensor BertOutputImpl::finish(const at::Tensor& product, const at::Tensor& residual) {
+  return norm_(dropout() == 0 ? product : ops::dropped(product, dropout(), residual));
+}
+
+// Without dropout the product adds the residual itself.
 at::Tensor BertOutputImpl::forward(const at::Tensor& input, const at::Tensor& residual) {
-  return norm_(at::dropout(dense_(input), dropout_, is_training()) + residual);
+  const auto added = dropout() == 0 ? residual : at::Tensor();
+  return finish(linear(input, dense_->terms(), added), residual);
+}
+
+at::Tensor BertOutputImpl::forward_activated(const at::Tensor& input, Activation activation,
+                                             const at::Tensor& residual) {
+  const auto added = dropout() == 0 ? residual : at::Tensor();
+  return finish(ops::activated_projection({.packed = input}, activation, dense_->terms(), added),
+                residual);
 }
 
 BertLayerImpl::BertLayerImpl(const BertConfig& config) : activation_(config.activation) {
@@ -48,7 +61,7 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config) : activation_(config.acti
 
 at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask) {
   hidden = attention_output_(attention_(hidden, attention_mask), hidden);
-  return output_(activate(intermediate_(hidden), activation_), hidden);
+  return output_->forward_activated(intermediate_(hidden), activation_, hidden);
 }
 
 }  // namespace fullshard::models

@@ -32,8 +32,14 @@ class BertOutputImpl : public torch::nn::Module {
  public:
   BertOutputImpl(int64_t input_width, const BertConfig& config);
   at::Tensor forward(const at::Tensor& input, const at::Tensor& residual);
+  // Of activated input.
+  at::Tensor forward_activated(const at::Tensor& input, Activation activation,
+                               const at::Tensor& residual);
 
  private:
+  double dropout() const { return is_training() ? dropout_ : 0; }
+  at::Tensor finish(const at::Tensor& product, const at::Tensor& residual);
+
   Linear dense_;
   LayerNorm norm_;
   double dropout_;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/gpt2/gpt2_block.h"
 
-#include <ATen/ops/dropout.h>
-
 #include <cmath>
 #include <vector>
 
 #include "fullshard/models/common/use_of_result.h"
 #include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/dropout.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/norm_projection.h"
 
@@ -47,7 +46,7 @@ at::Tensor Gpt2AttentionImpl::forward(const at::Tensor& hidden, const NormTerms&
   const auto mixed =
       ops::self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
   if (drops(residual_dropout_, *this)) {
-    return rows.residual + at::dropout(c_proj_(mixed), residual_dropout_, /*train=*/true);
+    return ops::dropped(c_proj_(mixed), residual_dropout_, rows.residual);
   }
   return linear(mixed, c_proj_->terms(), rows.residual);
 }
@@ -64,7 +63,7 @@ at::Tensor Gpt2FeedForwardImpl::forward(const at::Tensor& hidden, const NormTerm
   if (drops(dropout_, *this)) {
     const auto branch =
         ops::activated_projection(rows.projected, activation_, c_proj_->terms(), {}, use);
-    return rows.residual + at::dropout(branch, dropout_, /*train=*/true);
+    return ops::dropped(branch, dropout_, rows.residual);
   }
   return ops::activated_projection(rows.projected, activation_, c_proj_->terms(), rows.residual,
                                    use);

@@ -2,7 +2,6 @@
 #include "fullshard/models/gpt2/gpt2_model.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/dropout.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "fullshard/models/common/initialisation.h"
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/gpt2/gpt2_names.h"
+#include "fullshard/ops/dropout.h"
 
 namespace fullshard::models {
 
@@ -31,7 +31,7 @@ at::Tensor Gpt2StackImpl::forward(const at::Tensor& input_ids, const at::Tensor&
                                   const ops::SharedPackedDocuments& documents) {
   const auto positions = documents != nullptr ? documents->positions
                                               : at::arange(input_ids.size(1), input_ids.options());
-  auto hidden = at::dropout(wte_(input_ids) + wpe_(positions), dropout_, is_training());
+  auto hidden = ops::dropped(wte_(input_ids) + wpe_(positions), is_training() ? dropout_ : 0);
   for (auto& block : blocks_) {
     hidden = block(hidden, padding_mask, /*cached=*/static_cast<CachedPass*>(nullptr), documents);
   }

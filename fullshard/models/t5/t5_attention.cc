@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_attention.h"
 
-#include <ATen/ops/dropout.h>
+#include <vector>
 
-#include "fullshard/ops/attention/attention.h"
+#include "fullshard/ops/attention/self_attention.h"
+#include "fullshard/ops/dropout.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::models {
 
@@ -35,29 +37,30 @@ at::Tensor T5AttentionImpl::position_bias(int64_t length) const {
   return relative_position_bias(table_->weight, length, positions_);
 }
 
-at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input) {
-  const at::Tensor& source = input.source.defined() ? input.source : input.hidden;
+at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input, const NormTerms& norm) {
+  const double dropout = is_training() ? dropout_ : 0;
   AttentionOptions options;
   options.causal = is_causal_;
   options.scale = 1;
-  options.dropout = is_training() ? dropout_ : 0;
+  options.dropout = dropout;
   options.padding_mask = input.mask;
   options.bias = input.position_bias;
-  const auto seen = attention(heads_of(query_(input.hidden)), heads_of(key_(source)),
-                              heads_of(value_(source)), options);
-  return output_(seen.flatten(-2));
+  const bool is_cross = input.source.defined();
+  std::vector layers{query_->terms()};
+  if (!is_cross) layers.insert(layers.end(), {key_->terms(), value_->terms()});
+  const auto rows = ops::norm_projection(input.hidden, norm, layers);
+  const auto seen =
+      is_cross ? attention(heads_of(rows.projected.first()), heads_of(key_(input.source)),
+                           heads_of(value_(input.source)), options)
+                     .flatten(-2)
+               : ops::self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
+  if (dropout == 0) return linear(seen, output_->terms(), rows.residual);
+  return ops::dropped(output_(seen), dropout, rows.residual);
 }
 
 T5AttentionLayerImpl::T5AttentionLayerImpl(const T5Config& config, const char* name, bool is_causal,
                                            bool has_table)
     : attention_(register_module(name, T5Attention(config, is_causal, has_table))),
-      norm_(register_module("layer_norm", RmsNorm(config.width, config.epsilon))),
-      dropout_(config.dropout) {}
-
-at::Tensor T5AttentionLayerImpl::forward(T5AttentionInput input) {
-  const at::Tensor residual = input.hidden;
-  input.hidden = norm_(residual);
-  return residual + at::dropout(attention_(input), dropout_, is_training());
-}
+      norm_(register_module("layer_norm", RmsNorm(config.width, config.epsilon))) {}
 
 }  // namespace fullshard::models

@@ -34,7 +34,8 @@ class T5AttentionImpl : public torch::nn::Module {
  public:
   // `has_table`: it owns the relative positions of its stack.
   T5AttentionImpl(const T5Config& config, bool is_causal, bool has_table);
-  at::Tensor forward(const T5AttentionInput& input);
+  // hidden + dropout(attention(norm(hidden))).
+  at::Tensor forward(const T5AttentionInput& input, const NormTerms& norm);
 
   // Of the owner of the table.
   at::Tensor position_bias(int64_t length) const;
@@ -56,12 +57,12 @@ class T5AttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(T5Attention);
 
-// hidden + dropout(attention(norm(hidden))).
+// Attention and the norm before it.
 class T5AttentionLayerImpl : public torch::nn::Module {
  public:
   // `name` is the attention's in files: "SelfAttention" or "EncDecAttention".
   T5AttentionLayerImpl(const T5Config& config, const char* name, bool is_causal, bool has_table);
-  at::Tensor forward(T5AttentionInput input);
+  at::Tensor forward(const T5AttentionInput& input) { return attention_(input, norm_->terms()); }
 
   at::Tensor position_bias(int64_t length) const { return attention_->position_bias(length); }
   at::Tensor position_bias(const ops::CachePlaces& places) const {
@@ -74,7 +75,6 @@ class T5AttentionLayerImpl : public torch::nn::Module {
  private:
   T5Attention attention_;
   RmsNorm norm_;
-  double dropout_;
 };
 TORCH_MODULE(T5AttentionLayer);
 

@@ -2,12 +2,15 @@
 #include "fullshard/models/t5/t5_block.h"
 
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/where.h>
 
 #include <limits>
+#include <vector>
 
 #include "fullshard/models/common/module_tree.h"
+#include "fullshard/ops/dropout.h"
+#include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/norm_projection.h"
 
 namespace fullshard::models {
 
@@ -32,14 +35,17 @@ T5FeedForwardImpl::T5FeedForwardImpl(const T5Config& config)
   norm_ = register_module("layer_norm", RmsNorm(config.width, config.epsilon));
 }
 
-at::Tensor T5FeedForwardImpl::inner(const at::Tensor& normalised) {
-  if (up_.is_empty()) return activate(gate_(normalised), activation_);
-  return gated(gate_(normalised), up_(normalised), activation_);
-}
-
 at::Tensor T5FeedForwardImpl::forward(const at::Tensor& hidden) {
-  const auto kept = at::dropout(inner(norm_(hidden)), dropout_, is_training());
-  return hidden + at::dropout(down_(kept), dropout_, is_training());
+  std::vector layers{gate_->terms()};
+  if (!up_.is_empty()) layers.push_back(up_->terms());
+  const auto rows = ops::norm_projection(hidden, norm_->terms(), layers);
+  const double dropout = is_training() ? dropout_ : 0;
+  if (dropout == 0) {
+    return ops::activated_projection(rows.projected, activation_, down_->terms(), rows.residual);
+  }
+  const auto branch = ops::activated_projection(rows.projected, activation_, down_->terms(), {},
+                                                ops::ResultUse::values, dropout);
+  return ops::dropped(branch, dropout, rows.residual);
 }
 
 T5BlockImpl::T5BlockImpl(const T5Config& config, T5Part part, bool is_first) {

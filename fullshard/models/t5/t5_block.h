@@ -21,8 +21,6 @@ class T5FeedForwardImpl : public torch::nn::Module {
   at::Tensor decode(const at::Tensor& hidden);
 
  private:
-  at::Tensor inner(const at::Tensor& normalised);
-
   RmsNorm norm_ = nullptr;
   Linear gate_ = nullptr;
   Linear up_ = nullptr;  // none without a gate

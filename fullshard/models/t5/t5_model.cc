@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/models/t5/t5_model.h"
 
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/full_like.h>
 
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "fullshard/models/common/inputs.h"
 #include "fullshard/models/common/module_tree.h"
 #include "fullshard/models/t5/t5_names.h"
+#include "fullshard/ops/dropout.h"
 
 namespace fullshard::models {
 
@@ -30,14 +30,14 @@ T5Stack::T5Stack(torch::nn::Module& parent, const T5Config& config, T5Part part)
 at::Tensor T5Stack::forward(const at::Tensor& embedded, const at::Tensor& mask,
                             const at::Tensor& encoded, const at::Tensor& encoded_mask,
                             bool is_training) {
-  at::Tensor hidden = at::dropout(embedded, dropout_, is_training);
+  at::Tensor hidden = ops::dropped(embedded, is_training ? dropout_ : 0);
   at::Tensor position_bias;
   for (auto& block : blocks_) {
     T5BlockOutput output = block(hidden, mask, position_bias, encoded, encoded_mask);
     hidden = output.hidden;
     if (output.position_bias.defined()) position_bias = output.position_bias;
   }
-  return at::dropout(norm_(hidden), dropout_, is_training);
+  return ops::dropped(norm_(hidden), is_training ? dropout_ : 0);
 }
 
 T5ForConditionalGenerationImpl::T5ForConditionalGenerationImpl(const T5Config& config)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/ops/attention/fused_attention.h"
 #include "fullshard/tensor/pretence.h"
 
 namespace fullshard {
@@ -206,19 +207,26 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
         query.size(1));
   const auto queries = query.transpose(1, 2), keys = key.transpose(1, 2);
   const auto values = value.transpose(1, 2);
-  bool is_causal = is_plainly_causal(options, query.size(1), key.size(1));
+  const bool is_plain = is_plainly_causal(options, query.size(1), key.size(1));
   if (can_use_flash(query, key, value, options)) {
-    const auto mask = score_mask(options, query, key, is_causal);
+    const auto mask = score_mask(options, query, key, is_plain);
     const auto result = at::_scaled_dot_product_flash_attention_for_cpu(
-        queries, keys, values, 0.0, is_causal, mask.defined() ? std::optional(mask) : std::nullopt,
+        queries, keys, values, 0.0, is_plain, mask.defined() ? std::optional(mask) : std::nullopt,
         options.scale);
     return std::get<0>(result).transpose(1, 2);
   }
   // torch's general function takes the causal rule or a mask, never both.
-  is_causal = is_causal && !options.bias.defined() && hides_nothing(options.padding_mask);
+  const bool is_causal = is_plain && !options.bias.defined() && hides_nothing(options.padding_mask);
   const auto mask = score_mask(options, query, key, is_causal);
   if (can_use_efficient(query, mask)) {
-    return efficient_attention(queries, keys, values, mask, options, is_causal).transpose(1, 2);
+    // This kernel takes both, and leaves out what the rule hides. Of the bias's gradient it leaves
+    // anything there; backward of the mask, which hides the same, does not read it.
+    return efficient_attention(queries, keys, values, mask, options, is_plain).transpose(1, 2);
+  }
+  if (ops::prefers_cudnn(query) && !mask.defined()) {
+    const auto made =
+        ops::cudnn_attention(queries, keys, values, options.dropout, is_causal, options.scale);
+    if (made.defined()) return made.transpose(1, 2);
   }
   return at::scaled_dot_product_attention(queries, keys, values,
                                           mask.defined() ? std::optional(mask) : std::nullopt,

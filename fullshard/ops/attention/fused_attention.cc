@@ -2,6 +2,7 @@
 #include "fullshard/ops/attention/fused_attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
@@ -19,13 +20,6 @@ namespace {
 constexpr int64_t kWidestCudnn = 128, kWidestFlash = 256;
 
 at::Tensor by_heads(const at::Tensor& tensor) { return tensor.transpose(1, 2); }
-
-// cuDNN adds up the queries' gradients in the order of arrival.
-bool may_use_cudnn(const FusedAttentionInputs& inputs) {
-  const auto& context = at::globalContext();
-  return inputs.query.size(3) <= kWidestCudnn && inputs.query.size(1) > 1 &&
-         context.userEnabledCuDNNSDP() && !context.deterministicAlgorithms();
-}
 
 FusedAttention by_cudnn(const FusedAttentionInputs& inputs, bool wants_gradient) {
   auto made = at::_scaled_dot_product_cudnn_attention(
@@ -75,9 +69,28 @@ bool can_fuse_attention(int64_t head_width) {
   return head_width > 0 && head_width % 8 == 0 && head_width <= kWidestFlash;
 }
 
+bool prefers_cudnn(const at::Tensor& query) {
+  const auto& context = at::globalContext();
+  const bool is_short = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
+  return query.is_cuda() && is_short && can_fuse_attention(query.size(3)) &&
+         query.size(3) <= kWidestCudnn && query.size(1) > 1 && context.userEnabledCuDNNSDP() &&
+         !context.deterministicAlgorithms();
+}
+
+at::Tensor cudnn_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           double dropout, bool causal, std::optional<double> scale) {
+  try {
+    return std::get<0>(at::_scaled_dot_product_cudnn_attention(
+        query, key, value, std::nullopt, /*compute_log_sumexp=*/at::GradMode::is_enabled(), dropout,
+        causal, /*return_debug_mask=*/false, scale));
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
 FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gradient) {
   if (inputs.borders.starts.defined()) return by_documents(inputs);
-  if (may_use_cudnn(inputs)) {
+  if (prefers_cudnn(inputs.query)) {
     try {
       return by_cudnn(inputs, wants_gradient);
     } catch (const c10::Error&) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace fullshard::ops {
 
@@ -38,6 +39,13 @@ struct FusedAttentionGradients {
 };
 
 bool can_fuse_attention(int64_t head_width);
+
+// Whether cuDNN may be asked, for a query [batch, sequence, heads, D] of 16 bits: it adds up the
+// queries' gradients in the order of arrival.
+bool prefers_cudnn(const at::Tensor& query);
+// With autograd, of [batch, heads, sequence, D]; undefined: cuDNN has no plan for these shapes.
+at::Tensor cudnn_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           double dropout, bool causal, std::optional<double> scale);
 
 FusedAttention fused_attention(const FusedAttentionInputs& inputs, bool wants_gradient);
 

@@ -4,6 +4,7 @@
 #include "fullshard/ops/cuda/activated_value.cuh"
 #include "fullshard/ops/cuda/activation_rows.h"
 #include "fullshard/ops/cuda/device_rows.cuh"
+#include "fullshard/ops/cuda/dropout_factors.cuh"
 
 namespace fullshard::ops {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 constexpr int kThreads = 128;
 
 // A thread owns kCount columns and takes every gridDim.y-th row.
-template <class T, int kCount, RowActivation kKind>
+template <class T, int kCount, RowActivation kKind, bool kDrops>
 __global__ void __launch_bounds__(kThreads)
     forward_rows(T* output, ActivationRows rows, float* largest) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
@@ -19,6 +20,8 @@ __global__ void __launch_bounds__(kThreads)
   const T* inputs = static_cast<const T*>(rows.input) + column;
   const T* ups = static_cast<const T*>(rows.up) + column;
   LargestStored stored;
+  const FoundDraw found(rows.dropout.draw);
+  if (kDrops && column == 0 && blockIdx.y == 0) found.leave(rows.dropout.drawn);
   for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
     float values[kCount], factors[kCount];
     load<kCount>(values, inputs + row * rows.stride);
@@ -27,13 +30,18 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kCount; ++i) {
       values[i] = activated<T, kKind>(values[i]).value * (rows.up != nullptr ? factors[i] : 1.0f);
     }
+    if constexpr (kDrops) {
+      load_factors<kCount>(factors, found, row * rows.width + column, rows.dropout);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) values[i] *= factors[i];
+    }
     store<kCount>(output + row * rows.width + column, values);
     stored.see(values);
   }
   if (largest != nullptr) stored.leave<T>(largest, blockIdx.y * gridDim.x + blockIdx.x);
 }
 
-template <class T, int kCount, RowActivation kKind>
+template <class T, int kCount, RowActivation kKind, bool kDrops>
 __global__ void __launch_bounds__(kThreads)
     backward_rows(ActivationGradientRows gradients, ActivationRows rows) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
@@ -42,18 +50,25 @@ __global__ void __launch_bounds__(kThreads)
   const T* inputs = static_cast<const T*>(rows.input) + column;
   const T* ups = static_cast<const T*>(rows.up) + column;
   LargestStored stored;
+  const FoundDraw found(rows.dropout.draw);
   for (int64_t row = blockIdx.y; row < rows.num_rows; row += gridDim.y) {
     const int64_t dense = row * rows.width + column;
     const int64_t spread = row * gradients.gradient_stride + column;
     float x[kCount], factors[kCount], to[kCount], results[kCount], to_factors[kCount];
+    [[maybe_unused]] float kept[kCount];
     load<kCount>(x, inputs + row * rows.stride);
     load<kCount>(to, static_cast<const T*>(gradients.output_gradient) + dense);
     if (is_gated) load<kCount>(factors, ups + row * rows.stride);
+    if constexpr (kDrops) load_factors<kCount>(kept, found, dense, rows.dropout);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const auto [value, slope] = activated<T, kKind>(x[i]);
       const float factor = is_gated ? factors[i] : 1.0f;
       results[i] = value * factor;
+      if constexpr (kDrops) {
+        results[i] *= kept[i];
+        to[i] *= kept[i];
+      }
       to_factors[i] = to[i] * value;
       to[i] *= slope * factor;
     }
@@ -86,6 +101,15 @@ void with_kind(RowActivation kind, const Use& use) {
   }
 }
 
+template <class Use>
+void with_flag(bool is_set, const Use& use) {
+  if (is_set) {
+    use.template operator()<true>();
+  } else {
+    use.template operator()<false>();
+  }
+}
+
 // Few enough blocks that each takes some rows, enough to fill every multiprocessor.
 dim3 grid_for(const ActivationRows& rows, int count) {
   const int64_t across = blocks_for(rows.width, kThreads * count);
@@ -112,14 +136,21 @@ bool is_packable_gradient(const ActivationGradientRows& gradients) {
 void activate_rows(void* output, const ActivationRows& rows, float* largest, cudaStream_t stream) {
   clear_largest(largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
+  const bool drops = rows.dropout.threshold > 0;
   with_element(rows.dtype, [&]<class T>(T*) {
     with_kind(rows.kind, [&]<RowActivation kKind>() {
       auto* to = static_cast<T*>(output);
       if (is_packable_row<T>(rows) && is_packable<T>(output, 0)) {
-        forward_rows<T, kPack<T>, kKind>
-            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(to, rows, largest);
+        const auto grid = grid_for(rows, kPack<T>);
+        with_flag(drops, [&]<bool kDrops>() {
+          forward_rows<T, kPack<T>, kKind, kDrops>
+              <<<grid, kThreads, 0, stream>>>(to, rows, largest);
+        });
       } else {
-        forward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(to, rows, largest);
+        const auto grid = grid_for(rows, 1);
+        with_flag(drops, [&]<bool kDrops>() {
+          forward_rows<T, 1, kKind, kDrops><<<grid, kThreads, 0, stream>>>(to, rows, largest);
+        });
       }
     });
   });
@@ -129,13 +160,19 @@ void activate_gradient_rows(const ActivationGradientRows& gradients, const Activ
                             cudaStream_t stream) {
   clear_largest(gradients.largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
+  const bool drops = rows.dropout.threshold > 0;
   with_element(rows.dtype, [&]<class T>(T*) {
     with_kind(rows.kind, [&]<RowActivation kKind>() {
       if (is_packable_row<T>(rows) && is_packable_gradient<T>(gradients)) {
-        backward_rows<T, kPack<T>, kKind>
-            <<<grid_for(rows, kPack<T>), kThreads, 0, stream>>>(gradients, rows);
+        const auto grid = grid_for(rows, kPack<T>);
+        with_flag(drops, [&]<bool kDrops>() {
+          backward_rows<T, kPack<T>, kKind, kDrops><<<grid, kThreads, 0, stream>>>(gradients, rows);
+        });
       } else {
-        backward_rows<T, 1, kKind><<<grid_for(rows, 1), kThreads, 0, stream>>>(gradients, rows);
+        const auto grid = grid_for(rows, 1);
+        with_flag(drops, [&]<bool kDrops>() {
+          backward_rows<T, 1, kKind, kDrops><<<grid, kThreads, 0, stream>>>(gradients, rows);
+        });
       }
     });
   });

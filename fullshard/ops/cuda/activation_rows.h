@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "fullshard/ops/cuda/element_dropout.h"
 #include "fullshard/ops/cuda/kernel_dtype.h"
 
 namespace fullshard::ops {
@@ -21,6 +22,7 @@ struct ActivationRows {
   const void* input;
   const void* up;  // null: not gated
   int64_t stride;
+  ElementDropout dropout = {};  // of the results
 };
 
 // `output`: rows side by side. `largest` gets the largest magnitude of what is written

@@ -9,6 +9,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/dropout.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/last_use.h"
@@ -26,16 +27,18 @@ using torch::autograd::variable_list;
 struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjectionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& weight, const at::Tensor& given_bias,
-                            const at::Tensor& given_residual, int64_t kind, ResultUse use) {
+                            const at::Tensor& given_residual, int64_t kind, ResultUse use,
+                            double probability) {
     const auto bias = undefined_if_empty(given_bias);
     const auto residual = undefined_if_empty(given_residual);
     const auto input = given.contiguous();
     const auto largest = make_largest_for(input, weight);
     const bool is_read = use == ResultUse::values;
     at::Tensor activated;
-    if (is_read || largest.defined()) {
+    const auto dropout = Dropout::make(probability, input);
+    if (is_read || largest.defined() || probability > 0) {
       activated = at::empty(sizes_of_width(input, weight.size(1)), input.options());
-      device_activate(activated, input, Activation(kind), largest);
+      device_activate(activated, input, Activation(kind), largest, dropout);
     }
     auto output = at::empty(sizes_of_width(input, weight.size(0)), input.options());
     Fp8Maxima maxima;
@@ -46,7 +49,8 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     } else if (largest.defined()) {
       maxima = maxima_of(as_matrix(activated), weight, largest);
     }
-    context->save_for_backward({input, weight, maxima.rows, maxima.weights});
+    context->save_for_backward({input, weight, maxima.rows, maxima.weights, dropout.drawn});
+    context->saved_data["dropout"] = probability;
     context->saved_data["weight"] = weight;
     context->saved_data["is_hybrid"] = maxima.is_hybrid;
     context->saved_data["bias"] = bias;
@@ -64,7 +68,8 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
     const auto output_gradient = gradients[0].contiguous();
     ProjectionGradient projection(gradients[0],
                                   {saved[2], saved[3], context->saved_data["is_hybrid"].toBool()});
-    variable_list results(6);
+    const Dropout dropout{context->saved_data["dropout"].toDouble(), saved[4]};
+    variable_list results(7);
     // First the gradient of the activated values, then the values themselves in its place.
     const auto activated = at::empty(sizes_of_width(input, weight.size(1)), input.options());
     if (context->needs_input_grad(0)) {
@@ -72,11 +77,11 @@ struct ActivatedProjectionFunction : torch::autograd::Function<ActivatedProjecti
       const auto gradient =
           may_overwrite ? input.detach() : at::empty(input.sizes(), input.options());
       const auto largest = projection.is_in_fp8() ? make_largest(input) : at::Tensor();
-      device_activate_gradient(gradient, activated, activated, input, kind, largest);
+      device_activate_gradient(gradient, activated, activated, input, kind, largest, dropout);
       results[0] = gradient;
       if (largest.defined()) note_largest(gradient, largest);
     } else if (context->needs_input_grad(1)) {
-      device_activate(activated, input, kind);
+      device_activate(activated, input, kind, {}, dropout);
     }
     if (context->needs_input_grad(1)) {
       const auto& parameter = context->saved_data["weight"].toTensor();
@@ -122,26 +127,28 @@ at::Tensor composed_activation(const Projected& input, bool is_gated, Activation
 }  // namespace
 
 at::Tensor activated_projection(const Projected& input, Activation kind, const at::Tensor& weight,
-                                const at::Tensor& bias, const at::Tensor& residual, ResultUse use) {
+                                const at::Tensor& bias, const at::Tensor& residual, ResultUse use,
+                                double dropout) {
   const bool is_gated = has_gate(input, weight);
   if (activates_on_device(input, weight, bias, residual)) {
     return ActivatedProjectionFunction::apply(input.packed, weight, empty_if_absent(bias, weight),
                                               empty_if_absent(residual, weight),
-                                              static_cast<int64_t>(kind), use);
+                                              static_cast<int64_t>(kind), use, dropout);
   }
-  return linear(composed_activation(input, is_gated, kind), weight, bias, residual, use);
+  const auto activated = dropped(composed_activation(input, is_gated, kind), dropout);
+  return linear(activated, weight, bias, residual, use);
 }
 
 at::Tensor activated_projection(const Projected& input, Activation kind, const LinearTerms& layer,
-                                const at::Tensor& residual, ResultUse use) {
+                                const at::Tensor& residual, ResultUse use, double dropout) {
   if (layer.is_plain()) {
-    return activated_projection(input, kind, layer.weight, layer.bias, residual, use);
+    return activated_projection(input, kind, layer.weight, layer.bias, residual, use, dropout);
   }
   const bool is_gated = has_gate(input, layer.weight);
-  if (adapts_at_once(input.packed, {layer}, residual)) {
+  if (dropout == 0 && adapts_at_once(input.packed, {layer}, residual)) {
     return adapted_activated_projection(input.packed, kind, layer, residual, use);
   }
-  return linear(composed_activation(input, is_gated, kind), layer, residual);
+  return linear(dropped(composed_activation(input, is_gated, kind), dropout), layer, residual);
 }
 
 }  // namespace fullshard::ops

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/ops/products/low_rank.h"
 
-#include <ATen/ops/dropout.h>
-
+#include "fullshard/ops/dropout.h"
 #include "fullshard/ops/products/adapted_projection.h"
 #include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/ops/products/linear.h"
@@ -19,7 +18,7 @@ at::Tensor linear_by(const PlainLinear& multiply, const at::Tensor& input, const
                         : multiply(input, terms.weight, terms.bias, residual);
   const LowRank& part = terms.low_rank;
   if (!part.a.defined()) return base;
-  const auto seen = part.dropout > 0 ? at::dropout(input, part.dropout, /*train=*/true) : input;
+  const auto seen = dropped(input, part.dropout);
   const auto narrow = multiply(seen, part.a, {}, {});
   return multiply(part.scale == 1 ? narrow : narrow * part.scale, part.b, {}, base);
 }

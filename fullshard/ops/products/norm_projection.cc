@@ -2,7 +2,6 @@
 #include "fullshard/ops/products/norm_projection.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/ops/absent_tensor.h"
 #include "fullshard/ops/device_operators.h"
+#include "fullshard/ops/dropout.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
 #include "fullshard/ops/kernels/matrix.h"
 #include "fullshard/ops/products/adapted_projection.h"
@@ -212,8 +212,7 @@ std::vector<at::Tensor> narrow_rows(NormProjection& base, const NormTerms& norm,
   if (drops) {
     const auto normalised = apply_norm(base.residual, norm);
     return collected(adapted, [&](const LinearTerms& layer) {
-      return fullshard::linear(at::dropout(normalised, layer.low_rank.dropout, /*train=*/true),
-                               layer.low_rank.a);
+      return fullshard::linear(dropped(normalised, layer.low_rank.dropout), layer.low_rank.a);
     });
   }
   const auto all =
