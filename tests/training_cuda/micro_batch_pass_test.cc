@@ -6,6 +6,8 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "fullshard/optim/adamw.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
@@ -23,6 +25,7 @@ struct PassRun {
   std::vector<double> losses, norms;
   int64_t num_repeated = 0;
   int64_t reductions = 0;
+  uint64_t random_offset = 0;  // where the last pass left the generator
   std::string why_not{};
 };
 
@@ -32,7 +35,19 @@ struct PassCase {
   std::string precision = "bf16";
   bool recompute = false;
   bool sleeps = false;  // after two thirds of the steps
+  bool drops = false;
 };
+
+// Every dropout of a configuration set to a tenth.
+ModelSource with_dropout(ModelSource source) {
+  auto config = nlohmann::json::parse(source.config_json);
+  for (const auto* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout_prob",
+                          "attention_probs_dropout_prob", "dropout_rate"}) {
+    if (config.contains(key)) config[key] = 0.1;
+  }
+  source.config_json = config.dump();
+  return source;
+}
 
 ModelInputs pass_inputs(const LanguageModel& model, int step, int part) {
   at::manual_seed(1000 + 10 * step + part);
@@ -51,7 +66,8 @@ PassRun run_passes(const PassCase& which, bool may_repeat) {
   const auto plan = ::fullshard::Plan::parse(
       fsdp_configuration("FULL_SHARD") + recompute + "mixed_precision: " + which.precision + "\n",
       "test", {.ranks = 1});
-  const ModelSource source = find_model(kModels + which.folder);
+  const ModelSource plain = find_model(kModels + which.folder);
+  const ModelSource source = which.drops ? with_dropout(plain) : plain;
   const auto model = make_deferred_model(source);
   ShardedModel sharded(model, World::single(kGpu), shard_options_of(plan));
   load_model_weights(source.folder, *model, sharded);
@@ -77,15 +93,18 @@ PassRun run_passes(const PassCase& which, bool may_repeat) {
   run.num_repeated = pass.num_repeated();
   run.reductions = sharded.counters().reductions;
   run.why_not = pass.why_not();
+  run.random_offset = at::globalContext().defaultGenerator(kGpu).get_offset();
   return run;
 }
 
 // Attention's backward adds in the order in which blocks come, unless told not to.
-class RepeatedPasses : public ::testing::TestWithParam<PassCase> {
+class DrawnPasses : public ::testing::Test {
  protected:
   void SetUp() override { at::globalContext().setDeterministicAlgorithms(true, true); }
   void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
 };
+
+class RepeatedPasses : public DrawnPasses, public ::testing::WithParamInterface<PassCase> {};
 
 TEST_P(RepeatedPasses, HaveTheBitsOfThoseThatTheHostIssues) {
   const auto plain = run_passes(GetParam(), false);
@@ -97,16 +116,28 @@ TEST_P(RepeatedPasses, HaveTheBitsOfThoseThatTheHostIssues) {
   EXPECT_EQ(repeated.losses, plain.losses);
   EXPECT_EQ(repeated.norms, plain.norms);
   EXPECT_EQ(repeated.reductions, plain.reductions);
+  EXPECT_EQ(repeated.random_offset, plain.random_offset);
+  EXPECT_EQ(plain.random_offset > 0, GetParam().drops);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, RepeatedPasses,
-                         ::testing::Values(PassCase{},
-                                           PassCase{.folder = "gpt2", .precision = "'no'"},
-                                           PassCase{.folder = "gpt2", .micro_batches = 3},
-                                           PassCase{.folder = "bert", .micro_batches = 2},
-                                           PassCase{.folder = "t5"}, PassCase{.recompute = true},
-                                           PassCase{.sleeps = true}, PassCase{.precision = "fp8"}),
-                         [](const auto& which) { return "Case" + std::to_string(which.index); });
+TEST_F(DrawnPasses, AreNoneWhereRecomputedLayersDraw) {
+  const PassCase which{.folder = "gpt2", .recompute = true, .drops = true};
+  const auto plain = run_passes(which, false), asked = run_passes(which, true);
+  EXPECT_EQ(asked.why_not, "layers that draw random numbers are computed again");
+  EXPECT_EQ(asked.num_repeated, 0);
+  EXPECT_EQ(asked.losses, plain.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, RepeatedPasses,
+    ::testing::Values(PassCase{}, PassCase{.folder = "gpt2", .precision = "'no'"},
+                      PassCase{.folder = "gpt2", .micro_batches = 3},
+                      PassCase{.folder = "bert", .micro_batches = 2}, PassCase{.folder = "t5"},
+                      PassCase{.recompute = true}, PassCase{.sleeps = true},
+                      PassCase{.precision = "fp8"}, PassCase{.folder = "gpt2", .drops = true},
+                      PassCase{.folder = "bert", .drops = true},
+                      PassCase{.folder = "t5", .micro_batches = 2, .drops = true}),
+    [](const auto& which) { return "Case" + std::to_string(which.index); });
 
 }  // namespace
 }  // namespace fullshard::testing

@@ -14,6 +14,7 @@
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/models/common/head.h"
+#include "fullshard/nn/unit_state.h"
 
 namespace fullshard::train {
 namespace {
@@ -24,6 +25,13 @@ constexpr int64_t kWarmUps = 2, kTimed = 2;
 constexpr double kHostBound = 0.6;
 // A graph holds the activations of its pass for as long as it lives.
 constexpr size_t kMostShapes = 4;
+
+bool recomputes(const LanguageModel& model) {
+  return std::ranges::any_of(model.modules(), [](const auto& module) {
+    const auto* unit = dynamic_cast<const nn::UnitState*>(module.get());
+    return unit != nullptr && unit->recompute();
+  });
+}
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -139,7 +147,11 @@ at::Tensor MicroBatchPass::run_timed(Known& known, const Issue& issue) {
   auto loss = issue();
   known.span_host_s = seconds_since(begin);
   known.span->second.record(stream);
-  if (random_offset() != random_before) give_up("the model draws random numbers");
+  // A graph draws what its pass would have drawn without it. Computing a layer again puts the
+  // generator back, which a graph cannot.
+  if (random_offset() != random_before && recomputes(model_)) {
+    give_up("layers that draw random numbers are computed again");
+  }
   return loss;
 }
 
