@@ -25,6 +25,12 @@ struct TokenBatch {
   // their sum is `columns`. Empty: each row is one document.
   std::vector<std::vector<int64_t>> document_lengths = {};
 
+  // How many inputs of each row are real, where the mask hides all that follow them; how many
+  // labels there are up to the last one. Empty: no row has any padding, the mask hides something
+  // else, or a row is empty.
+  std::vector<int64_t> lengths() const;
+  std::vector<int64_t> label_lengths() const;
+
   int64_t label_columns() const;
   int64_t num_labels() const;  // not -100
   int64_t num_tokens() const;  // not padding, both sides

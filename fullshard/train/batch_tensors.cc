@@ -3,6 +3,8 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+
 #include "fullshard/ops/attention/packed_documents.h"
 
 namespace fullshard {
@@ -21,7 +23,12 @@ at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, int64_t columns, 
 ModelInputs tensors_of(TokenBatch& batch, at::Device device) {
   ModelInputs inputs;
   inputs.input_ids = rows_of(batch.input_ids, batch.rows, batch.columns, device);
-  inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns, device);
+  inputs.lengths = batch.lengths();
+  // On a GPU a mask costs something even where it hides nothing.
+  if (std::ranges::any_of(batch.attention_mask, [](int64_t real) { return real == 0; })) {
+    inputs.attention_mask = rows_of(batch.attention_mask, batch.rows, batch.columns, device);
+  }
+  if (batch.decoder_columns > 0) inputs.label_lengths = batch.label_lengths();
   inputs.token_type_ids = rows_of(batch.token_type_ids, batch.rows, batch.columns, device);
   inputs.labels = rows_of(batch.labels, batch.rows, batch.label_columns(), device);
   inputs.labels_are_next = batch.labels_are_next;

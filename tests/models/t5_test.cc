@@ -263,7 +263,7 @@ TEST(T5, HalfPrecisionStaysWithinItsRange) {
   block->to(at::kHalf);
   const at::NoGradGuard no_grad;
   const auto hidden = at::full({1, 3, 24}, 60000, at::kHalf);
-  const auto output = block(hidden, at::Tensor(), at::Tensor());
+  const auto output = block(models::T5Sequence{hidden}, at::Tensor());
   EXPECT_EQ(output.hidden.max().item<float>(), 64512);  // 65504 - 1000 in fp16
 }
 

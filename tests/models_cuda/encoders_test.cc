@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BERT and T5 on the GPU: against transformers' numbers, and against the CPU.
 #include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -38,6 +39,23 @@ TEST_P(DeviceEncoders, TakeTheStepOfTheCpuWithoutPadding) {
   whole.attention_mask = at::Tensor();
   expect_same_step(GetParam(), whole, at::kFloat, 1e-4);
   expect_same_step(GetParam(), whole, at::kBFloat16, kBf16Tolerance);
+}
+
+// Rows are known to end early: nothing is computed behind their ends.
+TEST_P(DeviceEncoders, TakeTheStepOfTheCpuForRowsOfKnownLengths) {
+  auto known = inputs();
+  const int64_t rows = known.input_ids.size(0), columns = known.input_ids.size(1);
+  known.attention_mask = at::zeros({rows, columns}, at::kLong);
+  for (int64_t row = 0; row < rows; ++row) {
+    known.lengths.push_back(columns - 1 - (row + 1) * (columns - 2) / rows);
+    known.attention_mask[row].narrow(0, 0, known.lengths.back()).fill_(1);
+  }
+  if (GetParam() == "bert") {
+    known.labels.masked_fill_(known.attention_mask == 0, -100);
+    known.labels.select(1, 0).fill_(3);  // some are left
+  }
+  expect_same_step(GetParam(), known, at::kFloat, 1e-4);
+  expect_same_step(GetParam(), known, at::kBFloat16, kBf16Tolerance);
 }
 
 TEST_P(DeviceEncoders, GiveTheLossOfTransformers) {

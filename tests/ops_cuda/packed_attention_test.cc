@@ -2,6 +2,8 @@
 // Attention that stays inside packed documents, all of them in one launch.
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <cmath>
+
 #include "fullshard/ops/attention/self_attention.h"
 #include "tests/ops_cuda/on_device.h"
 
@@ -91,6 +93,39 @@ TEST_F(DevicePackedAttention, HoldsItsInputItsResultAndOneNumberPerRow) {
   EXPECT_GE(extra, 0);
   // Seeds, and a kernel's own rounding of the rows' numbers.
   EXPECT_LE(extra, 64 * 1024);
+}
+
+// Queries, keys and values of their own, as an encoder without padding has them.
+Inputs apart() {
+  return {device_randn({2, kPackedColumns, 4, 64}), device_randn({2, kPackedColumns, 4, 64}),
+          device_randn({2, kPackedColumns, 4, 64})};
+}
+
+TEST_F(DevicePackedAttention, OfSeparateRowsEqualsTheDocumentsOneByOneInFp64) {
+  for (const bool is_causal : {false, true}) {
+    const AttentionOptions options{.causal = is_causal, .documents = on_gpu(kPacked)};
+    expect_same_as_wide([&](const Inputs& in) { return attention(in[0], in[1], in[2], options); },
+                        apart(), at::kBFloat16, 3e-2, false);
+  }
+}
+
+// What is dropped is the same in both passes: the results are a linear function of the values,
+// whose gradient this is.
+TEST_F(DevicePackedAttention, OfSeparateRowsDropsTheSameInBothPasses) {
+  const auto in = leaves(apart(), at::kBFloat16);
+  AttentionOptions options{.documents = on_gpu(kPacked)};
+  const auto plain = attention(in[0], in[1], in[2], options).detach();
+  options.dropout = 0.5;
+  const auto made = attention(in[0], in[1], in[2], options);
+  EXPECT_FALSE(at::equal(made.detach(), plain));
+  const auto factors = device_randn(made.sizes(), at::kBFloat16);
+  made.backward(factors);
+  const auto dot = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a.detach().to(at::kDouble) * b.detach().to(at::kDouble)).sum().item<double>();
+  };
+  const double forward = dot(made, factors), backward = dot(in[2], in[2].grad());
+  const double size = std::sqrt(dot(made, made) * dot(factors, factors));
+  EXPECT_NEAR(forward, backward, 2e-3 * size);
 }
 
 }  // namespace

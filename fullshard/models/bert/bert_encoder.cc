@@ -54,19 +54,22 @@ at::Tensor BertEncoder::token_types_of(const ModelInputs& inputs) const {
   return types;
 }
 
-at::Tensor BertEncoder::embed(const ModelInputs& inputs) {
+at::Tensor BertEncoder::embed(const ModelInputs& inputs, const SharedUnpadded& layout) {
   const auto& ids = inputs.input_ids;
   check_tokens("input_ids", ids, vocabulary_, max_positions_);
-  const auto positions = at::arange(ids.size(-1), ids.options());
-  return norm_(words_(ids) + token_types_(token_types_of(inputs)) + positions_(positions));
+  const auto types = without_padding(token_types_of(inputs), layout);
+  const auto positions =
+      layout ? layout->documents->positions : at::arange(ids.size(-1), ids.options());
+  return norm_(words_(without_padding(ids, layout)) + token_types_(types) + positions_(positions));
 }
 
 at::Tensor BertEncoder::forward(const ModelInputs& inputs, bool is_training) {
   refuse_packed(inputs, "BERT");
-  at::Tensor hidden = ops::dropped(embed(inputs), is_training ? dropout_ : 0);
+  const auto layout = make_unpadded("lengths", inputs.lengths, inputs.input_ids);
+  at::Tensor hidden = ops::dropped(embed(inputs, layout), is_training ? dropout_ : 0);
   const at::Tensor mask = padding_mask(inputs.attention_mask);
-  for (auto& layer : layers_) hidden = layer(hidden, mask);
-  return hidden;
+  for (auto& layer : layers_) hidden = layer(hidden, mask, layout);
+  return with_padding(hidden, layout);
 }
 
 }  // namespace fullshard::models

@@ -12,6 +12,7 @@
 #include "fullshard/models/bert/bert_layer.h"
 #include "fullshard/models/common/language_model.h"
 #include "fullshard/models/common/token_table.h"
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/ops/embedding.h"
 #include "fullshard/ops/norm.h"
 
@@ -30,7 +31,7 @@ class BertEncoder {
   const at::Tensor& word_embeddings() const { return words_.weight(); }
 
  private:
-  at::Tensor embed(const ModelInputs& inputs);
+  at::Tensor embed(const ModelInputs& inputs, const SharedUnpadded& layout);
   at::Tensor token_types_of(const ModelInputs& inputs) const;
 
   TokenTable words_;

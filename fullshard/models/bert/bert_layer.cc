@@ -17,15 +17,23 @@ BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
       dropout_(config.attention_dropout) {}
 
 at::Tensor BertSelfAttentionImpl::forward(const at::Tensor& hidden,
-                                          const at::Tensor& attention_mask) {
+                                          const at::Tensor& attention_mask,
+                                          const SharedUnpadded& layout) {
   AttentionOptions options;
   options.dropout = is_training() ? dropout_ : 0;
-  options.padding_mask = attention_mask;
   const auto by_head = [this](const at::Tensor& tensor) {
     return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
   };
-  return attention(by_head(query_(hidden)), by_head(key_(hidden)), by_head(value_(hidden)), options)
-      .flatten(-2);
+  const auto query = by_head(query_(hidden)), key = by_head(key_(hidden));
+  const auto value = by_head(value_(hidden));
+  if (layout != nullptr && ops::attends_by_document(query)) {
+    options.documents = layout->documents;
+    return attention(query, key, value, options).flatten(-2);
+  }
+  options.padding_mask = attention_mask;
+  const auto seen = attention(with_padding(query, layout), with_padding(key, layout),
+                              with_padding(value, layout), options);
+  return without_padding(seen, layout).flatten(-2);
 }
 
 BertOutputImpl::BertOutputImpl(int64_t input_width, const BertConfig& config)
@@ -59,8 +67,9 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config) : activation_(config.acti
   output_ = register_module("output", BertOutput(config.feed_forward_width, config));
 }
 
-at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask) {
-  hidden = attention_output_(attention_(hidden, attention_mask), hidden);
+at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
+                                  SharedUnpadded layout) {
+  hidden = attention_output_(attention_(hidden, attention_mask, layout), hidden);
   return output_->forward_activated(intermediate_(hidden), activation_, hidden);
 }
 

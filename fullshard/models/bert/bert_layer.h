@@ -8,6 +8,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "fullshard/models/bert/bert_config.h"
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/norm.h"
 #include "fullshard/ops/products/linear.h"
@@ -17,8 +18,10 @@ namespace fullshard::models {
 class BertSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit BertSelfAttentionImpl(const BertConfig& config);
-  // hidden [batch, sequence, width]; attention_mask [batch, sequence] or undefined.
-  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& attention_mask);
+  // hidden [batch, sequence, width]; attention_mask [batch, sequence] or undefined. With a layout
+  // hidden has no padding.
+  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& attention_mask,
+                     const SharedUnpadded& layout);
 
  private:
   Linear query_, key_, value_;
@@ -49,7 +52,7 @@ TORCH_MODULE(BertOutput);
 class BertLayerImpl : public Unit {
  public:
   explicit BertLayerImpl(const BertConfig& config);
-  at::Tensor forward(at::Tensor hidden, at::Tensor attention_mask);
+  at::Tensor forward(at::Tensor hidden, at::Tensor attention_mask, SharedUnpadded layout = {});
 
  private:
   BertSelfAttention attention_ = nullptr;

@@ -37,15 +37,40 @@ struct ModelInputs {
   // alone. Labels are those of ModelInputs::labels_are_next, or the first token of a document would
   // be asked for.
   std::shared_ptr<const ops::PackedDocuments> documents{};
+  // Encoders and encoder-decoders: how many tokens of each row are real, at its beginning, when
+  // attention_mask hides those that follow; of labels, how many there are up to the last one. Known
+  // on the host, so that nothing is computed for padding (models/common/unpadded.h), whose hidden
+  // states are zeros then. Empty: not known.
+  std::vector<int64_t> lengths{};
+  std::vector<int64_t> label_lengths{};
   // Generation: the tokens follow those of the pass's cache (models/common/key_value_cache.h), and
   // `logits` are [n, vocabulary] of the tokens that it wants. No gradients, labels or masks.
   models::CachedPass* cached = nullptr;
+
+  // What a unit's hooks look into (nn/visit_tensors.h): it has too many members to be taken apart.
+  template <class F>
+  void visit_tensors(F&& f) {
+    visit(*this, f);
+  }
+  template <class F>
+  void visit_tensors(F&& f) const {
+    visit(*this, f);
+  }
+
+  template <class Self, class F>
+  static void visit(Self& self, F& f) {
+    for (auto* tensor : {&self.input_ids, &self.attention_mask, &self.token_type_ids,
+                         &self.decoder_input_ids, &self.decoder_attention_mask, &self.labels}) {
+      f(*tensor);
+    }
+  }
 };
 
 // Every tensor that a model may be called with, given or not, in a fixed order.
 inline std::vector<at::Tensor*> tensors_of(ModelInputs& inputs) {
-  return {&inputs.input_ids,         &inputs.attention_mask,         &inputs.token_type_ids,
-          &inputs.decoder_input_ids, &inputs.decoder_attention_mask, &inputs.labels};
+  std::vector<at::Tensor*> tensors;
+  inputs.visit_tensors([&](at::Tensor& tensor) { tensors.push_back(&tensor); });
+  return tensors;
 }
 
 struct ModelOutputs {

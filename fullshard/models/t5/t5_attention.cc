@@ -37,23 +37,33 @@ at::Tensor T5AttentionImpl::position_bias(int64_t length) const {
   return relative_position_bias(table_->weight, length, positions_);
 }
 
+at::Tensor T5AttentionImpl::cross_attention(const at::Tensor& query, const T5Sequence& source,
+                                            const AttentionOptions& options) {
+  const auto heads_of_source = [&](Linear& layer) {
+    return heads_of(with_padding(layer(source.hidden), source.layout));
+  };
+  return attention(heads_of(query), heads_of_source(key_), heads_of_source(value_), options)
+      .flatten(-2);
+}
+
 at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input, const NormTerms& norm) {
   const double dropout = is_training() ? dropout_ : 0;
   AttentionOptions options;
   options.causal = is_causal_;
   options.scale = 1;
   options.dropout = dropout;
-  options.padding_mask = input.mask;
-  options.bias = input.position_bias;
-  const bool is_cross = input.source.defined();
+  const auto& [own, source, position_bias] = input;
+  const bool is_cross = source.hidden.defined();
+  options.padding_mask = is_cross ? source.mask : own.mask;
+  options.bias = position_bias;
   std::vector layers{query_->terms()};
   if (!is_cross) layers.insert(layers.end(), {key_->terms(), value_->terms()});
-  const auto rows = ops::norm_projection(input.hidden, norm, layers);
-  const auto seen =
-      is_cross ? attention(heads_of(rows.projected.first()), heads_of(key_(input.source)),
-                           heads_of(value_(input.source)), options)
-                     .flatten(-2)
-               : ops::self_attention(rows.projected, {num_heads_, num_heads_}, nullptr, options);
+  const auto rows = ops::norm_projection(own.hidden, norm, layers);
+  const auto projected = with_padding(rows.projected, own.layout);
+  const auto mixed =
+      is_cross ? cross_attention(projected.first(), source, options)
+               : ops::self_attention(projected, {num_heads_, num_heads_}, nullptr, options);
+  const auto seen = without_padding(mixed, own.layout);
   if (dropout == 0) return linear(seen, output_->terms(), rows.residual);
   return ops::dropped(output_(seen), dropout, rows.residual);
 }

@@ -9,8 +9,10 @@
 #include <cstdint>
 
 #include "fullshard/models/common/key_value_cache.h"
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/models/t5/relative_position.h"
 #include "fullshard/models/t5/t5_config.h"
+#include "fullshard/ops/attention/attention.h"
 #include "fullshard/ops/embedding.h"
 #include "fullshard/ops/norm.h"
 #include "fullshard/ops/products/linear.h"
@@ -19,12 +21,18 @@ namespace fullshard::models {
 
 enum class T5Part { encoder, decoder };
 
+// Hidden states of a source or a target.
+struct T5Sequence {
+  at::Tensor hidden = {};
+  at::Tensor mask = {};        // [batch, sequence], or undefined
+  SharedUnpadded layout = {};  // hidden has no padding
+};
+
 // What one attention looks at.
 struct T5AttentionInput {
-  at::Tensor hidden;
-  at::Tensor source;         // keys and values come from it; undefined: from hidden
-  at::Tensor mask;           // [batch, keys] or undefined
-  at::Tensor position_bias;  // [1, heads, queries, keys] or undefined
+  T5Sequence own;
+  T5Sequence source = {};         // keys and values come from it; undefined: from its own
+  at::Tensor position_bias = {};  // [1, heads, queries, keys] or undefined
 };
 
 // A product without a bias: T5 has no others.
@@ -47,6 +55,8 @@ class T5AttentionImpl : public torch::nn::Module {
 
  private:
   at::Tensor heads_of(const at::Tensor& tensor) const;
+  at::Tensor cross_attention(const at::Tensor& query, const T5Sequence& source,
+                             const AttentionOptions& options);
 
   Linear query_, key_, value_, output_;
   Embedding table_ = nullptr;

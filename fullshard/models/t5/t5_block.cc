@@ -60,21 +60,21 @@ T5BlockImpl::T5BlockImpl(const T5Config& config, T5Part part, bool is_first) {
   feed_forward_ = layers.register_module(decodes ? "2" : "1", T5FeedForward(config));
 }
 
-T5BlockOutput T5BlockImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
-                                   at::Tensor position_bias, at::Tensor encoded,
-                                   at::Tensor encoded_mask, CachedPass* cached) {
-  if (cached != nullptr) return {.hidden = decode(hidden, *cached)};
+T5BlockOutput T5BlockImpl::forward(T5Sequence own, at::Tensor position_bias, T5Sequence encoded,
+                                   CachedPass* cached) {
+  if (cached != nullptr) return {.hidden = decode(own.hidden, *cached)};
   T5BlockOutput output;
   if (!position_bias.defined()) {
-    output.position_bias = position_bias = self_attention_->position_bias(hidden.size(1));
+    const int64_t length = own.layout ? own.layout->num_columns : own.hidden.size(1);
+    output.position_bias = position_bias = self_attention_->position_bias(length);
   }
-  hidden = within_half_range(
-      self_attention_(T5AttentionInput{hidden, {}, attention_mask, position_bias}));
+  own.hidden = within_half_range(
+      self_attention_(T5AttentionInput{.own = own, .position_bias = position_bias}));
   if (!cross_attention_.is_empty()) {
-    hidden =
-        within_half_range(cross_attention_(T5AttentionInput{hidden, encoded, encoded_mask, {}}));
+    own.hidden =
+        within_half_range(cross_attention_(T5AttentionInput{.own = own, .source = encoded}));
   }
-  output.hidden = within_half_range(feed_forward_(hidden));
+  output.hidden = within_half_range(feed_forward_(own.hidden));
   return output;
 }
 

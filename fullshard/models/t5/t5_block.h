@@ -44,11 +44,9 @@ class T5BlockImpl : public Unit {
  public:
   T5BlockImpl(const T5Config& config, T5Part part, bool is_first);
 
-  // attention_mask [batch, sequence] may be undefined; `position_bias` is undefined for the first
-  // block. A decoder's block looks at `encoded` under `encoded_mask`. With `cached` the tokens
-  // follow those of its cache, and nothing but hidden is looked at.
-  T5BlockOutput forward(at::Tensor hidden, at::Tensor attention_mask, at::Tensor position_bias,
-                        at::Tensor encoded = {}, at::Tensor encoded_mask = {},
+  // `position_bias` is undefined for the first block. A decoder's block looks at `encoded`. With
+  // `cached` the tokens follow those of its cache, and nothing but hidden is looked at.
+  T5BlockOutput forward(T5Sequence own, at::Tensor position_bias, T5Sequence encoded = {},
                         CachedPass* cached = nullptr);
 
  private:

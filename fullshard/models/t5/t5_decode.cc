@@ -82,9 +82,7 @@ at::Tensor T5BlockImpl::decode(at::Tensor hidden, CachedPass& pass) {
 at::Tensor T5Stack::decode(const at::Tensor& embedded, CachedPass& pass) {
   at::Tensor hidden = embedded;
   for (pass.layer = 0; pass.layer < blocks_.size(); ++pass.layer) {
-    hidden =
-        blocks_[pass.layer](hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), &pass)
-            .hidden;
+    hidden = blocks_[pass.layer](T5Sequence{hidden}, at::Tensor(), T5Sequence(), &pass).hidden;
   }
   return norm_(wanted_rows(hidden, pass));
 }
@@ -96,7 +94,7 @@ void T5ForConditionalGenerationImpl::encode(const ModelInputs& inputs, CachedPas
                              shared_.weight().options());
   } else {
     const auto encoded =
-        encoder_.forward(shared_(inputs.input_ids), mask, {}, {}, /*is_training=*/false);
+        encoder_.forward({shared_(inputs.input_ids), mask}, {}, /*is_training=*/false);
     if (pass.drops_source) return;
     pass.encoded = encoded;
   }

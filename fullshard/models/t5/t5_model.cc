@@ -27,13 +27,12 @@ T5Stack::T5Stack(torch::nn::Module& parent, const T5Config& config, T5Part part)
   norm_ = parent.register_module("final_layer_norm", RmsNorm(config.width, config.epsilon));
 }
 
-at::Tensor T5Stack::forward(const at::Tensor& embedded, const at::Tensor& mask,
-                            const at::Tensor& encoded, const at::Tensor& encoded_mask,
-                            bool is_training) {
-  at::Tensor hidden = ops::dropped(embedded, is_training ? dropout_ : 0);
+at::Tensor T5Stack::forward(T5Sequence embedded, const T5Sequence& encoded, bool is_training) {
+  auto& hidden = embedded.hidden;
+  hidden = ops::dropped(hidden, is_training ? dropout_ : 0);
   at::Tensor position_bias;
   for (auto& block : blocks_) {
-    T5BlockOutput output = block(hidden, mask, position_bias, encoded, encoded_mask);
+    T5BlockOutput output = block(embedded, position_bias, encoded);
     hidden = output.hidden;
     if (output.position_bias.defined()) position_bias = output.position_bias;
   }
@@ -79,17 +78,28 @@ ModelOutputs T5ForConditionalGenerationImpl::forward(ModelInputs inputs) {
   refuse_packed(inputs, architecture());
   check_tokens("input_ids", inputs.input_ids, config_.vocabulary, 0);
   const auto targets = decoder_inputs(inputs);
-  const auto source_mask = padding_mask(inputs.attention_mask);
-  const auto encoded =
-      encoder_.forward(shared_(inputs.input_ids), source_mask, {}, {}, is_training());
-  const auto hidden =
-      decoder_.forward(shared_(targets), padding_mask(inputs.decoder_attention_mask), encoded,
-                       source_mask, is_training());
+  const auto encoded = encode_source(inputs);
+  // Logits are wanted of every place.
+  const auto layout = inputs.wants_logits || !inputs.labels.defined()
+                          ? nullptr
+                          : make_unpadded("label_lengths", inputs.label_lengths, targets);
+  const auto hidden = decoder_.forward({.hidden = shared_(without_padding(targets, layout)),
+                                        .mask = padding_mask(inputs.decoder_attention_mask),
+                                        .layout = layout},
+                                       encoded, is_training());
+  const auto labels = without_padding(inputs.labels, layout);
   const double scale =
       config_.scales_head ? 1 / std::sqrt(static_cast<double>(config_.width)) : 1.0;
-  if (!head_.is_empty()) return head_outputs(hidden, head_, inputs.labels, inputs, scale);
-  return head_outputs(hidden, Head{.weight = shared_.weight(), .scale = scale}, inputs.labels,
-                      inputs);
+  if (!head_.is_empty()) return head_outputs(hidden, head_, labels, inputs, scale);
+  return head_outputs(hidden, Head{.weight = shared_.weight(), .scale = scale}, labels, inputs);
+}
+
+T5Sequence T5ForConditionalGenerationImpl::encode_source(const ModelInputs& inputs) {
+  T5Sequence source{.mask = padding_mask(inputs.attention_mask),
+                    .layout = make_unpadded("lengths", inputs.lengths, inputs.input_ids)};
+  source.hidden = shared_(without_padding(inputs.input_ids, source.layout));
+  source.hidden = encoder_.forward(source, {}, is_training());
+  return source;
 }
 
 double T5ForConditionalGenerationImpl::deviation_of(const std::string& name) const {

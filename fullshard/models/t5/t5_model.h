@@ -26,8 +26,7 @@ class T5Stack {
   T5Stack(torch::nn::Module& parent, const T5Config& config, T5Part part);
 
   // From embedded tokens [batch, sequence, width]; for the decoder also what the encoder gave.
-  at::Tensor forward(const at::Tensor& embedded, const at::Tensor& mask, const at::Tensor& encoded,
-                     const at::Tensor& encoded_mask, bool is_training);
+  at::Tensor forward(T5Sequence embedded, const T5Sequence& encoded, bool is_training);
   at::Tensor decode(const at::Tensor& embedded, CachedPass& pass);
 
  private:
@@ -59,6 +58,7 @@ class T5ForConditionalGenerationImpl : public LanguageModel {
  private:
   double deviation_of(const std::string& name) const;
   at::Tensor decoder_inputs(const ModelInputs& inputs) const;
+  T5Sequence encode_source(const ModelInputs& inputs);
   // Sources come with the first pass of a cache only.
   ModelOutputs decode(const ModelInputs& inputs);
   void encode(const ModelInputs& inputs, CachedPass& pass);

@@ -2,6 +2,7 @@
 #include "fullshard/ops/attention/attention.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
@@ -172,6 +173,22 @@ void check_packed(const AttentionOptions& options, const at::Tensor& query, cons
   ops::check_fills(*options.documents, query.size(0), query.size(1), key.size(1));
 }
 
+bool has_documents_kernel(const at::Tensor& query) {
+  const bool is_short = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
+  return query.is_cuda() && is_short && ops::can_fuse_attention(query.size(3)) &&
+         !tensor::is_pretended();
+}
+
+// All documents in one launch of flash attention.
+at::Tensor flash_attention_of_documents(const at::Tensor& query, const at::Tensor& key,
+                                        const at::Tensor& value, const AttentionOptions& options) {
+  const auto& [lengths, longest, positions, starts] = *options.documents;
+  const auto result = at::_flash_attention_forward(
+      query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), starts, starts, longest, longest,
+      options.dropout, options.causal, /*return_debug_mask=*/false, options.scale);
+  return std::get<0>(result).view(query.sizes());
+}
+
 // Document by document, on views: no scores between documents are computed, nothing is masked, and
 // the gradients of all views are joined once.
 at::Tensor attention_by_document(const at::Tensor& query, const at::Tensor& key,
@@ -192,7 +209,20 @@ at::Tensor attention_by_document(const at::Tensor& query, const at::Tensor& key,
   return at::cat(results, 0).view(query.sizes());
 }
 
+at::Tensor attention_of_documents(const at::Tensor& query, const at::Tensor& key,
+                                  const at::Tensor& value, const AttentionOptions& options) {
+  const bool is_narrow = options.window > 0 && options.window < options.documents->longest;
+  if (has_documents_kernel(query) && !is_narrow) {
+    return flash_attention_of_documents(query, key, value, options);
+  }
+  return attention_by_document(query, key, value, options);
+}
+
 }  // namespace
+
+bool ops::attends_by_document(const at::Tensor& query) {
+  return query.is_cpu() || has_documents_kernel(query);
+}
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const AttentionOptions& options) {
@@ -200,7 +230,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   check_attention_options(options, query, key);
   if (options.documents != nullptr && query.numel() > 0) {
     check_packed(options, query, key);
-    if (!options.documents->are_rows()) return attention_by_document(query, key, value, options);
+    if (!options.documents->are_rows()) return attention_of_documents(query, key, value, options);
   }
   if (query.numel() == 0) return query.clone();
   check(key.size(1) > 0, "attention: there are {} queries but no keys; give at least one key",

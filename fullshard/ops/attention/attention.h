@@ -22,6 +22,12 @@ struct AttentionOptions {
   ops::SharedPackedDocuments documents = {};
 };
 
+namespace ops {
+// Whether attention() of packed documents in such rows [batch, sequence, heads, D] costs no more
+// than their scores: on a CPU, or by one kernel for all of them.
+bool attends_by_document(const at::Tensor& query);
+}  // namespace ops
+
 // query [batch, queries, heads, D], key and value [batch, keys, kv_heads, D] with kv_heads a
 // divisor of heads (each serves heads / kv_heads neighbouring query heads); the result has the
 // query's shape. A query that may see no key gets finite values, never NaN.

@@ -83,8 +83,9 @@ at::Tensor MicroBatchPass::run_in_parts(const ModelInputs& inputs, double weight
 
 at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
   const auto issue = [&] { return run_in_parts(inputs, weight, [] {}); };
-  // Packed documents are cut on the host, and otherwise in every batch.
-  if (!why_not_.empty() || inputs.documents) return issue();
+  // Packed documents are cut on the host, and otherwise in every batch; so is padding.
+  const bool is_cut = inputs.documents || !inputs.lengths.empty() || !inputs.label_lengths.empty();
+  if (!why_not_.empty() || is_cut) return issue();
   if (has_moved()) known_.clear();
   Known& known = known_of(shape_of(inputs));
   if (known.has_failed) return issue();
