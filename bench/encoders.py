@@ -3,7 +3,8 @@
 bench/results/encoders.md.
 
 Called by bench/encoders.sh. Rounds go through all lines in turn. Full rows have as many letters as there is room for; padded
-ones have lengths as sentences have, and a batch is as wide as its longest row; padded rows of BERT have a label. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
+ones have lengths as sentences have, others in every step, and a batch is as wide as its longest row; padded rows of BERT have a
+label. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ import gpu_lines
 import machine
 
 WARM_UP = 6
+PADDED = 4  # times as many steps where each has lengths of its own
 PEER = os.path.join(machine.ROOT, "bench", "peers", "encoder_step.py")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
@@ -65,17 +67,21 @@ def make_files(folder):
             json.dump(config, file)
 
 
+def steps_of(arguments, line):
+    return arguments.steps * (PADDED if "padded" in line else 1) + WARM_UP
+
+
 def ours(arguments, line, folder, more=""):
     model, batch, words, _, _ = LINES[line]
     records = gpu_lines.train(arguments.binaries, ["--model", model + more, "--micro-batch", str(batch), "--sequence-length", "512", "--steps",
-                                                   str(arguments.steps + WARM_UP), "--lr", "1e-4", "--schedule", "constant",
+                                                   str(steps_of(arguments, line)), "--lr", "1e-4", "--schedule", "constant",
                                                    "--precision", "bf16", *words], folder)
     return gpu_lines.step_of(records, WARM_UP)
 
 
 def peer(arguments, line, words):
     model, batch, _, more, _ = LINES[line]
-    return gpu_lines.peer_step([PEER, model, "--batch", str(batch), "--steps", str(arguments.steps + WARM_UP), *more, *words])
+    return gpu_lines.peer_step([PEER, model, "--batch", str(batch), "--steps", str(steps_of(arguments, line)), *more, *words])
 
 
 def main():

@@ -13,6 +13,8 @@ struct TokenBatch {
   int64_t rows = 0;
   int64_t columns = 0;          // of input_ids
   int64_t decoder_columns = 0;  // of labels and decoder_mask, for encoder-decoder models
+  // Up to which rows, and those of labels, may be padded further; 0: no further.
+  int64_t most_columns = 0, most_decoder_columns = 0;
   std::vector<int64_t> input_ids = {};
   std::vector<int64_t> attention_mask = {};  // empty: none hides anything
   std::vector<int64_t> labels = {};

@@ -127,7 +127,8 @@ TokenBatch ClassData::batch(std::span<const int64_t> examples, uint64_t, int64_t
     longest = std::max(longest, std::ssize(tokens_of(example)));
   }
   TokenBatch batch{.rows = std::ssize(examples),
-                   .columns = std::min(round_up(longest, kClassColumnsTogether), sequence_length_)};
+                   .columns = std::min(round_up(longest, kClassColumnsTogether), sequence_length_),
+                   .most_columns = sequence_length_};
   batch.labels_are_classes = true;
   batch.input_ids.resize(static_cast<size_t>(batch.rows * batch.columns), pad_);
   batch.attention_mask.resize(batch.input_ids.size(), 0);

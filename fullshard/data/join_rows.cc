@@ -53,6 +53,8 @@ TokenBatch join_rows(const std::vector<TokenBatch>& parts,
     joined.rows += part.rows;
     joined.columns = std::max(joined.columns, part.columns);
     joined.decoder_columns = std::max(joined.decoder_columns, part.decoder_columns);
+    joined.most_columns = std::max(joined.most_columns, part.most_columns);
+    joined.most_decoder_columns = std::max(joined.most_decoder_columns, part.most_decoder_columns);
     has_mask = has_mask || !part.attention_mask.empty();
     is_packed = is_packed || !part.document_lengths.empty();
   }

@@ -131,7 +131,9 @@ TokenBatch TranslationData::batch(std::span<const int64_t> examples, uint64_t, i
   }
   TokenBatch batch{.rows = std::ssize(examples),
                    .columns = padded_length(examples, 0, source_length_),
-                   .decoder_columns = padded_length(examples, 1, target_length_)};
+                   .decoder_columns = padded_length(examples, 1, target_length_),
+                   .most_columns = source_length_,
+                   .most_decoder_columns = target_length_};
   batch.input_ids.resize(static_cast<size_t>(batch.rows * batch.columns), pad_);
   batch.attention_mask.resize(batch.input_ids.size(), 0);
   batch.labels.resize(static_cast<size_t>(batch.rows * batch.decoder_columns), kIgnoredLabel);

@@ -20,8 +20,10 @@ class DeviceGraph {
 
   // `issue` gives work to the current stream, and to no other; nothing runs. It reads nothing on
   // the host, and what it uses stays where it is while this lives. Memory that it allocates and
-  // gives back stays this graph's own. What it throws is thrown, and nothing is captured then.
-  void capture(const std::function<void()>& issue);
+  // gives back stays this graph's own, or is that of `neighbour`, a captured one: then neither runs
+  // while the other does, and what one leaves there is read before the other runs. What `issue`
+  // throws is thrown, and nothing is captured then.
+  void capture(const std::function<void()>& issue, const DeviceGraph* neighbour = nullptr);
   bool is_captured() const { return captured_ != nullptr; }
   // On the current stream.
   void replay();

@@ -34,13 +34,16 @@ struct DeviceGraph::Captured {
 DeviceGraph::DeviceGraph(at::Device device) : device_(device) {}
 DeviceGraph::~DeviceGraph() = default;
 
-void DeviceGraph::capture(const std::function<void()>& issue) {
+void DeviceGraph::capture(const std::function<void()>& issue, const DeviceGraph* neighbour) {
   const c10::cuda::CUDAGuard on_device(device_);
   auto captured = std::make_unique<Captured>();
   c10::cuda::getCurrentCUDAStream().synchronize();
   const c10::cuda::CUDAStreamGuard on_stream(capture_stream(device_.index()));
+  const auto memory = neighbour != nullptr && neighbour->is_captured()
+                          ? neighbour->captured_->graph.pool()
+                          : at::cuda::MempoolId_t{0, 0};
   // Other threads, which watch ranks or bring data, may go on asking the device.
-  captured->graph.capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
+  captured->graph.capture_begin(memory, cudaStreamCaptureModeThreadLocal);
   try {
     issue();
   } catch (...) {

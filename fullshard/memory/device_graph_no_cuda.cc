@@ -10,7 +10,7 @@ DeviceGraph::DeviceGraph(at::Device device) : device_(device) {
   fail("a graph of device work: this build has no CUDA; configure with the cuda preset");
 }
 DeviceGraph::~DeviceGraph() = default;
-void DeviceGraph::capture(const std::function<void()>&) {}
+void DeviceGraph::capture(const std::function<void()>&, const DeviceGraph*) {}
 void DeviceGraph::replay() {}
 
 }  // namespace fullshard::memory

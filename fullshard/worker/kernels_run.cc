@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/worker/kernels_run.h"
 
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -128,24 +130,43 @@ double timed_biased_attention(const tensor::OperatorCall& call, at::Device devic
       device);
 }
 
+// The kernels that attention() takes.
 double timed_dropped_attention(const tensor::OperatorCall& call, at::Device device) {
   const auto options = at::TensorOptions().dtype(call.dtype).device(device);
   const int64_t batch = call.dims[0], heads = call.dims[1], width = call.dims[4];
+  const int64_t queries = call.dims[2], keys = call.dims[3];
   const bool is_causal = has_mark(call, tensor::kCausal);
-  const auto query = at::randn({batch, heads, call.dims[2], width}, options);
-  const auto key = at::randn({batch, heads, call.dims[3], width}, options);
+  const auto rows = at::randn({batch, queries, heads, width}, options);
+  const auto query = rows.transpose(1, 2);
+  const auto key = at::randn({batch, keys, heads, width}, options).transpose(1, 2);
+  const auto gradient = at::randn_like(query);
+  const bool is_backward = call.name.ends_with("_backward");
+  if (ops::prefers_cudnn(rows)) {
+    const auto attend = [&] {
+      return at::_scaled_dot_product_cudnn_attention(query, key, key, std::nullopt, true,
+                                                     kUsualDropout, is_causal);
+    };
+    if (!is_backward) return timed(attend, device);
+    const auto made = attend();
+    return timed(
+        [&] {
+          at::_scaled_dot_product_cudnn_attention_backward(
+              gradient, query, key, key, std::get<0>(made), std::get<1>(made), std::get<6>(made),
+              std::get<7>(made), {}, {}, {}, queries, keys, kUsualDropout, is_causal);
+        },
+        device);
+  }
   const auto attend = [&] {
     return at::_scaled_dot_product_flash_attention(query, key, key, kUsualDropout, is_causal);
   };
-  if (!call.name.ends_with("_backward")) return timed(attend, device);
+  if (!is_backward) return timed(attend, device);
   const auto made = attend();
-  const auto gradient = at::randn_like(query);
   return timed(
       [&] {
         at::_scaled_dot_product_flash_attention_backward(
             gradient, query, key, key, std::get<0>(made), std::get<1>(made), std::get<2>(made),
-            std::get<3>(made), call.dims[2], call.dims[3], kUsualDropout, is_causal,
-            std::get<6>(made), std::get<7>(made));
+            std::get<3>(made), queries, keys, kUsualDropout, is_causal, std::get<6>(made),
+            std::get<7>(made));
       },
       device);
 }

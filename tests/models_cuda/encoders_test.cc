@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/models/model_folder.h"
 #include "tests/models/decoder_cases.h"
 #include "tests/models/encoder_cases.h"
@@ -46,10 +48,13 @@ TEST_P(DeviceEncoders, TakeTheStepOfTheCpuForRowsOfKnownLengths) {
   auto known = inputs();
   const int64_t rows = known.input_ids.size(0), columns = known.input_ids.size(1);
   known.attention_mask = at::zeros({rows, columns}, at::kLong);
+  std::vector<int64_t> lengths;
   for (int64_t row = 0; row < rows; ++row) {
-    known.lengths.push_back(columns - 1 - (row + 1) * (columns - 2) / rows);
-    known.attention_mask[row].narrow(0, 0, known.lengths.back()).fill_(1);
+    lengths.push_back(columns - 1 - (row + 1) * (columns - 2) / rows);
+    known.attention_mask[row].narrow(0, 0, lengths.back()).fill_(1);
   }
+  known.unpadded = models::make_unpadded(lengths, columns, at::kCPU);
+  ASSERT_NE(known.unpadded, nullptr);
   if (GetParam() == "bert") {
     known.labels.masked_fill_(known.attention_mask == 0, -100);
     known.labels.select(1, 0).fill_(3);  // some are left

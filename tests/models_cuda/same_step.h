@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 
+#include "fullshard/models/common/unpadded.h"
 #include "tests/models/decoder_cases.h"
 
 namespace fullshard::testing {
@@ -18,6 +19,11 @@ inline ModelInputs moved(ModelInputs inputs, at::Device device) {
   inputs.labels = inputs.labels.to(device);
   for (at::Tensor* optional : {&inputs.attention_mask, &inputs.token_type_ids}) {
     if (optional->defined()) *optional = optional->to(device);
+  }
+  if (const auto layout = inputs.unpadded) {
+    inputs.unpadded =
+        models::make_unpadded(layout->documents->lengths, layout->num_columns, device, 4);
+    EXPECT_NE(inputs.unpadded, nullptr) << "too little padding for a test";
   }
   return inputs;
 }

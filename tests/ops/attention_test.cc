@@ -8,6 +8,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -136,6 +137,21 @@ TEST(Attention, AddsABiasAndGivesItItsGradient) {
       EXPECT_LE(largest_difference(own(inputs), wanted(inputs)), 2e-5);
     }
   }
+}
+
+TEST(Attention, TakesABiasThatHidesKeysInPlaceOfAMask) {
+  auto inputs = random_heads({});
+  inputs.push_back(at::randn({1, 4, 5, 5}));
+  const auto padding = at::tensor({1, 1, 1, 0, 1, 1, 1, 1, 1, 0}, at::kLong).view({2, 5});
+  const auto own = [&](const Inputs& in) {
+    return attention(in[0], in[1], in[2], {.bias = ops::bias_hiding_keys(in[3], padding)});
+  };
+  const auto wanted = [&](const Inputs& in) {
+    return attention(in[0], in[1], in[2], {.padding_mask = padding, .bias = in[3]});
+  };
+  expect_same(own, wanted, inputs, at::randn(inputs[0].sizes()), at::kFloat, 1e-6);
+  EXPECT_TRUE(ops::bias_hiding_keys(inputs[3], at::ones({2, 5})).is_same(inputs[3]));
+  EXPECT_THROW(ops::bias_hiding_keys(inputs[3], at::zeros({2, 4})), Error);
 }
 
 TEST(Attention, HasTheSlopesOfItsValues) {

@@ -4,10 +4,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/train/apply_plan.h"
 #include "fullshard/train/model_source.h"
@@ -36,6 +38,7 @@ struct PassCase {
   bool recompute = false;
   bool sleeps = false;  // after two thirds of the steps
   bool drops = false;
+  bool pads = false;  // rows of other lengths in every batch
 };
 
 // Every dropout of a configuration set to a tenth.
@@ -49,7 +52,27 @@ ModelSource with_dropout(ModelSource source) {
   return source;
 }
 
-ModelInputs pass_inputs(const LanguageModel& model, int step, int part) {
+// Rows of lengths that change from batch to batch, 20 of 48 tokens and 4 of filler.
+void pad(ModelInputs& inputs, int step) {
+  const int64_t columns = inputs.input_ids.size(1);
+  std::vector<int64_t> lengths = {columns - step % 4, 1 + step % 4, 4, 15 - columns};
+  inputs.attention_mask = at::zeros_like(inputs.input_ids);
+  for (int64_t row = 0; row < std::ssize(lengths); ++row) {
+    const int64_t length = lengths[static_cast<size_t>(row)];
+    inputs.attention_mask[row].narrow(0, 0, length).fill_(1);
+  }
+  if (inputs.labels.sizes() == inputs.input_ids.sizes()) {
+    inputs.labels.masked_fill_(inputs.attention_mask == 0, -100);
+  } else {
+    inputs.labels.narrow(1, 3, 3).narrow(0, step % 2, 3).fill_(-100);
+    const std::vector<int64_t> labels =
+        step % 2 == 0 ? std::vector<int64_t>{3, 3, 3, 6} : std::vector<int64_t>{6, 3, 3, 3};
+    inputs.unpadded_labels = models::make_unpadded(labels, 6, kGpu, 6);
+  }
+  inputs.unpadded = models::make_unpadded(lengths, columns, kGpu, 8);
+}
+
+ModelInputs pass_inputs(const LanguageModel& model, const PassCase& which, int step, int part) {
   at::manual_seed(1000 + 10 * step + part);
   const int64_t length = step % 6 == 5 ? 8 : 12;  // another shape now and then
   const auto tokens = [&](int64_t columns) {
@@ -57,6 +80,7 @@ ModelInputs pass_inputs(const LanguageModel& model, int step, int part) {
   };
   ModelInputs inputs{.input_ids = tokens(length)};
   inputs.labels = tokens(model.is_encoder_decoder() ? 6 : length);
+  if (which.pads) pad(inputs, step);
   return inputs;
 }
 
@@ -85,7 +109,7 @@ PassRun run_passes(const PassCase& which, bool may_repeat) {
     optimizer.set_lr(1e-3 / (1 + step));
     for (int part = 0; part < which.micro_batches; ++part) {
       const auto loss =
-          pass.run(pass_inputs(*model, step, part), 1.0 + 0.25 * part + 0.125 * (step % 3));
+          pass.run(pass_inputs(*model, which, step, part), 1.0 + 0.25 * part + 0.125 * (step % 3));
       run.losses.push_back(loss.item<double>());
     }
     run.norms.push_back(stepper.step().grad_norm);
@@ -136,6 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
                       PassCase{.recompute = true}, PassCase{.sleeps = true},
                       PassCase{.precision = "fp8"}, PassCase{.folder = "gpt2", .drops = true},
                       PassCase{.folder = "bert", .drops = true},
+                      PassCase{.folder = "bert", .micro_batches = 2, .drops = true, .pads = true},
+                      PassCase{.folder = "bert", .precision = "'no'", .pads = true},
+                      PassCase{.folder = "t5", .drops = true, .pads = true},
                       PassCase{.folder = "t5", .micro_batches = 2, .drops = true}),
     [](const auto& which) { return "Case" + std::to_string(which.index); });
 

@@ -65,7 +65,8 @@ at::Tensor BertEncoder::embed(const ModelInputs& inputs, const SharedUnpadded& l
 
 at::Tensor BertEncoder::forward(const ModelInputs& inputs, bool is_training) {
   refuse_packed(inputs, "BERT");
-  const auto layout = make_unpadded("lengths", inputs.lengths, inputs.input_ids);
+  const auto& layout = inputs.unpadded;
+  check_fits("unpadded", layout, inputs.input_ids);
   at::Tensor hidden = ops::dropped(embed(inputs, layout), is_training ? dropout_ : 0);
   const at::Tensor mask = padding_mask(inputs.attention_mask);
   for (auto& layer : layers_) hidden = layer(hidden, mask, layout);

@@ -15,6 +15,7 @@
 
 namespace fullshard::models {
 struct CachedPass;
+struct Unpadded;
 }  // namespace fullshard::models
 namespace fullshard::ops {
 struct PackedDocuments;
@@ -37,12 +38,12 @@ struct ModelInputs {
   // alone. Labels are those of ModelInputs::labels_are_next, or the first token of a document would
   // be asked for.
   std::shared_ptr<const ops::PackedDocuments> documents{};
-  // Encoders and encoder-decoders: how many tokens of each row are real, at its beginning, when
-  // attention_mask hides those that follow; of labels, how many there are up to the last one. Known
-  // on the host, so that nothing is computed for padding (models/common/unpadded.h), whose hidden
-  // states are zeros then. Empty: not known.
-  std::vector<int64_t> lengths{};
-  std::vector<int64_t> label_lengths{};
+  // Encoders and encoder-decoders: which tokens are real, at the beginning of each row, when
+  // attention_mask hides those that follow; of labels, those up to the last one. Known on the host,
+  // so that nothing is computed for padding (models/common/unpadded.h), whose hidden states say
+  // nothing then. None: everything is computed.
+  std::shared_ptr<const models::Unpadded> unpadded{};
+  std::shared_ptr<const models::Unpadded> unpadded_labels{};
   // Generation: the tokens follow those of the pass's cache (models/common/key_value_cache.h), and
   // `logits` are [n, vocabulary] of the tokens that it wants. No gradients, labels or masks.
   models::CachedPass* cached = nullptr;
@@ -65,13 +66,6 @@ struct ModelInputs {
     }
   }
 };
-
-// Every tensor that a model may be called with, given or not, in a fixed order.
-inline std::vector<at::Tensor*> tensors_of(ModelInputs& inputs) {
-  std::vector<at::Tensor*> tensors;
-  inputs.visit_tensors([&](at::Tensor& tensor) { tensors.push_back(&tensor); });
-  return tensors;
-}
 
 struct ModelOutputs {
   at::Tensor loss{};    // mean over the labels; undefined without labels

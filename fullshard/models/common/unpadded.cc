@@ -14,41 +14,94 @@
 namespace fullshard::models {
 namespace {
 
-// Out of pinned memory the copy to a device is not waited for.
-at::Tensor make_places(const std::vector<int64_t>& lengths, int64_t num_tokens, int64_t num_columns,
-                       at::Device device) {
-  const auto places =
-      at::empty({num_tokens}, at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
+// The first `num_filler` places of padding come behind the real ones. Out of pinned memory the copy
+// to a device is not waited for.
+at::Tensor make_places(const std::vector<int64_t>& lengths, int64_t num_columns, int64_t num_real,
+                       int64_t num_filler, at::Device device) {
+  const auto places = at::empty({num_real + num_filler},
+                                at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
   auto* place = places.mutable_data_ptr<int64_t>();
+  auto* filler = place + num_real;
   int64_t begin = 0;
   for (const int64_t length : lengths) {
     std::iota(place, place + length, begin);
     place += length;
+    const int64_t taken = std::min(num_filler, num_columns - length);
+    std::iota(filler, filler + taken, begin + length);
+    filler += taken;
+    num_filler -= taken;
     begin += num_columns;
   }
   return places.to(device, /*non_blocking=*/true);
 }
 
+// A document behind the others where there is filler. None is longer than the bound, which is the
+// same for all batches of one shape.
+ops::SharedPackedDocuments make_documents(std::vector<int64_t> lengths, int64_t num_filler,
+                                          int64_t longest, at::Device device) {
+  if (num_filler == 0) return ops::make_packed_documents({std::move(lengths)}, device);
+  lengths.push_back(num_filler);
+  ops::PackedDocuments documents = *ops::make_packed_documents({std::move(lengths)}, device);
+  documents.longest = longest;
+  return std::make_shared<ops::PackedDocuments>(std::move(documents));
+}
+
+int64_t num_filled(const std::vector<int64_t>& lengths, int64_t num_columns, int64_t together) {
+  const int64_t num_real = std::reduce(lengths.begin(), lengths.end());
+  if (together == 1) return num_real;
+  return std::min((num_real / together + 1) * together, std::ssize(lengths) * num_columns);
+}
+
 }  // namespace
 
-SharedUnpadded make_unpadded(const char* name, const std::vector<int64_t>& lengths,
-                             const at::Tensor& tokens) {
+bool is_worth_unpadding(const std::vector<int64_t>& lengths, int64_t num_columns,
+                        int64_t together) {
+  return 8 * num_filled(lengths, num_columns, together) <= 7 * std::ssize(lengths) * num_columns;
+}
+
+SharedUnpadded make_unpadded(const std::vector<int64_t>& lengths, int64_t num_columns,
+                             at::Device device, int64_t together) {
   if (lengths.empty()) return nullptr;
-  const int64_t num_rows = tokens.size(0), num_columns = tokens.size(1);
   const auto [least, most] = std::ranges::minmax(lengths);
-  if (std::ssize(lengths) != num_rows || least < 1 || most > num_columns) {
-    fail_as(ErrorKind::input,
-            "{}: {} lengths from {} to {}; expected one from 1 to {} for each of {} rows", name,
-            lengths.size(), least, most, num_columns, num_rows);
+  if (least < 1 || most > num_columns) {
+    fail_as(ErrorKind::input, "lengths of rows from {} to {}; expected 1 to {}", least, most,
+            num_columns);
   }
-  const int64_t num_tokens = std::reduce(lengths.begin(), lengths.end());
-  if (8 * num_tokens > 7 * num_rows * num_columns) return nullptr;
+  check(together >= 1, "padding: tokens are to be filled up to multiples of {}; expected 1 or more",
+        together);
+  if (!is_worth_unpadding(lengths, num_columns, together)) return nullptr;
   auto layout = std::make_shared<Unpadded>();
-  layout->num_rows = num_rows;
+  layout->num_rows = std::ssize(lengths);
   layout->num_columns = num_columns;
-  layout->places = make_places(lengths, num_tokens, num_columns, tokens.device());
-  layout->documents = ops::make_packed_documents({lengths}, tokens.device());
+  const int64_t num_real = std::reduce(lengths.begin(), lengths.end());
+  const int64_t num_filler = num_filled(lengths, num_columns, together) - num_real;
+  layout->places = make_places(lengths, num_columns, num_real, num_filler, device);
+  layout->documents = make_documents(lengths, num_filler, std::max(num_columns, together), device);
   return layout;
+}
+
+void check_fits(const char* name, const SharedUnpadded& layout, const at::Tensor& tokens) {
+  if (layout == nullptr) return;
+  if (tokens.size(0) != layout->num_rows || tokens.size(1) != layout->num_columns) {
+    fail_as(ErrorKind::input, "{}: of {} rows of {} tokens, but there are {} of {}", name,
+            layout->num_rows, layout->num_columns, tokens.size(0), tokens.size(1));
+  }
+}
+
+SharedUnpadded clone_of(const SharedUnpadded& layout) {
+  if (layout == nullptr) return nullptr;
+  auto documents = std::make_shared<ops::PackedDocuments>(*layout->documents);
+  documents->positions = documents->positions.clone();
+  documents->starts = documents->starts.clone();
+  auto own = std::make_shared<Unpadded>(*layout);
+  own->places = own->places.clone();
+  own->documents = std::move(documents);
+  return own;
+}
+
+std::vector<at::Tensor> tensors_in(const SharedUnpadded& layout) {
+  if (layout == nullptr) return {};
+  return {layout->places, layout->documents->positions, layout->documents->starts};
 }
 
 at::Tensor without_padding(const at::Tensor& padded, const SharedUnpadded& layout) {

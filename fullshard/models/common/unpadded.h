@@ -18,15 +18,28 @@ namespace fullshard::models {
 struct Unpadded {
   int64_t num_rows = 0, num_columns = 0;  // with the padding
   at::Tensor places;                      // int64 [tokens]: of each one among rows * columns
-  ops::SharedPackedDocuments documents;   // the rows, in one
+  ops::SharedPackedDocuments documents;   // the rows, in one; then the filler, if any
 };
 using SharedUnpadded = std::shared_ptr<const Unpadded>;
 
-// Of tokens [batch, columns] of which so many are real, at the beginning of each row; else an Error
-// (kind input) with `name` in it. None where lengths are not known or less than an eighth is
-// padding: then to move tokens costs more than it saves.
-SharedUnpadded make_unpadded(const char* name, const std::vector<int64_t>& lengths,
-                             const at::Tensor& tokens);
+// Rows of `num_columns` of which so many tokens are real, at the beginning of each; else an Error
+// (kind input). None where lengths are empty or it is not worth it. `together`: some padding stays,
+// as filler behind the rows, so that the number of tokens is a multiple of it (or all there are),
+// and that of documents one more than that of rows; 1: none. Batches of few sizes find their memory
+// and kernels again, and may be CUDA graphs.
+SharedUnpadded make_unpadded(const std::vector<int64_t>& lengths, int64_t num_columns,
+                             at::Device device, int64_t together = 1);
+
+// Whether at least an eighth is saved; to move tokens costs something too.
+bool is_worth_unpadding(const std::vector<int64_t>& lengths, int64_t num_columns,
+                        int64_t together = 1);
+
+// That it is one of `tokens` [batch, columns]; else an Error (kind input) with `name` in it.
+void check_fits(const char* name, const SharedUnpadded& layout, const at::Tensor& tokens);
+
+// With memory of its own; and everything on the device that it consists of.
+SharedUnpadded clone_of(const SharedUnpadded& layout);
+std::vector<at::Tensor> tensors_in(const SharedUnpadded& layout);
 
 // [batch, columns, ...] as [1, tokens, ...], and the contrary, with zeros for padding. Without a
 // layout both give what they are given.

@@ -54,7 +54,7 @@ at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input, const NormTer
   options.dropout = dropout;
   const auto& [own, source, position_bias] = input;
   const bool is_cross = source.hidden.defined();
-  options.padding_mask = is_cross ? source.mask : own.mask;
+  if (is_cross) options.padding_mask = source.mask;
   options.bias = position_bias;
   std::vector layers{query_->terms()};
   if (!is_cross) layers.insert(layers.end(), {key_->terms(), value_->terms()});

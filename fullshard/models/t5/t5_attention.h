@@ -32,7 +32,8 @@ struct T5Sequence {
 struct T5AttentionInput {
   T5Sequence own;
   T5Sequence source = {};         // keys and values come from it; undefined: from its own
-  at::Tensor position_bias = {};  // [1, heads, queries, keys] or undefined
+  // Of its own: [batch or 1, heads, queries, keys], which hides what the mask does.
+  at::Tensor position_bias = {};
 };
 
 // A product without a bias: T5 has no others.

@@ -66,7 +66,8 @@ T5BlockOutput T5BlockImpl::forward(T5Sequence own, at::Tensor position_bias, T5S
   T5BlockOutput output;
   if (!position_bias.defined()) {
     const int64_t length = own.layout ? own.layout->num_columns : own.hidden.size(1);
-    output.position_bias = position_bias = self_attention_->position_bias(length);
+    const auto bias = self_attention_->position_bias(length).to(own.hidden.scalar_type());
+    output.position_bias = position_bias = ops::bias_hiding_keys(bias, own.mask);
   }
   own.hidden = within_half_range(
       self_attention_(T5AttentionInput{.own = own, .position_bias = position_bias}));

@@ -80,9 +80,9 @@ ModelOutputs T5ForConditionalGenerationImpl::forward(ModelInputs inputs) {
   const auto targets = decoder_inputs(inputs);
   const auto encoded = encode_source(inputs);
   // Logits are wanted of every place.
-  const auto layout = inputs.wants_logits || !inputs.labels.defined()
-                          ? nullptr
-                          : make_unpadded("label_lengths", inputs.label_lengths, targets);
+  const auto layout =
+      inputs.wants_logits || !inputs.labels.defined() ? nullptr : inputs.unpadded_labels;
+  check_fits("unpadded_labels", layout, targets);
   const auto hidden = decoder_.forward({.hidden = shared_(without_padding(targets, layout)),
                                         .mask = padding_mask(inputs.decoder_attention_mask),
                                         .layout = layout},
@@ -95,8 +95,8 @@ ModelOutputs T5ForConditionalGenerationImpl::forward(ModelInputs inputs) {
 }
 
 T5Sequence T5ForConditionalGenerationImpl::encode_source(const ModelInputs& inputs) {
-  T5Sequence source{.mask = padding_mask(inputs.attention_mask),
-                    .layout = make_unpadded("lengths", inputs.lengths, inputs.input_ids)};
+  check_fits("unpadded", inputs.unpadded, inputs.input_ids);
+  T5Sequence source{.mask = padding_mask(inputs.attention_mask), .layout = inputs.unpadded};
   source.hidden = shared_(without_padding(inputs.input_ids, source.layout));
   source.hidden = encoder_.forward(source, {}, is_training());
   return source;

@@ -91,9 +91,20 @@ double lowest(at::ScalarType dtype) {
   return value;
 }
 
-// What is added to the scores, with four dimensions; undefined: nothing. Hidden keys get the lowest
-// finite number and not minus infinity, so that a query that sees none averages over all instead
-// of dividing 0 by 0. `is_causal`: the kernel applies the causal rule itself.
+// Hidden keys get the lowest finite number and not minus infinity, so that a query that sees none
+// averages over all instead of dividing 0 by 0.
+at::Tensor with_lowest(const at::Tensor& visible, const at::Tensor& bias) {
+  // Kernels of the GPU multiply with log2(e) before the exponential: the lowest would overflow.
+  const double hidden = lowest(bias.scalar_type()) * (bias.is_cuda() ? 0.5 : 1.0);
+  return at::where(visible, bias, at::zeros({}, bias.options()).fill_(hidden));
+}
+
+at::Tensor for_scores(const at::Tensor& padding_mask) {
+  return padding_mask.ne(0).unsqueeze(1).unsqueeze(1);
+}
+
+// What is added to the scores, with four dimensions; undefined: nothing. `is_causal`: the kernel
+// applies the causal rule itself.
 at::Tensor score_mask(const AttentionOptions& options, const at::Tensor& query,
                       const at::Tensor& key, bool is_causal) {
   at::Tensor bias = options.bias, visible;
@@ -105,15 +116,12 @@ at::Tensor score_mask(const AttentionOptions& options, const at::Tensor& query,
       query.size(1) == 1 && (options.window == 0 || options.window >= key.size(1));
   if (options.causal && !is_causal && !sees_all) visible = visible_by_place(options, query, key);
   if (!hides_nothing(options.padding_mask)) {
-    const auto real = options.padding_mask.ne(0).unsqueeze(1).unsqueeze(1);
+    const auto real = for_scores(options.padding_mask);
     visible = visible.defined() ? visible & real : real;
   }
   if (!visible.defined()) return bias;
   while (visible.dim() < 4) visible = visible.unsqueeze(0);
-  if (!bias.defined()) bias = at::zeros({}, query.options());
-  // Kernels of the GPU multiply with log2(e) before the exponential: the lowest would overflow.
-  const double hidden = lowest(query.scalar_type()) * (query.is_cuda() ? 0.5 : 1.0);
-  return at::where(visible, bias, at::zeros({}, query.options()).fill_(hidden));
+  return with_lowest(visible, bias.defined() ? bias : at::zeros({}, query.options()));
 }
 
 // torch's flash kernel of the CPU, called by its own name because it takes the causal rule together
@@ -222,6 +230,15 @@ at::Tensor attention_of_documents(const at::Tensor& query, const at::Tensor& key
 
 bool ops::attends_by_document(const at::Tensor& query) {
   return query.is_cpu() || has_documents_kernel(query);
+}
+
+at::Tensor ops::bias_hiding_keys(const at::Tensor& bias, const at::Tensor& padding_mask) {
+  if (hides_nothing(padding_mask)) return bias;
+  check(bias.dim() == 4 && padding_mask.dim() == 2 && padding_mask.size(1) == bias.size(3),
+        "attention: a bias of {} dimensions for {} keys with a padding mask of {} for {}; expected "
+        "4 and 2, for as many keys",
+        bias.dim(), bias.size(-1), padding_mask.dim(), padding_mask.size(-1));
+  return with_lowest(for_scores(padding_mask), bias);
 }
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -26,6 +26,10 @@ namespace ops {
 // Whether attention() of packed documents in such rows [batch, sequence, heads, D] costs no more
 // than their scores: on a CPU, or by one kernel for all of them.
 bool attends_by_document(const at::Tensor& query);
+
+// A bias of scores [batch or 1, heads, queries, keys] that hides what a padding mask hides: for
+// layers that share both, which then need no mask of their own. Itself where nothing is hidden.
+at::Tensor bias_hiding_keys(const at::Tensor& bias, const at::Tensor& padding_mask);
 }  // namespace ops
 
 // query [batch, queries, heads, D], key and value [batch, keys, kv_heads, D] with kv_heads a

@@ -13,8 +13,8 @@ namespace fullshard::ops {
 // Lengths are on the host, so that nothing waits for a device to know where documents end.
 struct PackedDocuments {
   std::vector<int64_t> lengths;  // of all documents, row after row; none crosses the end of a row
-  int64_t longest = 0;
-  at::Tensor positions;  // [batch, sequence], int64: from 0 in every document
+  int64_t longest = 0;           // none is longer
+  at::Tensor positions;          // [batch, sequence], int64: from 0 in every document
   at::Tensor starts;  // [documents + 1], int32: where each begins, rows side by side; and the end
 
   // Every row is one document: as if nothing were packed.

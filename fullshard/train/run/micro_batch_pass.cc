@@ -14,23 +14,45 @@
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/models/common/head.h"
+#include "fullshard/models/common/unpadded.h"
 #include "fullshard/nn/unit_state.h"
 
 namespace fullshard::train {
 namespace {
 
-// The first passes set libraries up; those after them are timed.
-constexpr int64_t kWarmUps = 2, kTimed = 2;
+// The first passes set libraries up; those after them are timed. Beside a graph less is new.
+constexpr int64_t kWarmUps = 2, kTimed = 2, kWarmUpsBeside = 1, kTimedBeside = 1;
 // The host took at least this part of the time until the device was done.
 constexpr double kHostBound = 0.6;
-// A graph holds the activations of its pass for as long as it lives.
-constexpr size_t kMostShapes = 4;
+// Graphs share the memory of activations, but each is a few megabytes itself.
+constexpr size_t kMostShapes = 32;
 
 bool recomputes(const LanguageModel& model) {
   return std::ranges::any_of(model.modules(), [](const auto& module) {
     const auto* unit = dynamic_cast<const nn::UnitState*>(module.get());
     return unit != nullptr && unit->recompute();
   });
+}
+
+// Every tensor that a pass reads, given or not, layouts last.
+std::vector<at::Tensor> tensors_read(const ModelInputs& inputs) {
+  std::vector<at::Tensor> tensors;
+  inputs.visit_tensors([&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  for (const auto& layout : {inputs.unpadded, inputs.unpadded_labels}) {
+    const auto more = models::tensors_in(layout);
+    if (more.empty()) tensors.emplace_back();
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  }
+  return tensors;
+}
+
+ModelInputs clone_of(ModelInputs inputs) {
+  inputs.visit_tensors([](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.clone();
+  });
+  inputs.unpadded = models::clone_of(inputs.unpadded);
+  inputs.unpadded_labels = models::clone_of(inputs.unpadded_labels);
+  return inputs;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -83,9 +105,8 @@ at::Tensor MicroBatchPass::run_in_parts(const ModelInputs& inputs, double weight
 
 at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
   const auto issue = [&] { return run_in_parts(inputs, weight, [] {}); };
-  // Packed documents are cut on the host, and otherwise in every batch; so is padding.
-  const bool is_cut = inputs.documents || !inputs.lengths.empty() || !inputs.label_lengths.empty();
-  if (!why_not_.empty() || is_cut) return issue();
+  // Packed documents are cut on the host, and otherwise in every batch.
+  if (!why_not_.empty() || inputs.documents) return issue();
   if (has_moved()) known_.clear();
   Known& known = known_of(shape_of(inputs));
   if (known.has_failed) return issue();
@@ -96,25 +117,35 @@ at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
 
 // The model slept, or somebody gave a parameter other memory.
 bool MicroBatchPass::has_moved() const {
-  const auto captured =
-      std::ranges::find_if(known_, [](const auto& known) { return known->graph.has_value(); });
-  return captured != known_.end() &&
-         (*captured)->addresses != engine::EngineAccess::of(sharded_).addresses();
+  const Known* captured = any_captured();
+  return captured != nullptr &&
+         captured->addresses != engine::EngineAccess::of(sharded_).addresses();
 }
 
-MicroBatchPass::Shape MicroBatchPass::shape_of(ModelInputs& inputs) const {
+const MicroBatchPass::Known* MicroBatchPass::any_captured() const {
+  const auto found =
+      std::ranges::find_if(known_, [](const auto& known) { return known->graph.has_value(); });
+  return found == known_.end() ? nullptr : found->get();
+}
+
+MicroBatchPass::Shape MicroBatchPass::shape_of(const ModelInputs& inputs) const {
   Shape shape;
-  for (const auto* tensor : tensors_of(inputs)) {
+  for (const auto& tensor : tensors_read(inputs)) {
     std::vector<int64_t> sizes;
-    if (tensor->defined()) {
-      sizes = tensor->sizes().vec();
-      sizes.push_back(static_cast<int64_t>(tensor->scalar_type()));
+    if (tensor.defined()) {
+      sizes = tensor.sizes().vec();
+      sizes.push_back(static_cast<int64_t>(tensor.scalar_type()));
     }
     shape.sizes.push_back(std::move(sizes));
   }
+  for (const auto& layout : {inputs.unpadded, inputs.unpadded_labels}) {
+    if (layout != nullptr) shape.longest_documents.push_back(layout->documents->longest);
+  }
   shape.labels_are_next = inputs.labels_are_next;
   shape.label_smoothing = inputs.label_smoothing;
-  if (models::takes_labelled_rows(inputs.labels, inputs.num_labels)) {
+  // As many as the head is given.
+  const auto& asked = inputs.unpadded_labels ? inputs.unpadded_labels->places : inputs.labels;
+  if (models::takes_labelled_rows(asked, inputs.num_labels)) {
     shape.num_labels = inputs.num_labels;
   }
   shape.loss_factor = stepper_.loss_factor();
@@ -123,11 +154,14 @@ MicroBatchPass::Shape MicroBatchPass::shape_of(ModelInputs& inputs) const {
   return shape;
 }
 
-// Batches of ever new shapes are not worth it: the oldest is forgotten.
+// The one that has not come for longest is forgotten.
 MicroBatchPass::Known& MicroBatchPass::known_of(const Shape& shape) {
   const auto found =
       std::ranges::find_if(known_, [&](const auto& known) { return known->shape == shape; });
-  if (found != known_.end()) return **found;
+  if (found != known_.end()) {
+    std::rotate(found, found + 1, known_.end());
+    return *known_.back();
+  }
   if (known_.size() >= kMostShapes) known_.erase(known_.begin());
   known_.push_back(std::make_unique<Known>());
   known_.back()->shape = shape;
@@ -137,7 +171,9 @@ MicroBatchPass::Known& MicroBatchPass::known_of(const Shape& shape) {
 at::Tensor MicroBatchPass::run_timed(Known& known, const Issue& issue) {
   known.count_span();
   ++known.num_passes;
-  if (known.num_passes <= kWarmUps || known.span) return issue();
+  if (known.num_passes <= (any_captured() ? kWarmUpsBeside : kWarmUps) || known.span) {
+    return issue();
+  }
   const c10::impl::VirtualGuardImpl guard(device_.type());
   const auto stream = guard.getStream(device_);
   known.span.emplace(c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -162,26 +198,28 @@ int64_t MicroBatchPass::random_offset() const {
 
 bool MicroBatchPass::is_worth_capturing(Known& known) const {
   known.count_span();
-  return known.num_passes >= kWarmUps + kTimed && !known.span && known.device_s > 0 &&
+  const int64_t num_seen = any_captured() ? kWarmUpsBeside + kTimedBeside : kWarmUps + kTimed;
+  return known.num_passes >= num_seen && !known.span && known.device_s > 0 &&
          known.host_s >= kHostBound * known.device_s;
 }
 
 void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
   auto& engine = engine::EngineAccess::of(sharded_);
-  known.inputs = inputs;
-  for (auto* tensor : tensors_of(known.inputs)) {
-    if (tensor->defined()) *tensor = tensor->clone();
-  }
+  known.inputs = clone_of(inputs);
   known.weight = at::empty({}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  const Known* neighbour = any_captured();
   known.graph.emplace(device_);
   const ShardCounters counters = engine.counters();
   try {
-    known.graph->capture([&] {
-      const at::Tensor mean = model_.forward(known.inputs).loss;
-      const at::Tensor weighed = mean * known.weight;
-      known.loss = weighed.detach();
-      (known.shape.loss_factor == 1 ? weighed : weighed.mul(known.shape.loss_factor)).backward();
-    });
+    known.graph->capture(
+        [&] {
+          const at::Tensor mean = model_.forward(known.inputs).loss;
+          const at::Tensor weighed = mean * known.weight;
+          known.loss = weighed.detach();
+          const double factor = known.shape.loss_factor;
+          (factor == 1 ? weighed : weighed.mul(factor)).backward();
+        },
+        neighbour == nullptr ? nullptr : &*neighbour->graph);
   } catch (const std::exception& error) {
     // What the pass left is nothing that ran. Gradients of earlier micro-batches would be lost.
     known.graph.reset();
@@ -196,13 +234,14 @@ void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
   engine.keep_gradient_memory();
   known.addresses = engine.addresses();
   // What passes outside graphs used is of no use to them.
-  memory::release_unused(device_);
+  const auto is_captured = [](const auto& seen) { return seen->graph.has_value(); };
+  if (std::ranges::all_of(known_, is_captured)) memory::release_unused(device_);
 }
 
-at::Tensor MicroBatchPass::repeat(Known& known, ModelInputs inputs, double weight) {
-  const auto from = tensors_of(inputs), to = tensors_of(known.inputs);
+at::Tensor MicroBatchPass::repeat(Known& known, const ModelInputs& inputs, double weight) {
+  const auto from = tensors_read(inputs), to = tensors_read(known.inputs);
   for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i]->defined()) to[i]->copy_(*from[i], /*non_blocking=*/true);
+    if (to[i].defined()) to[i].copy_(from[i], /*non_blocking=*/true);
   }
   known.weight.fill_(weight);
   known.graph->replay();

@@ -47,6 +47,7 @@ class MicroBatchPass {
     double loss_factor = 1;
     bool adds = false;  // to gradients of earlier micro-batches
     bool trains = true;
+    std::vector<int64_t> longest_documents{};  // of the layouts without padding
 
     bool operator==(const Shape&) const = default;
   };
@@ -54,10 +55,11 @@ class MicroBatchPass {
 
   using Issue = std::function<at::Tensor()>;  // the passes, one by one
   at::Tensor run_timed(Known& known, const Issue& issue);
-  at::Tensor repeat(Known& known, ModelInputs inputs, double weight);
+  at::Tensor repeat(Known& known, const ModelInputs& inputs, double weight);
   void capture(Known& known, const ModelInputs& inputs);
-  Shape shape_of(ModelInputs& inputs) const;
+  Shape shape_of(const ModelInputs& inputs) const;
   Known& known_of(const Shape& shape);
+  const Known* any_captured() const;
   bool has_moved() const;
   bool is_worth_capturing(Known& known) const;
   int64_t random_offset() const;
@@ -67,7 +69,7 @@ class MicroBatchPass {
   ShardedModel sharded_;
   Stepper& stepper_;
   at::Device device_;
-  std::vector<std::unique_ptr<Known>> known_;  // few
+  std::vector<std::unique_ptr<Known>> known_;  // few, the last ones seen at the end
   std::string why_not_;
   int64_t num_repeated_ = 0;
 };
