@@ -94,14 +94,12 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
       most > 0 ? std::min(options.sequence_length, most) : options.sequence_length;
   ModelInputs inputs;
   inputs.label_smoothing = options.label_smoothing;
+  // Rows are full: of those with padding less is computed, and a mask that hides nothing is none.
   inputs.input_ids = at::zeros({rows, columns}, integers);
   const bool is_causal = !model.is_encoder_decoder() && !model.is_masked();
-  // Pairs come with a mask whether it hides something or not; other tasks fill their rows.
-  if (model.is_encoder_decoder()) inputs.attention_mask = at::ones({rows, columns}, integers);
   const int64_t targets =
       model.is_encoder_decoder() && options.target_length > 0 ? options.target_length : columns;
   const bool classifies = !model.class_names().empty();
-  if (classifies) inputs.attention_mask = at::ones({rows, columns}, integers);
   inputs.labels = at::zeros({rows, classifies ? 1 : targets}, integers);
   inputs.labels_are_next = is_causal;
   if (model.is_masked()) {

@@ -18,8 +18,10 @@
 namespace fullshard {
 namespace {
 
-// Of rows without their padding on a GPU, so that batches of various lengths have few shapes.
-constexpr int64_t kColumnsTogether = 128, kTokensTogether = 512, kSizesPerOctave = 16;
+// Of rows without their padding, so that batches of various lengths have few shapes: libraries keep
+// something for every one that they have seen, and CUDA graphs are of one.
+constexpr int64_t kTokensTogether = 64, kTokensTogetherOnGpus = 512, kSizesPerOctave = 16;
+constexpr int64_t kColumnsTogetherOnGpus = 128;
 
 struct Width {
   int64_t given = 0, wanted = 0;
@@ -38,9 +40,8 @@ at::Tensor rows_of(std::vector<int64_t>& values, int64_t rows, Width columns, in
 }
 
 int64_t tokens_together(const std::vector<int64_t>& lengths, at::Device device) {
-  if (device.is_cpu()) return 1;
   const auto num_real = static_cast<uint64_t>(std::reduce(lengths.begin(), lengths.end()));
-  return std::max(kTokensTogether,
+  return std::max(device.is_cpu() ? kTokensTogether : kTokensTogetherOnGpus,
                   static_cast<int64_t>(std::bit_floor(num_real)) / kSizesPerOctave);
 }
 
@@ -52,7 +53,7 @@ std::pair<models::SharedUnpadded, Width> laid_out(const std::vector<int64_t>& le
   if (lengths.empty() || !models::is_worth_unpadding(lengths, columns, together)) {
     return {nullptr, {columns, columns}};
   }
-  const int64_t wanted = device.is_cpu() ? columns : round_up(columns, kColumnsTogether);
+  const int64_t wanted = device.is_cpu() ? columns : round_up(columns, kColumnsTogetherOnGpus);
   const int64_t width = std::max(columns, std::min(wanted, most_columns));
   return {models::make_unpadded(lengths, width, device, together), {columns, width}};
 }

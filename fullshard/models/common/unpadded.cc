@@ -5,6 +5,7 @@
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <numeric>
@@ -13,6 +14,45 @@
 
 namespace fullshard::models {
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor take_rows(const at::Tensor& from, const at::Tensor& places) {
+  return from.index_select(0, places);
+}
+
+at::Tensor put_rows(const at::Tensor& rows, const at::Tensor& places, int64_t num_places) {
+  auto sizes = rows.sizes().vec();
+  sizes[0] = num_places;
+  return at::zeros(sizes, rows.options()).index_copy_(0, places, rows);
+}
+
+// No place comes twice, so that each is the other's gradient: libtorch's own would keep the rows
+// that were put, and add, in no certain order, where there is nothing to add to.
+struct TakenRows : torch::autograd::Function<TakenRows> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& from,
+                            const at::Tensor& places) {
+    context->save_for_backward({places});
+    context->saved_data["num_places"] = from.size(0);
+    return take_rows(from, places);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const int64_t num_places = context->saved_data["num_places"].toInt();
+    return {put_rows(gradients[0], context->get_saved_variables()[0], num_places), at::Tensor()};
+  }
+};
+
+struct PutRows : torch::autograd::Function<PutRows> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const at::Tensor& places, int64_t num_places) {
+    context->save_for_backward({places});
+    return put_rows(rows, places, num_places);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {take_rows(gradients[0], context->get_saved_variables()[0]), at::Tensor(), at::Tensor()};
+  }
+};
 
 // The first `num_filler` places of padding come behind the real ones. Out of pinned memory the copy
 // to a device is not waited for.
@@ -106,17 +146,14 @@ std::vector<at::Tensor> tensors_in(const SharedUnpadded& layout) {
 
 at::Tensor without_padding(const at::Tensor& padded, const SharedUnpadded& layout) {
   if (layout == nullptr || !padded.defined()) return padded;
-  return padded.flatten(0, 1).index_select(0, layout->places).unsqueeze(0);
+  return TakenRows::apply(padded.flatten(0, 1), layout->places).unsqueeze(0);
 }
 
 at::Tensor with_padding(const at::Tensor& tokens, const SharedUnpadded& layout) {
   if (layout == nullptr || !tokens.defined()) return tokens;
-  const auto rows = tokens.flatten(0, 1);
-  auto sizes = rows.sizes().vec();
-  sizes[0] = layout->num_rows * layout->num_columns;
-  return at::zeros(sizes, rows.options())
-      .index_copy_(0, layout->places, rows)
-      .unflatten(0, {layout->num_rows, layout->num_columns});
+  const int64_t rows = layout->num_rows, columns = layout->num_columns;
+  return PutRows::apply(tokens.flatten(0, 1), layout->places, rows * columns)
+      .unflatten(0, {rows, columns});
 }
 
 ops::Projected with_padding(ops::Projected tokens, const SharedUnpadded& layout) {

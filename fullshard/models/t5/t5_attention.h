@@ -31,7 +31,7 @@ struct T5Sequence {
 // What one attention looks at.
 struct T5AttentionInput {
   T5Sequence own;
-  T5Sequence source = {};         // keys and values come from it; undefined: from its own
+  T5Sequence source = {};  // keys and values come from it; undefined: from its own
   // Of its own: [batch or 1, heads, queries, keys], which hides what the mask does.
   at::Tensor position_bias = {};
 };

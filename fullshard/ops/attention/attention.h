@@ -22,6 +22,12 @@ struct AttentionOptions {
   ops::SharedPackedDocuments documents = {};
 };
 
+// query [batch, queries, heads, D], key and value [batch, keys, kv_heads, D] with kv_heads a
+// divisor of heads (each serves heads / kv_heads neighbouring query heads); the result has the
+// query's shape. A query that may see no key gets finite values, never NaN.
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const AttentionOptions& options);
+
 namespace ops {
 // Whether attention() of packed documents in such rows [batch, sequence, heads, D] costs no more
 // than their scores: on a CPU, or by one kernel for all of them.
@@ -31,11 +37,5 @@ bool attends_by_document(const at::Tensor& query);
 // layers that share both, which then need no mask of their own. Itself where nothing is hidden.
 at::Tensor bias_hiding_keys(const at::Tensor& bias, const at::Tensor& padding_mask);
 }  // namespace ops
-
-// query [batch, queries, heads, D], key and value [batch, keys, kv_heads, D] with kv_heads a
-// divisor of heads (each serves heads / kv_heads neighbouring query heads); the result has the
-// query's shape. A query that may see no key gets finite values, never NaN.
-at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const AttentionOptions& options);
 
 }  // namespace fullshard

@@ -12,6 +12,7 @@
 #include <exception>
 
 #include "fullshard/engine/engine_access.h"
+#include "fullshard/memory/available_memory.h"
 #include "fullshard/memory/device_memory.h"
 #include "fullshard/models/common/head.h"
 #include "fullshard/models/common/unpadded.h"
@@ -110,7 +111,10 @@ at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
   if (has_moved()) known_.clear();
   Known& known = known_of(shape_of(inputs));
   if (known.has_failed) return issue();
-  if (!known.graph && is_worth_capturing(known)) capture(known, inputs);
+  if (!known.graph && is_worth_capturing(known)) {
+    known.has_failed = !has_room_beside(known);
+    if (!known.has_failed) capture(known, inputs);
+  }
   if (!known.graph) return run_timed(known, issue);
   return repeat(known, inputs, weight);
 }
@@ -201,6 +205,13 @@ bool MicroBatchPass::is_worth_capturing(Known& known) const {
   const int64_t num_seen = any_captured() ? kWarmUpsBeside + kTimedBeside : kWarmUps + kTimed;
   return known.num_passes >= num_seen && !known.span && known.device_s > 0 &&
          known.host_s >= kHostBound * known.device_s;
+}
+
+// Batches of various lengths go on beside it, with activations of their own: no run ends for want of
+// memory that it would have had without graphs.
+bool MicroBatchPass::has_room_beside(const Known& known) const {
+  return known.shape.longest_documents.empty() ||
+         memory::available_bytes(device_) >= memory::device_memory(device_).peak_bytes;
 }
 
 void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {

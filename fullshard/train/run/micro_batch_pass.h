@@ -62,6 +62,7 @@ class MicroBatchPass {
   const Known* any_captured() const;
   bool has_moved() const;
   bool is_worth_capturing(Known& known) const;
+  bool has_room_beside(const Known& known) const;
   int64_t random_offset() const;
   void give_up(const std::string& why);
 
