@@ -67,7 +67,6 @@ struct Dropout {
   bool draws = false;     // anew, by the device's generator; else by those that are there
 
   static Dropout make(double probability, const at::Tensor& like);
-  Dropout again() const { return {probability, drawn, false}; }
 };
 
 // The results [rows, width] of inputs [rows, width], or of gate | up [rows, 2 * width] in one.

@@ -96,10 +96,11 @@ TEST_F(Classes, RowsThatAreWrongAreNamed) {
 }
 
 TEST_F(Classes, RowsCanBeJoined) {
-  const auto data = open("a.tsv", "a\tyes\nabcdefghijk\tno\n");
+  const auto data = open("a.tsv", "a\tyes\nabcdefghijk\tno\n", 24);
   const TokenBatch joined =
       join_rows({data->batch(Ids{0}, 0, 0), data->batch(Ids{1}, 0, 0)}, {{1}, {0}});
   EXPECT_EQ(joined.columns, 16);
+  EXPECT_EQ(joined.most_columns, 24);
   EXPECT_EQ(joined.labels, (Ids{0, 1}));
   EXPECT_EQ(joined.num_tokens(), 16);
 }

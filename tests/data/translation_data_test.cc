@@ -53,6 +53,8 @@ TEST(TranslationData, CutsToTheLengthsAndKeepsTheEndMark) {
   options.source_prefix = "t: ";
   const TokenBatch batch = open_data(options, &kTokenizer)->batch(Ids{0}, 0, 0);
   EXPECT_EQ(batch.columns, 10);  // not rounded up beyond what the model was promised
+  EXPECT_EQ(batch.most_columns, 10);
+  EXPECT_EQ(batch.most_decoder_columns, 4);
   EXPECT_EQ(batch.input_ids, (Ids{126, 68, 42, 107, 108, 109, 110, 111, 112, 1}));
   EXPECT_EQ(batch.labels, (Ids{127, 128, 129, 1}));
 }

@@ -41,8 +41,8 @@ void check_fits(const char* name, const SharedUnpadded& layout, const at::Tensor
 SharedUnpadded clone_of(const SharedUnpadded& layout);
 std::vector<at::Tensor> tensors_in(const SharedUnpadded& layout);
 
-// [batch, columns, ...] as [1, tokens, ...], and the contrary, with zeros for padding. Without a
-// layout both give what they are given.
+// [batch, columns, ...] as [1, tokens, ...], and the contrary, with zeros where no token comes
+// from. Without a layout both give what they are given.
 at::Tensor without_padding(const at::Tensor& padded, const SharedUnpadded& layout);
 at::Tensor with_padding(const at::Tensor& tokens, const SharedUnpadded& layout);
 ops::Projected with_padding(ops::Projected tokens, const SharedUnpadded& layout);
