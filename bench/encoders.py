@@ -4,7 +4,9 @@ bench/results/encoders.md.
 
 Called by bench/encoders.sh. Rounds go through all lines in turn. Full rows have as many letters as there is room for; padded
 ones have lengths as sentences have, others in every step, and a batch is as wide as its longest row; padded rows of BERT have a
-label. Dropout is 0.1 on every line, as those models come; ours is measured without it too.
+label. Compiled peers of padded lines get batches widened to multiples of 128 and code for each such width: code for any width was
+slower for BERT and was not there after five minutes for T5. Dropout is 0.1 on every line, as those models come; ours is measured
+without it too.
 """
 import argparse
 import json
@@ -17,8 +19,7 @@ import tempfile
 import gpu_lines
 import machine
 
-WARM_UP = 6
-PADDED = 4  # times as many steps where each has lengths of its own
+PADDED_STEPS, PADDED_WARM_UP = 48, 36  # where steps have lengths of their own: graphs, or code for each width, come with them
 PEER = os.path.join(machine.ROOT, "bench", "peers", "encoder_step.py")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
@@ -67,8 +68,16 @@ def make_files(folder):
             json.dump(config, file)
 
 
+def is_padded(line):
+    return "padded" in line
+
+
+def warm_up_of(line):
+    return PADDED_WARM_UP if is_padded(line) else 6
+
+
 def steps_of(arguments, line):
-    return arguments.steps * (PADDED if "padded" in line else 1) + WARM_UP
+    return warm_up_of(line) + (PADDED_STEPS if is_padded(line) else arguments.steps)
 
 
 def ours(arguments, line, folder, more=""):
@@ -76,12 +85,13 @@ def ours(arguments, line, folder, more=""):
     records = gpu_lines.train(arguments.binaries, ["--model", model + more, "--micro-batch", str(batch), "--sequence-length", "512", "--steps",
                                                    str(steps_of(arguments, line)), "--lr", "1e-4", "--schedule", "constant",
                                                    "--precision", "bf16", *words], folder)
-    return gpu_lines.step_of(records, WARM_UP)
+    return gpu_lines.step_of(records, warm_up_of(line))
 
 
 def peer(arguments, line, words):
     model, batch, _, more, _ = LINES[line]
-    return gpu_lines.peer_step([PEER, model, "--batch", str(batch), "--steps", str(steps_of(arguments, line)), *more, *words])
+    return gpu_lines.peer_step([PEER, model, "--batch", str(batch), "--steps", str(steps_of(arguments, line)),
+                                "--warm-up", str(warm_up_of(line)), *more, *words])
 
 
 def main():
@@ -103,7 +113,7 @@ def main():
             required = LINES[line][-1]
             lines = {"fullshard train": lambda: ours(arguments, line, folder),
                      "fullshard train, no dropout": lambda: ours(arguments, line, folder, "-plain"), "transformers": lambda: peer(arguments, line, []),
-                     "transformers, compiled": lambda: peer(arguments, line, ["--compile"])}
+                     "transformers, compiled": lambda: peer(arguments, line, ["--compile", *(["--each-width"] if is_padded(line) else [])])}
             lines = {name: measure for name, measure in lines.items() if not arguments.compiled_only or name != "transformers"}
             found = {name: [] for name in lines}
             for _ in range(arguments.rounds):

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <mutex>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/ops/cuda/activation_rows.h"
@@ -157,6 +157,18 @@ bool has_cuda_kernel(std::initializer_list<at::Tensor> tensors) {
 void device_column_sums(const WideTarget& target, const at::Tensor& matrix) {
   const int64_t num_rows = matrix.size(0), width = matrix.size(1);
   const auto dtype = dtype_of(matrix);
+  // Rows that begin at packs of 16 bytes are read by packs: columns behind the last are summed
+  // apart.
+  const int64_t pack = 16 / matrix.element_size();
+  const bool ends_within_pack = width % pack != 0 && width > pack && matrix.stride(0) % pack == 0;
+  if (ends_within_pack && !tensor::is_pretended()) {
+    const int64_t whole = width / pack * pack;
+    for (const auto& [first, count] : {std::pair(int64_t{0}, whole), {whole, width - whole}}) {
+      device_column_sums({target.values.narrow(0, first, count), target.accumulate},
+                         matrix.narrow(1, first, count));
+    }
+    return;
+  }
   const auto partials = make_partials(matrix, num_partial_rows(num_rows, width, dtype), width);
   if (tensor::is_pretended()) return tensor::note_kernel("column_sums", {matrix});
   const Launch launch(matrix);
@@ -210,12 +222,11 @@ void device_norm_gradient(const NormGradientTargets& targets, const at::Tensor& 
                       .bias_partials = floats_of(bias),
                       .largest = floats_of(targets.largest)},
                      rows, launch.stream());
-  for (const auto& [target, partials] :
-       {std::tie(targets.weight, weight), std::tie(targets.bias, bias)}) {
-    if (!target.values.defined()) continue;
-    sum_partials(floats_of(target.values), target.accumulate, floats_of(partials), num_partials,
-                 rows.width, launch.stream());
-  }
+  const auto partial_rows = [](const WideTarget& target, const at::Tensor& partials) {
+    return PartialRows{floats_of(target.values), target.accumulate, floats_of(partials)};
+  };
+  sum_partials(partial_rows(targets.weight, weight), partial_rows(targets.bias, bias), num_partials,
+               rows.width, launch.stream());
   launch.check_error();
 }
 

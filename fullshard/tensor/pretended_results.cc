@@ -138,6 +138,12 @@ Results unfold_backward(const Arguments& arguments) {
   return {at::empty(arguments[1].toIntVector(), arguments[0].toTensor().options())};
 }
 
+// Of a table with so many rows, wherever the gradient of its rows goes.
+Results embedding_backward(const Arguments& arguments) {
+  const auto& gradient = arguments[0].toTensor();
+  return {at::empty({arguments[2].toInt(), gradient.size(-1)}, gradient.options())};
+}
+
 Results dot(const Arguments& arguments) {
   return {at::empty({}, arguments[0].toTensor().options())};
 }
@@ -156,6 +162,7 @@ const std::map<std::string, Rule>& rules() {
       {"aten::abs", of_first},
       {"aten::isnan", truth_of_first},
       {"aten::unfold_backward", unfold_backward},
+      {"aten::embedding_dense_backward", embedding_backward},
       {"aten::_scaled_dot_product_flash_attention_for_cpu", attention_on_cpu},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
       {"aten::_scaled_dot_product_cudnn_attention", attention_on_gpu},

@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -75,6 +76,14 @@ void expect_torchs(const Head& head, CrossEntropyOptions options) {
 }
 
 TEST(LinearCrossEntropy, EqualsTorchsWithItsGradients) { expect_torchs({}, {}); }
+
+// As a bias that rules classes out makes them.
+TEST(LinearCrossEntropy, TakesClassesWithoutProbability) {
+  Head head;
+  head.bias.narrow(0, 0, 30).fill_(-std::numeric_limits<float>::infinity());
+  head.labels = at::randint(30, kVocabulary, {2, 5}, at::kLong);
+  expect_torchs(head, {});
+}
 
 TEST(LinearCrossEntropy, CountsOnlyRowsWithALabel) {
   Head head;

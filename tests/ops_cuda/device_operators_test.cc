@@ -4,8 +4,11 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <tuple>
 
 #include "tests/ops_cuda/on_device.h"
@@ -65,6 +68,41 @@ TEST_F(DeviceProduct, WritesBetweenTheRowsOfAWiderMatrix) {
   EXPECT_TRUE(at::equal(whole.narrow(1, 32, 16), at::zeros({40, 16}, left.options())));
 }
 
+// As for the logits of odd vocabularies: rows begin at packs of 16 bytes and end within one. What
+// lies behind them is NaN, which would be seen in every sum.
+at::Tensor rows_with_room(int64_t rows, int64_t width) {
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  return at::full({rows, (width + 63) / 64 * 64}, NAN, options);
+}
+
+TEST_F(DeviceProduct, TakesRowsThatEndWithinAPack) {
+  for (const int64_t vocabulary : {30'522, 1001, 1004, 1015, 515, 9}) {
+    SCOPED_TRACE(vocabulary);
+    const int64_t rows = 300, width = 64;
+    const auto hidden = device_randn({rows, width}, at::kBFloat16);
+    const auto weight = device_randn({vocabulary, width}, at::kBFloat16);
+    const auto bias = device_randn({vocabulary}, at::kBFloat16);
+    const auto whole = rows_with_room(rows, vocabulary);
+    const auto logits = whole.narrow(1, 0, vocabulary);
+    const auto expected = wide(hidden).mm(wide(weight).t());
+    device_product_plus(logits, hidden, weight.t(), bias, {});
+    expect_close(logits, expected + wide(bias), tolerance_of(at::kBFloat16), "with a bias");
+    device_product(logits, hidden, weight.t());
+    expect_close(logits, expected, tolerance_of(at::kBFloat16), "without");
+    const auto behind = whole.narrow(1, vocabulary, whole.size(1) - vocabulary);
+    EXPECT_TRUE(behind.isnan().all().item<bool>()) << "something was written behind the rows";
+    const auto to_hidden = at::empty_like(hidden);
+    device_product(to_hidden, logits, weight);
+    expect_close(to_hidden, wide(logits).mm(wide(weight)), tolerance_of(at::kBFloat16), "summed");
+    const auto to_weight = at::empty({vocabulary, width}, hidden.options().dtype(at::kFloat));
+    const auto summed = wide(logits).t().mm(wide(hidden));
+    device_product(to_weight, logits.t(), hidden);
+    expect_close(to_weight, summed, 1e-5, "turned");
+    device_product(to_weight, logits.t(), hidden, /*accumulate=*/true);
+    expect_close(to_weight, summed * 2, 1e-5, "turned and added");
+  }
+}
+
 TEST_F(DeviceProduct, OfNothingIsZeroOrWhatWasThere) {
   const auto left = device_randn({4, 0}, at::kBFloat16),
              right = device_randn({0, 3}, at::kBFloat16);
@@ -116,6 +154,20 @@ TEST_F(DeviceColumnSums, AreExactEnoughAndTheSameEveryTime) {
   const auto sums = device_randn({20});
   device_column_sums({sums, false}, matrix.narrow(1, 7, 20));
   expect_close(sums, wide(matrix.narrow(1, 7, 20)).sum(0), 1e-5, "a part of wider rows");
+}
+
+TEST_F(DeviceColumnSums, OfRowsThatEndWithinAPackAreThoseOfTheRows) {
+  for (const int64_t width : {30'522, 1001, 15, 9, 7}) {
+    SCOPED_TRACE(width);
+    const auto rows = rows_with_room(300, width).narrow(1, 0, width);
+    rows.copy_(device_randn({300, width}).abs());
+    const auto sums = device_randn({width}).abs();
+    const auto before = wide(sums);
+    device_column_sums({sums, true}, rows);
+    expect_close(sums, before + wide(rows).sum(0), 1e-5, "added");
+    device_column_sums({sums, false}, rows);
+    expect_close(sums, wide(rows).sum(0), 1e-5, "written");
+  }
 }
 
 TEST_F(DeviceActivation, EqualsTheWideExpressionWithItsGradient) {

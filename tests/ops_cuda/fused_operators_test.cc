@@ -13,6 +13,7 @@
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/ops/products/norm_projection.h"
+#include "fullshard/ops/products/shared_rows.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {
@@ -21,6 +22,7 @@ namespace {
 class DeviceNormProjection : public OnDevice {};
 class DeviceActivatedProjection : public OnDevice {};
 class DeviceLinear : public OnDevice {};
+class DeviceSharedRows : public OnDevice {};
 class DeviceSelfAttention : public OnDevice {};
 
 at::Tensor packed_of(const Projected& projected) {
@@ -229,6 +231,46 @@ TEST_F(DeviceLinear, AddsGradientsOfBf16IntoAnFp32Sink) {
     expect_close(slot, exact.gradients[1] * pass, 1e-5, "weight");
     expect_close(bias_slot, exact.gradients[2] * pass, 1e-5, "bias");
   }
+}
+
+// Input, then as many weights as biases; the residual is used too.
+Operator shared(size_t num, bool uses_residual) {
+  return [=](const Inputs& in) {
+    std::vector<LinearTerms> layers;
+    for (size_t i = 0; i < num; ++i)
+      layers.push_back({.weight = in[1 + i], .bias = in[1 + num + i]});
+    auto made = shared_rows(in[0], layers);
+    if (uses_residual) made.parts.push_back(made.residual * 2);
+    return at::cat(made.parts, -1);
+  };
+}
+
+TEST_F(DeviceSharedRows, EqualTheWideExpression) {
+  for (const auto dtype : kDeviceDtypes) {
+    for (const int64_t width : {9, 64}) {
+      for (const size_t num : {1, 3}) {
+        Inputs inputs{device_randn({2, 30, width})};
+        for (size_t i = 0; i < num; ++i) inputs.push_back(device_randn({40, width}));
+        for (size_t i = 0; i < num; ++i) inputs.push_back(device_randn({40}));
+        for (const bool uses_residual : {true, false}) {
+          SCOPED_TRACE(::testing::Message() << num << " of width " << width << " " << dtype
+                                            << (uses_residual ? " with the residual" : ""));
+          expect_same_as_wide(shared(num, uses_residual), inputs, dtype, tolerance_of(dtype));
+        }
+      }
+    }
+  }
+}
+
+// The residual's gradient belongs to others too, who may read it afterwards.
+TEST_F(DeviceSharedRows, LeaveTheGradientOfTheResidualAlone) {
+  const auto inputs = leaves({device_randn({50, 64}), device_randn({40, 64})}, at::kBFloat16);
+  const auto made = shared_rows(inputs[0], {{.weight = inputs[1]}});
+  const auto to_part = device_randn({50, 40}, at::kBFloat16);
+  const auto to_residual = device_randn({50, 64}, at::kBFloat16), before = to_residual.clone();
+  torch::autograd::backward({made.parts.front(), made.residual}, {to_part, to_residual});
+  EXPECT_TRUE(at::equal(to_residual, before));
+  EXPECT_FALSE(at::equal(inputs[0].grad(), before));
 }
 
 struct AttentionCase {

@@ -88,6 +88,14 @@ TEST(Estimate, IsWhatOtherModelsHold) {
   }
 }
 
+// Autograd keeps them where it makes them.
+TEST(Estimate, IsWhatRunsHoldWithoutOneGradientBuffer) {
+  for (const auto& config : {small_llama(), small_gpt2(), small_bert(), small_t5()}) {
+    SCOPED_TRACE(config.substr(0, 60));
+    expect_as_measured({.config = config, .ranks = 2, .stage = 2, .contiguous_gradients = false});
+  }
+}
+
 TEST(Estimate, KnowsRecomputationAndPrecision) {
   expect_as_measured({.config = small_llama(), .ranks = 2, .micro_batch = 8, .recompute = true});
   for (const int64_t batch : {2, 8}) {

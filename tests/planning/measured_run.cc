@@ -77,7 +77,8 @@ Plan plan_of(const Case& run) {
                       .device = "cpu"};
   if (!run.offload.empty()) options.flags.push_back({"--offload", run.offload});
   if (run.recompute) options.flags.push_back({"--recompute", "true"});
-  return Plan::from_words("", "", options);
+  if (run.contiguous_gradients) return Plan::from_words("", "", options);
+  return Plan::parse(R"({"zero_optimization": {"contiguous_gradients": false}})", "test", options);
 }
 
 EstimateOptions options_of(const Case& run) {

@@ -28,7 +28,8 @@ struct Case {
   int64_t sequence_length = 64;
   bool recompute = false;
   std::string precision = "no";
-  std::string offload = "";   // as --offload has it
+  std::string offload = "";  // as --offload has it
+  bool contiguous_gradients = true;
   int64_t lora_rank = 0;      // adapters beside a frozen model
   bool base_in_int8 = false;  // of which
 };

@@ -6,6 +6,7 @@
 #include "fullshard/ops/attention/attention.h"
 #include "fullshard/ops/dropout.h"
 #include "fullshard/ops/products/activated_projection.h"
+#include "fullshard/ops/products/shared_rows.h"
 
 namespace fullshard::models {
 
@@ -16,24 +17,24 @@ BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
       num_heads_(config.num_heads),
       dropout_(config.attention_dropout) {}
 
-at::Tensor BertSelfAttentionImpl::forward(const at::Tensor& hidden,
+BertBranch BertSelfAttentionImpl::forward(const at::Tensor& hidden,
                                           const at::Tensor& attention_mask,
                                           const SharedUnpadded& layout) {
   AttentionOptions options;
   options.dropout = is_training() ? dropout_ : 0;
-  const auto by_head = [this](const at::Tensor& tensor) {
-    return tensor.unflatten(-1, {num_heads_, tensor.size(-1) / num_heads_});
+  const auto made = ops::shared_rows(hidden, {query_->terms(), key_->terms(), value_->terms()});
+  const auto by_head = [&](size_t part) {
+    return made.parts[part].unflatten(-1, {num_heads_, made.parts[part].size(-1) / num_heads_});
   };
-  const auto query = by_head(query_(hidden)), key = by_head(key_(hidden));
-  const auto value = by_head(value_(hidden));
+  const auto query = by_head(0), key = by_head(1), value = by_head(2);
   if (layout != nullptr && ops::attends_by_document(query)) {
     options.documents = layout->documents;
-    return attention(query, key, value, options).flatten(-2);
+    return {attention(query, key, value, options).flatten(-2), made.residual};
   }
   options.padding_mask = attention_mask;
   const auto seen = attention(with_padding(query, layout), with_padding(key, layout),
                               with_padding(value, layout), options);
-  return without_padding(seen, layout).flatten(-2);
+  return {without_padding(seen, layout).flatten(-2), made.residual};
 }
 
 BertOutputImpl::BertOutputImpl(int64_t input_width, const BertConfig& config)
@@ -69,8 +70,10 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config) : activation_(config.acti
 
 at::Tensor BertLayerImpl::forward(at::Tensor hidden, at::Tensor attention_mask,
                                   SharedUnpadded layout) {
-  hidden = attention_output_(attention_(hidden, attention_mask, layout), hidden);
-  return output_->forward_activated(intermediate_(hidden), activation_, hidden);
+  const auto attended = attention_(hidden, attention_mask, layout);
+  hidden = attention_output_(attended.result, attended.residual);
+  const auto inner = ops::shared_rows(hidden, {intermediate_->terms()});
+  return output_->forward_activated(inner.parts.front(), activation_, inner.residual);
 }
 
 }  // namespace fullshard::models

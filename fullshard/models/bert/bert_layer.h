@@ -15,12 +15,17 @@
 
 namespace fullshard::models {
 
+// What a branch made of its input, and that input for the sum at its end (ops::SharedRows).
+struct BertBranch {
+  at::Tensor result, residual;
+};
+
 class BertSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit BertSelfAttentionImpl(const BertConfig& config);
   // hidden [batch, sequence, width]; attention_mask [batch, sequence] or undefined. With a layout
   // hidden has no padding.
-  at::Tensor forward(const at::Tensor& hidden, const at::Tensor& attention_mask,
+  BertBranch forward(const at::Tensor& hidden, const at::Tensor& attention_mask,
                      const SharedUnpadded& layout);
 
  private:

@@ -6,6 +6,7 @@
 #include "fullshard/ops/attention/self_attention.h"
 #include "fullshard/ops/dropout.h"
 #include "fullshard/ops/products/norm_projection.h"
+#include "fullshard/ops/products/shared_rows.h"
 
 namespace fullshard::models {
 
@@ -39,11 +40,11 @@ at::Tensor T5AttentionImpl::position_bias(int64_t length) const {
 
 at::Tensor T5AttentionImpl::cross_attention(const at::Tensor& query, const T5Sequence& source,
                                             const AttentionOptions& options) {
-  const auto heads_of_source = [&](Linear& layer) {
-    return heads_of(with_padding(layer(source.hidden), source.layout));
+  const auto made = ops::shared_rows(source.hidden, {key_->terms(), value_->terms()});
+  const auto heads_of_part = [&](size_t part) {
+    return heads_of(with_padding(made.parts[part], source.layout));
   };
-  return attention(heads_of(query), heads_of_source(key_), heads_of_source(value_), options)
-      .flatten(-2);
+  return attention(heads_of(query), heads_of_part(0), heads_of_part(1), options).flatten(-2);
 }
 
 at::Tensor T5AttentionImpl::forward(const T5AttentionInput& input, const NormTerms& norm) {

@@ -20,6 +20,32 @@ struct ValueAndSlope {
   float value, slope;
 };
 
+// The normal distribution: the share of it below x, and its density there.
+struct Normal {
+  float share, density;
+};
+
+// For 16 bits by a polynomial times the density (Abramowitz and Stegun, 7.1.26), which the slope
+// needs anyway: within 3e-7, and below zero nearer to the true share than 1 + erf, which is the
+// difference of two numbers there.
+template <class T>
+__device__ __forceinline__ Normal normal_at(float x) {
+  constexpr float kDensityAtZero = 0.39894228f, kRootOfHalf = 0.70710678f;
+  if constexpr (sizeof(T) == 4) {
+    return {0.5f * (1.0f + erff(x * kRootOfHalf)), kDensityAtZero * expf(-0.5f * x * x)};
+  } else {
+    const float bell = __expf(-0.5f * x * x);
+    const float t = __fdividef(1.0f, 1.0f + 0.3275911f * kRootOfHalf * fabsf(x));
+    float sum = 0.5f * 1.061405429f;
+    sum = sum * t - 0.5f * 1.453152027f;
+    sum = sum * t + 0.5f * 1.421413741f;
+    sum = sum * t - 0.5f * 0.284496736f;
+    sum = sum * t + 0.5f * 0.254829592f;
+    const float beyond = sum * t * bell;
+    return {x < 0 ? beyond : 1.0f - beyond, kDensityAtZero * bell};
+  }
+}
+
 template <class T, RowActivation kKind>
 __device__ __forceinline__ ValueAndSlope activated(float x) {
   if constexpr (kKind == RowActivation::relu) {
@@ -28,8 +54,8 @@ __device__ __forceinline__ ValueAndSlope activated(float x) {
     const float share = logistic<T>(x);
     return {x * share, share * (1.0f + x * (1.0f - share))};
   } else if constexpr (kKind == RowActivation::gelu) {
-    const float share = 0.5f * (1.0f + erff(x * 0.70710678f));
-    return {x * share, share + x * 0.39894228f * expf(-0.5f * x * x)};
+    const auto [share, density] = normal_at<T>(x);
+    return {x * share, share + x * density};
   } else {
     // (1 + tanh(u)) / 2 is the logistic function of 2u.
     constexpr float kFactor = 2.0f * 0.79788456f, kCubic = 0.044715f;

@@ -47,15 +47,15 @@ __global__ void __launch_bounds__(kThreads)
 constexpr int kPartialWarps = 16;
 
 __global__ void __launch_bounds__(kPartialWarps* kWarp)
-    last_sums(float* target, bool accumulate, const float* partials, int64_t num_rows,
-              int64_t width) {
+    last_sums(PartialRows first, PartialRows second, int64_t num_rows, int64_t width) {
+  const PartialRows own = blockIdx.y == 0 ? first : second;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
   float sum = 0;
   if (column < width) {
 #pragma unroll 8
     for (int64_t row = warp; row < num_rows; row += kPartialWarps) {
-      sum += partials[row * width + column];
+      sum += own.partials[row * width + column];
     }
   }
   __shared__ float shared[kPartialWarps][kWarp];
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kPartialWarps* kWarp)
   float total = 0;
 #pragma unroll
   for (int other = 0; other < kPartialWarps; ++other) total += shared[other][lane];
-  target[column] = accumulate ? target[column] + total : total;
+  own.target[column] = own.accumulate ? own.target[column] + total : total;
 }
 
 template <class T, int kCount>
@@ -96,14 +96,16 @@ void column_sums(float* target, bool accumulate, const void* data, KernelDtype d
     const auto launch = packs ? launch_partial_sums<T, kPack<T>> : launch_partial_sums<T, 1>;
     launch(partials, data, num_rows, width, row_stride, num_partials, stream);
   });
-  sum_partials(target, accumulate, partials, num_partials, width, stream);
+  sum_partials({target, accumulate, partials}, {}, num_partials, width, stream);
 }
 
-void sum_partials(float* target, bool accumulate, const float* partials, int64_t num_rows,
+void sum_partials(const PartialRows& first, const PartialRows& second, int64_t num_rows,
                   int64_t width, cudaStream_t stream) {
-  if (width == 0) return;
-  last_sums<<<static_cast<unsigned>(blocks_for(width, kWarp)), kPartialWarps * kWarp, 0, stream>>>(
-      target, accumulate, partials, num_rows, width);
+  const unsigned kinds = (first.target != nullptr ? 1 : 0) + (second.target != nullptr ? 1 : 0);
+  if (width == 0 || kinds == 0) return;
+  const dim3 grid(static_cast<unsigned>(blocks_for(width, kWarp)), kinds);
+  last_sums<<<grid, kPartialWarps * kWarp, 0, stream>>>(first.target != nullptr ? first : second,
+                                                        second, num_rows, width);
 }
 
 }  // namespace fullshard::ops

@@ -17,8 +17,16 @@ void column_sums(float* target, bool accumulate, const void* data, KernelDtype d
                  int64_t num_rows, int64_t width, int64_t row_stride, float* partials,
                  cudaStream_t stream);
 
-// The same over contiguous rows of fp32 that a kernel left: no further room is needed.
-void sum_partials(float* target, bool accumulate, const float* partials, int64_t num_rows,
+// Contiguous rows of fp32 that a kernel left, and where their sums go; no target: nobody wants
+// them.
+struct PartialRows {
+  float* target = nullptr;
+  bool accumulate = false;
+  const float* partials = nullptr;
+};
+
+// The same of such rows, of up to two kinds in one launch; no further room is needed.
+void sum_partials(const PartialRows& first, const PartialRows& second, int64_t num_rows,
                   int64_t width, cudaStream_t stream);
 
 }  // namespace fullshard::ops

@@ -43,8 +43,19 @@ __device__ __forceinline__ Seen joined_over_block(Seen seen) {
   return joined_over_warp(parts[threadIdx.x % kWarp]);
 }
 
+constexpr float kLog2OfE = 1.44269504f;
+constexpr float kMinusInfinity = -cuda::std::numeric_limits<float>::infinity();
+
+// 2^x, within 2^-22 of it. An exponential by it is one multiplication with addition more, where
+// what is subtracted is known in powers of two.
+__device__ __forceinline__ float power_of_two(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 template <int kCount>
-__device__ __forceinline__ void see(Seen& seen, const float (&values)[kCount]) {
+__device__ __forceinline__ void see(Seen& seen, const float (&values)[kCount], bool sums_values) {
   float highest = seen.highest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) highest = fmaxf(highest, values[i]);
@@ -52,26 +63,35 @@ __device__ __forceinline__ void see(Seen& seen, const float (&values)[kCount]) {
     seen.exponentials *= seen.exponentials == 0 ? 0 : __expf(seen.highest - highest);
     seen.highest = highest;
   }
+  // All of them -inf, as masked classes are: their exponentials are 0, not NaN.
+  const float subtracted = highest == kMinusInfinity ? 0.0f : -highest * kLog2OfE;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    seen.exponentials += __expf(values[i] - highest);
-    seen.values += values[i];
+    seen.exponentials += power_of_two(fmaf(values[i], kLog2OfE, subtracted));
   }
+  if (!sums_values) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) seen.values += values[i];
 }
 
 // Target of every class and what comes on top for the label.
 struct Target {
-  int64_t label;
+  int label;
   float everywhere, extra;
 };
 
+// `subtracted` is what makes shares of powers of two. One thread of a row has the label.
 template <int kCount>
-__device__ __forceinline__ void to_gradient(float (&values)[kCount], int64_t first,
-                                            const Seen& seen, float inverse, const Target& target) {
+__device__ __forceinline__ void to_gradient(float (&values)[kCount], int first, float subtracted,
+                                            const Target& target) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const float share = __expf(values[i] - seen.highest) * inverse;
-    values[i] = share - target.everywhere - (first + i == target.label ? target.extra : 0.0f);
+    values[i] = power_of_two(fmaf(values[i], kLog2OfE, subtracted)) - target.everywhere;
+  }
+  if (static_cast<unsigned>(target.label - first) >= kCount) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (first + i == target.label) values[i] -= target.extra;
   }
 }
 
@@ -81,27 +101,28 @@ template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads) loss_rows(EntropyRows rows) {
   const int64_t row = blockIdx.x;
   T* logits = static_cast<T*>(rows.logits) + row * rows.row_stride;
-  const int64_t vocabulary = rows.vocabulary, tail = vocabulary / kCount * kCount;
+  const int vocabulary = static_cast<int>(rows.vocabulary), tail = vocabulary / kCount * kCount;
   const int64_t label = rows.labels[row];
   constexpr int kStep = kThreads * kCount;
   if (label == rows.ignore_index) {
     if (threadIdx.x == 0) rows.losses[row] = 0;
     if (!rows.wants_gradient) return;
     const float zeros[kCount] = {};
-    for (int64_t i = threadIdx.x * kCount; i < tail; i += kStep) store<kCount>(logits + i, zeros);
-    for (int64_t i = tail + threadIdx.x; i < vocabulary; i += kThreads) logits[i] = narrowed<T>(0);
+    for (int i = threadIdx.x * kCount; i < tail; i += kStep) store<kCount>(logits + i, zeros);
+    for (int i = tail + threadIdx.x; i < vocabulary; i += kThreads) logits[i] = narrowed<T>(0);
     return;
   }
-  Seen seen{-cuda::std::numeric_limits<float>::infinity(), 0, 0};
+  Seen seen{kMinusInfinity, 0, 0};
+  const bool is_smoothed = rows.smoothing > 0;
 #pragma unroll 4
-  for (int64_t i = threadIdx.x * kCount; i < tail; i += kStep) {
+  for (int i = threadIdx.x * kCount; i < tail; i += kStep) {
     float values[kCount];
     load<kCount>(values, logits + i);
-    see<kCount>(seen, values);
+    see<kCount>(seen, values, is_smoothed);
   }
-  for (int64_t i = tail + threadIdx.x; i < vocabulary; i += kThreads) {
+  for (int i = tail + threadIdx.x; i < vocabulary; i += kThreads) {
     const float value[1] = {widened(logits[i])};
-    see<1>(seen, value);
+    see<1>(seen, value, is_smoothed);
   }
   const bool is_known = label >= 0 && label < vocabulary;
   const float own =
@@ -111,22 +132,22 @@ __global__ void __launch_bounds__(kThreads) loss_rows(EntropyRows rows) {
     const float total = seen.highest + logf(seen.exponentials);
     const float mean = seen.values / static_cast<float>(vocabulary);
     rows.losses[row] = (1.0f - rows.smoothing) * (total - own) +
-                       (rows.smoothing > 0 ? rows.smoothing * (total - mean) : 0.0f);
+                       (is_smoothed ? rows.smoothing * (total - mean) : 0.0f);
   }
   if (!rows.wants_gradient) return;
-  const float inverse = 1.0f / seen.exponentials;
-  const Target target{label, rows.smoothing / static_cast<float>(vocabulary),
-                      1.0f - rows.smoothing};
+  const float subtracted = -seen.highest * kLog2OfE - log2f(seen.exponentials);
+  const Target target{is_known ? static_cast<int>(label) : -1,
+                      rows.smoothing / static_cast<float>(vocabulary), 1.0f - rows.smoothing};
 #pragma unroll 4
-  for (int64_t i = threadIdx.x * kCount; i < tail; i += kStep) {
+  for (int i = threadIdx.x * kCount; i < tail; i += kStep) {
     float values[kCount];
     load<kCount>(values, logits + i);
-    to_gradient<kCount>(values, i, seen, inverse, target);
+    to_gradient<kCount>(values, i, subtracted, target);
     store<kCount>(logits + i, values);
   }
-  for (int64_t i = tail + threadIdx.x; i < vocabulary; i += kThreads) {
+  for (int i = tail + threadIdx.x; i < vocabulary; i += kThreads) {
     float value[1] = {widened(logits[i])};
-    to_gradient<1>(value, i, seen, inverse, target);
+    to_gradient<1>(value, i, subtracted, target);
     logits[i] = narrowed<T>(value[0]);
   }
 }

@@ -23,36 +23,49 @@ struct ColumnTotals {
   float bias[kCentred ? kPacks : 1][kCount] = {};
 };
 
-// Warps of a block have added different rows of the same columns: one after the other adds its
-// totals to the first one's.
+// Warps of a block have added different rows of the same columns. Each leaves what it has, four
+// numbers at a time; then the block adds them in the order of the warps.
 template <int kCount, int kPacks>
 __device__ __forceinline__ void leave_totals(float* partials, const float (&totals)[kPacks][kCount],
-                                             float* shared, int lane, int num_packs) {
-  const int warp = threadIdx.x / kWarp;
-  for (int turn = 0; turn < kNarrowRows; ++turn) {
-    if (warp == turn) {
+                                             int lane, int num_packs) {
+  constexpr int kQuads = kCount / 4, kSlots = kPacks * kQuads * kWarp;
+  __shared__ float4 left[kNarrowRows][kSlots];
+  float4* own = left[threadIdx.x / kWarp];
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        const int pack = p * kWarp + lane;
-        if (pack >= num_packs) continue;
+  for (int p = 0; p < kPacks; ++p) {
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          float* place = shared + pack * kCount + i;
-          *place = turn == 0 ? totals[p][i] : *place + totals[p][i];
-        }
-      }
+    for (int quad = 0; quad < kQuads; ++quad) {
+      const float* from = totals[p] + quad * 4;
+      own[(p * kQuads + quad) * kWarp + lane] = {from[0], from[1], from[2], from[3]};
     }
-    __syncthreads();
-  }
-  const int width = num_packs * kCount;
-  for (int i = threadIdx.x; i < width; i += kNarrowThreads) {
-    partials[static_cast<int64_t>(blockIdx.x) * width + i] = shared[i];
   }
   __syncthreads();
+  float* to = partials + static_cast<int64_t>(blockIdx.x) * num_packs * kCount;
+  for (int slot = threadIdx.x; slot < kSlots; slot += kNarrowThreads) {
+    const int quad = slot / kWarp % kQuads;
+    const int pack = slot / (kQuads * kWarp) * kWarp + slot % kWarp;
+    if (pack >= num_packs) continue;
+    float4 sum = left[0][slot];
+#pragma unroll
+    for (int warp = 1; warp < kNarrowRows; ++warp) {
+      const float4 next = left[warp][slot];
+      sum = {sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w};
+    }
+    *reinterpret_cast<float4*>(to + pack * kCount + quad * 4) = sum;
+  }
+  __syncthreads();  // the next totals take the place of these
 }
 
+// So many blocks are to be on a multiprocessor at once, that some add while others wait for memory.
+// Rows stay in registers as they are stored, which leaves room for them.
+template <int kThreads, int kPacks>
+inline constexpr int kBlocksAtOnce = kThreads == kWarp ? 2
+                                     : kPacks == 1     ? 4
+                                                       : 1;
+
 template <class T, int kThreads, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
+__global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads,
+                                  (kBlocksAtOnce<kThreads, kPacks>))
     backward_rows(NormGradientRows gradients, NormRows rows) {
   constexpr int kCount = kPack<T>;
   constexpr int kRows = kThreads == kWarp ? kNarrowRows : 1;
@@ -67,34 +80,35 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
        row < rows.num_rows; row += step) {
     const int64_t begin = row * rows.width;
     const float mean = kCentred ? rows.mean[row] : 0, inverse = rows.inverse[row];
-    float n[kPacks][kCount], h[kPacks][kCount];
-    uint4 added[kPacks] = {};  // as it is stored: it is asked for here and used at the end
+    uint4 inputs[kPacks], to_outputs[kPacks];
+    uint4 added[kPacks] = {};
     float along = 0, level = 0;
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int pack = p * kThreads + lane;
       if (pack >= num_packs) continue;
-      load<kCount>(n[p], static_cast<const T*>(rows.input) + begin + pack * kCount);
-      load<kCount>(h[p], static_cast<const T*>(gradients.output_gradient) + begin + pack * kCount);
+      inputs[p] = load_raw(static_cast<const T*>(rows.input) + begin + pack * kCount);
+      to_outputs[p] =
+          load_raw(static_cast<const T*>(gradients.output_gradient) + begin + pack * kCount);
       if (gradients.added != nullptr) {
         added[p] = load_raw(static_cast<const T*>(gradients.added) + begin + pack * kCount);
       }
     }
+    float x[kCount], gradient[kCount], weight[kCount];
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int pack = p * kThreads + lane;
       if (pack >= num_packs) continue;
-      float weight[kCount];
+      widen<kCount, T>(x, inputs[p]);
+      widen<kCount, T>(gradient, to_outputs[p]);
       load<kCount>(weight, weights + pack * kCount);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        const float gradient = h[p][i];
-        n[p][i] = (n[p][i] - mean) * inverse;
-        totals.weight[p][i] += gradient * (kCentred ? n[p][i] : widened(narrowed<T>(n[p][i])));
-        if constexpr (kCentred) totals.bias[p][i] += gradient;
-        h[p][i] = gradient * weight[i];
-        along += h[p][i] * n[p][i];
-        if constexpr (kCentred) level += h[p][i];
+        const float n = (x[i] - mean) * inverse, h = gradient[i] * weight[i];
+        totals.weight[p][i] += gradient[i] * (kCentred ? n : widened(narrowed<T>(n)));
+        if constexpr (kCentred) totals.bias[p][i] += gradient[i];
+        along += h * n;
+        if constexpr (kCentred) level += h;
       }
     }
     along = row_sum<kThreads>(along) / width;
@@ -104,10 +118,14 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
       const int pack = p * kThreads + lane;
       if (pack >= num_packs) continue;
       float result[kCount];
+      widen<kCount, T>(x, inputs[p]);
+      widen<kCount, T>(gradient, to_outputs[p]);
+      load<kCount>(weight, weights + pack * kCount);
       widen<kCount, T>(result, added[p]);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        result[i] += inverse * (h[p][i] - level - n[p][i] * along);
+        const float n = (x[i] - mean) * inverse;
+        result[i] += inverse * (gradient[i] * weight[i] - level - n * along);
       }
       store<kCount>(static_cast<T*>(gradients.input_gradient) + begin + pack * kCount, result);
       stored.see(result);
@@ -115,13 +133,12 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kNarrowThreads : kThreads)
   }
   if (gradients.largest != nullptr) stored.leave<T>(gradients.largest, blockIdx.x);
   if constexpr (kThreads == kWarp) {
-    extern __shared__ float shared[];
     if (gradients.weight_partials != nullptr) {
-      leave_totals<kCount>(gradients.weight_partials, totals.weight, shared, lane, num_packs);
+      leave_totals<kCount>(gradients.weight_partials, totals.weight, lane, num_packs);
     }
     if constexpr (kCentred) {
       if (gradients.bias_partials != nullptr) {
-        leave_totals<kCount>(gradients.bias_partials, totals.bias, shared, lane, num_packs);
+        leave_totals<kCount>(gradients.bias_partials, totals.bias, lane, num_packs);
       }
     }
   } else {
@@ -224,10 +241,9 @@ void launch_backward(const NormGradientRows& gradients, const NormRows& rows, cu
   if (form == Form::any || !are_packable<T>(gradients, rows)) {
     backward_any_rows<T, kCentred><<<blocks, kNarrowThreads, 0, stream>>>(gradients, rows);
   } else if (form == Form::narrow) {
-    const auto shared = static_cast<size_t>(rows.width) * sizeof(float);
     const auto kernel = num_packs <= kWarp * 3 ? backward_rows<T, kWarp, 3, kCentred>
                                                : backward_rows<T, kWarp, 4, kCentred>;
-    kernel<<<blocks, kNarrowThreads, shared, stream>>>(gradients, rows);
+    kernel<<<blocks, kNarrowThreads, 0, stream>>>(gradients, rows);
   } else if (form == Form::wide && num_packs <= 256) {
     backward_rows<T, 256, 1, kCentred><<<blocks, 256, 0, stream>>>(gradients, rows);
   } else if (form == Form::wide) {

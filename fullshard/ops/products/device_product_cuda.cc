@@ -85,23 +85,51 @@ LtMatrix lt_rows(const at::Tensor& matrix) {
           .leading = leading_of(matrix)};
 }
 
+LtProduct lt_product(const at::Tensor& output, const Operand& left, const at::Tensor& left_matrix,
+                     const Operand& right, const at::Tensor& right_matrix) {
+  LtProduct product{.first = lt_operand(right, right_matrix),
+                    .second = lt_operand(left, left_matrix),
+                    .output = lt_rows(output)};
+  const bool is_wide =
+      output.scalar_type() == at::kFloat && left_matrix.scalar_type() == at::kFloat;
+  if (is_wide && at::globalContext().allowTF32CuBLAS()) {
+    product.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  }
+  return product;
+}
+
 // False when cublasLt has no kernel for it.
 bool run_plus(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
               const at::Tensor& bias, const at::Tensor& addend) {
   const auto own_left = operand(left), own_right = operand(right);
-  LtProduct product{.first = lt_operand(own_right, right),
-                    .second = lt_operand(own_left, left),
-                    .output = lt_rows(output)};
+  auto product = lt_product(output, own_left, left, own_right, right);
   if (addend.defined()) product.base = lt_rows(addend);
   if (bias.defined()) {
     product.bias = bias.const_data_ptr();
     product.bias_type = data_type(bias);
   }
-  const bool is_wide = output.scalar_type() == at::kFloat;
-  if (is_wide && at::globalContext().allowTF32CuBLAS()) {
-    product.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-  }
   return run_lt_product(product, output);
+}
+
+// Rows of an output that begin at packs of 16 bytes and end within one, as a head's logits do:
+// calls `multiply(first, count)` for the columns in packs and then for the few others. All at once
+// they would take the slow kernels of odd sizes, which need several times as long. False: there are
+// no such rows.
+template <class Multiply>
+bool multiply_in_parts(const at::Tensor& output, const at::Tensor& operand,
+                       const Multiply& multiply) {
+  constexpr int64_t kPackColumns = 8, kFewColumns = 512;
+  const int64_t columns = output.size(1), whole = columns / kPackColumns * kPackColumns;
+  const bool is_16_bit = output.element_size() == 2 && operand.element_size() == 2;
+  const bool begins_at_packs = output.stride(0) % kPackColumns == 0;
+  if (!is_16_bit || !begins_at_packs || columns < kFewColumns || whole == columns) return false;
+  multiply(0, whole);
+  multiply(whole, columns - whole);
+  return true;
+}
+
+at::Tensor narrowed_columns(const at::Tensor& matrix, int64_t first, int64_t count) {
+  return matrix.defined() ? matrix.narrow(-1, first, count) : matrix;
 }
 
 }  // namespace
@@ -114,8 +142,15 @@ void device_product(const at::Tensor& output, const at::Tensor& left, const at::
     if (!accumulate) output.zero_();
     return;
   }
+  const bool is_done = multiply_in_parts(output, left, [&](int64_t first, int64_t count) {
+    device_product(output.narrow(1, first, count), left, right.narrow(1, first, count), accumulate);
+  });
+  if (is_done) return;
   const c10::cuda::CUDAGuard guard(output.device());
   const auto own_left = operand(left), own_right = operand(right);
+  auto product = lt_product(output, own_left, left, own_right, right);
+  if (accumulate) product.base = product.output;
+  if (is_ragged(product) && run_lt_product(product, output)) return;
   const float one = 1, before = accumulate ? 1 : 0;
   // TF32 or not is a mode of the handle.
   TORCH_CUDABLAS_CHECK(cublasGemmEx(
@@ -131,6 +166,12 @@ void device_product_plus(const at::Tensor& output, const at::Tensor& left, const
   if (!bias.defined() && !addend.defined()) return device_product(output, left, right);
   check_product_shapes(output, left, right);
   if (tensor::is_pretended()) return tensor::note_product(output, left, right);
+  const bool is_done = multiply_in_parts(output, left, [&](int64_t first, int64_t count) {
+    device_product_plus(output.narrow(1, first, count), left, right.narrow(1, first, count),
+                        narrowed_columns(bias, first, count),
+                        narrowed_columns(addend, first, count));
+  });
+  if (is_done) return;
   const c10::cuda::CUDAGuard guard(output.device());
   const bool is_dense = !addend.defined() || (addend.stride(1) == 1 && addend.stride(0) > 0);
   const auto base = is_dense ? addend : addend.contiguous();

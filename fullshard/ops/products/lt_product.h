@@ -30,6 +30,12 @@ struct LtProduct {
   bool is_fast_sum = false;  // of 8-bit products: fewer bits in the sums of the tensor cores
 };
 
+// Whether a dense dimension of an operand ends within a pack of 16 bytes though its columns begin
+// at packs: a head's, whose vocabulary is odd. The kernel is then asked for as if it ended at the
+// next pack, and checked for what it is: for ragged dimensions cublasLt names kernels that take
+// several times as long.
+bool is_ragged(const LtProduct& product);
+
 // On the current stream, of whose allocator the workspace is; `like` names the device. False when
 // cublasLt has no kernel for it. Which kernel is asked once per shape, alignment and device.
 bool run_lt_product(const LtProduct& product, const at::Tensor& like);

@@ -128,7 +128,46 @@ struct Layouts {
   MatrixLayout first, second, base, output;
 };
 
-std::optional<Choice> ask_for_kernel(const LtProduct& product, const Layouts& layouts) {
+Layouts layouts_of(const LtProduct& product) {
+  return {description_of(product), layout_of(product.first), layout_of(product.second),
+          layout_of(base_of(product)), layout_of(product.output)};
+}
+
+constexpr int64_t kPackElements = 8;  // of 16 bits
+
+int64_t to_whole_packs(int64_t dense) {
+  return (dense + kPackElements - 1) / kPackElements * kPackElements;
+}
+
+// With dense dimensions of the operands rounded up to whole packs, where their columns have room.
+LtProduct with_whole_packs(LtProduct product) {
+  auto& [first, second, base, output, bias, bias_type, compute, is_fast_sum] = product;
+  const bool is_16_bit = first.type == CUDA_R_16BF && second.type == CUDA_R_16BF;
+  const bool begin_at_packs =
+      first.leading % kPackElements == 0 && second.leading % kPackElements == 0;
+  if (!is_16_bit || !begin_at_packs) return product;
+  const bool is_first_turned = first.operation == CUBLAS_OP_T;
+  const bool is_second_turned = second.operation == CUBLAS_OP_T;
+  if (is_first_turned || !is_second_turned) {
+    auto& from_first = is_first_turned ? first.rows : first.columns;
+    auto& from_second = is_second_turned ? second.columns : second.rows;
+    from_first = from_second = to_whole_packs(from_first);
+  }
+  if (is_second_turned) second.rows = output.columns = base.columns = to_whole_packs(second.rows);
+  return product;
+}
+
+// What cublasLt says of a kernel that it named for the product in whole packs.
+std::optional<Choice> checked(const Choice& choice, const Layouts& layouts) {
+  cublasLtMatmulHeuristicResult_t found = {};
+  const auto status = cublasLtMatmulAlgoCheck(
+      at::cuda::getCurrentCUDABlasLtHandle(), layouts.description.get(), layouts.first.get(),
+      layouts.second.get(), layouts.base.get(), layouts.output.get(), &choice.algorithm, &found);
+  if (status != CUBLAS_STATUS_SUCCESS || found.workspaceSize > kWorkspaceBytes) return std::nullopt;
+  return Choice{choice.algorithm, found.workspaceSize};
+}
+
+std::optional<Choice> named_kernel(const LtProduct& product, const Layouts& layouts) {
   const auto preference = preference_of(product);
   cublasLtMatmulHeuristicResult_t found = {};
   int num_found = 0;
@@ -138,6 +177,15 @@ std::optional<Choice> ask_for_kernel(const LtProduct& product, const Layouts& la
       &num_found);
   if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) return std::nullopt;
   return Choice{found.algo, found.workspaceSize};
+}
+
+std::optional<Choice> ask_for_kernel(const LtProduct& product, const Layouts& layouts) {
+  if (is_ragged(product)) {
+    const auto whole = with_whole_packs(product);
+    const auto named = named_kernel(whole, layouts_of(whole));
+    if (const auto choice = named ? checked(*named, layouts) : std::nullopt) return choice;
+  }
+  return named_kernel(product, layouts);
 }
 
 // Asking takes longer than the launch. Shapes of a training run are few; where they are not
@@ -161,11 +209,16 @@ class KnownKernels {
 
 }  // namespace
 
+bool is_ragged(const LtProduct& product) {
+  const auto whole = with_whole_packs(product);
+  return whole.first.columns != product.first.columns || whole.first.rows != product.first.rows ||
+         whole.second.rows != product.second.rows;
+}
+
 bool run_lt_product(const LtProduct& product, const at::Tensor& like) {
   static KnownKernels known;
   const auto& base = base_of(product);
-  const Layouts layouts{description_of(product), layout_of(product.first),
-                        layout_of(product.second), layout_of(base), layout_of(product.output)};
+  const auto layouts = layouts_of(product);
   const auto choice = known.of(product, layouts, like);
   if (!choice) return false;
   // From the allocator of the stream, which gives it to the next one in line.

@@ -103,17 +103,22 @@ const Fp8Both& ProjectionGradient::in_fp8() {
   return *in_fp8_;
 }
 
-void ProjectionGradient::to_rows(const at::Tensor& target, at::TensorList weights) {
+void ProjectionGradient::to_rows(const at::Tensor& target, at::TensorList weights,
+                                 const at::Tensor& addend) {
   if (is_in_fp8()) {
     const auto turned = device_fp8_joined_turned(weights, maxima_.weights);
-    return device_fp8_product(target, in_fp8().rows, turned, {.sums_fast = true});
+    return device_fp8_product(target, in_fp8().rows, turned, {.addend = addend, .sums_fast = true});
   }
   const auto whole = joined_rows(weights.vec());
-  if (whole.defined()) return device_product(target, gradient_, whole);
+  if (whole.defined()) return device_product_plus(target, gradient_, whole, {}, addend);
   int64_t first = 0;
   for (const auto& weight : weights) {
     const auto own = gradient_.narrow(1, first, weight.size(0));
-    device_product(target, own, weight, /*accumulate=*/first > 0);
+    if (first == 0) {
+      device_product_plus(target, own, weight, {}, addend);
+    } else {
+      device_product(target, own, weight, /*accumulate=*/true);
+    }
     first += weight.size(0);
   }
 }

@@ -49,8 +49,8 @@ class ProjectionGradient {
   const at::Tensor& matrix() const { return gradient_; }
   bool is_in_fp8() const { return maxima_.rows.defined(); }
 
-  // The gradient of the rows.
-  void to_rows(const at::Tensor& target, at::TensorList weights);
+  // The gradient of the rows; `addend` (may be undefined, or the target itself) comes on top.
+  void to_rows(const at::Tensor& target, at::TensorList weights, const at::Tensor& addend = {});
   // Of each weight that is wanted, by its parameter, which may have a gradient sink; then what is
   // returned for it is undefined.
   std::vector<at::Tensor> to_weights(const std::vector<at::Tensor>& parameters,

@@ -207,8 +207,8 @@ bool MicroBatchPass::is_worth_capturing(Known& known) const {
          known.host_s >= kHostBound * known.device_s;
 }
 
-// Batches of various lengths go on beside it, with activations of their own: no run ends for want of
-// memory that it would have had without graphs.
+// Batches of various lengths go on beside it, with activations of their own: no run ends for want
+// of memory that it would have had without graphs.
 bool MicroBatchPass::has_room_beside(const Known& known) const {
   return known.shape.longest_documents.empty() ||
          memory::available_bytes(device_) >= memory::device_memory(device_).peak_bytes;
