@@ -85,6 +85,20 @@ check_cuda() {
   [[ $(DEVICE='' scripts/choose_device.sh) == cpu ]] || ctest --test-dir build/cuda --output-on-failure -j "$JOBS"
 }
 
+# The kernels' own tests under NVIDIA's checker of memory; MEMCHECK_FILTER chooses among them, as --gtest_filter.
+check_memcheck() {
+  local program
+  command -v compute-sanitizer >/dev/null || skip "needs compute-sanitizer"
+  [[ $(DEVICE='' scripts/choose_device.sh) == cuda ]] || skip "needs a GPU and nvcc"
+  [[ -n ${TORCH_DIR:-}${PYTHON:-} ]] || export PYTHON=$PWD/.venv-cuda/bin/python
+  CUDACXX=$(scripts/choose_device.sh --compiler) cmake --preset cuda >/dev/null || return
+  cmake --build build/cuda -j "$JOBS" --target ops_cuda_test optim_cuda_test || return
+  for program in ops_cuda_test optim_cuda_test; do
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --error-exitcode 1 \
+      "build/cuda/bin/$program" --gtest_brief=1 --gtest_filter="${MEMCHECK_FILTER:-*}" || return
+  done
+}
+
 check_cross() {
   [[ -n $(first_of x86_64-linux-gnu-g++) && $(uname -m) == aarch64 ]] ||
     [[ -n $(first_of aarch64-linux-gnu-g++) && $(uname -m) == x86_64 ]] || skip "needs g++ for the other architecture and qemu-user"
@@ -102,7 +116,7 @@ check_docs() {
   scripts/docs.sh build/docs
 }
 
-readonly all=(lint gcc12 newer asan tsan torch211 cuda cross package docs)
+readonly all=(lint gcc12 newer asan tsan torch211 cuda memcheck cross package docs)
 checks=("$@")
 [[ ${#checks[@]} -gt 0 ]] || checks=("${all[@]}")
 reason=$(mktemp)

@@ -30,7 +30,7 @@ std::vector<StepArrays> random_arrays() {
 
 TEST(CudaLamb, UpdatesMomentsWithTheBitsOfTheCpu) {
   const auto cpu = random_arrays();
-  const auto cuda = copies_on_cuda(cpu);
+  const auto cuda = copies_on(kGpu, cpu);
   optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
   const optim::DevicePass pass{.table = table, .settings = {{}}};
@@ -48,7 +48,7 @@ TEST(CudaLamb, UpdatesMomentsWithTheBitsOfTheCpu) {
 
 TEST(CudaLamb, MovesParametersByTheRatioOfTheirTensor) {
   const auto cpu = random_arrays();
-  const auto cuda = copies_on_cuda(cpu);
+  const auto cuda = copies_on(kGpu, cpu);
   auto ratios = at::empty({static_cast<int64_t>(cpu.size())});
   for (size_t i = 0; i < cpu.size(); ++i) {
     const float ratio = 0.1f + 0.37f * static_cast<float>(i);
@@ -80,7 +80,7 @@ TEST(CudaLamb, ClampsRatiosAndLeavesZerosAlone) {
 TEST(CudaLamb, IsTheSameInEveryRun) {
   const auto cpu = random_arrays();
   const auto run = [&] {
-    const auto cuda = copies_on_cuda(cpu);
+    const auto cuda = copies_on(kGpu, cpu);
     optim::DeviceTable table;
     table.set(pieces_of(cuda), kGpu);
     return optim::moments_on_device({.table = table, .settings = {{}}}, {kStep},

@@ -58,7 +58,7 @@ void expect_cpu_bits(const Case& given, const Settings& settings, const std::str
     cpu.back().tensor = static_cast<int>(i);
     cpu.back().setting = static_cast<int>(i) % given.num_settings;
   }
-  auto cuda = copies_on_cuda(cpu, given.cuda_shift);
+  auto cuda = copies_on(kGpu, cpu, given.cuda_shift);
   if (given.in_halves) {
     for (auto& one : cuda) one.halve();
   }
@@ -211,7 +211,7 @@ TEST(CudaLion, GivesTheBitsOfTheCpu) {
 
 TEST(CudaStep, TakesTheFactorFromTheDevice) {
   const auto cpu = std::vector{StepArrays::random(100'003, {}, 3)};
-  const auto cuda = copies_on_cuda(cpu);
+  const auto cuda = copies_on(kGpu, cpu);
   optim::adamw_step(adamw_constants(1), cpu[0].elements(0));
   auto constants = adamw_constants(1);
   constants.clip = 99;  // must not be used
@@ -225,7 +225,7 @@ TEST(CudaStep, TakesTheFactorFromTheDevice) {
 
 TEST(CudaStep, ChangesNothingWhenTheFactorIsNotFinite) {
   const auto cpu = std::vector{StepArrays::random(100'003, {}, 3)};
-  const auto cuda = copies_on_cuda(cpu);
+  const auto cuda = copies_on(kGpu, cpu);
   optim::DeviceTable table;
   table.set(pieces_of(cuda), kGpu);
   optim::DevicePass pass{.table = table, .settings = {{}}};

@@ -70,9 +70,9 @@ StepArrays StepArrays::random(int64_t numel, const StepDtypes& dtypes, uint64_t 
   return arrays;
 }
 
-StepArrays StepArrays::on_cuda(int shift) const {
+StepArrays StepArrays::copied_to(at::Device device, int shift) const {
   const auto moved = [&](const at::Tensor& value) {
-    return value.defined() ? shifted(value, at::Device(at::kCUDA, 0), shift) : value;
+    return value.defined() ? shifted(value, device, shift) : value;
   };
   StepArrays copy = *this;
   copy.master = moved(master);
@@ -136,9 +136,10 @@ std::vector<optim::DevicePiece> pieces_of(const std::vector<StepArrays>& arrays)
   return pieces;
 }
 
-std::vector<StepArrays> copies_on_cuda(const std::vector<StepArrays>& arrays, int shift) {
+std::vector<StepArrays> copies_on(at::Device device, const std::vector<StepArrays>& arrays,
+                                  int shift) {
   std::vector<StepArrays> copies;
-  for (const auto& one : arrays) copies.push_back(one.on_cuda(shift));
+  for (const auto& one : arrays) copies.push_back(one.copied_to(device, shift));
   return copies;
 }
 

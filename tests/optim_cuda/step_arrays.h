@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same arrays on the CPU and on the GPU, stepped by both and compared bit by bit.
+// The same arrays for the CPU's loops and for the GPU's kernels, stepped by both and compared bit
+// by bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,7 @@ struct StepArrays {
 
   // Every array begins `shift` elements after an aligned address.
   static StepArrays random(int64_t numel, const StepDtypes& dtypes, uint64_t seed, int shift = 0);
-  StepArrays on_cuda(int shift = 0) const;
+  StepArrays copied_to(at::Device device, int shift = 0) const;
   void halve();  // master into shown and lower
   void join();   // and back
   uint64_t name_hash() const;
@@ -44,7 +45,8 @@ struct StepArrays {
 std::vector<int64_t> awkward_sizes();
 
 std::vector<optim::DevicePiece> pieces_of(const std::vector<StepArrays>& arrays);
-std::vector<StepArrays> copies_on_cuda(const std::vector<StepArrays>& arrays, int shift = 0);
+std::vector<StepArrays> copies_on(at::Device device, const std::vector<StepArrays>& arrays,
+                                  int shift = 0);
 
 // All bits, also those of NaN; says how many differ and shows the first.
 void expect_same_bits(const std::vector<StepArrays>& cuda, const std::vector<StepArrays>& cpu,

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the place of CUDA's header: what the kernels' launchers use of it.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "tests/emulated_cuda/emulation/block.h"
+
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+
+enum cudaError_t { cudaSuccess = 0 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrComputeCapabilityMajor };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_size = 1, unsigned y_size = 1, unsigned z_size = 1)
+      : x(x_size), y(y_size), z(z_size) {}
+};
+
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+// Few multiprocessors, so that grids as large as the device leave work for further rounds.
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr asked, int) {
+  *value = asked == cudaDevAttrMultiProcessorCount ? 4 : 8;
+  return cudaSuccess;
+}
+
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
