@@ -2,6 +2,7 @@
 #include "fullshard/base/folder_names.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -18,6 +19,11 @@ std::vector<std::string> names_in_folder(const std::string& path) {
   ::closedir(stream);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+void remove_flat_folder(const std::string& path) noexcept {
+  for (const std::string& name : names_in_folder(path)) ::unlink((path + "/" + name).c_str());
+  ::rmdir(path.c_str());
 }
 
 }  // namespace fullshard::base

@@ -44,6 +44,7 @@ void PlanMaker::fill_from_deepspeed(Plan& plan, Settings deepspeed) {
   plan.batch.global = deepspeed.get_optional<int64_t>("train_batch_size");
   plan.batch.micro = deepspeed.get_optional<int64_t>("train_micro_batch_size_per_gpu");
   plan.batch.accumulation = deepspeed.get_optional<int64_t>("gradient_accumulation_steps");
+  plan.batch.drop_last = deepspeed.get<bool>("dataloader_drop_last");
   fill_logging(plan.logging, deepspeed);
   for (const std::string_view name : {"partition_activations", "contiguous_memory_optimization",
                                       "number_checkpoints", "cpu_checkpointing"}) {

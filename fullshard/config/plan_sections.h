@@ -152,6 +152,7 @@ struct BatchPlan {
   Setting<std::optional<int64_t>> global{};
   Setting<std::optional<int64_t>> micro{};
   Setting<std::optional<int64_t>> accumulation{};
+  Setting<bool> drop_last{false};  // of an epoch, the batch that is not full
 };
 
 struct OffloadTarget {

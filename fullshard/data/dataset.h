@@ -36,14 +36,27 @@ enum class Order { shuffled, sequential };
 // What becomes of the examples at the end of an epoch that do not fill a batch.
 enum class LastBatch { dropped, kept };
 
+// Where an order stands: this step begins with this example of this epoch, by its place there.
+struct ExamplePlace {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  int64_t example = 0;
+
+  bool operator==(const ExamplePlace&) const = default;
+};
+
 // Example numbers of global batch k: a function of (seed, epoch, position) only. Where the last
 // partial batch of an epoch is dropped and the epoch has no whole one, it is an error that says how
-// many examples there are and how many a step needs.
+// many examples there are and how many a step needs. `start` is where steps of another size have
+// come to; no step before it is asked for.
 class ExampleOrder {
  public:
   ExampleOrder(int64_t num_examples, int64_t global_batch, Order order, uint64_t seed,
-               LastBatch last = LastBatch::dropped);
-  int64_t batches_per_epoch() const;
+               LastBatch last = LastBatch::dropped, const ExamplePlace& start = {});
+  int64_t batches_per_epoch() const { return batches_in(num_examples_); }
+  ExamplePlace place_of(int64_t step) const;
+  // Steps until so many epochs are over.
+  int64_t steps_of(double epochs) const;
   bool is_whole(int64_t step) const;  // not the partial one of an epoch
   // Of global batch `step` (counted over all epochs), in order.
   std::vector<int64_t> examples(int64_t step) const;
@@ -51,14 +64,20 @@ class ExampleOrder {
   // Of a partial batch the later ones have fewer, or none.
   std::vector<int64_t> examples(int64_t step, int64_t accumulation_step, int64_t num_accumulation,
                                 int rank, int num_ranks) const;
-  int64_t epoch_of(int64_t step) const;
+  int64_t epoch_of(int64_t step) const { return place_of(step).epoch; }
+  int64_t num_examples() const { return num_examples_; }
+  Order order() const { return order_; }
+  uint64_t seed() const { return seed_; }
 
  private:
+  int64_t batches_in(int64_t num_examples) const;
+
   int64_t num_examples_;
   int64_t global_batch_;
   Order order_;
   uint64_t seed_;
   LastBatch last_;
+  ExamplePlace start_;
 };
 
 }  // namespace fullshard

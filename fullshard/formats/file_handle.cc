@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fullshard/base/bytes.h"
+#include "fullshard/base/error.h"
 #include "fullshard/formats/input_error.h"
 
 namespace fullshard::formats {
@@ -87,8 +89,8 @@ void FileHandle::write_at(int64_t offset, const void* data, int64_t bytes) {
     const auto part = static_cast<size_t>(std::min(bytes - done, kMostPerCall));
     const ssize_t put = ::pwrite(descriptor_, source + done, part, offset + done);
     if (put < 0 && errno == EINTR) continue;
-    check_input(put > 0, "{}: cannot be written at byte {}: {}", path_, offset + done,
-                std::strerror(put < 0 ? errno : ENOSPC));
+    if (put == 0) errno = ENOSPC;
+    check_system(put > 0, "{}: cannot be written at byte {}", path_, offset + done);
     done += put;
   }
 }
@@ -108,10 +110,12 @@ void sync_folder_of(const std::string& path) {
   check_input(done, "{}: cannot be flushed to disk: {}", folder, std::strerror(problem));
 }
 
-int64_t free_bytes_beside(const std::string& path) {
+void check_room(const std::string& path, int64_t bytes) {
   struct statvfs facts = {};
-  if (::statvfs(folder_of(path).c_str(), &facts) != 0) return -1;
-  return static_cast<int64_t>(facts.f_bavail) * static_cast<int64_t>(facts.f_frsize);
+  if (::statvfs(folder_of(path).c_str(), &facts) != 0) return;
+  const int64_t room = static_cast<int64_t>(facts.f_bavail) * static_cast<int64_t>(facts.f_frsize);
+  check(room >= bytes, "{}: needs {} on disk, {} are free there", path, format_bytes(bytes),
+        format_bytes(room));
 }
 
 }  // namespace fullshard::formats

@@ -42,7 +42,8 @@ class FileHandle {
 // Makes a rename in this folder last through a power cut.
 void sync_folder_of(const std::string& path);
 
-// Bytes that an ordinary user may still write where `path` lies; -1 when the system does not say.
-int64_t free_bytes_beside(const std::string& path);
+// Before so much is written there: an Error where an ordinary user has no room for it. Where the
+// system does not say, writing will tell.
+void check_room(const std::string& path, int64_t bytes);
 
 }  // namespace fullshard::formats

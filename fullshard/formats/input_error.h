@@ -11,6 +11,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/write_problem.h"
 
 namespace fullshard::formats {
 
@@ -49,7 +50,7 @@ void check_system(bool condition, fmt::format_string<Parts...> format, Parts&&..
   if (!condition) [[unlikely]] {
     const int reason = errno;
     throw Error(fmt::format("{}: {}", input_message(format, parts...), std::strerror(reason)),
-                ErrorKind::input);
+                base::kind_of_write_problem(reason));
   }
 }
 

@@ -96,6 +96,9 @@ std::string run_report(const std::string& folder) {
   text += section("machine", facts_text(machine_facts()));
   // The command and the effective configuration are in it.
   text += section("run.json", has_settings ? whole_file(root / "run.json") : "not there\n");
+  for (const char* name : {"given_config.yaml", "given_config.json"}) {
+    if (files::exists(root / name, ignored)) text += section(name, whole_file(root / name));
+  }
   if (files::exists(root / "metrics.jsonl", ignored)) {
     text += section("metrics.jsonl, last lines", last_lines(root / "metrics.jsonl"));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a report about a run needs, in one text: versions, the command, the effective configuration
-// and the last lines of every rank's log.
+// and the user's own file, and the last lines of every rank's log.
 #pragma once
 
 #include <string>

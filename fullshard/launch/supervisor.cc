@@ -200,7 +200,8 @@ void Supervisor::note_ended() {
     // Several may have ended since the last look: one that was killed is likelier the cause.
     if (!failed || (child->was_killed() && !failed->was_killed())) failed = child.get();
   }
-  if (!failed || has_lost_one()) return;
+  if (!failed) return;
+  if (has_lost_one()) return keep_reason(*failed);
   if (!result_.interrupted) return name_failed(*failed);
   if (options_.saves_itself) note_ended_after_signal(*failed);
 }
@@ -255,6 +256,16 @@ void Supervisor::lose_elsewhere(int status, const std::string& text) {
   result_.message = text;
   if (options_.control < 0) base::say(fmt::format("error: {}\n", text));
   await_the_others();
+}
+
+// A launcher of another node told how its rank ended, not why. One of these that failed alike
+// knows.
+void Supervisor::keep_reason(ChildProcess& failed) {
+  const bool is_told_of = is_lost_elsewhere_ && options_.control < 0;
+  if (!is_told_of || !options_.explains_itself) return;
+  failed.pass_rest();
+  if (failed.exit_status() != result_.status || !has_explained(failed)) return;
+  if (!failed.output().is_shown()) unshown_ = failed.output().last_lines().back();
 }
 
 void Supervisor::name_failed(ChildProcess& failed) {

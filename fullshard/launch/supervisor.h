@@ -49,6 +49,7 @@ class Supervisor {
   void name_failed(ChildProcess& failed);
   void tell_others(const ChildProcess& failed);
   void lose_elsewhere(int status, const std::string& text);
+  void keep_reason(ChildProcess& failed);
   bool has_lost_one() const { return result_.failed_rank || is_lost_elsewhere_; }
   bool have_all_met() const;
   bool is_meeting() const;

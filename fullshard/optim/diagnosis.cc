@@ -22,6 +22,12 @@ std::string what_happened(const BreakdownEvidence& evidence) {
         "lowered",
         evidence.step, evidence.loss_scale);
   }
+  if (evidence.skipped_in_a_row > 1) {
+    return fmt::format(
+        "step {}: gradients were not finite for {} steps in a row, and there is no loss scale to "
+        "lower",
+        evidence.step, evidence.skipped_in_a_row);
+  }
   return fmt::format("step {}: gradients are not finite", evidence.step);
 }
 
@@ -39,10 +45,11 @@ std::string diagnose(const BreakdownEvidence& evidence) {
     text +=
         "\n  - a model trained in bf16 runs in fp16, whose largest value is 65504: use bf16 or "
         "fp32";
-    if (!evidence.bad_loss) {
+    constexpr int kPlentyOfScale = 32;
+    if (!evidence.bad_loss && evidence.initial_scale_power < kPlentyOfScale) {
       text +=
-          fmt::format("\n  - the scale began too low to recover (initial_scale_power {}): try 32",
-                      evidence.initial_scale_power);
+          fmt::format("\n  - the scale began too low to recover (initial_scale_power {}): try {}",
+                      evidence.initial_scale_power, kPlentyOfScale);
     }
   }
   text += fmt::format(

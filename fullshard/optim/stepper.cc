@@ -102,6 +102,7 @@ void Stepper::update_when_finite(StepReport& report, engine::NormRiders* riders)
 
 void Stepper::finish_step() {
   model_.zero_grad();
+  skipped_in_a_row_ = 0;
   (void)scaler_.update(false);
   if (scheduler_ != nullptr) scheduler_->step();
 }
@@ -166,12 +167,17 @@ void Stepper::handle_non_finite(StepReport& report) {
   const auto place = first_place();
   const auto loss = bad_loss();
   const bool could_lower = scaler_.update(true);
+  // Without a scale that changes every such step is like the one before: one may pass, many do not.
+  constexpr int kMostInARow = 10;
+  ++skipped_in_a_row_;
+  const bool is_stuck = !scaler_.is_dynamic() && skipped_in_a_row_ >= kMostInARow;
   losses_.clear();
   model_.skip_step();
 
-  if (loss || !could_lower) {
+  if (loss || !could_lower || is_stuck) {
     optim::BreakdownEvidence evidence;
-    evidence.step = report.step;
+    evidence.step = report.step + 1;
+    if (is_stuck) evidence.skipped_in_a_row = skipped_in_a_row_;
     if (loss) std::tie(evidence.bad_loss_rank, evidence.bad_loss) = *loss;
     evidence.first_place = place;
     evidence.compute_dtype = model_.options().param_dtype.value_or(at::kFloat);
@@ -183,7 +189,7 @@ void Stepper::handle_non_finite(StepReport& report) {
     if (options_.on_breakdown == OnBreakdown::stop) fail("{}", report.reason);
   } else {
     report.reason =
-        fmt::format("step {}: gradients overflowed at loss scale {}, first in {}", report.step,
+        fmt::format("step {}: gradients overflowed at loss scale {}, first in {}", report.step + 1,
                     report.loss_scale, place.empty() ? "a place that is not known" : place);
   }
   if (model_.mesh().world().rank() != 0) return;

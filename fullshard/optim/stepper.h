@@ -23,8 +23,9 @@
 
 namespace fullshard {
 
-// What to do when the loss is not finite, or the loss scale is at its minimum and gradients still
-// overflow. Either way the step is left out and the reason is said.
+// What to do when the loss is not finite, or gradients overflow although the loss scale is at its
+// minimum, or ten times in a row without one that changes. Either way the step is left out and the
+// reason is said.
 enum class OnBreakdown { stop, go_on };
 
 struct StepperOptions {
@@ -103,6 +104,7 @@ class Stepper {
   std::vector<at::Tensor> losses_;  // of this step's micro-batches
   int64_t num_steps_ = 0;
   int64_t num_skipped_ = 0;
+  int skipped_in_a_row_ = 0;
 };
 
 }  // namespace fullshard

@@ -90,7 +90,7 @@ void CsvFiles::add(const Scalar& scalar) {
     text = header_of(scalar.tag) + text;
   }
   if (const auto cause = file->append(text)) {
-    fail_as(ErrorKind::input, "{}: cannot be written: {}", file->path(), *cause);
+    fail_as(ErrorKind::failed, "{}: cannot be written: {}", file->path(), *cause);
   }
 }
 

@@ -159,7 +159,7 @@ void EventFile::add(const StepRecord& record) {
 
 void EventFile::append(const std::string& records) {
   if (const auto cause = file_.append(records)) {
-    fail_as(ErrorKind::input, "{}: cannot be written: {}", file_.path(), *cause);
+    fail_as(ErrorKind::failed, "{}: cannot be written: {}", file_.path(), *cause);
   }
 }
 

@@ -34,7 +34,7 @@ struct MonitorOptions {
 class Monitor {
  public:
   virtual ~Monitor() = default;
-  // An Error of kind input where there is no room.
+  // An Error of kind failed where there is no room.
   virtual void add(const StepRecord& record) = 0;
   virtual std::string_view name() const = 0;  // the key that asks for it
   virtual const std::string& folder() const = 0;

@@ -20,7 +20,6 @@ namespace fullshard::stored {
 namespace {
 
 constexpr const char* kPartSuffix = ".part";
-constexpr const char* kLatest = "latest";
 
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -36,12 +35,6 @@ std::pair<std::string, std::string> split(const std::string& path) {
 bool exists(const std::string& path) {
   struct stat facts = {};
   return ::lstat(path.c_str(), &facts) == 0;
-}
-
-// Only files that lie in it: a checkpoint has no folders inside.
-void remove_folder(const std::string& path) noexcept {
-  for (const auto& name : base::names_in_folder(path)) ::unlink((path + "/" + name).c_str());
-  ::rmdir(path.c_str());
 }
 
 void write_flushed(const std::string& path, const std::string& text) {
@@ -61,7 +54,7 @@ void exchange(const std::string& part, const std::string& folder) {
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) return;
   // Not every file system can; the old one then has no name for a moment.
   const auto old = folder + ".old" + kPartSuffix;
-  remove_folder(old);
+  base::remove_flat_folder(old);
   rename_to(folder, old);
   rename_to(part, folder);
   rename_to(old, part);
@@ -73,8 +66,8 @@ std::string checkpoint_name(int64_t step) { return fmt::format("step-{:06}", ste
 
 void remove_checkpoint(const std::string& folder) {
   const auto part = without_slashes(folder) + kPartSuffix;
-  remove_folder(part);
-  if (std::rename(folder.c_str(), part.c_str()) == 0) remove_folder(part);
+  base::remove_flat_folder(part);
+  if (std::rename(folder.c_str(), part.c_str()) == 0) base::remove_flat_folder(part);
 }
 
 CheckpointFolder::CheckpointFolder(std::string folder)
@@ -91,7 +84,7 @@ void CheckpointFolder::begin() const {
       is_checkpoint,
       "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
       folder_);
-  remove_folder(part_);  // of a run that was killed
+  base::remove_flat_folder(part_);  // of a run that was killed
   formats::check_input(!exists(part_),
                        "{}: cannot be removed; remove it, or save to another folder", part_);
   formats::make_folder_tree(part_);
@@ -102,12 +95,12 @@ void CheckpointFolder::commit(const std::string& manifest_text) const {
   formats::sync_folder_of(part_ + "/");
   exchange(part_, folder_);
   formats::sync_folder_of(folder_);
-  remove_folder(part_);
+  base::remove_flat_folder(part_);
 
   const auto [parent, name] = split(folder_);
   formats::replace_file(fmt::format("{}/{}", parent, kLatest), name + "\n");
 }
 
-void CheckpointFolder::abandon() const noexcept { remove_folder(part_); }
+void CheckpointFolder::abandon() const noexcept { base::remove_flat_folder(part_); }
 
 }  // namespace fullshard::stored

@@ -8,6 +8,9 @@
 
 namespace fullshard::stored {
 
+// Names the newest of the checkpoints beside it, for programs that look for that.
+inline constexpr const char* kLatest = "latest";
+
 // "step-000100"
 std::string checkpoint_name(int64_t step);
 

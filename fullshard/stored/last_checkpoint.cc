@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string_view>
 #include <tuple>
@@ -104,6 +106,15 @@ void remove_old_checkpoints(const std::string& directory, int num_kept,
         std::find(kept_names.begin(), kept_names.end(), candidate.name) != kept_names.end();
     if (++count > num_kept && !is_kept) remove_checkpoint(folder);
   }
+}
+
+void remove_all_checkpoints(const std::string& directory,
+                            const std::function<bool(const std::string& folder)>& is_kept) {
+  for (const auto& candidate : candidates_in(directory)) {
+    const auto folder = fmt::format("{}/{}", directory, candidate.name);
+    if (!is_kept(folder)) remove_checkpoint(folder);
+  }
+  ::unlink(fmt::format("{}/{}", directory, kLatest).c_str());
 }
 
 }  // namespace fullshard::stored

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,10 @@ std::string checkpoint_problem(const std::string& folder);
 // of `kept_names`; and what killed runs left unfinished.
 void remove_old_checkpoints(const std::string& directory, int num_kept,
                             const std::vector<std::string>& kept_names);
+
+// Removes every one, named or numbered, whole or not, but for folders that `is_kept` names, and
+// what says which is the newest.
+void remove_all_checkpoints(const std::string& directory,
+                            const std::function<bool(const std::string& folder)>& is_kept);
 
 }  // namespace fullshard::stored

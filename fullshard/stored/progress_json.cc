@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/progress_json.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "fullshard/formats/safetensors/strict_json.h"
 #include "fullshard/stored/json_fields.h"
@@ -9,6 +11,31 @@
 namespace fullshard::stored {
 
 using nlohmann::json;
+
+namespace {
+
+// Seeds have 64 bits, which not every reader of JSON numbers keeps.
+json place_json(const DataPlace& place) {
+  return {{"epoch", place.epoch},
+          {"example", place.example},
+          {"num_examples", place.num_examples},
+          {"order", place.order},
+          {"seed", std::to_string(place.seed)}};
+}
+
+DataPlace parse_place(const JsonFields& fields) {
+  DataPlace place{.epoch = fields.at("epoch").integer(),
+                  .example = fields.at("example").integer(),
+                  .num_examples = fields.at("num_examples").integer(1),
+                  .order = fields.at("order").text()};
+  const std::string& seed = fields.at("seed").text();
+  const char* const end = seed.data() + seed.size();
+  const auto [rest, problem] = std::from_chars(seed.data(), end, place.seed);
+  if (problem != std::errc() || rest != end) fields.at("seed").reject("a number of 64 bits");
+  return place;
+}
+
+}  // namespace
 
 json progress_json(const Progress& progress) {
   json result = {{"step", progress.step}, {"num_skipped", progress.num_skipped}};
@@ -21,6 +48,7 @@ json progress_json(const Progress& progress) {
   }
   if (const auto& data = progress.data) {
     result["data"] = {{"step", data->step}, {"micro_batch", data->micro_batch}};
+    if (data->place) result["data"]["place"] = place_json(*data->place);
   }
   if (const auto& best = progress.best) {
     result["best"] = {{"step", best->step}, {"loss", best->loss}};
@@ -49,7 +77,9 @@ Progress parse_progress(const json& value, const std::string& where) {
   }
   if (fields.has("data")) {
     const auto data = fields.at("data");
-    progress.data = {data.at("step").integer(), data.at("micro_batch").integer()};
+    progress.data = {.step = data.at("step").integer(),
+                     .micro_batch = data.at("micro_batch").integer()};
+    if (data.has("place")) progress.data->place = parse_place(data.at("place"));
   }
   if (fields.has("best")) {
     const auto best = fields.at("best");

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "fullshard/base/bytes.h"
 #include "fullshard/formats/crc32.h"
 #include "fullshard/formats/element_type.h"
 #include "fullshard/formats/file_handle.h"
@@ -18,9 +17,7 @@ namespace fullshard::stored {
 namespace {
 
 std::string checked_part(const std::string& path, int64_t bytes) {
-  const int64_t room = formats::free_bytes_beside(path);
-  formats::check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
-                       format_bytes(bytes), format_bytes(room));
+  formats::check_room(path, bytes);
   return path + ".part";
 }
 

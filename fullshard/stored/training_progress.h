@@ -10,10 +10,22 @@
 
 namespace fullshard {
 
-// Where the next batch begins. Steps take the same global batch whatever the number of ranks.
+// The next example, so that steps of another size go on there, and what its number depends on.
+struct DataPlace {
+  int64_t epoch = 0;
+  int64_t example = 0;  // its place in the epoch
+  int64_t num_examples = 0;
+  std::string order = {};  // shuffled or sequential
+  uint64_t seed = 0;
+
+  bool operator==(const DataPlace&) const = default;
+};
+
+// Where the next batch begins.
 struct DataPosition {
   int64_t step = 0;
-  int64_t micro_batch = 0;  // of that step
+  int64_t micro_batch = 0;              // of that step
+  std::optional<DataPlace> place = {};  // of a loop that says it
 };
 
 struct BestEvaluation {

@@ -88,6 +88,12 @@ std::string ModelSource::where() const {
 }
 
 std::string ModelSource::new_weights_warning() const {
+  if (folder.empty()) {
+    return fmt::format(
+        "{}: is a preset, which has no weights: new ones are drawn; name a folder to run a model "
+        "that was trained",
+        name);
+  }
   return fmt::format(
       "{}: holds no weights (model.safetensors, pytorch_model.bin, their index, or a checkpoint of "
       "DeepSpeed or torch.distributed.checkpoint): new ones are drawn",

@@ -21,7 +21,7 @@ struct ModelSource {
   std::string where() const;                   // of the configuration, for messages
   std::optional<int64_t> hidden_size() const;  // for "auto" values
   std::string dtype() const;                   // that the configuration says, or ""
-  std::string new_weights_warning() const;     // of a folder that has none
+  std::string new_weights_warning() const;     // of what has none
   // What the file of weights holds; nothing without one.
   StoredWeights stored_weights() const;
 };

@@ -40,6 +40,7 @@ RunSettings run_settings_of(const Plan& plan) {
   settings.tag_validation = tag_validation_of(plan.checkpoint.tag_validation.value);
   settings.saves_whole_weights = plan.checkpoint.state_dict_type.value == "FULL_STATE_DICT";
   settings.loads_fp32_weights = plan.checkpoint.load_from_fp32_weights.value;
+  settings.drops_last_batch = plan.batch.drop_last.value;
   settings.records_phases = plan.logging.wall_clock_breakdown.value;
   settings.shows_memory = plan.logging.memory_breakdown.value;
   settings.steps_per_print = plan.logging.steps_per_print.value;

@@ -47,6 +47,7 @@ struct RunSettings {
   TagValidation tag_validation = TagValidation::warn;
   bool saves_whole_weights = false;          // in checkpoints: FULL_STATE_DICT
   bool loads_fp32_weights = true;            // masters of a resumed checkpoint
+  bool drops_last_batch = false;             // of an epoch, where it is not full
   bool records_phases = false;               // wall_clock_breakdown
   bool shows_memory = false;                 // memory_breakdown
   std::optional<int64_t> steps_per_print{};  // absent: by the length of the run

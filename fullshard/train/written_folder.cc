@@ -2,7 +2,6 @@
 #include "fullshard/train/written_folder.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -19,14 +18,8 @@
 namespace fullshard::train {
 namespace {
 
-void remove_folder(const std::string& folder) {
-  for (const std::string& name : base::names_in_folder(folder))
-    ::unlink((folder + "/" + name).c_str());
-  ::rmdir(folder.c_str());
-}
-
 void make_empty_folder(const std::string& folder) {
-  remove_folder(folder);
+  base::remove_flat_folder(folder);
   if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
     fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
   }
@@ -35,14 +28,14 @@ void make_empty_folder(const std::string& folder) {
 // Only its name changes when all is there; an older folder of that name goes.
 void put_in_place(const std::string& made, const std::string& folder) {
   const std::string old = folder + ".old";
-  remove_folder(old);
+  base::remove_flat_folder(old);
   if (base::is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
     fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
   }
   if (std::rename(made.c_str(), folder.c_str()) != 0) {
     fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
   }
-  remove_folder(old);
+  base::remove_flat_folder(old);
 }
 
 bool belongs_to_tokenizer(const std::string& name) {
@@ -75,7 +68,7 @@ void write_folder(const std::string& folder, const ShardedModel& model,
     write(made);
     on_first([&] { put_in_place(made, folder); });
   } catch (...) {
-    if (writes) remove_folder(made);
+    if (writes) base::remove_flat_folder(made);
     throw;
   }
 }
@@ -88,7 +81,7 @@ void write_folder(const std::string& folder,
     write(made);
     put_in_place(made, folder);
   } catch (...) {
-    remove_folder(made);
+    base::remove_flat_folder(made);
     throw;
   }
 }

@@ -60,12 +60,14 @@ int run_estimate(cli::RunArguments& arguments) {
       arguments.device() == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   const Estimate result = estimate(model, plan,
                                    {.ranks = ranks,
+                                    .ranks_per_host = launch.ranks_per_host(),
                                     .device = device,
                                     .sequence_length = planned_sequence_length(options, *model),
                                     .target_length = options.target_length,
                                     .reduce_once = options.reduce_once,
                                     .label_smoothing = options.label_smoothing});
-  const auto verdict = planning::judge(result, plan, limits_of(own, device, ranks));
+  const auto verdict =
+      planning::judge(result, plan, limits_of(own, device, ranks, launch.ranks_per_host()));
   fmt::print("{}", options.json ? planning::estimate_json(result, verdict) + "\n"
                                 : planning::estimate_text(result, verdict));
   base::flush_standard_output();

@@ -60,6 +60,10 @@ int run_eval(const cli::RunArguments& arguments) {
       plan.batch.micro.value.value_or(AutoInputs{}.per_device_train_batch_size);
   WeightNeeds needs;
   ShardedModel sharded = run.shard_frozen(world, plan, options, [&](ShardOptions& shard_options) {
+    const auto asked = asked_evaluation_dtype(options);
+    if (asked && asked != shard_options.param_dtype) {  // from weights in fp32
+      shard_options.param_dtype = shard_options.master_dtype = std::nullopt;
+    }
     const planning::PassTerms terms{world.device(), shard_options.param_dtype};
     needs = weight_needs(*run.model, world, shard_options, plan_passes(world, [&] {
       return evaluated_bytes(run, terms, micro_batch, options);
@@ -84,7 +88,7 @@ int run_eval(const cli::RunArguments& arguments) {
                                {.micro_batch = micro_batch,
                                 .max_batches = options.eval_batches,
                                 .seed = options.seed,
-                                .dtype = evaluation_dtype(options)});
+                                .dtype = evaluation_dtype(options, plan)});
   weights.close();
   if (world.rank() != 0) return 0;
   if (!std::isfinite(result.loss)) {

@@ -14,9 +14,10 @@ constexpr int64_t kUsualSequence = 512;
 
 }  // namespace
 
-planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks) {
-  const int per_host = device.is_cpu() ? ranks : std::min(ranks, kUsualGpusPerHost);
-  auto limits = planning::limits_here(device, per_host);
+planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks,
+                                 int ranks_per_host) {
+  const int usual = device.is_cpu() ? ranks : std::min(ranks, kUsualGpusPerHost);
+  auto limits = planning::limits_here(device, ranks_per_host > 0 ? ranks_per_host : usual);
   if (!own.device_memory.empty()) {
     limits.device_bytes = cli::parse_file_size(own.device_memory, "--device-memory");
   }
@@ -29,7 +30,7 @@ planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device dev
 int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model) {
   const int64_t most = model.max_positions();
   if (most > 0 && options.sequence_length > most) {
-    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions",
+    fail_as(ErrorKind::usage, "--sequence-length: is {}, but the model has {} positions",
             options.sequence_length, most);
   }
   if (options.sequence_length > 0) return options.sequence_length;

@@ -8,8 +8,9 @@
 
 namespace fullshard::worker {
 
-// What the flags say, else what this machine has.
-planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks);
+// What the flags say, else what this machine has; `ranks_per_host` 0: as many as is usual.
+planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks,
+                                 int ranks_per_host = 0);
 
 // As `train` chooses it.
 int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);

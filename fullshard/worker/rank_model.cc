@@ -126,7 +126,7 @@ ShardedModel RankModel::shard_by(const World& world, const ShardOptions& given,
 }
 
 void RankModel::warn_of_weights() const {
-  if (!source.folder.empty() && !source.has_weights) {
+  if (!source.has_weights) {
     base::say(fmt::format("warning: {}\n", source.new_weights_warning()));
   }
   for (const std::string& warning : train::unused_head_warnings(source, *model)) {
@@ -136,10 +136,16 @@ void RankModel::warn_of_weights() const {
 
 AutoInputs RankModel::auto_inputs() const { return {.hidden_size = source.hidden_size()}; }
 
-std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options) {
+std::optional<at::ScalarType> asked_evaluation_dtype(const RunOptions& options) {
+  if (options.eval_precision.empty()) return std::nullopt;
   if (options.eval_precision == "bf16") return at::kBFloat16;
-  if (options.eval_precision == "fp16") return at::kHalf;
-  return std::nullopt;
+  return options.eval_precision == "fp16" ? at::kHalf : at::kFloat;
+}
+
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options, const Plan& plan) {
+  const auto asked = asked_evaluation_dtype(options);
+  if (!asked || *asked == at::kFloat || *asked == precision_of(plan).compute) return std::nullopt;
+  return asked;
 }
 
 }  // namespace fullshard::worker

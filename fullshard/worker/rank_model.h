@@ -44,7 +44,9 @@ struct RankModel {
                         const RunOptions& options, bool fills) const;
 };
 
-// The dtype that products of an evaluation compute in; absent: the model's own.
-std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options);
+// What --eval-precision asks for; absent: it says nothing.
+std::optional<at::ScalarType> asked_evaluation_dtype(const RunOptions& options);
+// The dtype that products of an evaluation are cast to; absent: they compute in the model's own.
+std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options, const Plan& plan);
 
 }  // namespace fullshard::worker

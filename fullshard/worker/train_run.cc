@@ -2,9 +2,7 @@
 #include "fullshard/worker/train_run.h"
 
 #include <ATen/Context.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -15,11 +13,10 @@
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/comm/store/meeting_notice.h"
+#include "fullshard/config/effective_settings.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/optim/precision.h"
 #include "fullshard/report/records/run_file.h"
-#include "fullshard/report/records/run_lock.h"
-#include "fullshard/report/records/run_start.h"
 #include "fullshard/report/trace_events.h"
 #include "fullshard/train/adapter.h"
 #include "fullshard/train/apply_plan.h"
@@ -29,8 +26,9 @@
 #include "fullshard/train/run/flops_table.h"
 #include "fullshard/train/run/interruption.h"
 #include "fullshard/train/run/peak_matmul_flops.h"
-#include "fullshard/train/run/resume_choice.h"
+#include "fullshard/train/run/resumed_data.h"
 #include "fullshard/train/run/run_account.h"
+#include "fullshard/train/run/run_agreement.h"
 #include "fullshard/train/run/run_data.h"
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/run_adapter.h"
@@ -40,14 +38,15 @@
 #include "fullshard/worker/idle_flags.h"
 #include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
+#include "fullshard/worker/train_folder.h"
 
 namespace fullshard::worker {
 namespace {
 
 constexpr int kInterrupted = 130;
 
-LastBatch last_batch(const RunOptions& options) {
-  return options.drop_last ? LastBatch::dropped : LastBatch::kept;
+LastBatch last_batch(const RunOptions& options, const train::RunSettings& settings) {
+  return options.drop_last || settings.drops_last_batch ? LastBatch::dropped : LastBatch::kept;
 }
 
 struct RunLength {
@@ -55,12 +54,13 @@ struct RunLength {
   int64_t steps_per_epoch = 0;
 };
 
-RunLength length_of(const RunOptions& options, int64_t num_examples, int64_t global_batch) {
-  const ExampleOrder order(num_examples, global_batch, Order::sequential, 0, last_batch(options));
-  const int64_t per_epoch = order.batches_per_epoch();
-  if (options.steps > 0) return {options.steps, per_epoch};
+Order order_of(const RunOptions& options) {
+  return options.order == "sequential" ? Order::sequential : Order::shuffled;
+}
+
+RunLength length_of(const RunOptions& options, const ExampleOrder& order) {
   const double epochs = options.epochs > 0 ? options.epochs : 1;
-  return {static_cast<int64_t>(std::ceil(epochs * static_cast<double>(per_epoch))), per_epoch};
+  return {options.steps > 0 ? options.steps : order.steps_of(epochs), order.batches_per_epoch()};
 }
 
 double peak_flops_of_all(const World& world, const Plan& plan) {
@@ -79,8 +79,9 @@ CheckpointOptions checkpoint_options(const RunOptions& options,
           .tag_validation = settings.tag_validation};
 }
 
-TrainerOptions trainer_options(const RunOptions& options, const train::RunSettings& settings,
-                               const BatchSizes& batch, const RunLength& length) {
+TrainerOptions trainer_options(const RunOptions& options, const Plan& plan,
+                               const train::RunSettings& settings, const BatchSizes& batch,
+                               const RunLength& length) {
   const auto in_steps = [&](const StepInterval& interval) {
     return interval.steps_of(length.steps, length.steps_per_epoch);
   };
@@ -89,8 +90,8 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
           .micro_batch = batch.micro_batch,
           .accumulation = batch.accumulation,
           .reduces_once = options.reduce_once,
-          .order = options.order == "sequential" ? Order::sequential : Order::shuffled,
-          .last_batch = last_batch(options),
+          .order = order_of(options),
+          .last_batch = last_batch(options, settings),
           .seed = options.seed,
           .label_smoothing = options.label_smoothing,
           .log_every = options.log_every,
@@ -108,13 +109,22 @@ TrainerOptions trainer_options(const RunOptions& options, const train::RunSettin
                                                                      : batch.micro_batch,
                          .max_batches = options.eval_batches,
                          .seed = options.seed,
-                         .dtype = evaluation_dtype(options)},
+                         .dtype = evaluation_dtype(options, plan)},
           .early_stopping = {.patience = options.early_stopping_patience,
                              .threshold = options.early_stopping_threshold}};
 }
 
-// Flags that say something about evaluations need some.
-void check_evaluation(const RunOptions& options) {
+// Flags that say something about evaluations need some, and parameters that are gathered in 16 bits
+// cannot be evaluated otherwise.
+void check_evaluation(const RunOptions& options, const Plan& plan) {
+  const auto trained = precision_of(plan).compute;
+  const auto asked = asked_evaluation_dtype(options);
+  if (trained && asked && *asked != *trained) {
+    fail_as(ErrorKind::usage,
+            "--eval-precision: is {}, but this run gathers its parameters in {}; leave it out, or "
+            "evaluate what is saved with fullshard eval --eval-precision {}",
+            options.eval_precision, c10::toString(*trained), options.eval_precision);
+  }
   const bool evaluates = !options.eval_data.empty() || options.validation_split > 0;
   if (!options.eval_data.empty() && options.validation_split > 0) {
     fail_as(ErrorKind::usage,
@@ -148,25 +158,38 @@ class TrainRun {
       : launcher_(base::LauncherEnvironment::of_process()),
         options_(arguments.options()),
         command_(command),
+        config_file_(arguments.config_file()),
         run_(options_, /*is_trained=*/true),
         world_(meet_ranks(arguments)),
+        folder_(options_, world_, launcher_),
         plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
         settings_(train::run_settings_of(plan_)),
         batch_(plan_.batch_sizes(world_.size())),
+        told_(config::effective_settings(
+            plan_, options_, world_.size(),
+            [&](std::string_view flag) { return arguments.was_given(flag); })),
         comms_(settings_.comms_log) {}
 
   int run() {
-    check_evaluation(options_);
+    check_evaluation(options_, plan_);
     on_first_rank([&] { forecast_memory(); });
-    on_first_rank([&] { claim_folder(); });
-    choose_checkpoint();
-    on_first_rank([&] { prepare_folder(); });
+    on_first_rank([&] { folder_.claim(); });
+    folder_.choose_checkpoint();
+    const auto& resumed = folder_.resumed();
+    on_first_rank([&] { folder_.check(); });
     comm::tell_launcher_run_is_accepted(launcher_);
     const train::RunData data = open_data_in_turn();
-    const RunLength length = length_of(options_, data.train->size(), batch_.global_batch);
+    const Progress progress = folder_.progress();
+    const ExampleOrder order(data.train->size(), batch_.global_batch, order_of(options_),
+                             options_.seed, last_batch(options_, settings_),
+                             train::data_start(progress));
+    const RunLength length = length_of(options_, order);
     const int64_t steps = length.steps;
-    ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed_);
-    TrainerOptions options = trainer_options(options_, settings_, batch_, length);
+    check_steps_left(progress.step, steps);
+    check_ranks_agree(data);
+    ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed);
+    TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
+    options.data_start = train::data_start(progress);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
     // After what draws as many numbers as there is time for: dropout is then the same in every run.
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
@@ -183,46 +206,22 @@ class TrainRun {
     if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
     options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
-    const int64_t first_step = resumed_ ? trainer.resume(*resumed_) : 0;
+    const int64_t first_step = resumed ? trainer.resume(*resumed) : 0;
+    on_first_rank([&] { folder_.clear(config_file_); });
     // From here on there is a record of the run, which a signal must not leave open.
     const train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
                                            line_end_of_terminal(launcher_));
     train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
-                              first_step, forecast_.tiers);
+                              first_step, forecast_.tiers, told_);
     account_ = &account;
     if (options.profiled_step > 0 && world_.rank() == 0) {
       flops_.emplace(options_, run_.source, plan_, sharded);
     }
-    if (options.profiled_step > steps ||
-        (options.profiled_step > 0 && options.profiled_step <= first_step)) {
-      account.warn(
-          fmt::format("flops_profiler.profile_step: is {}, but this run makes steps {} to {}; "
-                      "nothing is profiled",
-                      options.profiled_step, first_step + 1, steps));
-    }
-    if (!forecast_.warning.empty()) account.warn(forecast_.warning);
-    if (run_.adapter) account.say(train::adapter_text(*run_.model));
-    if (run_.adapter && !run_.source.has_weights) {
-      account.warn(fmt::format(
-          "--lora-rank: {} has no weights: the adapter is one of new weights that nobody keeps",
-          run_.source.name));
-    }
-    if (resumed_)
-      account.say(fmt::format("resumed after step {}: {}", first_step, resumed_->path()));
-    if (!resumed_ && !run_.source.folder.empty() && !run_.source.has_weights &&
-        !options_.from_scratch) {
-      account.warn(run_.source.new_weights_warning());
-    }
-    for (const std::string& idle : idle_flags(options_, *run_.model)) account.warn(idle);
-    for (const std::string& warning : data.warnings()) account.warn(warning);
-    warn_of_precision(account);
-    for (const std::string& warning : trainer.warnings()) account.warn(warning);
-    if (!resumed_ && !run_.drawn.empty() && !options_.new_head) {
-      account.warn(train::new_head_warning(run_.source, run_.drawn));
-    }
-    if (!resumed_ && world_.rank() == 0) {
-      for (const std::string& warning : train::unused_head_warnings(run_.source, *run_.model)) {
-        account.warn(warning);
+    warn_of_profile(options.profiled_step, first_step, steps);
+    tell_start(data, trainer, first_step);
+    if (resumed) {
+      for (const std::string& change : train::changes_of_data(progress, order)) {
+        account.warn(change);
       }
     }
     try {
@@ -253,41 +252,21 @@ class TrainRun {
     }
   }
 
-  void claim_folder() {
-    lock_.emplace(report::RunLock::inherited_or_new(options_.output, launcher_));
-    if (!lock_->warning().empty()) base::say(fmt::format("warning: {}\n", lock_->warning()));
-    report::close_dead_run(options_.output, *lock_);
+  void check_ranks_agree(const train::RunData& data) const {
+    std::vector<std::pair<std::string, std::string>> facts;
+    for (const auto& setting : told_) facts.emplace_back(setting.flag, setting.value);
+    facts.emplace_back("examples:", std::to_string(data.train->size()));
+    const int64_t evaluated = data.evaluation ? data.evaluation->size() : 0;
+    facts.emplace_back("examples of the evaluation:", std::to_string(evaluated));
+    train::check_alike(world_.communicator(), facts);
   }
 
-  // Where to go on, if anywhere. A group that was started again goes on by itself.
-  void choose_checkpoint() {
-    const bool is_named = options_.resume != "none" && options_.resume != "auto";
-    const bool goes_on = launcher_.is_restart() && options_.save_every.is_set();
-    if (options_.resume == "none" && !goes_on) return;
-    const train::ResumeChoice choice = fullshard::train::choose_checkpoint(
-        world_, is_named ? options_.resume : "auto", checkpoints());
-    for (const std::string& reason : choice.skipped) {
-      base::say(fmt::format("warning: checkpoint skipped: {}\n", reason));
-    }
-    if (!choice.checkpoint && world_.rank() == 0) {
-      base::say("note: no checkpoint to resume; starting anew\n");
-    }
-    resumed_ = choice.checkpoint;
-  }
-
-  std::string checkpoints() const { return options_.output + "/checkpoints"; }
-
-  // Of a run that is replaced nothing is left that a restart could take for its own.
-  void prepare_folder() const {
-    report::check_run_start(
-        options_.output, {.overwrites = options_.overwrite,
-                          .resumes = resumed_.has_value(),
-                          .may_begin_again = options_.resume == "auto" || launcher_.is_restart()});
-    if (resumed_) return;
-    report::remove_run_records(options_.output);
-    if (!options_.overwrite || launcher_.is_restart()) return;
-    stored::remove_old_checkpoints(checkpoints(), 0, {});
-    ::unlink((checkpoints() + "/latest").c_str());
+  void check_steps_left(int64_t done, int64_t steps) const {
+    if (options_.steps == 0 || done <= steps) return;
+    fail_as(ErrorKind::usage,
+            "--steps: is {}, but {} was saved after step {}; give more steps, or resume from an "
+            "earlier checkpoint",
+            steps, folder_.resumed()->path(), done);
   }
 
   static std::string notice(bool saves) {
@@ -310,6 +289,45 @@ class TrainRun {
     engine::throw_alike(world_.communicator(), is_first ? std::nullopt : engine::error_of(open),
                         "data");
     return std::move(*data);
+  }
+
+  void warn_of_profile(int64_t profiled, int64_t first_step, int64_t steps) {
+    if (profiled <= steps && (profiled == 0 || profiled > first_step)) return;
+    account_->warn(
+        fmt::format("flops_profiler.profile_step: is {}, but this run makes steps {} to {}; "
+                    "nothing is profiled",
+                    profiled, first_step + 1, steps));
+  }
+
+  void tell_start(const train::RunData& data, const Trainer& trainer, int64_t first_step) {
+    train::RunAccount& account = *account_;
+    const bool is_new = !folder_.resumed();
+    if (!forecast_.warning.empty()) account.warn(forecast_.warning);
+    if (run_.adapter) account.say(train::adapter_text(*run_.model));
+    if (run_.adapter && !run_.source.has_weights) {
+      account.warn(fmt::format(
+          "--lora-rank: {} has no weights: the adapter is one of new weights that nobody keeps",
+          run_.source.name));
+    }
+    if (!is_new) {
+      account.say(fmt::format("resumed after step {}: {}", first_step, folder_.resumed()->path()));
+    }
+    if (is_new && !run_.source.folder.empty() && !run_.source.has_weights &&
+        !options_.from_scratch) {
+      account.warn(run_.source.new_weights_warning());
+    }
+    for (const std::string& idle : idle_flags(options_, *run_.model)) account.warn(idle);
+    for (const std::string& warning : data.warnings()) account.warn(warning);
+    warn_of_precision(account);
+    for (const std::string& warning : trainer.warnings()) account.warn(warning);
+    if (is_new && !run_.drawn.empty() && !options_.new_head) {
+      account.warn(train::new_head_warning(run_.source, run_.drawn));
+    }
+    if (is_new && world_.rank() == 0) {
+      for (const std::string& warning : train::unused_head_warnings(run_.source, *run_.model)) {
+        account.warn(warning);
+      }
+    }
   }
 
   void warn_of_precision(train::RunAccount& account) const {
@@ -406,7 +424,7 @@ class TrainRun {
     places_ = {{"report", options_.output + "/report.html"}};
     write_trace(trainer, account);
     if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
-    if (options_.restore_best && base::is_folder(options_.output + "/best")) {
+    if (options_.restore_best && trainer.has_best() && base::is_folder(options_.output + "/best")) {
       load_result(options_.output + "/best", sharded);
     }
     if (settings_.withholds_model) {
@@ -433,17 +451,18 @@ class TrainRun {
   const base::LauncherEnvironment launcher_;
   const RunOptions& options_;
   const std::vector<std::string>& command_;
+  const std::string config_file_;
   RankModel run_;
   World world_;
+  TrainFolder folder_;
   Plan plan_;
   train::RunSettings settings_;
   BatchSizes batch_;
+  std::vector<config::EffectiveSetting> told_;
   train::CommsLog comms_;
   std::optional<FlopsProfiler> flops_;                       // rank 0's, until it was shown
   train::RunAccount* account_ = nullptr;                     // while run() runs
   MemoryForecast forecast_;                                  // rank 0's
-  std::optional<report::RunLock> lock_;                      // rank 0's
-  std::optional<stored::FoundCheckpoint> resumed_;           // the checkpoint that is gone on from
   std::vector<std::pair<std::string, std::string>> places_;  // for the summary
 };
 

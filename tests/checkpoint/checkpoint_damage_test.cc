@@ -308,7 +308,7 @@ TEST(CheckpointDamage, AFullDiskLeavesTheOldOneAndNothingElse) {
       const auto error =
           error_of_call([&] { save_checkpoint(folder / name, run.sharded, run.optimizer, {}); });
       world.communicator().barrier("done");
-      EXPECT_EQ(error.kind(), ErrorKind::input);
+      EXPECT_EQ(error.kind(), ErrorKind::failed);
       EXPECT_THAT(error.what(), HasSubstr("rank 0: "));
       EXPECT_THAT(error.what(), HasSubstr(".part/weights-00000.bin: cannot be written at byte "));
     });

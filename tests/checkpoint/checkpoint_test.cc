@@ -276,7 +276,11 @@ TEST(Checkpoint, ProgressAndTheCallersOwnComeBack) {
   progress.num_skipped = 2;
   progress.scheduler_steps = 5;
   progress.loss_scale = LossScaler::State{1024.0, 9, 4, 1};
-  progress.data = DataPosition{7, 3};
+  progress.data = DataPosition{
+      .step = 7,
+      .micro_batch = 3,
+      .place = DataPlace{
+          .epoch = 2, .example = 5, .num_examples = 9, .order = "shuffled", .seed = ~uint64_t{0}}};
   progress.best = BestEvaluation{4, 0.1};
   progress.extra = R"({"run":"a","list":[1,2]})";
   save_checkpoint(folder / "one", run.sharded, run.optimizer, progress);

@@ -105,6 +105,15 @@ TEST_F(LoraRuns, GoOnToTheBitAlsoOnOtherRanks) {
           flags);
   EXPECT_EQ(other.status, 0) << other.output;
   EXPECT_THAT(other.output, HasSubstr("resumed after step 3"));
+  // What was trained for one alpha would go on as another adapter.
+  const auto stronger =
+      run("train --data tokens.bin --sequence-length 16 --micro-batch 4 --steps 6 "
+          "--output third --resume parts/checkpoints/step-000003 --lora-alpha 64" +
+          flags);
+  EXPECT_EQ(stronger.status, 2);
+  EXPECT_THAT(stronger.output,
+              HasSubstr("error: --lora-alpha: is 64, but parts/checkpoints/step-000003 was trained "
+                        "with 8; give the same, or begin anew from its adapter with --adapter"));
 }
 
 TEST_F(LoraRuns, GoOnFromAnAdapter) {
@@ -232,6 +241,8 @@ TEST_F(LoraRuns, SayWhatCannotBe) {
   EXPECT_THAT(refusal(llama_ + "--lora-rank 0"), HasSubstr("2 "));
   EXPECT_THAT(refusal(llama_ + "--lora-rank 2 --lora-targets q_prj"),
               AllOf(HasSubstr("2 "), HasSubstr("no module is called 'q_prj'; there are q_proj")));
+  EXPECT_THAT(refusal(llama_ + "--lora-rank 2 --lora-alpha 0"),
+              HasSubstr("--lora-alpha: is 0, expected a number above 0"));
   EXPECT_THAT(refusal(llama_ + "--lora-alpha 2"), HasSubstr("without effect; give --lora-rank"));
   EXPECT_THAT(refusal(llama_ + "--base-precision int8"),
               HasSubstr("give --lora-rank or --adapter"));

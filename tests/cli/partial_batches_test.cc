@@ -79,6 +79,8 @@ TEST_F(PartialBatches, AreLeftOutWhereThatIsAskedFor) {
   EXPECT_EQ(steps_of("--micro-batch 4 --epochs 2 --drop-last").size(), 4);
   EXPECT_EQ(steps_of("--per_device_train_batch_size 4 --dataloader_drop_last True").size(), 2);
   EXPECT_EQ(steps_of("--micro-batch 4 --epochs 0.5").size(), 2);  // of three
+  folder_.write("ds.json", R"({"dataloader_drop_last": true, "train_batch_size": 4})");
+  EXPECT_EQ(steps_of("--config ds.json").size(), 2);
   const launch::Ended none = run("--micro-batch 16 --drop-last");
   EXPECT_EQ(none.status, 4);
   EXPECT_THAT(none.output, HasSubstr("data: there are 9 examples, but one step takes 16"));

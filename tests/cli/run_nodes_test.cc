@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <tuple>
+
 #include "tests/cli/long_runs.h"
 
 namespace fullshard::cli {
@@ -14,8 +16,8 @@ using ::testing::HasSubstr;
 class RunNodes : public LongRuns {
  protected:
   // Node 1 of two, which says what it says into a file, beside node 0.
-  launch::Ended run_both(const std::string& flags) const {
-    return run(node(1, flags) + "> said.1 2>&1 & fullshard " + node(0, flags) +
+  launch::Ended run_both(const std::string& flags, const std::string& of_node_1 = "") const {
+    return run(node(1, flags + " " + of_node_1) + "> said.1 2>&1 & fullshard " + node(0, flags) +
                "; status=$?; wait; exit $status");
   }
 
@@ -23,7 +25,7 @@ class RunNodes : public LongRuns {
   static std::string node(int rank, const std::string& flags) {
     return words("run", "3") + "--ranks 1 --nnodes 2 --node-rank " + std::to_string(rank) +
            " --master-addr 127.0.0.1 --master-port " +
-           std::to_string(20'000 + ::getpid() % 10'000) + " --notice 0 " + flags + " ";
+           std::to_string(20'000 + ::getpid() % 10'000) + " " + flags + " ";
   }
 };
 
@@ -32,7 +34,7 @@ TEST_F(RunNodes, ARefusedStartLeavesTheLogsOfTheFinishedRunOnEveryNode) {
   ASSERT_EQ(run(short_run("run")).status, 0);
   folder_.write("run/logs/rank-1.log", "the finished run\n");
   const std::string first = folder_.read("run/logs/rank-0.log");
-  const launch::Ended refused = run_both("--init-timeout 1");
+  const launch::Ended refused = run_both("--init-timeout 1 --notice 0");
   EXPECT_EQ(refused.status, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
   EXPECT_EQ(folder_.read("run/logs/rank-0.log"), first);
@@ -50,6 +52,24 @@ TEST_F(RunNodes, AStartThatIsAcceptedReplacesTheLogsOnEveryNode) {
   EXPECT_EQ(folder_.read("run/logs/rank-1.log").find("the finished run"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run/logs/rank-1.log"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs/rank-1.log.new"));
+}
+
+// Nothing else would show it: each updates its own shard.
+TEST_F(RunNodes, ThatWereToldDifferentThingsSayWhichAndTouchNothing) {
+  ASSERT_EQ(run(short_run("run")).status, 0);
+  const std::string metrics = folder_.read("run/metrics.jsonl");
+  for (const auto& [flags, first, second] :
+       {std::tuple{"--optimizer SGD", "--optimizer \"AdamW\"", "--optimizer \"SGD\""},
+        {"--seed 7", "--seed 42", "--seed 7"},
+        {"--max-samples 8", "--max-samples 0", "--max-samples 8"}}) {
+    const launch::Ended ended = run_both("--overwrite", flags);
+    EXPECT_EQ(ended.status, 2) << ended.output;
+    const std::string message = std::string("error: ranks disagree: rank 0 has ") + first +
+                                ", rank 1 has " + second + "; start all of them with the same";
+    EXPECT_THAT(ended.output, HasSubstr(message));
+    EXPECT_THAT(folder_.read("said.1"), HasSubstr(message));
+    EXPECT_EQ(folder_.read("run/metrics.jsonl"), metrics);
+  }
 }
 
 }  // namespace

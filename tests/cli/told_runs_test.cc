@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -28,6 +29,80 @@ TEST_F(ToldRuns, TakeFp32ForNoMixedPrecision) {
   ASSERT_EQ(named.status, 0) << named.output;
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
   EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
+}
+
+// Whatever the weights are kept in for --precision.
+TEST_F(ToldRuns, EvaluateInThePrecisionThatIsAskedFor) {
+  write_tokens("t.bin", 2000);
+  std::map<std::string, std::string> found;
+  for (const std::string kept : {"no", "bf16"}) {
+    for (const std::string asked : {"no", "bf16", "fp16"}) {
+      const launch::Ended ended =
+          run("eval --json --device cpu --data t.bin --sequence-length 16 --micro-batch 4 "
+              "--max-samples 8 --precision " +
+              kept + " --eval-precision " + asked + " --model " + kRunModels + "llama");
+      ASSERT_EQ(ended.status, 0) << kept << ' ' << asked << ended.output;
+      const auto loss = nlohmann::json::parse(ended.output)["loss"].dump();
+      if (asked != "bf16") {  // weights in bf16, or products of fp32 ones
+        EXPECT_EQ(found.emplace(asked, loss).first->second, loss) << kept << ' ' << asked;
+      } else {
+        EXPECT_NE(loss, found.at("no")) << kept;
+      }
+    }
+  }
+  EXPECT_NE(found.at("no"), found.at("fp16"));
+  const launch::Ended trained =
+      run("train --device cpu --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "
+          "--eval-data t.bin --precision bf16 --eval-precision fp16 --model " +
+          kRunModels + "llama");
+  EXPECT_EQ(trained.status, 2);
+  EXPECT_THAT(trained.output,
+              HasSubstr("error: --eval-precision: is fp16, but this run gathers its "
+                        "parameters in BFloat16; leave it out, or evaluate what is "
+                        "saved with fullshard eval --eval-precision fp16"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/run.json"));
+}
+
+TEST_F(ToldRuns, ArePlannedOnTheHostsThatAreSaid) {
+  const auto held = [&](const std::string& words) {
+    const launch::Ended ended =
+        run("estimate --json --device cpu --model llama-tiny --sequence-length 16 " + words);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    return nlohmann::json::parse(ended.output)["device"]["by_purpose"]["optimizer"].get<int64_t>();
+  };
+  const std::string hybrid = "--strategy HYBRID_SHARD ";
+  EXPECT_EQ(held(hybrid + "--ranks 2 --nnodes 2"), held(hybrid + "--ranks 4 --sharding-factor 2"));
+  EXPECT_GT(held(hybrid + "--ranks 2 --nnodes 2"), held(hybrid + "--ranks 4"));
+}
+
+TEST_F(ToldRuns, WarnThatAPresetHasNoWeights) {
+  write_tokens("t.bin", 2000);
+  const std::string warning =
+      "warning: llama-tiny: is a preset, which has no weights: new ones are drawn; name a folder "
+      "to "
+      "run a model that was trained\n";
+  EXPECT_THAT(run("eval --tokenizer bytes --model llama-tiny --data t.bin --max-samples 2").output,
+              HasSubstr(warning));
+  EXPECT_THAT(
+      run("generate --tokenizer bytes --model llama-tiny --prompt a --max-new-tokens 1").output,
+      HasSubstr(warning));
+}
+
+TEST_F(ToldRuns, RecordWhatHoldsWhereNobodySaidAnything) {
+  write_tokens("t.bin", 2000);
+  ASSERT_EQ(run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 --wrap "
+                "20000 --no-save-model --model " +
+                kRunModels + "llama")
+                .status,
+            0);
+  const auto told = nlohmann::json::parse(folder_.read("fullshard-run/run.json"))["configuration"];
+  EXPECT_EQ(told["--lr"]["value"], 5e-5);
+  EXPECT_EQ(told["--lr"]["origin"], "default");
+  EXPECT_EQ(told["--optimizer"]["value"], "AdamW");
+  EXPECT_EQ(told["--seed"]["value"], 42);
+  EXPECT_EQ(told["--micro-batch"]["value"], 2);
+  EXPECT_EQ(told["--micro-batch"]["origin"], "flag");
+  EXPECT_EQ(told["--wrap"]["value"], 20000);
 }
 
 TEST_F(ToldRuns, TakeASeedThat64BitsHold) {

@@ -134,6 +134,46 @@ TEST(ExampleOrder, MayKeepTheLastBatchOfAnEpoch) {
   EXPECT_EQ(all, range(0, 3));
 }
 
+// Five steps of four examples are done; the next take other numbers of them.
+TEST(ExampleOrder, GoesOnAtTheExampleWhereStepsOfAnotherSizeHaveComeTo) {
+  const ExampleOrder before(30, 4, Order::sequential, 0, LastBatch::kept);
+  EXPECT_EQ(before.place_of(5), (ExamplePlace{5, 0, 20}));
+  EXPECT_EQ(before.place_of(9), (ExamplePlace{9, 1, 4}));
+  const ExampleOrder after(30, 6, Order::sequential, 0, LastBatch::kept, before.place_of(5));
+  EXPECT_EQ(after.examples(5), range(20, 26));
+  EXPECT_EQ(after.examples(6), range(26, 30));  // what is left of the epoch
+  EXPECT_FALSE(after.is_whole(6));
+  EXPECT_EQ(after.examples(7), range(0, 6));
+  EXPECT_EQ(after.epoch_of(7), 1);
+  EXPECT_EQ(after.place_of(12), (ExamplePlace{12, 2, 0}));
+  const ExampleOrder dropping(30, 6, Order::sequential, 0, LastBatch::dropped, {5, 0, 20});
+  EXPECT_EQ(dropping.examples(6), range(0, 6));
+}
+
+TEST(ExampleOrder, OfTheSameSizeIsTheSameFromAnyStart) {
+  for (const LastBatch last : {LastBatch::kept, LastBatch::dropped}) {
+    const ExampleOrder whole(31, 4, Order::shuffled, 3, last);
+    for (const int64_t start : {0, 1, 7, 8, 9, 23}) {
+      const ExampleOrder resumed(31, 4, Order::shuffled, 3, last, whole.place_of(start));
+      for (int64_t step = start; step < start + 20; ++step) {
+        EXPECT_EQ(resumed.examples(step), whole.examples(step));
+        EXPECT_EQ(resumed.place_of(step), whole.place_of(step));
+      }
+      for (const double epochs : {1.0, 2.0, 3.5}) {
+        if (epochs * 31 < static_cast<double>(start * 4)) continue;
+        EXPECT_EQ(resumed.steps_of(epochs), whole.steps_of(epochs)) << start << ' ' << epochs;
+      }
+    }
+  }
+}
+
+TEST(ExampleOrder, BeginsTheNextEpochWhereTheDataHasBecomeShorter) {
+  const ExampleOrder order(10, 4, Order::sequential, 0, LastBatch::kept, {5, 2, 20});
+  EXPECT_EQ(order.examples(5), range(0, 4));
+  EXPECT_EQ(order.epoch_of(5), 3);
+  EXPECT_EQ(order.steps_of(4), 8);
+}
+
 TEST(ExampleOrder, SaysWhenAStepDoesNotFit) {
   const auto message = [](const auto& act) -> std::string {
     try {

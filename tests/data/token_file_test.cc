@@ -187,7 +187,7 @@ TEST(TokenWriter, LeavesNothingWhenTheDiskIsFull) {
         for (int i = 0; i < 3; ++i) writer.append(std::vector<int32_t>(1 << 19, 7));
         writer.finish();
       },
-      folder);
+      folder, ErrorKind::failed);
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(message, "a.bin: cannot be written (File too large); make room, or name another place");

@@ -30,12 +30,13 @@ inline void write_file(const std::string& path, std::string_view bytes) {
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-// The text of the error of the kind `input` that `action` must throw, without the folder's path.
-inline std::string input_error(const std::string& folder, const std::function<void()>& action) {
+// The text of the error of this kind that `action` must throw, without the folder's path.
+inline std::string error_of_kind(ErrorKind kind, const std::string& folder,
+                                 const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::input);
+    EXPECT_EQ(error.exit_status(), static_cast<int>(kind));
     std::string text = error.what();
     for (size_t at = text.find(folder + "/"); at != std::string::npos;
          at = text.find(folder + "/")) {
@@ -44,6 +45,10 @@ inline std::string input_error(const std::string& folder, const std::function<vo
     return text;
   }
   return "no error";
+}
+
+inline std::string input_error(const std::string& folder, const std::function<void()>& action) {
+  return error_of_kind(ErrorKind::input, folder, action);
 }
 
 // Element i is i - 3; of booleans, whether i is odd.

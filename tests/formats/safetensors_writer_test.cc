@@ -101,7 +101,10 @@ TEST(SafetensorsWriter, RefusesPlansThatAreNoFile) {
   EXPECT_EQ(error({{"__metadata__", {1}, at::kFloat}}),
             "f: tensor '__metadata__': the format keeps this name for itself");
   EXPECT_EQ(error({{"\xff", {1}, at::kFloat}}), "f: a tensor has a name that is not UTF-8");
-  EXPECT_THAT(error({{"a", {int64_t{1} << 50}, at::kFloat}}),
+  const auto too_large = [&] {
+    SafetensorsWriter(folder.file("f"), {{"a", {int64_t{1} << 50}, at::kFloat}});
+  };
+  EXPECT_THAT(error_of_kind(ErrorKind::failed, folder.path(), too_large),
               ::testing::MatchesRegex("f: needs .*iB on disk, .* are free there"));
   EXPECT_TRUE(entries_of(folder.path()).empty());
 }

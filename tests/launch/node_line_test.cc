@@ -6,10 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "fullshard/launch/launch.h"
 #include "fullshard/launch/port.h"
 #include "fullshard/launch/remote_command.h"
 #include "shell.h"
@@ -128,6 +131,46 @@ void expect_both_end(int victim) {
 
 TEST(NodesByHand, EndAtOnceWhenARankOfNodeZeroIsKilledBeforeAllHaveMet) { expect_both_end(0); }
 TEST(NodesByHand, EndAtOnceWhenARankOfAnotherNodeIsKilledBeforeAllHaveMet) { expect_both_end(1); }
+
+// What the launcher of node 1 says when its rank fails after it was told of a loss on node 0.
+std::string said_after_loss(int status_of_loss) {
+  const TemporaryFolder folder;
+  const std::string port = std::to_string(20'000 + ::getpid() % 10'000);
+  const NodeLineOptions first{
+      .address = "127.0.0.1", .port = node_line_port(std::stoi(port)), .secret = "x"};
+  // It has met the others; then it waits until its launcher has heard of the loss.
+  const std::string script =
+      kBeginsToMeet +
+      "printf m > /proc/self/fd/${FULLSHARD_MEETING%%:*}; touch ready; until grep "
+      "-q 'rank 0' said; do :; done; echo 'error: the reason' >&2; exit 2";
+  const pid_t node = ::fork();
+  if (node == 0) {
+    EXPECT_EQ(::chdir(folder.path().c_str()), 0);
+    EXPECT_NE(std::freopen("said", "w", stderr), nullptr);
+    launch({.ranks = 1,
+            .command = {"sh", "-c", script},
+            .notice = std::chrono::hours(1),
+            .explains_itself = true,
+            .tee = Tee::none,
+            .nodes = 2,
+            .node_rank = 1,
+            .master_address = "127.0.0.1",
+            .master_port = std::stoi(port),
+            .secret = "x"});
+    ::_exit(0);
+  }
+  NodeLine line(first);
+  while (!std::filesystem::exists(folder / "ready")) line.wait();
+  line.tell({.status = status_of_loss, .text = "rank 0 on host n0: has failed"});
+  while (::waitpid(node, nullptr, WNOHANG) == 0) line.wait();
+  return folder.read("said");
+}
+
+// The loss comes without its reason, which ranks that fail alike have in common.
+TEST(NodesByHand, SayWhyTheirOwnRanksFailedLikeTheOneElsewhere) {
+  EXPECT_EQ(said_after_loss(2), "error: rank 0 on host n0: has failed\nerror: the reason\n");
+  EXPECT_EQ(said_after_loss(1), "error: rank 0 on host n0: has failed\n");
+}
 
 }  // namespace
 }  // namespace fullshard::launch

@@ -152,12 +152,12 @@ std::string run_text(const Plan& plan) {
                        settings.job_name);
   };
   return fmt::format(
-      "run {} {} {} {} {} {} {} {} {} {} {} batch {} {} {} monitors {} {} {} {}\n",
+      "run {} {} {} {} {} {} {} {} {} {} {} {} batch {} {} {} monitors {} {} {} {}\n",
       static_cast<int>(precision_of(plan).optimizer_state), static_cast<int>(run.saved_dtype),
       static_cast<int>(run.tag_validation), run.saves_whole_weights, run.loads_fp32_weights,
-      run.withholds_model, run.is_node_local, run.records_phases, run.shows_memory,
-      text_of(run.steps_per_print), static_cast<int>(chosen), batch.global_batch, batch.micro_batch,
-      batch.accumulation, monitor(run.tensorboard), monitor(run.csv_monitor),
+      run.withholds_model, run.is_node_local, run.drops_last_batch, run.records_phases,
+      run.shows_memory, text_of(run.steps_per_print), static_cast<int>(chosen), batch.global_batch,
+      batch.micro_batch, batch.accumulation, monitor(run.tensorboard), monitor(run.csv_monitor),
       comms_text(run.comms_log), flops_text(run.flops_profiler));
 }
 

@@ -142,7 +142,7 @@ TEST(Stepper, AnOverflowIsSkippedOnAllRanksAlikeAndNamesTheParameterAndTheRank) 
     ASSERT_EQ(result.reports.size(), 4u);
     for (int step = 0; step < 4; ++step) EXPECT_EQ(result.reports[step].skipped, step == 1);
     EXPECT_EQ(result.reports[1].reason,
-              "step 1: gradients overflowed at loss scale 16, first in the gradient of parameter "
+              "step 2: gradients overflowed at loss scale 16, first in the gradient of parameter "
               "'block1.linear.weight' of unit 'block1' on rank 1");
     EXPECT_EQ(result.reports[1].loss_scale, 16);
     EXPECT_EQ(result.reports[2].loss_scale, 8);
@@ -160,7 +160,7 @@ TEST(Stepper, ANanInAForwardIsDiagnosedWithUnitRankCausesAndRemedies) {
   for (const auto& result : run_stepper(2, script)) {
     EXPECT_EQ(result.reports.size(), 2u);
     EXPECT_EQ(result.error,
-              "step 2: the loss is nan on rank 1; the first value that is not finite appeared in "
+              "step 3: the loss is nan on rank 1; the first value that is not finite appeared in "
               "the forward of unit 'block1' on rank 1. Likely causes:\n"
               "  - the learning rate of 0.0098 is too high: lower it, or warm up for more steps\n"
               "  - the data: an empty or fully masked batch, labels out of range, or values that "
@@ -176,7 +176,7 @@ TEST(Stepper, TheBackwardOfAUnitIsToldFromItsForward) {
   for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");  // the loss is fine, so the step is skipped as an overflow
     EXPECT_EQ(result.reports[0].reason,
-              "step 0: gradients overflowed at loss scale 1, first in the backward of unit "
+              "step 1: gradients overflowed at loss scale 1, first in the backward of unit "
               "'block2' on rank 0");
     EXPECT_FALSE(result.reports[1].skipped);
   }
@@ -191,7 +191,7 @@ TEST(Stepper, TheBackwardOfAUnitInTheMiddleIsToldFromItsNeighbours) {
   for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");
     EXPECT_EQ(result.reports[0].reason,
-              "step 0: gradients overflowed at loss scale 1, first in the backward of unit "
+              "step 1: gradients overflowed at loss scale 1, first in the backward of unit "
               "'block1' on rank 1");
   }
 }
@@ -201,7 +201,7 @@ TEST(Stepper, AnInfiniteLossOfSoundOutputsIsTheLossesOwnFault) {
   script.faults = {{0, Fault::loss}};
   for (const auto& result : run_stepper(2, script)) {
     EXPECT_TRUE(result.error.starts_with(
-        "step 0: the loss is inf on rank 1; the first value that is not finite appeared in the "
+        "step 1: the loss is inf on rank 1; the first value that is not finite appeared in the "
         "backward of the loss on rank 1. Likely causes:"))
         << result.error;
   }
@@ -214,7 +214,7 @@ TEST(Stepper, GoesOnAfterABreakdownWhenToldTo) {
   for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");
     EXPECT_TRUE(result.reports[1].skipped);
-    EXPECT_TRUE(result.reports[1].reason.starts_with("step 1: the loss is nan on rank 1"));
+    EXPECT_TRUE(result.reports[1].reason.starts_with("step 2: the loss is nan on rank 1"));
     EXPECT_TRUE(at::equal(result.masters[0], result.masters[1]));
     EXPECT_FALSE(result.reports[2].skipped);
   }
@@ -227,12 +227,35 @@ TEST(Stepper, AScaleStuckAtItsMinimumIsDiagnosed) {
   for (const auto& result : run_stepper(2, script)) {
     EXPECT_EQ(result.reports.size(), 1u);
     EXPECT_TRUE(result.error.starts_with(
-        "step 1: gradients overflow although the loss scale is at its minimum of 1 and cannot be "
+        "step 2: gradients overflow although the loss scale is at its minimum of 1 and cannot be "
         "lowered; the first value that is not finite appeared in the gradient of parameter "
         "'block1.linear.weight' of unit 'block1' on rank 1. Likely causes:\n"
         "  - a model trained in bf16 runs in fp16, whose largest value is 65504: use bf16 or fp32\n"
         "  - the scale began too low to recover (initial_scale_power 1): try 32\n"))
         << result.error;
+  }
+}
+
+// One may be an accident of the data. Nothing changes between many, so they would go on for ever.
+TEST(Stepper, TenOverflowsInARowWithoutAScaleThatChangesAreABreakdown) {
+  for (const bool is_fixed : {false, true}) {
+    Script script;
+    script.steps = 30;
+    if (is_fixed) script.stepper.loss_scale = LossScaleOptions{.loss_scale = 2};
+    for (int step = 0; step < 30; ++step) {
+      if (step != 5) script.faults[step] = Fault::output_gradient;
+    }
+    for (const auto& result : run_stepper(2, script)) {
+      EXPECT_EQ(result.reports.size(), 15u);  // nine after the good one, of which the tenth ends it
+      // Beside a loss scale gradients of parameters are looked at too.
+      const std::string place =
+          is_fixed ? "gradient of parameter 'block1.linear.bias' of unit" : "backward of unit";
+      EXPECT_TRUE(result.error.starts_with(
+          "step 16: gradients were not finite for 10 steps in a row, and there is no loss scale to "
+          "lower; the first value that is not finite appeared in the " +
+          place + " 'block1' on rank 1. Likely causes:\n  - the learning rate of "))
+          << result.error;
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/real_path.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/report/records/run_record.h"
 #include "fullshard/report/records/run_start.h"
@@ -22,7 +23,7 @@ report::RunStart start_of(const RunOptions& options) {
   const bool looks = options.resume == "auto";
   return {.overwrites = options.overwrite,
           .resumes = looks ? !stored::last_checkpoint(checkpoints_of(options)).folder.empty()
-                           : options.resume != "none",
+                           : base::lies_in(options.resume, options.output),
           .may_begin_again = looks};
 }
 

@@ -62,6 +62,15 @@ void share_standard_input(const RunArguments& arguments, LaunchFlags& launch) {
   launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kPrompts, copy));
 }
 
+// A rank of ours that a signal ended has failed while it ran, like any other; the message names the
+// signal. `launch` hands on how its program ended.
+int status_of_run(const launch::LaunchResult& result) {
+  constexpr int kFirstOfSignals = 128;
+  const bool was_killed =
+      result.status > kFirstOfSignals && result.status != static_cast<int>(ErrorKind::interrupted);
+  return was_killed ? static_cast<int>(ErrorKind::failed) : result.status;
+}
+
 std::vector<std::string> core_command(const std::vector<std::string>& words) {
   std::vector<std::string> command = {core_program()};
   command.insert(command.end(), words.begin(), words.end());
@@ -111,7 +120,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
     share_standard_input(arguments, launch);
   }
   lend_terminal(launch);
-  if (arguments.kind() != RunKind::train) return launch.start(command).status;
+  if (arguments.kind() != RunKind::train) return status_of_run(launch.start(command));
 
   const RunOptions& options = arguments.options();
   const RunClaim claim(options, launch);
@@ -119,7 +128,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   launch.let_it_save();
   const launch::LaunchResult result = launch.start(command);
   claim.conclude(result);
-  return result.status;
+  return status_of_run(result);
 }
 
 }  // namespace fullshard::cli

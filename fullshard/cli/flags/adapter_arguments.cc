@@ -38,7 +38,8 @@ void RunArguments::add_lora() {
   };
   add("--lora-rank", own.rank, "train adapters of this rank, and freeze the model")
       ->check(CLI::Range(1, 1 << 16));
-  add("--lora-alpha", own.alpha, "what they count: alpha / rank; default: 8");
+  add("--lora-alpha", own.alpha, "what they count: alpha / rank; default: 8")
+      ->check(CLI::PositiveNumber);
   add("--lora-dropout", own.dropout, "of what they see while they train; default: 0")
       ->check(CLI::Range(0.0, 0.999));
   add("--lora-targets,--lora-target", own.targets,

@@ -269,6 +269,8 @@ int LaunchFlags::world_size() {
   return ranks_per_node(nodes_.value_or(1)) * nodes_.value_or(1);
 }
 
+int LaunchFlags::ranks_per_host() { return nodes_.value_or(1) > 1 ? world_size() / *nodes_ : 0; }
+
 bool LaunchFlags::names_ranks() const {
   return !ranks_.empty() || num_processes_ || chooses_hosts() || is_controlled_;
 }

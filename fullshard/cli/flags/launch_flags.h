@@ -37,6 +37,8 @@ class LaunchFlags {
   bool names_ranks() const;  // by a flag, or a configuration
   // On all hosts together, as far as it is known before they are asked.
   int world_size();
+  // 0: as many as a host usually has.
+  int ranks_per_host();
   // Of all hosts, this one has rank 0; false also where ssh starts it.
   bool starts_rank_zero();
   bool is_over_ssh() const { return chooses_hosts(); }

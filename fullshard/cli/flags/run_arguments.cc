@@ -288,6 +288,10 @@ std::string RunArguments::device() const {
     if (!options_.device.empty()) return options_.device;
     if (!planning_.device_memory.empty()) return "cuda";
   }
+bool RunArguments::was_given(std::string_view flag) const {
+  const CLI::Option* option = command_->get_option_no_throw("--" + std::string(flag));
+  return option != nullptr && option->count() > 0;
+}
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }

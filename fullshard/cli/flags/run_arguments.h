@@ -71,6 +71,7 @@ class RunArguments {
   const PlanningOptions& planning() const { return planning_; }
   const TuningOptions& tuning() const { return tuning_; }
   const SimulationOptions& simulation() const { return simulation_; }
+  bool was_given(std::string_view flag) const;  // without its dashes
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
   // What a launcher says of this rank by a flag, beside the environment.
@@ -80,6 +81,7 @@ class RunArguments {
   std::vector<FlagValue> setting_flags() const { return plan_options({}, {}).flags; }
   // All that was given, as words of a command line, but for flags that `leaves_out` (names without
   // dashes).
+  std::string config_file() const { return config_.file(); }  // empty: there is none
   std::vector<std::string> words(
       const std::function<bool(std::string_view flag)>& leaves_out) const;
 

@@ -12,14 +12,15 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/write_problem.h"
 
 namespace fullshard::data {
 namespace {
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
-  const bool is_room_missing = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
-  fail_as(ErrorKind::input, "{}: cannot be written ({}){}", path, std::strerror(reason),
-          is_room_missing ? "; make room, or name another place" : "");
+  fail_as(base::kind_of_write_problem(reason), "{}: cannot be written ({}){}", path,
+          std::strerror(reason),
+          base::is_room_missing(reason) ? "; make room, or name another place" : "");
 }
 
 // Unique among processes, and among threads by the address of something on the stack.

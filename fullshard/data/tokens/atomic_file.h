@@ -10,7 +10,7 @@
 namespace fullshard::data {
 
 // Written beside its place under another name; commit() moves it there, replacing what was. Without
-// commit() nothing stays. An Error of kind input when something cannot be written, as on a full
+// commit() nothing stays. An Error when something cannot be written, as on a full
 // disk.
 class AtomicFile {
  public:

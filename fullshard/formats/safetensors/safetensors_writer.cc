@@ -27,12 +27,6 @@ struct Slot {
   formats::WrittenRanges written;
 };
 
-void check_room(const std::string& path, int64_t bytes) {
-  const int64_t room = formats::free_bytes_beside(path);
-  formats::check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", path,
-                       format_bytes(bytes), format_bytes(room));
-}
-
 }  // namespace
 
 struct SafetensorsWriter::State {
@@ -53,7 +47,7 @@ struct SafetensorsWriter::State {
     try {
       file->write_at(offset, data, bytes);
     } catch (const Error& error) {
-      formats::fail_input("{}; the whole file needs {}", error.what(), format_bytes(file_bytes));
+      fail_as(error.kind(), "{}; the whole file needs {}", error.what(), format_bytes(file_bytes));
     }
   }
 };
@@ -72,7 +66,7 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorPlan> t
   state.path = std::move(path);
   state.part = state.path + ".part";
   state.file_bytes = header.file_bytes();
-  check_room(state.path, state.file_bytes);
+  formats::check_room(state.path, state.file_bytes);
   state.file.emplace(formats::FileHandle::create(state.part));
   const std::string bytes = formats::format_safetensors_header(header);
   try {

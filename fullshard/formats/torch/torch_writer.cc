@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "fullshard/base/bytes.h"
 #include "fullshard/formats/convert_kernels.h"
 #include "fullshard/formats/crc32.h"
 #include "fullshard/formats/element_type.h"
@@ -67,10 +66,7 @@ void TorchWriter::begin() {
   State& state = *state_;
   state.layout.lay_out();
   state.written.resize(state.layout.storages().size());
-  const int64_t bytes = state.layout.zip().directory_offset();
-  const int64_t room = free_bytes_beside(state.path);
-  check_input(room < 0 || room >= bytes, "{}: needs {} on disk, {} are free there", state.path,
-              format_bytes(bytes), format_bytes(room));
+  check_room(state.path, state.layout.zip().directory_offset());
   state.file.emplace(FileHandle::create(state.part));
   for (const auto& [offset, text] : state.layout.texts()) state.write_at(offset, text);
 }

@@ -113,7 +113,7 @@ void MetricsWriter::append(const StepRecord& record) {
   check(record.step > last_step_, "{}: step {} after step {}, expected steps that rise",
         file_.path(), record.step, last_step_);
   if (const auto cause = file_.append(to_json_line(record) + "\n")) {
-    fail_as(ErrorKind::input,
+    fail_as(ErrorKind::failed,
             "{}: step {} cannot be written: {}; make room and resume from the last checkpoint",
             file_.path(), record.step, *cause);
   }

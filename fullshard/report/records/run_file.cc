@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/write_problem.h"
 
 namespace fullshard::report {
 namespace {
@@ -67,10 +68,11 @@ void write_whole_file(const std::string& path, std::string_view text) {
   // Named after the process: two writers must not share it.
   const std::string beside = fmt::format("{}.{}.part", path, ::getpid());
   if (write_and_sync(beside, text) && std::rename(beside.c_str(), path.c_str()) == 0) return;
-  const std::string cause = std::strerror(errno);
+  const int reason = errno;
   ::unlink(beside.c_str());
-  fail_as(ErrorKind::input, "{}: cannot be written: {}; make room, or name another place", path,
-          cause);
+  fail_as(base::kind_of_write_problem(reason),
+          "{}: cannot be written: {}; make room, or name another place", path,
+          std::strerror(reason));
 }
 
 void make_folders(const std::string& path) {
@@ -78,7 +80,8 @@ void make_folders(const std::string& path) {
     const std::string part = path.substr(0, end);
     if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
       const int reason = errno;
-      fail_as(ErrorKind::input, "{}: cannot be made: {}", part, std::strerror(reason));
+      fail_as(base::kind_of_write_problem(reason), "{}: cannot be made: {}", part,
+              std::strerror(reason));
     }
     if (end == std::string::npos) return;
   }

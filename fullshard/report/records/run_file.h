@@ -14,11 +14,11 @@ namespace fullshard::report {
 
 // The last `bytes` of it; empty when it is not there.
 std::string read_end_of_file(const std::string& path, int64_t bytes);
-// A file beside it first, then one rename. An Error of kind input that names the cause (no room, no
+// A file beside it first, then one rename. An Error that names the cause (no room, no
 // such folder); then the old content is still there.
 void write_whole_file(const std::string& path, std::string_view text);
 
-// The folder and those above it, where they are not there yet. An Error of kind input.
+// The folder and those above it, where they are not there yet. An Error otherwise.
 void make_folders(const std::string& path);
 
 // Seconds since 1970 when it was last written; 0 when it is not there.

@@ -41,7 +41,8 @@ void check_run_start(const std::string& folder, const RunStart& start) {
 }
 
 void remove_run_records(const std::string& folder) {
-  for (const char* name : {"run.json", "metrics.jsonl", "report.html"}) {
+  for (const char* name :
+       {"run.json", "metrics.jsonl", "report.html", "given_config.yaml", "given_config.json"}) {
     ::unlink(fmt::format("{}/{}", folder, name).c_str());
   }
 }

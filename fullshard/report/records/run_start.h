@@ -18,7 +18,7 @@ struct RunStart {
 // An Error of kind usage when the folder holds a run that must stay. Changes nothing.
 void check_run_start(const std::string& folder, const RunStart& start);
 
-// run.json, metrics.jsonl and the report of the run that is replaced.
+// run.json, metrics.jsonl, the report and the copied configuration of the run that is replaced.
 void remove_run_records(const std::string& folder);
 
 // A record that says "running" although its owner has ended is closed as failed, with what is known

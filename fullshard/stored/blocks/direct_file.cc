@@ -35,8 +35,8 @@ bool DirectOutput::write_directly(int64_t offset, const char* data, int64_t byte
                                  static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EINVAL) return false;
-    formats::check_input(put > 0, "{}: cannot be written at byte {}: {}", file_.path(),
-                         offset + done, std::strerror(put < 0 ? errno : ENOSPC));
+    if (put == 0) errno = ENOSPC;
+    formats::check_system(put > 0, "{}: cannot be written at byte {}", file_.path(), offset + done);
     if (put % disk::kDirectAlign != 0) return false;  // the rest would no longer be aligned
     done += put;
   }

@@ -7,6 +7,7 @@
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/foreign_checkpoint.h"
 #include "fullshard/checkpoint/round_masters.h"
+#include "fullshard/stored/model_record.h"
 #include "fullshard/train/model_weights.h"
 
 namespace fullshard::train {
@@ -57,6 +58,22 @@ Progress load_training_state(const stored::FoundCheckpoint& found, const Languag
   const Progress progress = load_any(found, model, sharded, optimizer, scaler);
   if (!takes_fp32) checkpoint::round_masters(sharded);
   return progress;
+}
+
+void check_same_adapter(const Progress& progress, const AdapterConfig& own,
+                        const std::string& checkpoint) {
+  const std::string text = stored::record_in(progress.extra, checkpoint).adapter;
+  if (text.empty()) return;
+  const LoraOptions saved = parse_adapter_config(text, checkpoint).lora;
+  const auto check_equal = [&](const char* flag, const auto& now, const auto& then) {
+    if (now == then) return;
+    fail_as(ErrorKind::usage,
+            "{}: is {}, but {} was trained with {}; give the same, or begin anew from its adapter "
+            "with --adapter",
+            flag, now, checkpoint, then);
+  };
+  check_equal("--lora-alpha", own.lora.alpha, saved.alpha);
+  check_equal("--lora-rslora", own.lora.use_rslora, saved.use_rslora);
 }
 
 }  // namespace fullshard::train

@@ -5,6 +5,7 @@
 #include "fullshard/checkpoint/loop_progress.h"
 #include "fullshard/engine/sharded_model.h"
 #include "fullshard/models/common/language_model.h"
+#include "fullshard/models/lora/adapter_config.h"
 #include "fullshard/optim/loss_scaler.h"
 #include "fullshard/optim/optimizer.h"
 #include "fullshard/stored/found_checkpoint.h"
@@ -17,5 +18,11 @@ namespace fullshard::train {
 Progress load_training_state(const stored::FoundCheckpoint& found, const LanguageModel& model,
                              ShardedModel& sharded, Optimizer& optimizer, const LossScaler& scaler,
                              bool takes_fp32 = true);
+
+// An Error of kind usage where what the adapters of a checkpoint count differs from this run's:
+// they would go on as others than they were trained. Their rank is a matter of shapes, which
+// loading compares.
+void check_same_adapter(const Progress& progress, const AdapterConfig& own,
+                        const std::string& checkpoint);
 
 }  // namespace fullshard::train

@@ -39,7 +39,8 @@ std::string wear_text(const DiskTraffic& disk) {
 RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>& command,
                        const base::LauncherEnvironment& launcher, const Plan& plan,
                        const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
-                       int64_t first_step, std::vector<PlannedTier> planned_memory)
+                       int64_t first_step, std::vector<PlannedTier> planned_memory,
+                       const std::vector<config::EffectiveSetting>& settings)
     : options_(options),
       writes_(sharded.mesh().world().rank() == 0),
       settings_(run_settings_of(plan)),
@@ -48,7 +49,7 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   record_ = started_record(sharded, command);
   record_.model.name = options.model;
   record_.model.architecture = model.architecture();
-  record_.configuration = plan.effective_json();
+  record_.configuration = config::with_settings(plan.effective_json(), settings);
   for (const Problem& warning : plan.warnings()) record_.warnings.push_back(warning.text());
   record_.num_steps = num_steps;
   record_.memory.planned = std::move(planned_memory);
@@ -68,17 +69,20 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   progress.steps_per_print =
       settings_.steps_per_print.value_or(std::max(kFewestStepsPerPrint, num_steps / kUsualLines));
   progress_ = std::make_unique<report::ProgressLine>(progress);
-  describe(plan, sharded);
+  describe(plan, sharded, settings);
 }
 
 RunAccount::~RunAccount() = default;
 
-void RunAccount::describe(const Plan& plan, const ShardedModel& sharded) {
+void RunAccount::describe(const Plan& plan, const ShardedModel& sharded,
+                          const std::vector<config::EffectiveSetting>& settings) {
   if (options_.quiet) return;
   const int ranks = sharded.mesh().world().size();
   const config::Explanation explanation = config::explain(plan, ranks);
   fullshard::base::say(options_.verbose ? explanation.text() : explanation.short_text());
-  if (!options_.verbose) {
+  if (options_.verbose) {
+    fullshard::base::say(config::settings_text(settings));
+  } else {
     fullshard::base::say(
         fmt::format("(every value in effect: --verbose, or {})\n", in(options_, "run.json")));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fullshard/base/launcher_environment.h"
+#include "fullshard/config/effective_settings.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
 #include "fullshard/engine/sharded_model.h"
@@ -29,7 +30,8 @@ class RunAccount {
   RunAccount(const RunOptions& options, const std::vector<std::string>& command,
              const base::LauncherEnvironment& launcher, const Plan& plan,
              const LanguageModel& model, const ShardedModel& sharded, int64_t num_steps,
-             int64_t first_step = 0, std::vector<PlannedTier> planned_memory = {});
+             int64_t first_step = 0, std::vector<PlannedTier> planned_memory = {},
+             const std::vector<config::EffectiveSetting>& settings = {});
   ~RunAccount();
 
   void say(const std::string& line);  // above the progress line; rank 0 only
@@ -49,7 +51,8 @@ class RunAccount {
   void summarise(const std::vector<std::pair<std::string, std::string>>& places);
 
  private:
-  void describe(const Plan& plan, const ShardedModel& sharded);
+  void describe(const Plan& plan, const ShardedModel& sharded,
+                const std::vector<config::EffectiveSetting>& settings);
   void add_to_monitors(const StepRecord& record);
   void show_memory();  // of every rank at its peak, by purpose
   void write_page();

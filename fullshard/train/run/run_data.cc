@@ -59,7 +59,7 @@ std::optional<LossOn> loss_on_of(const std::string& name) {
 int64_t sequence_length_of(int64_t asked, const LanguageModel& model) {
   const int64_t most = model.max_positions();
   if (most > 0 && asked > most) {
-    fail_as(ErrorKind::input, "--sequence-length: is {}, but the model has {} positions", asked,
+    fail_as(ErrorKind::usage, "--sequence-length: is {}, but the model has {} positions", asked,
             most);
   }
   if (asked > 0) return asked;

@@ -17,6 +17,7 @@
 #include "fullshard/train/model_weights.h"
 #include "fullshard/train/run/peak_memory.h"
 #include "fullshard/train/run/resume.h"
+#include "fullshard/train/run/resumed_data.h"
 #include "fullshard/train/run_settings.h"
 #include "fullshard/train/trained_flops.h"
 
@@ -54,7 +55,9 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       evaluation_(evaluation),
       options_(checked(options, sharded_.mesh().world().size())),
       optimizer_(make_optimizer(sharded_, plan)),
-      scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)) {
+      scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)),
+      order_(data.size(), options.global_batch, options.order, options.seed, options.last_batch,
+             options.data_start) {
   StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
   stepper.reduces_once = options.reduces_once;
@@ -65,13 +68,12 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
                                                       !options.records_phases && !options.traces &&
                                                       !options.reduces_once);
   const World& world = sharded_.mesh().world();
-  const ExampleOrder order(data.size(), options.global_batch, options.order, options.seed,
-                           options.last_batch);
-  auto loader = std::make_unique<Loader>(data, order,
+  auto loader = std::make_unique<Loader>(data, order_,
                                          LoaderOptions{.seed = options.seed,
                                                        .num_accumulation = options.accumulation,
                                                        .rank = world.rank(),
-                                                       .num_ranks = world.size()});
+                                                       .num_ranks = world.size()},
+                                         options.data_start.step);
   batches_ =
       std::make_unique<train::StepBatches>(std::move(loader), model, device_, options.accumulation);
 }
@@ -245,6 +247,7 @@ int64_t Trainer::resume(const stored::FoundCheckpoint& checkpoint) {
   const Progress progress =
       train::load_training_state(checkpoint, model_, sharded_, *optimizer_, stepper_->scaler(),
                                  train::run_settings_of(plan_).loads_fp32_weights);
+  if (options_.adapter) train::check_same_adapter(progress, *options_.adapter, checkpoint.path());
   restore_progress(progress, *stepper_, scheduler_.get());
   best_evaluation_ = progress.best;
   first_step_ = progress.step;
@@ -272,7 +275,7 @@ void Trainer::save_if_due(int64_t steps_done) {
 void Trainer::save_as(const std::string& name, int64_t steps_done) {
   clock_.reset();
   Progress progress = progress_of(*stepper_, scheduler_.get());
-  progress.data = DataPosition{.step = steps_done};
+  progress.data = DataPosition{.step = steps_done, .place = train::data_place(order_, steps_done)};
   progress.best = best_evaluation_;
   progress.extra = stored::with_record(
       progress.extra, options_.adapter ? record_of(model_, *options_.adapter) : record_of(model_));

@@ -39,6 +39,7 @@ struct TrainerOptions {
   bool reduces_once = false;  // as StepperOptions says
   Order order = Order::shuffled;
   LastBatch last_batch = LastBatch::dropped;  // of an epoch, where it is not full
+  ExamplePlace data_start = {};               // of a resumed run: where its data had come to
   uint64_t seed = 42;
   double label_smoothing = 0;
   int64_t log_every = 1;
@@ -98,6 +99,7 @@ class Trainer {
   // What profiled_step took, once it is over.
   const std::optional<StepRecord>& profiled() const { return profiled_; }
   std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
+  bool has_best() const { return best_evaluation_.has_value(); }  // of this run, or the resumed one
 
  private:
   StepRecord train_step(int64_t step);
@@ -128,6 +130,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
+  ExampleOrder order_;
   std::unique_ptr<train::StepBatches> batches_;
   std::unique_ptr<train::MicroBatchPass> pass_;
   train::RunTrace trace_;

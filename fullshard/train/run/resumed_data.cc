@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/train/run/resumed_data.h"
+
+#include <fmt/format.h>
+
+namespace fullshard::train {
+namespace {
+
+std::string order_name(Order order) { return order == Order::shuffled ? "shuffled" : "sequential"; }
+
+}  // namespace
+
+DataPlace data_place(const ExampleOrder& order, int64_t steps) {
+  const ExamplePlace place = order.place_of(steps);
+  return {.epoch = place.epoch,
+          .example = place.example,
+          .num_examples = order.num_examples(),
+          .order = order_name(order.order()),
+          .seed = order.seed()};
+}
+
+ExamplePlace data_start(const Progress& progress) {
+  if (!progress.data || !progress.data->place) return {};
+  const DataPlace& place = *progress.data->place;
+  return {progress.step, place.epoch, place.example};
+}
+
+std::vector<std::string> changes_of_data(const Progress& progress, const ExampleOrder& order) {
+  std::vector<std::string> changes;
+  if (!progress.data || !progress.data->place) return changes;
+  const DataPlace& before = *progress.data->place;
+  const auto add = [&](const std::string& what, const auto& now, const auto& then) {
+    if (now == then) return;
+    changes.push_back(fmt::format(
+        "{}: is {}, but the {} steps before were trained with {}; from here on other examples come "
+        "than without the interruption",
+        what, now, progress.step, then));
+  };
+  add("--seed", order.seed(), before.seed);
+  add("--order", order_name(order.order()), before.order);
+  add("--data: number of examples", order.num_examples(), before.num_examples);
+  return changes;
+}
+
+}  // namespace fullshard::train

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fullshard/worker/train_folder.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "fullshard/base/real_path.h"
+#include "fullshard/base/standard_streams.h"
+#include "fullshard/base/text_file.h"
+#include "fullshard/report/records/run_file.h"
+#include "fullshard/report/records/run_start.h"
+#include "fullshard/stored/manifest.h"
+#include "fullshard/train/run/replaced_run.h"
+#include "fullshard/train/run/resume_choice.h"
+
+namespace fullshard::worker {
+
+TrainFolder::TrainFolder(const RunOptions& options, const World& world,
+                         const base::LauncherEnvironment& launcher)
+    : options_(options), world_(world), launcher_(launcher) {}
+
+void TrainFolder::claim() {
+  lock_.emplace(report::RunLock::inherited_or_new(options_.output, launcher_));
+  if (!lock_->warning().empty()) base::say(fmt::format("warning: {}\n", lock_->warning()));
+  report::close_dead_run(options_.output, *lock_);
+}
+
+void TrainFolder::choose_checkpoint() {
+  const bool is_named = options_.resume != "none" && options_.resume != "auto";
+  const bool goes_on =
+      launcher_.is_restart() && options_.save_every.is_set() && !is_to_be_replaced();
+  if (options_.resume == "none" && !goes_on) return;
+  const train::ResumeChoice choice =
+      train::choose_checkpoint(world_, is_named ? options_.resume : "auto", checkpoints());
+  for (const std::string& reason : choice.skipped) {
+    base::say(fmt::format("warning: checkpoint skipped: {}\n", reason));
+  }
+  if (!choice.checkpoint && world_.rank() == 0) {
+    base::say("note: no checkpoint to resume; starting anew\n");
+  }
+  resumed_ = choice.checkpoint;
+}
+
+void TrainFolder::check() const {
+  report::check_run_start(options_.output,
+                          {.overwrites = options_.overwrite,
+                           .resumes = goes_on_here(),
+                           .may_begin_again = options_.resume == "auto" || launcher_.is_restart()});
+  if (!launcher_.is_restart()) train::ReplacedRun(options_.output).intend(replaces());
+}
+
+void TrainFolder::clear(const std::string& config_file) const {
+  if (goes_on_here()) return;
+  train::ReplacedRun before(options_.output);
+  const bool is_first_start = !launcher_.is_restart() || before.is_there();
+  std::vector<std::string> read = {options_.model, options_.tokenizer, options_.adapter};
+  read.insert(read.end(), options_.data.begin(), options_.data.end());
+  read.insert(read.end(), options_.eval_data.begin(), options_.eval_data.end());
+  if (resumed_) read.push_back(resumed_->path());
+  before.remove(replaces() && is_first_start, read);
+  keep_config(config_file);
+}
+
+Progress TrainFolder::progress() const {
+  if (!resumed_ || !resumed_->is_own()) return {};
+  return stored::read_manifest(resumed_->path()).progress;
+}
+
+std::string TrainFolder::checkpoints() const { return options_.output + "/checkpoints"; }
+
+// Rank 0 says whether an earlier start of this job was to replace a run that is still there.
+bool TrainFolder::is_to_be_replaced() const {
+  const auto answer = world_.communicator().allocate(1, at::kLong);
+  answer.fill_(train::ReplacedRun(options_.output).is_there() ? 1 : 0);
+  world_.communicator().broadcast(answer, 0, "output").wait();
+  return answer.item<int64_t>() != 0;
+}
+
+// A checkpoint from elsewhere begins a run here as a model would.
+bool TrainFolder::goes_on_here() const {
+  return resumed_ && base::lies_in(resumed_->path(), options_.output);
+}
+
+bool TrainFolder::replaces() const { return options_.overwrite && !goes_on_here(); }
+
+void TrainFolder::keep_config(const std::string& config_file) const {
+  const auto text = base::find_text_file(config_file);
+  if (!text) return;
+  const bool is_json = config_file.ends_with(".json");
+  report::write_whole_file(
+      options_.output + (is_json ? "/given_config.json" : "/given_config.yaml"), *text);
+}
+
+}  // namespace fullshard::worker

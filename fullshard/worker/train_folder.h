@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a training run, up to its first step: who may write there, which checkpoint the run
+// goes on from, and what becomes of the run that lies there.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "fullshard/base/launcher_environment.h"
+#include "fullshard/comm/world/world.h"
+#include "fullshard/config/run_options.h"
+#include "fullshard/report/records/run_lock.h"
+#include "fullshard/stored/found_checkpoint.h"
+#include "fullshard/stored/training_progress.h"
+
+namespace fullshard::worker {
+
+class TrainFolder {
+ public:
+  TrainFolder(const RunOptions& options, const World& world,
+              const base::LauncherEnvironment& launcher);
+
+  // Rank 0: locks it, and closes the record of a run that died there.
+  void claim();
+  // Collective: where to go on, if anywhere. A group that was started again goes on by itself.
+  void choose_checkpoint();
+  // Rank 0: whether a run may begin here.
+  void check() const;
+  // Rank 0: when nothing can go wrong any more that the run before would be missed for. Keeps the
+  // configuration as the user wrote it, for reports about the run.
+  void clear(const std::string& config_file) const;
+
+  const std::optional<stored::FoundCheckpoint>& resumed() const { return resumed_; }
+  // Of other programs' checkpoints the step is known when they are loaded.
+  Progress progress() const;
+
+ private:
+  std::string checkpoints() const;
+  bool is_to_be_replaced() const;
+  bool goes_on_here() const;
+  bool replaces() const;
+  void keep_config(const std::string& config_file) const;
+
+  const RunOptions& options_;
+  const World& world_;
+  const base::LauncherEnvironment& launcher_;
+  std::optional<report::RunLock> lock_;  // rank 0's
+  std::optional<stored::FoundCheckpoint> resumed_;
+};
+
+}  // namespace fullshard::worker
