@@ -2,7 +2,7 @@
 """Our collectives and gloo's on this machine, in turn; writes bench/results/collectives.md.
 
 Called by bench/collectives.sh. For 2 and 4 ranks: gloo (peers/collectives.py), ours
-(bench_collectives), and so on; each value is the median over the rounds.
+(fullshard bench comm), and so on; each value is the median over the rounds.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ OPERATIONS = {"all_gather": "all_gather_into_tensor", "all_gather in place": "al
 
 
 def gloo(ranks):
-    """Milliseconds by (operation, bytes), and the copy bandwidth of two processes."""
+    """Milliseconds by (operation, bytes)."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
         subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks),
                         os.path.join(HERE, "peers", "collectives.py"), "--out", out.name],
@@ -31,13 +31,11 @@ def gloo(ranks):
 
 
 def fullshard(binaries, ranks):
-    """Lines by (operation, bytes); the copies under ("copy", number of processes)."""
-    found = subprocess.run([os.path.join(binaries, "fullshard"), "launch", "--ranks", str(ranks), "--",
-                            os.path.join(binaries, "bench_collectives")],
+    """What bench comm found, its collectives by (operation, bytes)."""
+    found = subprocess.run([os.path.join(binaries, "fullshard"), "bench", "comm", "--device", "cpu", "--ranks", str(ranks), "--json"],
                            check=True, stdout=subprocess.PIPE, text=True)
-    # A launcher may put the rank before a line.
-    lines = [json.loads(line[line.index("{"):]) for line in found.stdout.splitlines() if "{" in line]
-    return {(line["what"], line.get("processes", line["bytes"])): line for line in lines}
+    result = json.loads(found.stdout)
+    return result | {"collectives": {(line["name"], line["bytes"]): line for line in result["collectives"]}}
 
 
 def name_of_size(size):
@@ -47,22 +45,21 @@ def name_of_size(size):
 def section(ranks, ours, theirs):
     """Markdown for one number of ranks, from the rounds of each side."""
     def middle(key, field):
-        return statistics.median(one[key][field] for one in ours)
+        return statistics.median(one["collectives"][key][field] for one in ours)
 
-    alone, together = middle(("copy", 1), "gb_per_s"), middle(("copy", 2), "gb_per_s")
+    alone, together = (statistics.median(one["copy_gb_per_s"][which] for one in ours) for which in ("one_rank", "all_ranks"))
     rows = []
     for key in theirs[0]:
         operation, size = key
-        mine, gloo_ms = middle(key, "ms"), statistics.median(one[key] for one in theirs)
-        speed = middle(key, "gb_per_s")
+        mine, gloo_ms = middle(key, "seconds") * 1e3, statistics.median(one[key] for one in theirs)
+        of_copy = middle(key, "of_copy")
         rows.append([operation, name_of_size(size), f"{mine:.3f}", f"{gloo_ms:.3f}",
-                     f"{gloo_ms / mine:.1f}", f"{speed:.1f}", f"{middle(key, 'of_copy'):.2f}"])
-    backend = ours[0]["all_reduce", 2**20]["backend"]
-    return (f"## {ranks} ranks, backend {backend}\n\n"
-            f"Copy (memcpy of 256 MiB, read + written): {alone:.1f} GB/s by one process, "
-            f"{together:.1f} GB/s by two at once.\n\n" +
+                     f"{gloo_ms / mine:.1f}", f"{of_copy * together:.1f}", f"{of_copy:.2f}"])
+    return (f"## {ranks} ranks, backend {ours[0]['backend']}\n\n"
+            f"Copy (memcpy of 256 MiB, read + written): {alone:.1f} GB/s by one rank, "
+            f"{together:.1f} GB/s by all at once.\n\n" +
             machine.table(["operation", "full size", "ms", "gloo ms", "gloo / ours",
-                           "GB/s read + written, all ranks", "of two copies"], rows))
+                           "GB/s read + written, all ranks", "of their copies"], rows))
 
 
 def main():

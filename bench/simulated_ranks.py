@@ -4,7 +4,7 @@
 Called by bench/simulated_ranks.sh, as root: it makes two network namespaces whose link `tc` limits. Two constants are
 fitted, on two runs with a rank for each core: the rates that products and attention sustain on all cores together. Ranks
 share the cores, the memory and what the constants say; memory, shared memory and links are measured: copies, and the
-collectives of bench_collectives.
+collectives of `fullshard bench comm`.
 """
 import argparse
 import json
@@ -68,7 +68,7 @@ class TwoHosts:
 
 class Bench:
     def __init__(self, binaries, folder, steps):
-        self.program, self.collectives = (os.path.join(binaries, name) for name in ("fullshard", "bench_collectives"))
+        self.program = os.path.join(binaries, "fullshard")
         self.folder, self.steps = folder, steps
         drawn = random.Random(0)
         with open(os.path.join(folder, "tokens.bin"), "wb") as file:
@@ -105,10 +105,10 @@ class Bench:
 
     def seconds_of_collectives(self, place, ranks):
         """Of a gather and a reduction of MEASURED_MIB, their mean, while nothing else runs."""
-        rest = f"-- {self.collectives} {MEASURED_MIB}"
-        text = shell(f"{self.program} launch --ranks {ranks} {rest}").stdout if place == ONE_HOST else self.on_both(ranks, f"launch {{}} {rest}")
-        lines = [json.loads(line[line.index("{"):]) for line in text.splitlines() if "{" in line]
-        return statistics.mean(line["ms"] / 1e3 for line in lines if line["what"] in ("all_gather in place", "reduce_scatter"))
+        words = f"--device cpu --size {MEASURED_MIB}MiB --json"
+        text = shell(f"{self.program} bench comm --ranks {ranks} {words}").stdout if place == ONE_HOST else self.on_both(ranks, f"bench comm {{}} {words}")
+        found = json.loads(text)["collectives"]
+        return statistics.mean(line["seconds"] for line in found if line["name"] in ("all_gather in place", "reduce_scatter"))
 
     def simulate(self, run, ranks, cluster):
         path = os.path.join(self.folder, "cluster.yaml")
@@ -229,7 +229,7 @@ def page(rows, found, rounds):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"), help="with bench_collectives, which `make bench` builds")
+    parser.add_argument("--binaries", default=os.path.join(machine.ROOT, "build", "bin"), help="folder of fullshard")
     parser.add_argument("--output", default=os.path.join(machine.ROOT, "bench", "results", "simulated_ranks.md"))
     parser.add_argument("--steps", type=int, default=12, help="of a run of one rank that count; N ranks make an Nth, and at least 3")
     parser.add_argument("--rounds", type=int, default=3)

@@ -113,6 +113,8 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   if (watch.was_chosen()) return watch.run();
   if (doctor.was_chosen()) return doctor.run();
   if (bench.was_chosen()) {
+    if (bench.comm().was_chosen()) return run_on_ranks(bench.comm(), words);
+    if (bench.step().was_chosen()) check_ranks_of_trials(bench.step());
     if (bench.needs_core()) become_core(words);
     return bench.run();
   }
@@ -127,7 +129,7 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
     become_core(words);
   }
   if (tune.was_chosen()) {
-    check_tune(tune);
+    check_ranks_of_trials(tune);
     become_core(words);
   }
   if (train.was_chosen() && train.tuning().is_auto) train_tuned(train);

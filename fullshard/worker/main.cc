@@ -19,20 +19,31 @@
 #include "fullshard/cli/flags/checkpoint_arguments.h"
 #include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/cli/flags/words.h"
-#include "fullshard/worker/bench_run.h"
+#include "fullshard/worker/bench/bus_bench.h"
+#include "fullshard/worker/bench/comm_bench.h"
+#include "fullshard/worker/bench/kernels_bench.h"
+#include "fullshard/worker/bench/optimizer_bench.h"
+#include "fullshard/worker/bench/step_bench.h"
 #include "fullshard/worker/build_facts.h"
 #include "fullshard/worker/checkpoint_run.h"
 #include "fullshard/worker/compare_run.h"
 #include "fullshard/worker/estimate_run.h"
 #include "fullshard/worker/eval_run.h"
 #include "fullshard/worker/generate_run.h"
-#include "fullshard/worker/kernels_run.h"
 #include "fullshard/worker/simulate_run.h"
 #include "fullshard/worker/train_run.h"
 #include "fullshard/worker/tune_run.h"
 
 namespace fullshard::worker {
 namespace {
+
+int run_bench(cli::BenchCommand& bench) {
+  if (bench.comm().was_chosen()) return run_bench_comm(bench.comm());
+  if (bench.optimizer().was_chosen()) return run_bench_optimizer(bench.optimizer());
+  if (bench.step().was_chosen()) return run_bench_step(bench.step());
+  if (bench.kernels().was_chosen()) return run_bench_kernels(bench.kernels());
+  return bench.is_bus() ? run_bench_bus(bench) : bench.run();
+}
 
 // Standard output belongs to results; what the library has to say reads like our own messages.
 void log_to_standard_error() {
@@ -69,8 +80,7 @@ int run(int count, char** arguments) {
   if (estimate.was_chosen()) return run_estimate(estimate);
   if (tune.was_chosen()) return run_tune(tune);
   if (simulate.was_chosen()) return run_simulate(simulate);
-  if (bench.was_chosen() && bench.kernels().was_chosen()) return run_bench_kernels(bench.kernels());
-  if (bench.was_chosen()) return bench.is_bus() ? run_bench_bus(bench) : bench.run();
+  if (bench.was_chosen()) return run_bench(bench);
   if (checkpoint.was_chosen()) return run_checkpoint(checkpoint);
   return run_compare(compare);
 }

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,6 +29,7 @@
 #include "fullshard/tuning/tune_record.h"
 #include "fullshard/tuning/tune_text.h"
 #include "fullshard/tuning/winning_config.h"
+#include "fullshard/worker/own_command.h"
 #include "fullshard/worker/plan_inputs.h"
 
 namespace fullshard::worker {
@@ -65,15 +65,6 @@ bool is_left_out_of_trials(std::string_view flag) {
       "trace"};
   return cli::is_chosen_by_tune(flag) ||
          std::find(kLeftOut.begin(), kLeftOut.end(), flag) != kLeftOut.end();
-}
-
-// The command beside this program, which starts ranks.
-std::string command_program() {
-  char path[PATH_MAX];
-  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
-  if (size <= 0) fail("tune: this program cannot find itself");
-  const std::string core(path, static_cast<size_t>(size));
-  return core.substr(0, core.rfind('/')) + "/fullshard";
 }
 
 int stage_in(const ShardingPlan& sharding) {
@@ -283,7 +274,7 @@ class TuneRun : public tuning::Trials {
   }
 
   std::vector<std::string> trial_words(const std::string& config) {
-    std::vector<std::string> words = {command_program(), "train"};
+    std::vector<std::string> words = {own_command(), "train"};
     const auto own = arguments_.words(is_left_out_of_trials);
     words.insert(words.end(), own.begin(), own.end());
     words.insert(words.end(), wrap_words_.begin(), wrap_words_.end());

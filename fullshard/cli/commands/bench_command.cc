@@ -42,10 +42,13 @@ std::string aio_object(const tiers::DiskSettings& settings) {
 }  // namespace
 
 BenchCommand::BenchCommand(CLI::App& app)
-    : command_(app.add_subcommand("bench", "what this machine's disk, memory, bus and GPU can do")),
+    : command_(app.add_subcommand("bench", "what this machine can do, beside its own limits")),
       disk_(command_->add_subcommand("disk", "find the best aio settings of a disk")),
       bus_(
           command_->add_subcommand("bus", "copies between host memory and a GPU, and host memory")),
+      comm_(*command_),
+      optimizer_(*command_),
+      step_(*command_, RunKind::step),
       kernels_(*command_, RunKind::kernels) {
   command_->require_subcommand(1, 1);
   disk_->add_option("DIR", folder_, "a folder of the disk; nothing stays in it")->required();
@@ -67,7 +70,7 @@ BenchCommand::BenchCommand(CLI::App& app)
 bool BenchCommand::was_chosen() const { return command_->parsed(); }
 bool BenchCommand::is_bus() const { return bus_->parsed(); }
 bool BenchCommand::needs_core() const {
-  if (kernels_.was_chosen()) return true;
+  if (kernels_.was_chosen() || optimizer_.was_chosen() || step_.was_chosen()) return true;
   return is_bus() && is_cuda_build() && launch::num_visible_gpus() > 0;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard bench disk DIR, bench bus and bench kernels: what this machine's disk, memory, bus and
-// GPU can do.
+// fullshard bench: what this machine can do, each figure beside the limit that it has. Disk and
+// host memory are measured here, the rest by fullshard-core.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "fullshard/cli/flags/bench_arguments.h"
 #include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/tiers/bus_speed.h"
 #include "fullshard/tiers/disk_speed.h"
@@ -26,8 +27,11 @@ class BenchCommand {
 
   bool was_chosen() const;
   bool is_bus() const;
+  CommBenchArguments& comm() { return comm_; }
+  const OptimizerBenchArguments& optimizer() const { return optimizer_; }
+  RunArguments& step() { return step_; }
   RunArguments& kernels() { return kernels_; }
-  // Copies to and from a device need fullshard-core, which measures them and then prints all.
+  // fullshard-core measures it and prints all, in one process.
   bool needs_core() const;
   int run() const;  // gives the exit status
   int print_bus(const std::optional<tiers::BusSpeed>& bus) const;
@@ -40,6 +44,9 @@ class BenchCommand {
   CLI::App* command_;
   CLI::App* disk_;
   CLI::App* bus_;
+  CommBenchArguments comm_;
+  OptimizerBenchArguments optimizer_;
+  RunArguments step_;
   RunArguments kernels_;
   std::string folder_;
   uint64_t size_ = 0;  // 0: by --quick

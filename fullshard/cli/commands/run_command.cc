@@ -131,4 +131,15 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   return status_of_run(result);
 }
 
+int run_on_ranks(CommBenchArguments& arguments, const std::vector<std::string>& words) {
+  const std::vector<std::string> command = core_command(words);
+  LaunchFlags& launch = arguments.launch();
+  if (base::LauncherEnvironment::of_process().is_rank && !launch.names_ranks()) become(command);
+  const bool on_gpus = arguments.device() == "cuda";
+  launch.set_default_ranks(on_gpus ? std::max(launch::num_visible_gpus(), 2) : 2);
+  launch.show_only_first();
+  launch.trust_messages();
+  return status_of_run(launch.start(command));
+}
+
 }  // namespace fullshard::cli

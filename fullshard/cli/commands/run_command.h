@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fullshard train`, `eval` and `compare`, as the program without libtorch sees them: the words are
-// checked here, at once, and `fullshard-core` does the work on every rank.
+// `fullshard train`, `eval`, `compare` and `bench comm`, as the program without libtorch sees them:
+// the words are checked here, at once, and `fullshard-core` does the work on every rank.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "fullshard/cli/flags/bench_arguments.h"
 #include "fullshard/cli/flags/run_arguments.h"
 
 namespace fullshard::cli {
@@ -13,6 +14,9 @@ namespace fullshard::cli {
 // `words` as the user wrote them, the command's name first. Gives the exit status; does not return
 // when this process becomes the rank itself.
 int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words);
+
+// `bench comm`: the same for ranks that hold no model.
+int run_on_ranks(CommBenchArguments& arguments, const std::vector<std::string>& words);
 
 // For commands without ranks: this process becomes fullshard-core with the same words.
 [[noreturn]] void become_core(const std::vector<std::string>& words);

@@ -85,6 +85,11 @@ std::vector<std::string> train_words(RunArguments& arguments, const std::string&
   return words;
 }
 
+std::string_view command_of_trials(RunKind kind) {
+  if (kind == RunKind::step) return "bench step";
+  return kind == RunKind::tune ? "tune" : "train --auto";
+}
+
 }  // namespace
 
 std::optional<FlagValue> wrap_flag(const WrapPlanSettings& wrap) {
@@ -97,27 +102,28 @@ std::optional<FlagValue> wrap_flag(const WrapPlanSettings& wrap) {
   return FlagValue{"--wrap", fmt::format("{}", fmt::join(*wrap.classes, ","))};
 }
 
-void check_tune(RunArguments& arguments) {
+void check_ranks_of_trials(RunArguments& arguments) {
   LaunchFlags& launch = arguments.launch();
   const bool is_rank = base::LauncherEnvironment::of_process().is_rank;
   if (is_rank && !launch.names_ranks()) {
     fail_as(
         ErrorKind::usage,
         "{}: starts its ranks itself, but this is a rank already; start it once, with --ranks N",
-        arguments.kind() == RunKind::tune ? "tune" : "train --auto");
+        command_of_trials(arguments.kind()));
   }
   const Plan plan = arguments.plan(std::nullopt, {}, true);
   launch.take(plan.launch);
   const bool on_gpus = arguments.device() == "cuda";
   launch.set_default_ranks(on_gpus ? std::max(launch::num_visible_gpus(), 1) : 1);
   if (launch.names_hosts()) {
-    fail_as(ErrorKind::usage, "tune: works on the ranks of one host; leave out the other hosts");
+    fail_as(ErrorKind::usage, "{}: works on the ranks of one host; leave out the other hosts",
+            command_of_trials(arguments.kind()));
   }
   arguments.plan(launch.world_size(), {}, true);  // sizes and factors must fit the ranks
 }
 
 void train_tuned(RunArguments& arguments) {
-  check_tune(arguments);
+  check_ranks_of_trials(arguments);
   const std::string folder = arguments.options().output + "/tune";
   const int status = run_apart(tune_words(arguments, folder));
   if (status != 0) std::exit(status);

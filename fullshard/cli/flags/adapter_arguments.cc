@@ -12,8 +12,8 @@ constexpr const char* kAdapters = "LoRA";
 }  // namespace
 
 void RunArguments::add_adapter() {
-  const bool is_made =
-      kind_ == RunKind::train || kind_ == RunKind::tune || kind_ == RunKind::estimate;
+  const bool is_made = kind_ == RunKind::train || kind_ == RunKind::tune ||
+                       kind_ == RunKind::estimate || kind_ == RunKind::step;
   options_.only_computes = kind_ == RunKind::eval || kind_ == RunKind::generate;
   command_
       ->add_option("--adapter", options_.adapter,

@@ -13,7 +13,7 @@ void RunArguments::add_data() {
           "--data", options_.data,
           "text, JSONL, conversations, pairs or token files, or folders; with PATH:WEIGHT of "
           "each they are mixed")
-      ->required(kind_ != RunKind::tune)  // which can do with random tokens
+      ->required(kind_ != RunKind::tune && kind_ != RunKind::step)  // they make some up
       ->group(groups::kModel);
   command_
       ->add_option(
@@ -43,7 +43,7 @@ void RunArguments::add_data() {
   command_->add_option("--max-samples", options_.max_samples, "use only so many examples")
       ->check(CLI::PositiveNumber)
       ->group(groups::kModel);
-  if (kind_ != RunKind::eval) {
+  if (kind_ == RunKind::train || kind_ == RunKind::tune) {
     command_
         ->add_option("--max-eval-samples", options_.max_eval_samples,
                      "of --eval-data only so many, 0: all; default: as --max-samples")

@@ -45,6 +45,8 @@ std::string_view name_of(RunKind kind) {
       return "simulate";
     case RunKind::kernels:
       return "kernels";
+    case RunKind::step:
+      return "step";
     case RunKind::generate:
       break;
   }
@@ -59,6 +61,7 @@ std::string_view help_of(RunKind kind) {
   if (kind == RunKind::tune) return "the fastest configuration of a run that fits";
   if (kind == RunKind::simulate) return "step time and memory on a cluster that is not here";
   if (kind == RunKind::kernels) return "time the kernels of a model, for simulate";
+  if (kind == RunKind::step) return "training steps of a model on made-up or own data";
   return "compare a model's logits, loss and gradients with a reference file";
 }
 
@@ -88,6 +91,11 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
   if (is_trained || kind == RunKind::eval) {
     add_data();
     add_evaluation();
+  }
+  if (kind == RunKind::step) {
+    add_data();
+    add_optimizer();
+    add_step_bench();
   }
   if (is_plan()) {
     add_examples();
@@ -179,7 +187,9 @@ void RunArguments::add_sharding() {
         ->expected(1)
         ->take_all();
   }
-  if (kind_ != RunKind::train && kind_ != RunKind::tune && !is_plan()) return;
+  const bool is_trained =
+      kind_ == RunKind::train || kind_ == RunKind::tune || kind_ == RunKind::step;
+  if (!is_trained && !is_plan()) return;
   add_switch("--recompute,--gradient-checkpointing", recompute_,
              "compute activations again in backward instead of keeping them")
       ->group(groups::kSharding);
@@ -278,6 +288,10 @@ std::optional<int> RunArguments::local_rank() const {
 }
 
 bool RunArguments::was_chosen() const { return command_->parsed(); }
+bool RunArguments::was_given(std::string_view flag) const {
+  const CLI::Option* option = command_->get_option_no_throw("--" + std::string(flag));
+  return option != nullptr && option->count() > 0;
+}
 std::string RunArguments::name() const { return std::string(name_of(kind_)); }
 
 std::string RunArguments::device() const {
@@ -288,10 +302,6 @@ std::string RunArguments::device() const {
     if (!options_.device.empty()) return options_.device;
     if (!planning_.device_memory.empty()) return "cuda";
   }
-bool RunArguments::was_given(std::string_view flag) const {
-  const CLI::Option* option = command_->get_option_no_throw("--" + std::string(flag));
-  return option != nullptr && option->count() > 0;
-}
   if (options_.device == "cuda" && !is_cuda_build()) {
     fail_as(ErrorKind::usage, "--device: is cuda, but this build has no CUDA; use --device cpu");
   }

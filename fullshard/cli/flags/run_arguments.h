@@ -20,7 +20,7 @@ class Option;
 
 namespace fullshard::cli {
 
-enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, kernels };
+enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, kernels, step };
 
 // `estimate`, and what `tune` plans with: what is there for the run, and DeepSpeed's own table.
 struct PlanningOptions {
@@ -58,6 +58,12 @@ struct SimulationOptions {
   std::string output{}, html{}, trace{};
 };
 
+// `bench step`.
+struct StepBenchOptions {
+  int64_t steps = 10;  // that are timed, after two that are not
+  bool phases = false;
+};
+
 class RunArguments {
  public:
   RunArguments(CLI::App& app, RunKind kind);
@@ -65,15 +71,17 @@ class RunArguments {
   RunArguments& operator=(const RunArguments&) = delete;
 
   bool was_chosen() const;
+  bool was_given(std::string_view flag) const;  // without its dashes
   RunKind kind() const { return kind_; }
   std::string name() const;
   const RunOptions& options() const { return options_; }
   const PlanningOptions& planning() const { return planning_; }
   const TuningOptions& tuning() const { return tuning_; }
   const SimulationOptions& simulation() const { return simulation_; }
-  bool was_given(std::string_view flag) const;  // without its dashes
+  const StepBenchOptions& step_bench() const { return step_bench_; }
   LaunchFlags& launch() { return launch_; }
   std::string device() const;  // cpu or cuda, as asked for or as there is
+  std::string config_file() const { return config_.file(); }  // empty: there is none
   // What a launcher says of this rank by a flag, beside the environment.
   std::optional<int> local_rank() const;
 
@@ -81,7 +89,6 @@ class RunArguments {
   std::vector<FlagValue> setting_flags() const { return plan_options({}, {}).flags; }
   // All that was given, as words of a command line, but for flags that `leaves_out` (names without
   // dashes).
-  std::string config_file() const { return config_.file(); }  // empty: there is none
   std::vector<std::string> words(
       const std::function<bool(std::string_view flag)>& leaves_out) const;
 
@@ -115,6 +122,8 @@ class RunArguments {
   void add_tuning();
   void add_simulation();
   void add_kernels();
+  void add_step_bench();
+  void add_graphs();
   bool is_plan() const;  // nothing runs: a plan of a run is made
   void drop_flags_of_ranks();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
@@ -130,6 +139,7 @@ class RunArguments {
   PlanningOptions planning_;
   TuningOptions tuning_;
   SimulationOptions simulation_;
+  StepBenchOptions step_bench_;
   bool recompute_ = false;
   bool is_node_local_ = false;
   int local_rank_ = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of `train` and `tune`: how long, what a step is made of, what is kept.
+// The flags of `train`, `tune` and `bench step`: how long, what a step is made of, what is kept.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,12 +16,7 @@ void RunArguments::add_training() {
           "write rank 0's last steps as a timeline for Perfetto or chrome://tracing; waits "
           "for the device after every phase")
       ->group(groups::kOutput);
-  command_
-      ->add_flag_callback(
-          "--no-graphs", [this] { options_.graphs = false; },
-          "issue every kernel from the host; else small steps on one GPU become a CUDA graph, with "
-          "the same results")
-      ->group(groups::kTraining);
+  add_graphs();
   command_
       ->add_flag_callback(
           "--no-plan", [this] { options_.plans_memory = false; },
@@ -107,6 +102,31 @@ void RunArguments::add_training() {
   command_
       ->add_flag("--overwrite", options_.overwrite,
                  "replace the run that is there, with its checkpoints")
+      ->group(groups::kOutput);
+}
+
+void RunArguments::add_graphs() {
+  command_
+      ->add_flag_callback(
+          "--no-graphs", [this] { options_.graphs = false; },
+          "issue every kernel from the host; else small steps on one GPU become a CUDA graph, with "
+          "the same results")
+      ->group(groups::kTraining);
+}
+
+void RunArguments::add_step_bench() {
+  command_->footer(
+      "Trains as train does, with the same flags and configuration files, on random tokens where "
+      "--data names none, and keeps nothing: what a step takes, beside what this machine's "
+      "products, measured at the start, could do.");
+  add_graphs();
+  command_->add_option("--steps", step_bench_.steps, "that are timed, after two that are not")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str()
+      ->group(groups::kTraining);
+  command_
+      ->add_flag("--phases", step_bench_.phases,
+                 "also forward, backward and update; waits for the device after each of them")
       ->group(groups::kOutput);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/worker/bench_run.h"
+#include "fullshard/worker/bench/bus_bench.h"
 
 #include "fullshard/memory/measure_bus.h"
 

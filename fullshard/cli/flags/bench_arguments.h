@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of `bench comm` and `bench optimizer`, read by the program in front and by
+// `fullshard-core`, which measures.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fullshard/cli/flags/launch_flags.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fullshard::cli {
+
+// On ranks of one host or several, as `train` starts and finds them.
+class CommBenchArguments {
+ public:
+  struct Options {
+    std::string device, backend = "auto", dtype = "fp32";
+    std::vector<uint64_t> sizes;  // bytes of the full tensor; empty: the usual ones
+    bool quick = false, json = false;
+  };
+
+  explicit CommBenchArguments(CLI::App& bench);
+  CommBenchArguments(const CommBenchArguments&) = delete;  // the parser writes into it
+  CommBenchArguments& operator=(const CommBenchArguments&) = delete;
+
+  bool was_chosen() const;
+  const Options& options() const { return options_; }
+  std::string device() const;  // cpu or cuda, as asked for or as there is
+  LaunchFlags& launch() { return launch_; }
+  const LaunchFlags& launch() const { return launch_; }
+
+ private:
+  CLI::App* command_;
+  LaunchFlags launch_;
+  Options options_;
+};
+
+// In one process.
+class OptimizerBenchArguments {
+ public:
+  struct Options {
+    std::string optimizer = "AdamW", device, precision = "no";
+    double parameters = 0;  // 0: by device and --quick
+    int threads = 0;        // 0: as many as a rank on its own has
+    bool quick = false, json = false;
+  };
+
+  explicit OptimizerBenchArguments(CLI::App& bench);
+  OptimizerBenchArguments(const OptimizerBenchArguments&) = delete;
+  OptimizerBenchArguments& operator=(const OptimizerBenchArguments&) = delete;
+
+  bool was_chosen() const;
+  const Options& options() const { return options_; }
+  std::string device() const;
+  int64_t num_parameters() const;
+
+ private:
+  CLI::App* command_;
+  Options options_;
+};
+
+}  // namespace fullshard::cli
