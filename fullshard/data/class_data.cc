@@ -2,6 +2,7 @@
 #include "fullshard/data/class_data.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
@@ -19,6 +20,21 @@ struct EncodedClassRow {
   int64_t label = 0;
   bool was_cut = false;
 };
+
+// How many tokens a text and its pair (none: of no tokens) keep where both have `room` together, as
+// the LongestFirst of transformers' tokenizers says: the shorter one what it has, up to half; of
+// equal ones the second gets the odd token.
+std::pair<size_t, size_t> kept_of_pair(size_t first, size_t second, size_t room) {
+  if (first + second <= room) return {first, second};
+  const size_t shorter = std::min({first, second, room / 2});
+  return first > second ? std::pair(room - shorter, shorter) : std::pair(shorter, room - shorter);
+}
+
+void cut(std::vector<int32_t>& ids, size_t size, bool cuts_left) {
+  const auto num_cut = static_cast<std::ptrdiff_t>(ids.size() - size);
+  const auto begin = cuts_left ? ids.begin() : ids.end() - num_cut;
+  ids.erase(begin, begin + num_cut);
+}
 
 class ClassRowEncoder {
  public:
@@ -49,10 +65,10 @@ class ClassRowEncoder {
     if (row.text_pair) second = tokenizer_.encode(*row.text_pair, false);
     const size_t num_marks = row.text_pair ? 3 : 2;
     const auto most = static_cast<size_t>(options_.sequence_length) - num_marks;
-    while (first.size() + second.size() > most) {  // as transformers cuts, longest first
-      (second.size() > first.size() ? second : first).pop_back();
-      encoded.was_cut = true;
-    }
+    encoded.was_cut = first.size() + second.size() > most;
+    const auto [num_first, num_second] = kept_of_pair(first.size(), second.size(), most);
+    cut(first, num_first, tokenizer_.cuts_left());
+    cut(second, num_second, tokenizer_.cuts_left());
     encoded.ids.push_back(*tokenizer_.cls());
     encoded.ids.insert(encoded.ids.end(), first.begin(), first.end());
     encoded.ids.push_back(*tokenizer_.sep());

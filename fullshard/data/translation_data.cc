@@ -41,11 +41,7 @@ class PairEncoder {
     if (const auto eos = tokenizer_.eos(); eos && (ids.empty() || ids.back() != *eos)) {
       ids.push_back(*eos);  // a decoder must learn to stop, whatever the family adds
     }
-    if (std::ssize(ids) > limit) {
-      const int32_t last = ids.back();
-      ids.resize(static_cast<size_t>(limit));
-      if (tokenizer_.eos()) ids.back() = last;
-    }
+    if (std::ssize(ids) > limit) cut(text, static_cast<size_t>(limit), ids);
     const int32_t most = ids.empty() ? 0 : std::ranges::max(ids);
     if (options_.vocabulary > 0 && most >= options_.vocabulary) {
       fail_as(ErrorKind::input,
@@ -54,6 +50,22 @@ class PairEncoder {
               place, most, options_.vocabulary);
     }
     return ids;
+  }
+
+  // What the family puts around a text stays.
+  void cut(const std::string& text, size_t limit, std::vector<int32_t>& ids) const {
+    if (tokenizer_.cuts_left()) {
+      const auto plain = tokenizer_.encode(text, false);
+      const auto found = std::ranges::search(ids, plain);
+      const auto num_cut = static_cast<std::ptrdiff_t>(ids.size() - limit);
+      if (std::ssize(found) >= num_cut) {
+        ids.erase(found.begin(), found.begin() + num_cut);
+        return;
+      }
+    }
+    const int32_t last = ids.back();
+    ids.resize(limit);
+    if (tokenizer_.eos()) ids.back() = last;
   }
 
   const TranslationOptions& options_;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/text_file.h"
@@ -39,6 +41,17 @@ void check_messages(const ordered_json& messages, const std::string& place) {
   }
 }
 
+// As the template expects them: functions that the model may call.
+ordered_json tools_in(const ordered_json& object, const std::string& place) {
+  const auto found = object.find("tools");
+  if (found == object.end() || found->is_null()) return nullptr;
+  const bool is_right = found->is_array() && std::ranges::all_of(*found, [](const auto& tool) {
+                          return tool.is_object();
+                        });
+  if (!is_right) fail_as(ErrorKind::input, "{}: \"tools\" is no list of objects", place);
+  return *found;
+}
+
 WrittenPrompt parse_object(std::string_view line, const std::string& place) {
   ordered_json object;
   try {
@@ -60,6 +73,7 @@ WrittenPrompt parse_object(std::string_view line, const std::string& place) {
   } else if (object.contains("messages")) {
     check_messages(object["messages"], place);
     prompt.messages = object["messages"];
+    prompt.tools = tools_in(object, place);
   } else if (object["prompt"].is_string()) {
     prompt.text = object["prompt"].get<std::string>();
   } else {
@@ -115,7 +129,8 @@ std::string PromptEncoder::text_of(const WrittenPrompt& prompt) const {
             prompt.place);
   }
   try {
-    return chat->chat_template.render(prompt.messages, chat->options);
+    return chat->chat_template.render(prompt.messages, chat->options,
+                                      prompt.tools.is_null() ? nullptr : &prompt.tools);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", prompt.place, error.what()), error.kind());
   }

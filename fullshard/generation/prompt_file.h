@@ -17,15 +17,16 @@ namespace fullshard {
 struct WrittenPrompt {
   std::string text = {};
   nlohmann::ordered_json messages = nullptr;  // an array, for the chat template
+  nlohmann::ordered_json tools = nullptr;     // what the model may call, beside messages
   std::vector<int64_t> tokens = {};
   std::string place = {};  // "prompts.jsonl, line 3", for messages
 };
 
 enum class PromptFormat { lines, json_lines };
 
-// A prompt per line; of JSON objects with "prompt", "messages" or "tokens". Blank lines are passed
-// over. Everything that is wrong is an Error of kind input that names the line. `where` names the
-// file.
+// A prompt per line; of JSON objects with "prompt", "messages" (and perhaps "tools") or "tokens".
+// Blank lines are passed over. Everything that is wrong is an Error of kind input that names the
+// line. `where` names the file.
 std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat format,
                                          const std::string& where);
 // By the ending of its name: .jsonl, or lines of text.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fullshard/text/models/vocabulary.h"
+
 namespace fullshard::generation {
 namespace {
 
@@ -21,23 +23,49 @@ size_t begun(std::string_view text, std::string_view stop) {
   return 0;
 }
 
+bool is_byte_token(const Tokenizer& tokenizer, int64_t token) {
+  const auto text = tokenizer.token_of(static_cast<int32_t>(token));
+  return text && text::byte_of_token(*text).has_value();
+}
+
+// Whether one wrong byte makes every byte of its run a replacement, as byte fallback has it.
+bool runs_fail_whole(const Tokenizer& tokenizer) {
+  const auto first = tokenizer.id_of("<0x5B>"), wrong = tokenizer.id_of("<0x92>");
+  if (!first || !wrong) return false;
+  const std::string text = tokenizer.decode({*first, *wrong});
+  return text.starts_with(kReplacement);
+}
+
 }  // namespace
 
 TextStream::TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
-    : tokenizer_(tokenizer), stop_(stop) {}
+    : tokenizer_(tokenizer), stop_(stop), runs_fail_whole_(runs_fail_whole(tokenizer)) {}
 
 // A token's text depends on the one before it (whether a space comes first), so two are decoded
-// together and what the earlier one gives alone is taken away.
+// together and what the earlier one gives alone is taken away. Tokens that give no text are no
+// neighbours: the one before them stays, or the next would be decoded as if the text began there.
 std::string TextStream::push(int64_t token) {
   tokens_.push_back(static_cast<int32_t>(token));
   if (has_stopped_) return {};
+  const bool may_change = is_in_byte_run(token);
+  if (may_change && stop_.empty()) return {};
   const std::string before = tokenizer_.decode(part_of(tokens_, window_, decoded_));
   const std::string both = tokenizer_.decode(part_of(tokens_, window_, tokens_.size()));
   if (both.ends_with(kReplacement) || both.size() < before.size()) return {};
-  window_ = decoded_;
+  const std::string piece = both.substr(before.size());
+  if (may_change && find_stop(piece) == std::string::npos) return {};
+  if (!piece.empty()) window_ = decoded_;
   decoded_ = tokens_.size();
-  take_piece(both.substr(before.size()));
+  take_piece(piece);
   return give(certain_size());
+}
+
+// Special tokens are skipped before bytes are put together, and so end no run.
+bool TextStream::is_in_byte_run(int64_t token) {
+  if (!runs_fail_whole_) return false;
+  const bool goes_on = in_byte_run_ && tokenizer_.is_special(static_cast<int32_t>(token));
+  in_byte_run_ = goes_on || is_byte_token(tokenizer_, token);
+  return in_byte_run_;
 }
 
 std::string TextStream::finish() {
@@ -50,14 +78,20 @@ std::string TextStream::finish() {
   return give(text_.size());
 }
 
-void TextStream::take_piece(const std::string& piece) {
-  const size_t size_before = text_.size();
-  text_ += piece;
+// Where a stop text begins once `piece` is added; npos: there is none.
+size_t TextStream::find_stop(const std::string& piece) const {
   size_t first = std::string::npos;
   for (const std::string& stop : stop_) {
-    const size_t from = size_before - std::min(size_before, stop.size() - 1);
-    first = std::min(first, text_.find(stop, from));
+    const size_t from = text_.size() - std::min(text_.size(), stop.size() - 1);
+    const size_t found = (text_.substr(from) + piece).find(stop);
+    if (found != std::string::npos) first = std::min(first, from + found);
   }
+  return first;
+}
+
+void TextStream::take_piece(const std::string& piece) {
+  const size_t first = find_stop(piece);
+  text_ += piece;
   if (first == std::string::npos) return;
   has_stopped_ = true;
   text_.resize(first);

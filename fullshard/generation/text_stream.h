@@ -13,7 +13,7 @@
 namespace fullshard::generation {
 
 // Borrows the tokenizer and the stop texts. Text that may still change, because a character is not
-// complete or a stop text may have begun, is held back.
+// complete, its run of byte tokens goes on or a stop text may have begun, is held back.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop);
@@ -28,6 +28,8 @@ class TextStream {
   const std::string& text() const { return text_; }
 
  private:
+  bool is_in_byte_run(int64_t token);
+  size_t find_stop(const std::string& piece) const;
   void take_piece(const std::string& piece);
   std::string give(size_t end);
   size_t certain_size() const;
@@ -39,6 +41,8 @@ class TextStream {
   size_t decoded_ = 0;  // those before it are in text_
   std::string text_;
   size_t given_ = 0;  // bytes of text_
+  bool runs_fail_whole_;
+  bool in_byte_run_ = false;
   bool has_stopped_ = false;
 };
 

@@ -95,7 +95,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   }
   const text::TokenizerConfig config = text::read_tokenizer_config(folder_of(file));
   try {
-    return text::make_pipeline(load_parts(file, config));
+    text::PipelineParts parts = load_parts(file, config);
+    parts.cuts_left = config.cuts_left;
+    return text::make_pipeline(std::move(parts));
   } catch (const Error& error) {
     // Parts name their place in the file; the file itself is named here, unless it was another one.
     // Tokens stand in their messages as the file has them.

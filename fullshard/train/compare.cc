@@ -2,8 +2,11 @@
 #include "fullshard/train/compare.h"
 
 #include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "fullshard/base/error.h"
@@ -18,6 +21,16 @@ at::Tensor find_tensor(const TensorSource& reference, const char* name) {
   return reference.find(name) != nullptr ? tensor_io::read_tensor(reference, name) : at::Tensor();
 }
 
+void check_shape(const std::string& name, at::IntArrayRef found, at::IntArrayRef expected) {
+  if (found == expected) return;
+  fail_as(ErrorKind::input, "reference: {} is of shape [{}], expected [{}]", base::printable(name),
+          fmt::join(found, ", "), fmt::join(expected, ", "));
+}
+
+void check_mask(const char* name, const at::Tensor& mask, const at::Tensor& tokens) {
+  if (mask.defined() && tokens.defined()) check_shape(name, mask.sizes(), tokens.sizes());
+}
+
 ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
   ModelInputs inputs;
   const auto ids = [&](const char* name) {
@@ -28,11 +41,19 @@ ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
   if (!inputs.input_ids.defined()) {
     fail_as(ErrorKind::input, "reference: has no input_ids; tools/make_reference.py writes one");
   }
+  if (reference.find("position_ids") != nullptr) {
+    fail_as(ErrorKind::input,
+            "reference: has position_ids, which are not supported; write one of a forward without "
+            "them");
+  }
   inputs.attention_mask = ids("attention_mask");
   inputs.token_type_ids = ids("token_type_ids");
   inputs.decoder_input_ids = ids("decoder_input_ids");
   inputs.decoder_attention_mask = ids("decoder_attention_mask");
   inputs.labels = ids("labels");
+  check_mask("attention_mask", inputs.attention_mask, inputs.input_ids);
+  check_mask("decoder_attention_mask", inputs.decoder_attention_mask,
+             inputs.decoder_input_ids.defined() ? inputs.decoder_input_ids : inputs.labels);
   inputs.wants_logits = true;
   return inputs;
 }
@@ -40,10 +61,6 @@ ModelInputs inputs_of(const TensorSource& reference, at::Device device) {
 Comparison compared(const std::string& name, const at::Tensor& ours, const at::Tensor& theirs) {
   const at::Tensor a = ours.detach().to(at::kCPU, at::kDouble).reshape(-1);
   const at::Tensor b = theirs.to(at::kDouble).reshape(-1);
-  if (a.numel() != b.numel()) {
-    fail_as(ErrorKind::input, "reference: {} has {} elements, the model's has {}", name, b.numel(),
-            a.numel());
-  }
   Comparison result{.name = name};
   if (a.numel() == 0) return result;
   result.absolute = (a - b).abs().max().item<double>();
@@ -58,13 +75,19 @@ at::Tensor real_rows(const at::Tensor& values, const at::Tensor& mask) {
   return values.index({mask.to(values.device(), at::kBool)});
 }
 
+// NaN would be lost among others in a maximum.
+double largest_difference(const at::Tensor& ours, const at::Tensor& theirs) {
+  const double found = (ours - theirs).abs().max().item<double>();
+  return std::isfinite(found) ? found : std::numeric_limits<double>::infinity();
+}
+
 class GradientComparison {
  public:
   GradientComparison(const LanguageModel& model, const TensorSource& reference)
       : reference_(reference) {
     for (const auto& item : model.named_parameters()) {
       const auto file = model.file_name(item.key());
-      names_[file.name] = {item.key(), file.transposed};
+      names_[file.name] = {item.key(), file.transposed, item.value().sizes().vec()};
       for (const std::string& other : file.others) names_.try_emplace(other, names_[file.name]);
       // As PEFT's files call what is trained beside a frozen base.
       names_.try_emplace(train::adapter_file_name(model, item.key()).name, names_[file.name]);
@@ -84,7 +107,9 @@ class GradientComparison {
     // Some gradients are zero but for rounding (the bias of attention's keys): they are measured
     // against a thousandth of the largest gradient instead of their own noise.
     double most = 0;
-    for (const Comparison& found : results) most = std::max(most, found.largest);
+    for (const Comparison& found : results) {
+      if (std::isfinite(found.largest)) most = std::max(most, found.largest);
+    }
     for (Comparison& found : results) {
       found.relative = found.absolute / std::max({found.largest, most * 1e-3, 1e-30});
     }
@@ -95,6 +120,7 @@ class GradientComparison {
   struct Place {
     std::string parameter;
     bool transposed = false;
+    std::vector<int64_t> shape{};  // the parameter's, which sharding keeps
   };
 
   Comparison compare_one(const StoredTensor& stored,
@@ -106,6 +132,9 @@ class GradientComparison {
               base::printable(stored.name));
     }
     at::Tensor theirs = tensor_io::read_tensor(reference_, stored.name).to(at::kDouble);
+    std::vector<int64_t> expected = place->second.shape;
+    if (place->second.transposed) std::ranges::reverse(expected);
+    check_shape(stored.name, theirs.sizes(), expected);
     if (place->second.transposed) theirs = theirs.t().contiguous();
     theirs = theirs.reshape(-1);
     double differs = 0;
@@ -116,7 +145,7 @@ class GradientComparison {
         const at::Tensor part = theirs.slice(0, piece.begin, piece.end);
         const at::Tensor ours = piece.gradient.defined() ? piece.gradient.to(at::kCPU, at::kDouble)
                                                          : at::zeros_like(part);
-        differs = std::max(differs, (ours - part).abs().max().item<double>());
+        differs = std::max(differs, largest_difference(ours, part));
       }
     }
     const Communicator& everyone = sharded.mesh().world().communicator();
@@ -146,6 +175,8 @@ std::vector<Comparison> compare_model(LanguageModel& model, ShardedModel& sharde
     if (!ours.defined()) {
       fail_as(ErrorKind::input, "reference: has {}, which the model does not give", name);
     }
+    // A loss may be written as a scalar or as a list of one.
+    if (has_rows || theirs.numel() != 1) check_shape(name, theirs.sizes(), ours.sizes());
     const bool masks = has_rows && !model.is_encoder_decoder();
     results.push_back(compared(name, masks ? real_rows(ours, inputs.attention_mask) : ours,
                                masks ? real_rows(theirs, inputs.attention_mask) : theirs));

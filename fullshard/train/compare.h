@@ -13,7 +13,7 @@ namespace fullshard {
 
 struct Comparison {
   std::string name;     // "logits", "loss", "grad.<parameter>"
-  double absolute = 0;  // largest difference
+  double absolute = 0;  // largest difference; infinity or NaN where one is not finite
   double largest = 0;   // value of the reference
   double relative = 0;  // absolute over largest; of gradients: over at least a thousandth of the
                         // largest of all gradients
@@ -22,7 +22,8 @@ struct Comparison {
 // Collective. `reference` carries input_ids and what else applies (attention_mask, token_type_ids,
 // decoder_input_ids, labels), and of logits, hidden, loss and grad.<name in files> what it has: all
 // of it is compared, padding left out. Every rank computes the whole batch. A gradient of a
-// parameter that the model lacks is an Error of kind input.
+// parameter that the model lacks, a tensor of another shape and position_ids are Errors of kind
+// input.
 std::vector<Comparison> compare_model(LanguageModel& model, ShardedModel& sharded,
                                       const TensorSource& reference);
 

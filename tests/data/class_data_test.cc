@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fullshard/data/join_rows.h"
 #include "fullshard/data/open_data.h"
 #include "tests/data/data_files.h"
@@ -60,10 +62,55 @@ TEST_F(Classes, TextsAndPairsBecomeRows) {
 
 TEST_F(Classes, OfPairsTheLongerTextIsCut) {
   const auto data = open("a.tsv", "abcdef\tuvw\tyes\nabcdefghijk\tno\n", 8);
-  EXPECT_EQ(data->batch(Ids{0}, 0, 0).input_ids, (Ids{3, 107, 108, 4, 127, 128, 129, 4}));
+  EXPECT_EQ(data->batch(Ids{0}, 0, 0).input_ids, (Ids{3, 107, 108, 109, 4, 127, 128, 4}));
   EXPECT_EQ(data->batch(Ids{1}, 0, 0).input_ids, (Ids{3, 107, 108, 109, 110, 111, 112, 4}));
   EXPECT_THAT(data->warnings(),
               ElementsAre(HasSubstr("2 of 2 rows are longer than 8 tokens and are cut")));
+}
+
+// Lengths as transformers 5.23 (tokenizers 0.23) keeps them with truncation="longest_first".
+TEST_F(Classes, PairsAreCutAsTransformersDoes) {
+  struct Lengths {
+    size_t first, second, kept_first, kept_second;
+  };
+  const auto kept = [&](int64_t sequence_length, Lengths of) {
+    const std::string row = std::string(of.first, 'a') + "\t" + std::string(of.second, 'b');
+    const auto data = open("a.tsv", row + "\tyes\n", sequence_length);
+    const Ids ids = data->batch(Ids{0}, 0, 0).input_ids;
+    const auto num = [&](char letter) {
+      return static_cast<size_t>(std::ranges::count(ids, 10 + letter));
+    };
+    EXPECT_EQ(num('a'), of.kept_first) << sequence_length << ": " << row;
+    EXPECT_EQ(num('b'), of.kept_second) << sequence_length << ": " << row;
+  };
+  for (const Lengths& of : std::vector<Lengths>{{9, 9, 3, 4},
+                                                {9, 8, 4, 3},
+                                                {8, 9, 3, 4},
+                                                {4, 4, 3, 4},
+                                                {9, 1, 6, 1},
+                                                {1, 9, 1, 6},
+                                                {4, 3, 4, 3},
+                                                {5, 3, 4, 3},
+                                                {3, 5, 3, 4}}) {
+    kept(10, of);  // room for 7
+  }
+  for (const Lengths& of :
+       std::vector<Lengths>{{9, 9, 4, 4}, {9, 8, 4, 4}, {5, 4, 4, 4}, {9, 3, 5, 3}, {3, 9, 3, 5}}) {
+    kept(11, of);  // room for 8
+  }
+}
+
+TEST_F(Classes, LoseTheirBeginningsWhereTheTokenizerSaysSo) {
+  const ToyTokenizer left({.cuts_left = true});
+  const auto data =
+      open_data({.paths = {folder_.write("a.tsv", "abcdef\tuvw\tyes\nabcdefghijk\tno\n")},
+                 .task = Task::classification,
+                 .sequence_length = 8,
+                 .classes = {"no", "yes"},
+                 .num_threads = 1},
+                &left);
+  EXPECT_EQ(data->batch(Ids{0}, 0, 0).input_ids, (Ids{3, 110, 111, 112, 4, 128, 129, 4}));
+  EXPECT_EQ(data->batch(Ids{1}, 0, 0).input_ids, (Ids{3, 112, 113, 114, 115, 116, 117, 4}));
 }
 
 TEST_F(Classes, AreFoundInTheData) {

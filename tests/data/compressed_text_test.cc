@@ -102,7 +102,30 @@ TEST(CompressedText, DamagedOrCutOffIsSaid) {
   damaged[damaged.size() - 6] ^= 1;  // the sum
   EXPECT_EQ(error(damaged), "a.txt.gz: is damaged (not valid gzip); copy it again");
   EXPECT_EQ(error("plain text"), "a.txt.gz: is no gzip file, though its name says so");
+  // A later member, and what is none.
+  const std::string first = testing::gzipped("one\n");
+  const std::string at = "from byte " + std::to_string(first.size()) + " on it is no gzip";
+  EXPECT_EQ(error(first + whole.substr(0, whole.size() / 2)),
+            "a.txt.gz: is cut off; copy it again");
+  EXPECT_EQ(error(first + first.substr(0, 5)), "a.txt.gz: is cut off; copy it again");
+  EXPECT_EQ(error(first + damaged), "a.txt.gz: is damaged (not valid gzip); copy it again");
+  damaged = whole;
+  damaged[0] ^= 1;  // its header
+  EXPECT_EQ(error(first + damaged), "a.txt.gz: is damaged (" + at + "); copy it again");
+  EXPECT_EQ(error(first + "rest"), "a.txt.gz: is damaged (" + at + "); copy it again");
+  EXPECT_EQ(error(first + "\x1f"), "a.txt.gz: is damaged (" + at + "); copy it again");
   EXPECT_EQ(error(testing::gzipped("")), "a.txt.gz: is empty");
+}
+
+TEST(CompressedText, MayEndInZeros) {
+  const DataFolder folder;
+  const std::string whole = testing::gzipped("one\n");
+  const auto expected = all_tokens({.files = {folder.write("a.txt.gz", whole)}});
+  folder.write("a.txt.gz", whole + std::string(300'000, '\0'));
+  EXPECT_EQ(all_tokens({.files = {folder.file("a.txt.gz")}}), expected);
+  // A member may also be empty.
+  folder.write("a.txt.gz", testing::gzipped("") + whole + testing::gzipped(""));
+  EXPECT_EQ(all_tokens({.files = {folder.file("a.txt.gz")}}), expected);
 }
 
 TEST(CompressedText, NeverHoldsMoreThanAPart) {

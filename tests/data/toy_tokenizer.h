@@ -11,6 +11,7 @@ namespace fullshard::testing {
 struct ToyTraits {
   bool joins_blank_lines = false;  // "\n\n" is token 7, as in GPT-2's vocabulary
   bool marks_beginning = false;    // token 8 before every text, as sentencepiece's space
+  bool cuts_left = false;          // truncation_side
 };
 
 class ToyTokenizer final : public Tokenizer {
@@ -52,6 +53,7 @@ class ToyTokenizer final : public Tokenizer {
   std::optional<int32_t> cls() const override { return kCls; }
   std::optional<int32_t> sep() const override { return kSep; }
   bool is_special(int32_t id) const override { return id < kBytes; }
+  bool cuts_left() const override { return traits_.cuts_left; }
 
  private:
   ToyTraits traits_;

@@ -59,6 +59,17 @@ TEST(TranslationData, CutsToTheLengthsAndKeepsTheEndMark) {
   EXPECT_EQ(batch.labels, (Ids{127, 128, 129, 1}));
 }
 
+TEST(TranslationData, CutsTheBeginningWhereTheTokenizerSaysSo) {
+  const DataFolder folder;
+  const ToyTokenizer left({.cuts_left = true});
+  DataOptions options = pairs(folder.write("a.tsv", "abcdefghijklmnop\tuvwxyz\n"));
+  options.sequence_length = 8;
+  options.target_length = 4;
+  const TokenBatch batch = open_data(options, &left)->batch(Ids{0}, 0, 0);
+  EXPECT_EQ(batch.input_ids, (Ids{116, 117, 118, 119, 120, 121, 122, 1}));
+  EXPECT_EQ(batch.labels, (Ids{130, 131, 132, 1}));
+}
+
 TEST(TranslationData, RefusesWhatIsNotTextWithItsPlace) {
   const DataFolder folder;
   const DataOptions options = pairs(folder.write("a.tsv", "one\tun\nend\tfin \xe0 lui\n"));

@@ -37,6 +37,18 @@ TEST(Prompts, AreObjectsOfThreeKinds) {
   EXPECT_EQ(prompts[2].messages[0]["content"], "hi");
 }
 
+TEST(Prompts, HandTheirToolsToTheTemplate) {
+  const auto prompts = parse_prompts(
+      R"({"messages": [{"role": "user", "content": "hi"}], "tools": [{"name": "f"}, {"name": "g"}]}
+{"messages": [{"role": "user", "content": "hi"}], "tools": null})",
+      PromptFormat::json_lines, "p.jsonl");
+  const LoadedChatTemplate chat{
+      ChatTemplate("{% for t in tools or [] %}{{ t.name }}{% endfor %}|{{ tools is none }}"), {}};
+  const PromptEncoder encoder{.chat = &chat};
+  EXPECT_EQ(encoder.text_of(prompts[0]), "fg|False");
+  EXPECT_EQ(encoder.text_of(prompts[1]), "|True");
+}
+
 TEST(Prompts, ThatAreDamagedAreNamedByLine) {
   const auto said = [](const std::string& line) {
     return message_of([&] {
@@ -50,6 +62,8 @@ TEST(Prompts, ThatAreDamagedAreNamedByLine) {
   EXPECT_THAT(said("{\"tokens\": []}"), HasSubstr("no list of token ids"));
   EXPECT_THAT(said("{\"tokens\": [1, 2.5]}"), HasSubstr("no list of token ids"));
   EXPECT_THAT(said("{\"messages\": [{\"content\": \"x\"}]}"), HasSubstr("\"role\""));
+  EXPECT_THAT(said(R"({"messages": [{"role": "user"}], "tools": ["f"]})"),
+              HasSubstr("p.jsonl, line 2: \"tools\" is no list of objects"));
   EXPECT_THAT(message_of([] { parse_prompts("\n \n", PromptFormat::lines, "p.txt"); }),
               HasSubstr("p.txt: holds no prompt"));
   EXPECT_THAT(message_of([] { read_prompts("/nowhere/p.txt"); }),

@@ -66,6 +66,32 @@ std::string rendered(const std::string& text) {
   return ChatTemplate(text).render(ordered_json::array(), kTokens);
 }
 
+TEST(ChatTemplate, PrintsWhatTransformersPrints) {
+  // Escapes of strings.
+  EXPECT_EQ(rendered(R"({{ "\u00e9\x41\U0001F600\101\a\b\f\v\q" }})"),
+            "\u00e9A\U0001F600A\a\b\f\v\\q");
+  EXPECT_EQ(rendered("{{ 'a\\\nb' }}"), "ab");
+  // Tuples.
+  EXPECT_EQ(rendered("{{ (1, 'a') }}{{ (1,) }}{{ [(1, 2)] }}"), "(1, 'a')(1,)[(1, 2)]");
+  EXPECT_EQ(rendered("{{ (1, 2) + (3,) }}{{ (1, 2)[0:1] }}{{ (1, 2) | list }}"),
+            "(1, 2, 3)(1,)[1, 2]");
+  EXPECT_EQ(rendered("{{ (1, 2) == [1, 2] }}{{ (1, 2) | tojson }}"), "False[1, 2]");
+  EXPECT_EQ(rendered("{{ {'a': 1} | items | list }}"), "[('a', 1)]");
+  EXPECT_EQ(rendered("{% for k, v in {'a': 1} | items %}{{ k }}={{ v }}{% endfor %}"), "a=1");
+  // The filter and the method are not the same.
+  EXPECT_EQ(rendered(R"({{ "don't a-b(c d)e {f}g [h] <i>j x_y 3a" | title }})"),
+            "Don't A-B(C D)e {F}g [H] <I>j X_y 3a");
+  EXPECT_EQ(rendered(R"({{ "don't".title() }})"), "Don'T");
+}
+
+TEST(ChatTemplate, TakesNullsOfMessagesAsAbsent) {
+  const ChatTemplate chat(
+      "{{ messages[0] }}{{ 'tool_calls' in messages[0] }}|{{ messages[0].content }}|");
+  const auto messages = ordered_json::parse(
+      R"([{"role": "user", "content": null, "tool_calls": null, "x": {"y": null}}])");
+  EXPECT_EQ(chat.render(messages, kTokens), "{'role': 'user', 'x': {'y': None}}False||");
+}
+
 TEST(ChatTemplate, SaysWhatItsAuthorSays) {
   const auto said = message_of([] { rendered("{{ raise_exception('roles must alternate') }}"); });
   EXPECT_EQ(said, "chat_template: roles must alternate");
@@ -83,6 +109,12 @@ TEST(ChatTemplate, NamesWhatIsNotSupportedAndWhere) {
   EXPECT_THAT(said("{{ lipsum() }}"), HasSubstr("the function lipsum is not supported"));
   EXPECT_THAT(said("{{ 1 is prime }}"), HasSubstr("the test prime is not supported"));
   EXPECT_THAT(said("{% include 'x' %}"), HasSubstr("the statement 'include'"));
+  for (const std::string name : {"varargs", "kwargs"}) {
+    EXPECT_THAT(said("{% macro f() %}\n{{ " + name + " }}{% endmacro %}{{ f() }}"),
+                HasSubstr("line 2: " + name + " of a macro is not supported"));
+    EXPECT_EQ(rendered("{{ " + name + " }}"), "");
+  }
+  EXPECT_THAT(said(R"({{ '\N{BULLET}' }})"), HasSubstr("the escape \\N is not supported"));
 }
 
 TEST(ChatTemplate, NamesWhatIsBroken) {
@@ -93,6 +125,9 @@ TEST(ChatTemplate, NamesWhatIsBroken) {
   EXPECT_THAT(said("\n\n{{ 1 + }}"), HasSubstr("line 3: something is missing at the end"));
   EXPECT_THAT(said("{{ 1 "), HasSubstr("{{ has no }}"));
   EXPECT_THAT(said("{{ 'a }}"), HasSubstr("has no"));
+  EXPECT_THAT(said(R"({{ '\x7' }})"), HasSubstr("the escape \\x7' is no character"));
+  EXPECT_THAT(said(R"({{ '\ud83d' }})"), HasSubstr("the escape \\ud83d is no character"));
+  EXPECT_THAT(said("{{ (1,) + [2] }}"), HasSubstr("'+' of a tuple and a list"));
   EXPECT_THAT(said("{{ 1 2 }}"), HasSubstr("'2' is not understood there"));
   EXPECT_THAT(said("{{ 'a' + 1 }}"), HasSubstr("'+' of a string and a number"));
   EXPECT_THAT(said("{{ nothing.more }}"), HasSubstr("not defined"));
@@ -163,6 +198,14 @@ TEST(ChatTemplate, IsFoundInAFolder) {
   write("chat_template.jinja", "file");  // newer folders
   loaded = load_chat_template(folder.path());
   EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "file");
+  write("chat_template.jinja", "{{ pad_token }}{{ cls_token }}|{{ mask_token }}|{{ unk_token }}");
+  write("special_tokens_map.json", R"({"pad_token": "<p>", "cls_token": {"content": "<c>"}})");
+  loaded = load_chat_template(folder.path());
+  EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "<p><c>||");
+  // Where the configuration has its tokens by number, that file is an older one's.
+  write("tokenizer_config.json", R"({"unk_token": "<u>", "added_tokens_decoder": {}})");
+  loaded = load_chat_template(folder.path());
+  EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "||<u>");
   write("chat_template.jinja", "{% block %}");
   EXPECT_THAT(message_of([&] { load_chat_template(folder.path()); }),
               HasSubstr(folder.path() + ": chat_template, line 1"));

@@ -95,6 +95,17 @@ TEST(LoadTokenizer, TheConfigurationNamesTheRoles) {
   EXPECT_FALSE(tokenizer->bos());  // not named there
 }
 
+TEST(LoadTokenizer, TheConfigurationSaysWhereTextsAreCut) {
+  const TemporaryFolder folder;
+  write(folder.file("tokenizer.json"), read_file(fixture("llama2/tokenizer.json")));
+  EXPECT_FALSE(load_tokenizer(folder.path())->cuts_left());
+  write(folder.file("tokenizer_config.json"), R"({"truncation_side": "left"})");
+  EXPECT_TRUE(load_tokenizer(folder.path())->cuts_left());
+  write(folder.file("tokenizer_config.json"), R"({"truncation_side": "middle"})");
+  EXPECT_EQ(refusal(folder.path()), folder.file("tokenizer_config.json") +
+                                        ": truncation_side: \"middle\" is not supported");
+}
+
 TEST(SentencePiece, T5HasItsSentinelsBehindThePieces) {
   const auto t5 = load_tokenizer(fixture("t5_model"));
   const auto pieces = static_cast<int32_t>(t5->vocabulary()) - 100;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "fullshard/base/error.h"
 #include "fullshard/data/text/decompressor.h"
@@ -13,46 +15,102 @@
 namespace fullshard::data {
 namespace {
 
-// zlib's own reader: it checks sums and lengths, and reads files that were put one after another.
+constexpr size_t kInputBytes = size_t{1} << 17;
+constexpr int kGzipHeader = 15 + 16;  // the largest window, and nothing but gzip
+
+// Members one after another. What follows a member is another one, or the zeros that fill a tape's
+// last block: gzread takes anything else for the end, and so would drop what is damaged.
 class GzipDecompressor : public Decompressor {
  public:
-  explicit GzipDecompressor(const std::string& path) : name_(path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-      fail_as(ErrorKind::input, "{}: cannot be read ({})", path, std::strerror(errno));
-    }
-    file_ = ::gzdopen(descriptor, "rb");
-    if (file_ == nullptr) {
-      ::close(descriptor);
-      fail_as(ErrorKind::input, "{}: cannot be read (no memory)", path);
-    }
-    ::gzbuffer(file_, 1 << 17);
-    if (::gzdirect(file_) != 0) {  // what it would hand through as it is
-      ::gzclose(file_);
-      fail_as(ErrorKind::input, "{}: is no gzip file, though its name says so", path);
+  explicit GzipDecompressor(const std::string& path) : name_(path), input_(kInputBytes) {
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) refuse("cannot be read ({})", std::strerror(errno));
+    if (::inflateInit2(&stream_, kGzipHeader) != Z_OK) {
+      ::close(descriptor_);
+      refuse("cannot be read (no memory)");
     }
   }
-  ~GzipDecompressor() override { ::gzclose(file_); }
+  ~GzipDecompressor() override {
+    ::inflateEnd(&stream_);
+    ::close(descriptor_);
+  }
   GzipDecompressor(const GzipDecompressor&) = delete;
   GzipDecompressor& operator=(const GzipDecompressor&) = delete;
 
   size_t read(char* bytes, size_t size) override {
-    const auto most = static_cast<unsigned>(std::min<size_t>(size, 1U << 30));
-    const int got = ::gzread(file_, bytes, most);
-    int problem = Z_OK;
-    ::gzerror(file_, &problem);
-    if (got >= 0 && problem == Z_OK) return static_cast<size_t>(got);
-    if (problem == Z_BUF_ERROR) {
-      fail_as(ErrorKind::input, "{}: is cut off; copy it again", name_);
+    const auto most = static_cast<uInt>(std::min<size_t>(size, size_t{1} << 30));
+    stream_.next_out = reinterpret_cast<Bytef*>(bytes);
+    stream_.avail_out = most;
+    while (stream_.avail_out == most && most > 0) {
+      if (!is_in_member_ && !begin_member()) return 0;
+      if (stream_.avail_in == 0 && !fill()) refuse("is cut off; copy it again");
+      inflate();
     }
-    fail_as(ErrorKind::input, "{}: is damaged (not valid gzip); copy it again", name_);
+    return most - stream_.avail_out;
   }
 
-  int64_t consumed() const override { return ::gzoffset(file_); }
+  int64_t consumed() const override { return num_read_ - stream_.avail_in; }
 
  private:
+  template <class... Values>
+  [[noreturn]] void refuse(fmt::format_string<Values...> why, Values&&... values) const {
+    fail_as(ErrorKind::input, "{}: {}", name_, fmt::format(why, std::forward<Values>(values)...));
+  }
+
+  void inflate() {
+    const int result = ::inflate(&stream_, Z_NO_FLUSH);
+    if (result == Z_STREAM_END) {
+      is_in_member_ = false;
+    } else if (result != Z_OK && result != Z_BUF_ERROR) {
+      refuse("is damaged (not valid gzip); copy it again");
+    }
+  }
+
+  // False at the end of the file.
+  bool begin_member() {
+    const bool is_first = num_members_ == 0;
+    if (!is_first) skip_zeros();
+    while (stream_.avail_in < 2 && fill()) {
+    }
+    if (stream_.avail_in == 0) return false;
+    const bool is_gzip =
+        stream_.avail_in >= 2 && stream_.next_in[0] == 0x1f && stream_.next_in[1] == 0x8b;
+    if (!is_gzip && is_first) refuse("is no gzip file, though its name says so");
+    if (!is_gzip) refuse("is damaged (from byte {} on it is no gzip); copy it again", consumed());
+    ::inflateReset(&stream_);
+    ++num_members_;
+    return is_in_member_ = true;
+  }
+
+  void skip_zeros() {
+    while (stream_.avail_in > 0 || fill()) {
+      if (*stream_.next_in != 0) return;
+      ++stream_.next_in;
+      --stream_.avail_in;
+    }
+  }
+
+  // More of the file behind what is left of it; false where there is no more.
+  bool fill() {
+    std::copy_n(stream_.next_in, stream_.avail_in, input_.begin());
+    stream_.next_in = input_.data();
+    ssize_t got = -1;
+    do {
+      got = ::read(descriptor_, input_.data() + stream_.avail_in, input_.size() - stream_.avail_in);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) refuse("cannot be read ({})", std::strerror(errno));
+    stream_.avail_in += static_cast<uInt>(got);
+    num_read_ += got;
+    return got > 0;
+  }
+
   std::string name_;
-  gzFile file_ = nullptr;
+  std::vector<Bytef> input_;
+  int descriptor_ = -1;
+  z_stream stream_{};
+  int64_t num_read_ = 0;  // bytes of the file
+  int64_t num_members_ = 0;
+  bool is_in_member_ = false;
 };
 
 }  // namespace

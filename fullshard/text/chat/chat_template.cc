@@ -20,6 +20,20 @@ std::optional<std::string> read_if_there(const std::string& path) {
   return base::is_file(path) ? base::find_text_file(path) : std::nullopt;
 }
 
+// Empty where there is none.
+ordered_json read_object(const std::string& path) {
+  const auto text = read_if_there(path);
+  if (!text) return ordered_json::object();
+  ordered_json object;
+  try {
+    object = base::parse_json<ordered_json>(*text);
+  } catch (const base::JsonError& error) {
+    fail_as(ErrorKind::input, "{}: {}", path, error.what());
+  }
+  if (!object.is_object()) fail_as(ErrorKind::input, "{}: expected a JSON object", path);
+  return object;
+}
+
 // A token is its text, or an object with the text under "content".
 std::string token_text(const ordered_json& config, const char* key) {
   const auto found = config.find(key);
@@ -49,6 +63,35 @@ std::optional<std::string> template_text(const ordered_json& config, const std::
           where);
 }
 
+ChatTemplateOptions special_tokens_in(const std::string& folder, const ordered_json& config) {
+  // As transformers: older folders have them in a file of their own, which newer ones overrule.
+  ordered_json tokens = config;
+  if (!config.contains("added_tokens_decoder")) {
+    tokens.update(read_object(folder + "/special_tokens_map.json"));
+  }
+  return {.bos_token = token_text(tokens, "bos_token"),
+          .eos_token = token_text(tokens, "eos_token"),
+          .unk_token = token_text(tokens, "unk_token"),
+          .sep_token = token_text(tokens, "sep_token"),
+          .pad_token = token_text(tokens, "pad_token"),
+          .cls_token = token_text(tokens, "cls_token"),
+          .mask_token = token_text(tokens, "mask_token")};
+}
+
+// Some programs write "tool_calls": null where templates ask whether the key is there.
+ordered_json without_nulls(ordered_json messages) {
+  if (!messages.is_array()) return messages;
+  for (ordered_json& message : messages) {
+    if (!message.is_object()) continue;
+    ordered_json kept = ordered_json::object();
+    for (const auto& [key, value] : message.items()) {
+      if (!value.is_null()) kept[key] = value;
+    }
+    message = std::move(kept);
+  }
+  return messages;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view text) : nodes_(text::chat::parse_template(text)) {}
@@ -62,12 +105,20 @@ text::chat::RenderedText ChatTemplate::render_marked(const ordered_json& message
   using text::chat::Value;
   text::chat::RenderState state;
   text::chat::TemplateScope scope(state);
-  scope.set("messages", Value::of_json(messages));
+  scope.set("messages", Value::of_json(without_nulls(messages)));
   scope.set("tools", tools == nullptr ? Value(nullptr) : Value::of_json(*tools));
   scope.set("documents", nullptr);
   scope.set("add_generation_prompt", options.add_generation_prompt);
-  if (!options.bos_token.empty()) scope.set("bos_token", options.bos_token);
-  if (!options.eos_token.empty()) scope.set("eos_token", options.eos_token);
+  const auto set_token = [&](const char* name, const std::string& token) {
+    if (!token.empty()) scope.set(name, token);
+  };
+  set_token("bos_token", options.bos_token);
+  set_token("eos_token", options.eos_token);
+  set_token("unk_token", options.unk_token);
+  set_token("sep_token", options.sep_token);
+  set_token("pad_token", options.pad_token);
+  set_token("cls_token", options.cls_token);
+  set_token("mask_token", options.mask_token);
   return text::chat::render_nodes(nodes_, scope);
 }
 
@@ -80,22 +131,12 @@ bool ChatTemplate::marks_generation() const { return text::chat::marks_generatio
 
 std::optional<LoadedChatTemplate> load_chat_template(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
-  ordered_json config = ordered_json::object();
-  if (const auto text = read_if_there(path)) {
-    try {
-      config = base::parse_json<ordered_json>(*text);
-    } catch (const base::JsonError& error) {
-      fail_as(ErrorKind::input, "{}: {}", path, error.what());
-    }
-    if (!config.is_object()) fail_as(ErrorKind::input, "{}: expected a JSON object", path);
-  }
+  const ordered_json config = read_object(path);
   auto text = read_if_there(folder + "/chat_template.jinja");
   if (!text) text = template_text(config, path);
   if (!text) return std::nullopt;
   try {
-    return LoadedChatTemplate{ChatTemplate(*text),
-                              {.bos_token = token_text(config, "bos_token"),
-                               .eos_token = token_text(config, "eos_token")}};
+    return LoadedChatTemplate{ChatTemplate(*text), special_tokens_in(folder, config)};
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", folder, error.what()), error.kind());
   }

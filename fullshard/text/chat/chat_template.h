@@ -20,8 +20,14 @@ struct RenderedText;
 
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;  // what the model's answer begins with
+  // What the template may print by these names; empty: not defined.
   std::string bos_token = {};
   std::string eos_token = {};
+  std::string unk_token = {};
+  std::string sep_token = {};
+  std::string pad_token = {};
+  std::string cls_token = {};
+  std::string mask_token = {};
 };
 
 // Immutable once made; may be rendered by several threads.
@@ -32,8 +38,9 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // `messages`: a JSON array of objects with "role" and "content"; `tools`: what the model may
-  // call, as the template expects it. The work is bounded, whatever the template does.
+  // `messages`: a JSON array of objects with "role" and "content", whose members that are null
+  // count as absent, as in transformers; `tools`: what the model may call, as the template expects
+  // it. The work is bounded, whatever the template does.
   std::string render(const nlohmann::ordered_json& messages, const ChatTemplateOptions& options,
                      const nlohmann::ordered_json* tools = nullptr) const;
 

@@ -75,7 +75,10 @@ Value slice_of(const Value& value, const Value& first, const Value& last, const 
   if (stride == 0 || stride > kLongest || stride < -kLongest) {
     refuse_template(line, "a slice with a step of {}", stride);
   }
-  if (value.is_list()) return sliced(value.list(), first, last, stride);
+  if (value.is_list()) {
+    ValueList items = sliced(value.list(), first, last, stride);
+    return value.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
+  }
   std::string text;
   for (const std::string& letter : sliced(characters_of(value.string()), first, last, stride)) {
     text += letter;
@@ -112,13 +115,13 @@ Value arithmetic(const std::string& name, const Value& left, const Value& right,
   if (name == "+" && left.is_string() && right.is_string()) {
     return joined_pair(left.string(), right.string(), line);
   }
-  if (name == "+" && left.is_list() && right.is_list()) {
+  if (name == "+" && left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple()) {
     if (left.list().size() + right.list().size() > kMostItems) {
       refuse_template(line, "a list grows too long");
     }
     ValueList both = left.list();
     both.insert(both.end(), right.list().begin(), right.list().end());
-    return both;
+    return left.is_tuple() ? Value::tuple(std::move(both)) : Value(std::move(both));
   }
   if (!counts(left) || !counts(right)) {
     refuse_template(line, "'{}' of {} and {}; is a part of a message missing?", name,
@@ -238,6 +241,13 @@ Value call_value(const Expression& expression, const TemplateScope& scope) {
   return call_function(expression.name, arguments, named, expression.line);
 }
 
+// Jinja gives these names to what a macro is called with beyond its own arguments.
+void refuse_extra_arguments(const Expression& expression, const TemplateScope& scope) {
+  const bool is_extra = expression.name == "varargs" || expression.name == "kwargs";
+  if (!is_extra || !scope.state().is_in_macro()) return;
+  refuse_template(expression.line, "{} of a macro is not supported", expression.name);
+}
+
 Value value_of(const Expression& expression, const TemplateScope& scope) {
   const auto child = [&](size_t number) { return evaluate(*expression.children[number], scope); };
   switch (expression.kind) {
@@ -245,10 +255,13 @@ Value value_of(const Expression& expression, const TemplateScope& scope) {
       return expression.literal;
     case ExpressionKind::name: {
       const Value* found = scope.find(expression.name);
+      if (found == nullptr) refuse_extra_arguments(expression, scope);
       return found == nullptr ? Value() : *found;
     }
     case ExpressionKind::list:
       return arguments_of(expression, scope, 0);
+    case ExpressionKind::tuple:
+      return Value::tuple(arguments_of(expression, scope, 0));
     case ExpressionKind::map:
       return map_value(expression, scope);
     case ExpressionKind::attribute:

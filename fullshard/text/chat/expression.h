@@ -19,6 +19,7 @@ enum class ExpressionKind {
   literal,
   name,
   list,       // children
+  tuple,      // children
   map,        // names and children
   attribute,  // children[0].name
   item,       // children[0][children[1]]

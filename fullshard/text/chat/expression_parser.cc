@@ -290,8 +290,9 @@ ExpressionPointer ExpressionParser::primary() {
   if (take_symbol("(")) {
     auto value = parse();
     if (take_symbol(")")) return value;
-    expect_symbol(",");  // a tuple, which nobody tells from a list here
+    expect_symbol(",");
     auto rest = list_until(")");
+    rest->kind = ExpressionKind::tuple;
     rest->children.insert(rest->children.begin(), std::move(value));
     return rest;
   }

@@ -26,6 +26,8 @@ class RenderState {
   void define_macro(const std::string& name, const TemplateNode& macro) { macros_[name] = &macro; }
   const TemplateNode* macro(const std::string& name) const;
 
+  bool is_in_macro() const { return num_calls_ > 0; }
+
   // Around the call of a macro.
   class Call {
    public:

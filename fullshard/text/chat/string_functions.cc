@@ -135,6 +135,17 @@ std::string with_case(std::string text, bool upper) {
   return text;
 }
 
+std::string titled(std::string_view text) {
+  constexpr std::string_view kBetween = " \t\n\r\f\v\x1c\x1d\x1e\x1f-({[<";
+  std::string result = with_case(std::string(text), false);
+  bool begins = true;
+  for (char& letter : result) {
+    if (begins && letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter ^ 0x20);
+    begins = kBetween.find(letter) != std::string_view::npos;
+  }
+  return result;
+}
+
 std::string capitalised(std::string_view text, bool each_word) {
   std::string result = with_case(std::string(text), false);
   bool begins = true;

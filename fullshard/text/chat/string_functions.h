@@ -33,5 +33,7 @@ bool is_ascii(std::string_view text);
 // Of ASCII.
 std::string with_case(std::string text, bool upper);
 std::string capitalised(std::string_view text, bool each_word);
+// As Jinja's filter title: words begin behind spaces, hyphens and opening brackets only.
+std::string titled(std::string_view text);
 
 }  // namespace fullshard::text::chat

@@ -31,7 +31,7 @@ void expect_strings(const std::string& name, const ValueList& arguments, size_t 
 
 ValueList items_of(const ValueMap& map) {
   ValueList items;
-  for (const auto& [key, value] : map.entries) items.push_back(ValueList{key, value});
+  for (const auto& [key, value] : map.entries) items.push_back(Value::tuple(ValueList{key, value}));
   return items;
 }
 
@@ -263,7 +263,8 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
   }
   if (name == "length" || name == "count") return length_of(value, line);
   if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
-    return in_case(value.text(), name, line);
+    const Value cased = in_case(value.text(), name, line);
+    return name == "title" ? Value(titled(cased.string())) : cased;
   }
   if (name == "string") return value.text();
   if (name == "safe") return value;
@@ -288,7 +289,7 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
     if (value.list().empty()) return {};
     return name == "first" ? value.list().front() : value.list().back();
   }
-  if (name == "list" && value.is_list()) return value;
+  if (name == "list" && value.is_list()) return ValueList(value.list());
   if (name == "list" && value.is_string()) return list_of(characters_of(value.string()));
   if (name == "abs" && value.is_integer() && value.integer() != INT64_MIN) {
     return std::abs(value.integer());

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "fullshard/base/printable.h"
+#include "fullshard/text/unicode/utf8.h"
 
 namespace fullshard::text::chat {
 namespace {
@@ -52,7 +53,8 @@ class WordReader {
     TemplateWord word{WordKind::string};
     for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
       if (text_[at_] == '\\' && at_ + 1 < text_.size()) {
-        word.text += escaped(text_[++at_]);
+        ++at_;
+        append_escaped(word.text);
       } else {
         word.text += text_[at_];
       }
@@ -62,12 +64,47 @@ class WordReader {
     return word;
   }
 
-  std::string escaped(char letter) const {
-    constexpr std::string_view kLetters = "nrt\\'\"";
-    constexpr std::string_view kMeanings = "\n\r\t\\'\"";
-    const size_t place = kLetters.find(letter);
-    if (place == kNowhere) return {'\\', letter};
-    return std::string(1, kMeanings[place]);
+  // What stands behind a backslash, as Python reads it; leaves at_ at its last letter.
+  void append_escaped(std::string& result) {
+    constexpr std::string_view kLetters = "nrtabfv\\'\"";
+    constexpr std::string_view kMeanings = "\n\r\t\a\b\f\v\\'\"";
+    const char letter = text_[at_];
+    if (const size_t place = kLetters.find(letter); place != kNowhere) {
+      result += kMeanings[place];
+    } else if (letter == 'x' || letter == 'u' || letter == 'U') {
+      append_utf8(result, hexadecimal(letter == 'x' ? 2 : letter == 'u' ? 4 : 8));
+    } else if (letter >= '0' && letter <= '7') {
+      append_utf8(result, octal());
+    } else if (letter == 'N') {
+      refuse_template(line_, "the escape \\N is not supported; write the character itself");
+    } else if (letter != '\n') {  // a line goes on behind it
+      result += {'\\', letter};
+    }
+  }
+
+  uint32_t hexadecimal(size_t num_digits) {
+    const std::string_view digits = text_.substr(at_ + 1, num_digits);
+    uint32_t value = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    const bool is_whole =
+        error == std::errc() && end == digits.data() + num_digits && digits.size() == num_digits;
+    const bool is_surrogate = value >= 0xD800 && value < 0xE000;
+    if (!is_whole || is_surrogate || value > 0x10FFFF) {
+      refuse_template(line_, "the escape \\{} is no character",
+                      base::printable(std::string(text_.substr(at_, num_digits + 1))));
+    }
+    at_ += num_digits;
+    return value;
+  }
+
+  // Up to three digits.
+  uint32_t octal() {
+    const std::string_view digits = text_.substr(at_, 3);
+    uint32_t value = 0;
+    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value, 8);
+    at_ += static_cast<size_t>(result.ptr - digits.data()) - 1;
+    return value;
   }
 
   TemplateWord number() {

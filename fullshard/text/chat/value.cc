@@ -66,6 +66,12 @@ Value::Value(ValueList list) {
   data_ = std::make_shared<const ValueList>(std::move(list));
 }
 
+Value Value::tuple(ValueList list) {
+  Value value(std::move(list));
+  value.is_tuple_ = true;
+  return value;
+}
+
 Value::Value(ValueMap map) {
   for (const auto& [key, item] : map.entries) depth_ = depth_around(item, depth_);
   data_ = std::make_shared<ValueMap>(std::move(map));
@@ -137,7 +143,8 @@ std::string Value::repr() const {
   std::string result;
   if (is_list()) {
     for (const Value& item : list()) result += (result.empty() ? "" : ", ") + item.repr();
-    return "[" + result + "]";
+    if (!is_tuple()) return "[" + result + "]";
+    return "(" + result + (list().size() == 1 ? ",)" : ")");
   }
   for (const auto& [key, value] : map().entries) {
     result += (result.empty() ? "" : ", ") + quoted(key) + ": " + value.repr();
@@ -191,6 +198,7 @@ const char* Value::type_name() const {
   if (is_bool()) return "a boolean";
   if (is_number()) return "a number";
   if (is_string()) return "a string";
+  if (is_tuple()) return "a tuple";
   return is_list() ? "a list" : "a mapping";
 }
 
@@ -199,6 +207,7 @@ bool operator==(const Value& left, const Value& right) {
   if (counts(left) && counts(right)) return left.number() == right.number();
   if (left.data_.index() != right.data_.index()) return false;
   if (left.is_string()) return left.string() == right.string();
+  if (left.is_tuple() != right.is_tuple()) return false;
   if (left.is_list()) return left.list() == right.list();
   if (!left.is_map()) return true;
   if (left.map().entries.size() != right.map().entries.size()) return false;

@@ -37,6 +37,7 @@ class Value {
   Value(const char* value) : data_(std::string(value)) {}
   Value(ValueList list);  // an Error where it is nested too deep
   Value(ValueMap map);
+  static Value tuple(ValueList list);  // a list in all but how it is printed and compared
   static Value of_json(const nlohmann::ordered_json& json);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -46,6 +47,7 @@ class Value {
   bool is_number() const { return is_integer() || std::holds_alternative<double>(data_); }
   bool is_string() const { return std::holds_alternative<std::string>(data_); }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const ValueList>>(data_); }
+  bool is_tuple() const { return is_tuple_; }
   bool is_map() const { return std::holds_alternative<std::shared_ptr<ValueMap>>(data_); }
 
   bool truth() const;
@@ -78,6 +80,7 @@ class Value {
                std::shared_ptr<const ValueList>, std::shared_ptr<ValueMap>>
       data_;
   int depth_ = 0;
+  bool is_tuple_ = false;
 };
 
 }  // namespace fullshard::text::chat

@@ -72,6 +72,11 @@ void read_main(const JsonNode& root, TokenizerConfig& config) {
   config.strip_accents = flag("strip_accents");
   config.tokenize_chinese = flag("tokenize_chinese_chars");
   if (const auto node = root.get("extra_ids")) config.extra_ids = node->number();
+  if (const auto node = root.get("truncation_side")) {
+    const std::string side = node->text();
+    if (side != "left" && side != "right") node->refuse_value(side);
+    config.cuts_left = side == "left";
+  }
 }
 
 // Calls read(root) when the folder has the file; errors name it.

@@ -56,6 +56,7 @@ class Pipeline : public Tokenizer {
   bool is_special(int32_t id) const override {
     return parts_.added.is_special_id(id) || parts_.special.contains(id);
   }
+  bool cuts_left() const override { return parts_.cuts_left; }
 
  private:
   void take_apart(std::string_view text, Scratch& scratch) const;

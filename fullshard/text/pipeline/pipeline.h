@@ -29,6 +29,7 @@ struct PipelineParts {
   SpecialTokens special;
   std::set<int32_t> hidden;  // ids that decode() leaves out with the special ones
   bool cache_words = true;   // false where a word is a whole text
+  bool cuts_left = false;
 };
 
 // The configuration's roles, looked up in these parts.

@@ -33,6 +33,7 @@ struct TokenizerConfig {
   std::optional<bool> add_prefix_space, add_bos, add_eos;
   std::optional<bool> do_lower_case, strip_accents, tokenize_chinese;
   std::optional<int64_t> extra_ids;
+  bool cuts_left = false;  // truncation_side
 
   const std::optional<std::string>& role(Role which) const {
     return roles[static_cast<size_t>(which)];

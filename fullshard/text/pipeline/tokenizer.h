@@ -35,6 +35,8 @@ class Tokenizer {
   virtual std::optional<int32_t> sep() const = 0;
   // [CLS], <s>, … : never chosen for masking.
   virtual bool is_special(int32_t id) const = 0;
+  // Texts that are too long lose their beginning: truncation_side of tokenizer_config.json.
+  virtual bool cuts_left() const { return false; }
 };
 
 // A folder (tokenizer.json, else a sentencepiece .model, else vocab.json + merges.txt, else
