@@ -45,11 +45,16 @@ LauncherEnvironment::Slurm read_slurm(const LauncherNames& names) {
           .job = names.first({"SLURM_JOB_ID", "SLURM_JOBID"})};
 }
 
+bool is_several(const std::optional<std::string>& count) {
+  return count && !count->empty() && *count != "0" && *count != "1";
+}
+
 bool tells_a_rank(const LauncherNames& names, const LauncherEnvironment::Lookup& lookup) {
   const bool is_task = names.has("SLURM_PROCID") && names.has("SLURM_STEP_ID");
   return names.has("FULLSHARD_RANK") || names.has("FULLSHARD_WORLD_SIZE") ||
-         (names.has("RANK") && names.has("WORLD_SIZE")) || names.has("OMPI_COMM_WORLD_RANK") ||
-         names.has("PMI_RANK") || (is_task && lookup("SLURM_NTASKS").value_or("1") != "1");
+         (names.has("RANK") && names.has("WORLD_SIZE")) || is_several(lookup("WORLD_SIZE")) ||
+         names.has("OMPI_COMM_WORLD_RANK") || names.has("PMI_RANK") ||
+         (is_task && is_several(lookup("SLURM_NTASKS")));
 }
 
 }  // namespace
@@ -98,6 +103,7 @@ LauncherEnvironment LauncherEnvironment::read(const Lookup& lookup) {
   found.terminal = names[kTerminal];
   found.run_lock = names[kRunLock];
   found.prompts = names[kPrompts];
+  found.measured = names[kMeasured];
   found.config = {.file = names["FULLSHARD_CONFIG"],
                   .fsdp = names["FULLSHARD_FSDP"],
                   .fsdp_config = names["FULLSHARD_FSDP_CONFIG"],

@@ -46,7 +46,8 @@ struct LauncherEnvironment {
   Slurm slurm;
 
   // Whether somebody started this process as one rank of several. Our own names alone say so, even
-  // where one of them is missing; an allocation of SLURM, or a step of one task, does not.
+  // where one of them is missing, and so does a WORLD_SIZE of several: who then asks for the rank
+  // says what is missing. An allocation of SLURM, or a step of one task, does not.
   bool is_rank = false;
 
   LauncherVariable master_address, master_port;
@@ -65,10 +66,14 @@ struct LauncherEnvironment {
   static constexpr const char* kTerminal = "FULLSHARD_TERMINAL_FD";
   static constexpr const char* kRunLock = "FULLSHARD_RUN_LOCK";
   static constexpr const char* kPrompts = "FULLSHARD_PROMPTS_FD";
+  static constexpr const char* kMeasured = "FULLSHARD_MEASURED";
+  static constexpr const char* kMeasuredSteps = "steps";
+  static constexpr const char* kMeasuredPhases = "phases";
   LauncherVariable meeting;   // a pipe to say in that ranks have met: "NUMBER:INODE"
   LauncherVariable terminal;  // a descriptor
   LauncherVariable run_lock;  // a descriptor
   LauncherVariable prompts;   // a descriptor: what standard input held
+  LauncherVariable measured;  // a run of `tune` or `bench step`: kMeasuredSteps, or …Phases too
   struct Config {
     LauncherVariable file, fsdp, fsdp_config, overrides, allow_unknown;
   };

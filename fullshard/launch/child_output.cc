@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/launch/late_lines.h"
 
 namespace fullshard::launch {
 namespace {
@@ -83,6 +84,7 @@ void ChildOutput::keep(const std::string& lines) {
   if (log_ >= 0) write_all(log_, lines);
   for (size_t begin = 0; begin < lines.size();) {
     const size_t end = lines.find('\n', begin);
+    if (options_.late_lines) options_.late_lines->hear(lines.substr(begin, end - begin));
     last_lines_.push_back(lines.substr(begin, std::min(end - begin, kLongestLine)));
     if (last_lines_.size() > kNumLastLines) last_lines_.pop_front();
     begin = end + 1;

@@ -12,11 +12,14 @@
 
 namespace fullshard::launch {
 
+class LateLines;
+
 struct ChildOutputOptions {
   bool shown = true;
-  std::string prefix = {};    // empty: bytes are passed on as they come
-  std::string log = {};       // a file to which lines are added; empty: none
-  std::string log_name = {};  // that it gets once it is accepted; empty: it has its name
+  std::string prefix = {};          // empty: bytes are passed on as they come
+  std::string log = {};             // a file to which lines are added; empty: none
+  std::string log_name = {};        // that it gets once it is accepted; empty: it has its name
+  LateLines* late_lines = nullptr;  // hears every line; it outlives the output
 };
 
 class ChildOutput {

@@ -18,6 +18,7 @@
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/job_secret.h"
 #include "fullshard/launch/keeper.h"
+#include "fullshard/launch/late_lines.h"
 #include "fullshard/launch/meeting_watch.h"
 #include "fullshard/launch/node_line.h"
 #include "fullshard/launch/port.h"
@@ -118,11 +119,19 @@ void prepare_logs(const LaunchOptions& options) {
   }
 }
 
-ChildOutputOptions output_of(const LaunchOptions& options, int rank) {
+// Our own programs name a late rank. Who is shown can name all but itself, the others only it. On
+// node 0 they do, and where it has no others on the next node.
+bool shows_late_lines(const LaunchOptions& options) {
+  const bool is_ours = options.explains_itself || options.saves_itself;
+  return is_ours && options.tee == Tee::first && options.node_rank <= (options.ranks == 1 ? 1 : 0);
+}
+
+ChildOutputOptions output_of(const LaunchOptions& options, int rank, LateLines& late_lines) {
   ChildOutputOptions output{
       .shown = options.tee == Tee::all || (options.tee == Tee::first && rank == 0),
       .prefix = rank == 0 ? "" : fmt::format("[{}] ", rank),
-      .log = log_of(options, rank)};
+      .log = log_of(options, rank),
+      .late_lines = rank != 0 && shows_late_lines(options) ? &late_lines : nullptr};
   std::error_code problem;
   if (options.logs_wait && std::filesystem::exists(waiting_log(output.log), problem)) {
     output.log_name = std::exchange(output.log, waiting_log(output.log));
@@ -131,7 +140,7 @@ ChildOutputOptions output_of(const LaunchOptions& options, int rank) {
 }
 
 Children start_ranks(const LaunchOptions& options, Meeting meeting, const MeetingWatch& watch,
-                     const Keeper& keeper) {
+                     LateLines& late_lines, const Keeper& keeper) {
   meeting.notice = watch.variable();
   const auto environments = rank_environments(options, meeting);
   const std::vector<int> cores = allowed_cores();
@@ -145,7 +154,7 @@ Children start_ranks(const LaunchOptions& options, Meeting meeting, const Meetin
                        .kept_open = options.kept_open};
     child.kept_open.push_back(watch.ranks_descriptor());
     if (options.binding == Binding::cores) child.cores = cores_of(cores, local, options.ranks);
-    child.output = output_of(options, rank);
+    child.output = output_of(options, rank, late_lines);
     // A pipe whose reader has gone would end the rank by SIGPIPE, which the launcher ignores.
     child.direct = rank == 0 && child.output.shown && options.log_dir.empty() && !is_piped();
     // In a group of its own a rank would be stopped when it read from the terminal.
@@ -199,10 +208,11 @@ LaunchResult launch(const LaunchOptions& options) {
   const auto nodes = line_to_nodes(options);
   for (int restart = options.restart_count;; ++restart) {
     MeetingWatch meeting;
+    LateLines late_lines(/*shown_rank=*/0);
     const HeldPort port = port_for(options);
-    Supervisor supervisor(
-        start_ranks(options, arrange_meeting(options, port.number(), restart), meeting, keeper),
-        signals, options);
+    Supervisor supervisor(start_ranks(options, arrange_meeting(options, port.number(), restart),
+                                      meeting, late_lines, keeper),
+                          signals, options);
     supervisor.watch_meeting(meeting);
     if (nodes) supervisor.watch_nodes(*nodes, restart);
     const LaunchResult result = supervisor.run();

@@ -23,7 +23,8 @@ struct LaunchOptions {
   // The program says on its last line why it fails ("error: …"): nothing is added to that.
   bool explains_itself = false;
   // The program ends by itself after a first signal, with status 130, when it has saved what it is
-  // to save: no grace applies then, only a second signal ends it at once.
+  // to save: no grace applies then, only a second signal ends it at once. A rank that ends so was
+  // interrupted, also by a signal that did not come through here.
   bool saves_itself = false;
   int max_restarts = 0;  // how often all ranks are started again after a failure
 
@@ -52,19 +53,22 @@ struct LaunchOptions {
 struct LaunchResult {
   int status = 0;  // 0; the first failing rank's; 128 + n for signal n; 130 interrupted
   std::optional<int> failed_rank = {};  // the first by time
-  std::string message = {};             // "rank 1: exited with status 3", "interrupted by SIGINT"
+  // "rank 1: exited with status 3", or where it explained itself "rank 1: " and why; "interrupted
+  // by SIGINT".
+  std::string message = {};
   bool interrupted = false;
 };
 
 // Every rank runs the command with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 // TORCHELASTIC_RESTART_COUNT, ...), NODE_RANK, FULLSHARD_JOB_SECRET and, if unset, OMP_NUM_THREADS,
 // in a process group of its own. Rank 0's lines are shown as they are, the others' begin with
-// "[rank] ". When a rank fails, it is named on standard error with its last lines, and the others
-// are ended; SIGINT, SIGTERM and SIGHUP are passed on, and a second SIGINT or SIGTERM kills.
-// Nothing that a rank started in its process group outlives it or this process. Output that nobody
-// reads any more ends nothing; standard output without room is status 1 at the end. Throws Error
-// when the program cannot be started. Blocks those signals in the calling thread while it runs;
-// call it from a program's main thread.
+// "[rank] ". Where only rank 0's are shown and the program is ours, what others say of it when it
+// is late is shown too. When a rank fails, it is named on standard error with its last lines, and
+// the others are ended; SIGINT, SIGTERM and SIGHUP are passed on, and a second SIGINT or SIGTERM
+// kills. Nothing that a rank started in its process group outlives it or this process. Output that
+// nobody reads any more ends nothing; standard output without room is status 1 at the end. Throws
+// Error when the program cannot be started. Blocks those signals in the calling thread while it
+// runs; call it from a program's main thread.
 LaunchResult launch(const LaunchOptions& options);
 
 // Whether ranks that ended so, after so many restarts, are started again.

@@ -12,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/launch/machine_facts.h"
 
 namespace fullshard::launch {
@@ -32,7 +33,10 @@ std::string whole_file(const files::path& path) {
   std::string text(kLongestFile, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  std::string lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines += base::printable(line) + "\n";
+  return lines;
 }
 
 std::string last_lines(const files::path& path) {
@@ -46,7 +50,7 @@ std::string last_lines(const files::path& path) {
     if (lines.size() > kNumLines) lines.pop_front();
   }
   std::string text;
-  for (const std::string& line : lines) text += line + "\n";
+  for (const std::string& line : lines) text += base::printable(line) + "\n";
   return text;
 }
 

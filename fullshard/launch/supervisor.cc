@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/launch/remote_command.h"
 
@@ -24,12 +27,29 @@ constexpr auto kOneRequest = std::chrono::milliseconds(100);
 // How long to wait before node 0 is looked for again.
 constexpr auto kRetry = std::chrono::milliseconds(50);
 
+constexpr std::string_view kError = "error: ";
+
 // Its last line says why; one whose output goes straight to the terminal is believed to say it.
 bool has_explained(const ChildProcess& child) {
   const ChildOutput& output = child.output();
   if (!child.has_failed() || child.was_killed()) return false;
   if (output.last_lines().empty()) return output.is_shown();
-  return output.last_lines().back().starts_with("error: ");
+  return output.last_lines().back().starts_with(kError);
+}
+
+bool names(const std::string& text, const std::string& rank) {
+  const size_t place = text.find(rank);
+  if (place == std::string::npos) return false;
+  const size_t end = place + rank.size();
+  return end == text.size() || std::isdigit(static_cast<unsigned char>(text[end])) == 0;
+}
+
+// In the words of the rank that explained it, if they came through here.
+std::string reason_of(const ChildProcess& failed) {
+  const auto& lines = failed.output().last_lines();
+  if (lines.empty()) return fmt::format("{}: {}", failed.name(), failed.how_it_ended());
+  const std::string text = base::printable(lines.back().substr(kError.size()));
+  return names(text, failed.name()) ? text : fmt::format("{}: {}", failed.name(), text);
 }
 
 }  // namespace
@@ -64,9 +84,11 @@ void Supervisor::conclude_interrupted() {
   const bool is_done = std::none_of(children_.begin(), children_.end(),
                                     [](const auto& child) { return child->has_failed(); });
   if (options_.saves_itself && !asked_twice_ && (is_done || result_.failed_rank)) return;
+  const std::string how = first_signal_ != 0
+                              ? fmt::format("interrupted by {}", signal_name(first_signal_))
+                              : fmt::format("interrupted by a signal to {}", signalled_);
   result_ = {.status = kInterrupted,
-             .message = fmt::format("interrupted by {}{}", signal_name(first_signal_),
-                                    asked_twice_ ? ", and ended at once by a second signal" : ""),
+             .message = how + (asked_twice_ ? ", and ended at once by a second signal" : ""),
              .interrupted = true};
 }
 
@@ -197,6 +219,10 @@ void Supervisor::note_ended() {
   ChildProcess* failed = nullptr;
   for (const auto& child : children_) {
     if (!child->has_just_ended() || !child->has_failed()) continue;
+    if (has_saved(*child)) {
+      note_saved(*child);
+      continue;
+    }
     // Several may have ended since the last look: one that was killed is likelier the cause.
     if (!failed || (child->was_killed() && !failed->was_killed())) failed = child.get();
   }
@@ -206,9 +232,21 @@ void Supervisor::note_ended() {
   if (options_.saves_itself) note_ended_after_signal(*failed);
 }
 
+bool Supervisor::has_saved(const ChildProcess& child) const {
+  return options_.saves_itself && !child.was_killed() && child.exit_status() == kInterrupted;
+}
+
+// Ranks that have met tell each other of a signal: one that came to one of them ends the job as any
+// does. Those that have not would only wait for it.
+void Supervisor::note_saved(const ChildProcess& child) {
+  if (has_lost_one() || std::exchange(result_.interrupted, true)) return;
+  signalled_ = child.name();
+  if (meeting_ != nullptr) meeting_->read();
+  if (is_meeting()) deadline_ = Clock::now();
+}
+
 void Supervisor::note_ended_after_signal(ChildProcess& child) {
-  const bool has_saved = !child.was_killed() && child.exit_status() == kInterrupted;
-  if (was_asked_ || has_saved || is_one_missing_) return;  // it was killed here, or misses that one
+  if (was_asked_ || is_one_missing_) return;  // it was killed here, or misses that one
   const bool heeds_no_signal =
       child.was_killed_by(SIGINT) || child.was_killed_by(SIGTERM) || child.was_killed_by(SIGHUP);
   if (!heeds_no_signal) return name_failed(child);
@@ -277,6 +315,7 @@ void Supervisor::name_failed(ChildProcess& failed) {
   const ChildOutput& output = failed.output();
   await_the_others();
   if (options_.explains_itself && has_explained(failed)) {
+    result_.message = reason_of(failed);
     if (!output.is_shown()) unshown_ = output.last_lines().back();
     return;
   }

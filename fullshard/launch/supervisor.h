@@ -54,6 +54,8 @@ class Supervisor {
   bool have_all_met() const;
   bool is_meeting() const;
   void await_the_others();
+  bool has_saved(const ChildProcess& child) const;
+  void note_saved(const ChildProcess& child);
   void note_ended_after_signal(ChildProcess& child);
   void press();
   void signal_all(int number);
@@ -72,6 +74,7 @@ class Supervisor {
   LaunchResult result_;
   bool was_asked_ = false;  // the children have been told to end
   int first_signal_ = 0;    // that was passed on; 0: none
+  std::string signalled_;   // the rank that heeded a signal that did not come through here
   bool asked_twice_ = false;
   bool is_lost_elsewhere_ = false;             // a rank of another host has failed
   bool is_one_missing_ = false;                // ended by the first signal, without having saved

@@ -40,6 +40,7 @@ TEST(LauncherEnvironment, HasNothingWhereNothingIsSet) {
   EXPECT_FALSE(found.is_restart());
   EXPECT_FALSE(found.torchrun.rank || found.open_mpi.rank || found.pmi.rank || found.slurm.task);
   EXPECT_FALSE(found.meeting || found.terminal || found.run_lock || found.config.file);
+  EXPECT_FALSE(found.measured);
   EXPECT_EQ(found.job_secret(), "");
 }
 
@@ -59,6 +60,7 @@ TEST(LauncherEnvironment, KnowsARankByAnyLauncher) {
   EXPECT_TRUE(told_by({{"FULLSHARD_RANK", "0"}}).is_rank);
   EXPECT_TRUE(told_by({{"FULLSHARD_WORLD_SIZE", "2"}}).is_rank);
   EXPECT_TRUE(told_by({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).is_rank);
+  EXPECT_TRUE(told_by({{"WORLD_SIZE", "2"}}).is_rank);  // it would run alone otherwise
   EXPECT_TRUE(told_by({{"OMPI_COMM_WORLD_RANK", "0"}}).is_rank);
   EXPECT_TRUE(told_by({{"PMI_RANK", "0"}}).is_rank);
   const Settings task = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}};
@@ -67,7 +69,7 @@ TEST(LauncherEnvironment, KnowsARankByAnyLauncher) {
 
 TEST(LauncherEnvironment, TakesNoAllocationOrHalfAPairForARank) {
   EXPECT_FALSE(told_by({{"RANK", "0"}}).is_rank);
-  EXPECT_FALSE(told_by({{"WORLD_SIZE", "2"}}).is_rank);
+  for (const char* size : {"", "0", "1"}) EXPECT_FALSE(told_by({{"WORLD_SIZE", size}}).is_rank);
   EXPECT_FALSE(told_by({{"SLURM_NTASKS", "2"}}).is_rank);
   EXPECT_FALSE(told_by({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}).is_rank);
   const Settings single = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}};

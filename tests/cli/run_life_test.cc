@@ -129,6 +129,26 @@ TEST_F(RunLife, ARefusedStartLeavesTheLogsOfTheFinishedRun) {
   EXPECT_EQ(record_of("run")["status"], "done");
 }
 
+// Somebody means several ranks by it; alone, it would train something else.
+TEST_F(RunLife, ANumberOfRanksWithoutARankIsRefused) {
+  const std::string told =
+      prelude() + "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ";
+  const launch::Ended ended = launch::shell(told + "fullshard " + words("alone", "3"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.output, HasSubstr("error: environment: WORLD_SIZE is set but RANK is not; set "
+                                      "both or neither\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "alone/run.json"));
+  EXPECT_EQ(launch::shell(told + "fullshard " + short_run("run")).status, 0);
+}
+
+TEST_F(RunLife, ASignalToOneRankEndsTheRunAsToTheLauncher) {
+  const launch::Ended ended = run_and(endless("run") + "--save-every 1000000 --ranks 2 --grace 0",
+                                      until_steps("run") + "all=$(ranks); kill -TERM ${all##* }");
+  EXPECT_EQ(ended.status, 130) << ended.output;
+  EXPECT_EQ(record_of("run")["status"], "interrupted");
+  EXPECT_THAT(ended.output, Not(HasSubstr("error: ")));
+}
+
 // What is replaced must not be taken for a checkpoint of the new run.
 TEST_F(RunLife, OverwritingLeavesNoCheckpointsOfTheRunBefore) {
   ASSERT_EQ(run(short_run("run") + "--save-every 1").status, 0);

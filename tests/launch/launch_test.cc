@@ -85,6 +85,27 @@ TEST(Launch, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(result.message, "rank 0: killed by signal 9 (Killed)");
 }
 
+// Rank 1 of a program of ours says so and fails.
+LaunchResult launch_explained(const std::string& reason) {
+  return launch(
+      {.ranks = 2,
+       .command = {"sh", "-c",
+                   "[ $RANK = 0 ] && exec sleep 100; echo 'error: " + reason + "' >&2; exit 1"},
+       .notice = std::chrono::milliseconds(0),
+       .explains_itself = true,
+       .tee = Tee::first});
+}
+
+TEST(Launch, GivesTheReasonOfARankThatExplainsItself) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(launch_explained("the disk is full").message, "rank 1: the disk is full");
+  EXPECT_EQ(launch_explained("rank 1: barrier: no memory").message, "rank 1: barrier: no memory");
+  EXPECT_EQ(launch_explained("rank 12 is missing").message, "rank 1: rank 12 is missing");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "error: the disk is full\nerror: rank 1: barrier: no memory\nerror: rank 12 is "
+            "missing\n");
+}
+
 TEST(Launch, KillsRanksThatIgnoreTheRequestToEnd) {
   const auto start = std::chrono::steady_clock::now();
   const LaunchResult result =

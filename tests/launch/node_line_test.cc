@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/node_line.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -138,9 +139,11 @@ std::string said_after_loss(int status_of_loss) {
   const std::string port = std::to_string(20'000 + ::getpid() % 10'000);
   const NodeLineOptions first{
       .address = "127.0.0.1", .port = node_line_port(std::stoi(port)), .secret = "x"};
-  // It has met the others; then it waits until its launcher has heard of the loss.
+  // It meets the others when its launcher is connected, which does not look for node 0 after that;
+  // then it waits until its launcher has heard of the loss.
   const std::string script =
       kBeginsToMeet +
+      fmt::format("until grep -q ':{:04X} 01 ' /proc/net/tcp; do :; done; ", first.port) +
       "printf m > /proc/self/fd/${FULLSHARD_MEETING%%:*}; touch ready; until grep "
       "-q 'rank 0' said; do :; done; echo 'error: the reason' >&2; exit 2";
   const pid_t node = ::fork();

@@ -57,6 +57,27 @@ TEST_F(Saving, IsNotNeededByARunThatCameToItsEnd) {
   EXPECT_EQ(result.status, 0);
 }
 
+// The signal comes when a rank is past everything that could be saved.
+TEST_F(Saving, IsNotNeededByARunThatHeedsNoSignalAnyMore) {
+  const LaunchResult result =
+      launch_saving("", "[ $RANK = 1 ] && kill -TERM $PPID; sleep 0.3; exit 0");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.failed_rank, std::nullopt);
+}
+
+// The others still save when the first one ends: there is no deadline.
+TEST_F(Saving, AfterASignalToOneRankIsNoFailure) {
+  ::testing::internal::CaptureStderr();
+  const LaunchResult result =
+      launch_saving("exit 4", "[ $RANK = 1 ] || sleep 0.3; echo saved > $RANK; exit 130");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(result.status, 130);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.failed_rank, std::nullopt);
+  EXPECT_EQ(result.message, "interrupted by a signal to rank 1");
+  EXPECT_EQ(folder_.read("0") + folder_.read("1"), "saved\nsaved\n");
+}
+
 TEST_F(Saving, EndsAtOnceWhenAskedTwice) {
   const LaunchResult result = launch_saving(
       "", "[ $RANK = 0 ] && kill -INT $PPID; while :; do sleep 0.2; kill -TERM $PPID; done");

@@ -35,17 +35,21 @@ std::optional<std::string> nccl_variable(const std::string& name) {
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 // Ranks with the same identity can share memory: one boot of one machine, and one network
 // namespace, since the sockets over which memory is handed out live there.
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
   struct stat network = {};
   ::stat("/proc/self/ns/net", &network);
   // NCCL's own way to say that processes of one machine are to be taken as hosts of their own.
-  return fmt::format("{} {} {} {}", boot, name.data(), network.st_ino,
+  return fmt::format("{} {} {} {}", boot, host_name(), network.st_ino,
                      nccl_variable("NCCL_HOSTID").value_or(""));
 }
 
@@ -62,20 +66,57 @@ std::shared_ptr<comm::Store> connect(const comm::Environment& environment, milli
                              timeout);
 }
 
+// How long rank 0 waits for those who came to hear why it fails: they may be slow, not gone.
+constexpr auto kFarewell = std::chrono::seconds(10);
+// How often it looks meanwhile whether those who came belong together.
+constexpr auto kLookAtOthers = milliseconds(500);
+// Why they do not, in the words of the first who found out.
+constexpr const char* kMismatch = "mismatch";
+
+[[noreturn]] void fail_as_mismatch(comm::Store& store, const std::string& text) {
+  store.set_first(kMismatch, text);
+  throw Error(text);
+}
+
+std::string key_of(const std::string& what, int rank) {
+  return fmt::format("{} of rank {}", what, rank);
+}
+
+std::shared_ptr<comm::Store> store_of_world(comm::Store& store, int64_t world) {
+  return store.under(fmt::format("world {}", world));
+}
+
+// Fails where another process is this rank already, and so do those who wait in its world.
+void check_is_only_one(comm::Store& store, const comm::Environment& environment,
+                       const std::string& worlds) {
+  const std::string own = fmt::format("process {} on {}", ::getpid(), host_name());
+  const std::string first = store.set_first(key_of("process", environment.rank), own);
+  if (first == own) return;
+  fail_as_mismatch(*store_of_world(store, std::max<int64_t>(1, store.add(worlds, 0))),
+                   fmt::format("world: {} came as rank {}, and so did {}; give each process its "
+                               "own RANK, and start all ranks again",
+                               own, environment.rank, first));
+}
+
 std::shared_ptr<comm::Store> open_store(const comm::Environment& environment,
                                         milliseconds timeout) {
   auto store = connect(environment, timeout);
   store = store->under(fmt::format("start {}", environment.restart));
+  const std::string worlds = key_of("worlds", environment.rank);
+  // An agent gives ranks out itself, and its store may outlive their processes.
+  if (!environment.agent_store) check_is_only_one(*store, environment, worlds);
   // A process may make several worlds, one after another: each has its own keys.
-  const int64_t world = store->add(fmt::format("worlds of rank {}", environment.rank), 1);
-  return store->under(fmt::format("world {}", world));
+  return store_of_world(*store, store->add(worlds, 1));
 }
 
-// How long rank 0 waits for those who came to hear why it fails: they may be slow, not gone.
-constexpr auto kFarewell = std::chrono::seconds(10);
-
-std::string key_of(const std::string& what, int rank) {
-  return fmt::format("{} of rank {}", what, rank);
+std::string missing_text(const comm::Environment& environment, const std::vector<int>& missing,
+                         milliseconds timeout) {
+  return fmt::format(
+      "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
+      "logs, or raise timeouts.init (--init-timeout) if they are only slow",
+      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), environment.size,
+      environment.master_address, environment.master_port,
+      static_cast<double>(timeout.count()) / 1000);
 }
 
 std::string missing_text(comm::Store& store, const comm::Environment& environment,
@@ -84,12 +125,21 @@ std::string missing_text(comm::Store& store, const comm::Environment& environmen
   for (int rank = 0; rank < environment.size; ++rank) {
     if (!store.find(key_of(what, rank))) missing.push_back(rank);
   }
-  return fmt::format(
-      "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
-      "logs, or raise timeouts.init (--init-timeout) if they are only slow",
-      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), environment.size,
-      environment.master_address, environment.master_port,
-      static_cast<double>(timeout.count()) / 1000);
+  return missing_text(environment, missing, timeout);
+}
+
+// Launchers tell every rank how many there are; rank 0's number counts.
+void agree_on_size(comm::Store& store, const comm::Environment& environment, milliseconds timeout) {
+  const std::string own = std::to_string(environment.size);
+  if (environment.rank == 0) return store.set("size", own);
+  if (!store.wait({"size"}, timeout + kFarewell)) {
+    throw Error(missing_text(environment, {0}, timeout));
+  }
+  const std::string first = *store.find("size");
+  if (first == own) return;
+  fail_as_mismatch(store, fmt::format("world: size is {} on rank {}, but {} on rank 0; give all "
+                                      "ranks the same WORLD_SIZE",
+                                      own, environment.rank, first));
 }
 
 // The store goes with rank 0, so it first tells those who came.
@@ -104,6 +154,23 @@ std::string missing_text(comm::Store& store, const comm::Environment& environmen
   throw Error(text);
 }
 
+// Rank 0's: fails for all where one of them does not come, or does not belong to them.
+void await_texts(comm::Store& store, const comm::Environment& environment, const std::string& what,
+                 const std::vector<std::string>& keys, milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    const bool are_there = store.wait(keys, std::clamp(left, milliseconds(0), kLookAtOthers));
+    if (const auto mismatch = store.find(kMismatch)) {
+      fail_for_all(store, environment, what, *mismatch);
+    }
+    if (are_there) return;
+    if (left <= kLookAtOthers) {
+      fail_for_all(store, environment, what, missing_text(store, environment, what, timeout));
+    }
+  }
+}
+
 // What every rank tells, a line each. Rank 0 collects it, so that the store answers N questions and
 // not N².
 std::vector<std::string> exchange_texts(comm::Store& store, const comm::Environment& environment,
@@ -113,9 +180,7 @@ std::vector<std::string> exchange_texts(comm::Store& store, const comm::Environm
   if (environment.rank == 0) {
     std::vector<std::string> keys;
     for (int rank = 0; rank < environment.size; ++rank) keys.push_back(key_of(what, rank));
-    if (!store.wait(keys, timeout)) {
-      fail_for_all(store, environment, what, missing_text(store, environment, what, timeout));
-    }
+    await_texts(store, environment, what, keys, timeout);
     std::string all = "=";
     for (const std::string& key : keys) all += *store.find(key);
     store.set(what, all);
@@ -130,6 +195,9 @@ std::vector<std::string> exchange_texts(comm::Store& store, const comm::Environm
   std::istringstream lines(found.substr(1));
   std::vector<std::string> texts;
   for (std::string line; std::getline(lines, line);) texts.push_back(line);
+  check(texts.size() == static_cast<size_t>(environment.size),
+        "world: {} ranks told their {} in {} lines, expected one of each", environment.size, what,
+        texts.size());
   return texts;
 }
 
@@ -311,6 +379,7 @@ World World::from_environment(const comm::WorldOptions& options) {
   const Timeouts& timeouts = options.timeouts;
   const int64_t file_limit = comm::raise_file_limit();
   auto store = open_store(environment, timeouts.init);
+  agree_on_size(*store, environment, timeouts.init);
   comm::GlooOptions members{.rank = environment.rank,
                             .hosts = number_hosts(exchange_texts(*store, environment, "host",
                                                                  host_identity(), timeouts.init)),
