@@ -53,23 +53,69 @@ constexpr std::array kVariables = {
              "deepspeed_config.zero3_save_16bit_model"},
 };
 
+constexpr const char* kPrecision = "ACCELERATE_MIXED_PRECISION";
+
 bool is_on(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && plain_name(value) == "true";
 }
 
+// Nothing where the launcher exported a variable without a value.
+std::optional<std::string> value_of(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0' || std::string_view(value) == "none") return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
-bool is_from_accelerate() {
+bool is_sharded_by_accelerate() {
   return is_on("ACCELERATE_USE_FSDP") || is_on("ACCELERATE_USE_DEEPSPEED");
+}
+
+bool is_from_accelerate() { return is_sharded_by_accelerate() || value_of(kPrecision); }
+
+// The launcher exports it for every kind of run; without FSDP and DeepSpeed it is all that counts.
+void PlanMaker::put_launched_precision(Settings& settings) {
+  const auto value = value_of(kPrecision);
+  if (!value) return;
+  const Origin origin{.from = Origin::From::environment, .note = kPrecision};
+  if (settings.family() == Family::accelerate) {
+    return settings.override_with("mixed_precision", *value, origin, problems_);
+  }
+  const auto name = accelerate_choice("mixed_precision", *value);
+  if (!name) {
+    problems_.errors.push_back(
+        {.file = kPrecision,
+         .message = fmt::format("is '{}', expected no, fp16, bf16 or fp8", *value)});
+  } else if (*name != "no") {
+    if (*name == "fp8") launched_fp8_ = origin;
+    settings.override_with(*name == "fp16" ? "fp16.enabled" : "bf16.enabled", "true", origin,
+                           problems_);
+  }
+}
+
+Plan PlanMaker::make_unsharded_by_accelerate() {
+  Settings settings(Family::deepspeed);
+  put_launched_precision(settings);
+  if (!options_.overrides.empty() || !options_.flags.empty()) return make_from(std::move(settings));
+  Plan plan;
+  plan.precision.fp16 = settings.get<bool>("fp16.enabled");
+  plan.precision.bf16 = settings.get<bool>("bf16.enabled");
+  apply_launched_fp8(plan);
+  return plan;
+}
+
+// fp8 is bf16 with the products of blocks in 8 bits; DeepSpeed has no key for it.
+void PlanMaker::apply_launched_fp8(Plan& plan) const {
+  const Setting<bool>& bf16 = plan.precision.bf16;
+  if (launched_fp8_ && bf16.origin.note == launched_fp8_->note) plan.precision.fp8 = bf16;
 }
 
 Plan PlanMaker::make_from_environment() {
   const bool is_fsdp = is_on("ACCELERATE_USE_FSDP");
   const bool is_deepspeed = is_on("ACCELERATE_USE_DEEPSPEED");
-  const bool says_nothing = options_.overrides.empty() && options_.flags.empty();
-  if (!is_fsdp && !is_deepspeed && says_nothing) return {};
-  if (!is_fsdp && !is_deepspeed) return make_from(Settings(Family::deepspeed));
+  if (!is_fsdp && !is_deepspeed) return make_unsharded_by_accelerate();
   Settings settings(Family::accelerate);
   settings.put("distributed_type", ConfigNode::of_text(is_fsdp ? "FSDP" : "DEEPSPEED"),
                {.from = Origin::From::environment,
@@ -78,8 +124,8 @@ Plan PlanMaker::make_from_environment() {
   const char* version = std::getenv("FSDP_VERSION");
   const bool is_second = version != nullptr && std::string_view(version) == "2";
   for (const Variable& variable : kVariables) {
-    const char* value = std::getenv(variable.name);
-    if (value == nullptr || *value == '\0' || std::string_view(value) == "none") continue;
+    const auto value = value_of(variable.name);
+    if (!value) continue;
     // The launcher exports the defaults of both versions; only one of the two keys is meant.
     if (variable.path == (is_second ? "fsdp_config.fsdp_sharding_strategy"
                                     : "fsdp_config.fsdp_reshard_after_forward")) {
@@ -87,7 +133,7 @@ Plan PlanMaker::make_from_environment() {
     }
     if (!is_fsdp && variable.path.starts_with("fsdp_config.")) continue;
     if (!is_deepspeed && variable.path.starts_with("deepspeed_config.")) continue;
-    settings.override_with(variable.path, value,
+    settings.override_with(variable.path, *value,
                            {.from = Origin::From::environment, .note = variable.name}, problems_);
   }
   return make_from(std::move(settings));

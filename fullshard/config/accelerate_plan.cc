@@ -7,6 +7,7 @@
 #include "fullshard/config/checks.h"
 #include "fullshard/config/document/reader.h"
 #include "fullshard/config/plan_maker.h"
+#include "fullshard/config/sharding_flags.h"
 
 namespace fullshard::config {
 namespace {
@@ -63,7 +64,10 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
   fill_parallelism(plan, settings);
   const auto precision = settings.get<std::string>("mixed_precision");
   const auto old = settings.get<bool>("fp16");
-  if (old.origin.is_explicit()) warn(old.origin, "is the old form of mixed_precision: fp16");
+  if (old.origin.is_explicit()) {
+    warn(old.origin,
+         fmt::format("is the old form of mixed_precision: {}", old.value ? "fp16" : "no"));
+  }
   if (precision.value == "fp8") fill_fp8(plan, settings, precision.origin);
   if (old.value && precision.origin.is_explicit() && precision.value != "fp16") {
     error(old.origin, fmt::format("is true, but mixed_precision is {}", precision.value),
@@ -156,6 +160,11 @@ void PlanMaker::fill_fsdp(Plan& plan, Settings& settings) {
     if (reshard != nullptr || !strategy.origin.is_explicit()) {
       const auto value = settings.get<bool>("fsdp_config.fsdp_reshard_after_forward");
       sharding.reshard_after_forward = {value.value, value.origin};
+      if (strategy.origin.is_explicit() && !agrees_with_release(strategy.value, value.value)) {
+        error(value.origin,
+              fmt::format("is {}, but fsdp_sharding_strategy is {}", value.value, strategy.value),
+              "keep one of them");
+      }
     }
   } else if (reshard != nullptr) {
     warn(reshard->origin,

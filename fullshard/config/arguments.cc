@@ -96,7 +96,7 @@ Plan Plan::from_words(const std::string& words, const std::string& config_file,
   config::PlanMaker maker(options, problems);
   const auto make = [&] {
     if (!words.empty() || !config_file.empty()) return maker.make_from_words(words, config_file);
-    if (config::is_from_accelerate()) return maker.make_from_environment();
+    if (config::is_sharded_by_accelerate()) return maker.make_from_environment();
     return maker.make_default();
   };
   Plan plan = make();
@@ -109,10 +109,11 @@ Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given
   const config::LaunchedConfig launched =
       config::launched_config(base::LauncherEnvironment::of_process());
   options.allow_unknown = options.allow_unknown || launched.allow_unknown;
-  // What the program itself is told comes later, and wins.
-  options.overrides.insert(options.overrides.begin(), launched.overrides.begin(),
-                           launched.overrides.end());
+  // What comes later wins: the launcher's, the program's, its arguments'.
+  const auto before = config::overrides_of(launched.overrides, given.overrides);
+  options.overrides.clear();
   const ConfigArguments found = ArgumentTaker(count, arguments, options).take();
+  options.overrides = config::overrides_of(before, options.overrides);
   std::vector<std::string_view> kinds;
   if (!found.deepspeed.empty()) kinds.push_back("--deepspeed");
   if (found.has_fsdp || !found.fsdp_config.empty()) kinds.push_back("--fsdp");

@@ -214,13 +214,7 @@ class PlanChecks {
            fmt::format("the warm-up takes {} steps, the whole run {}",
                        scheduler.warmup_num_steps.value, *scheduler.total_num_steps.value));
     }
-    if (type.starts_with("Warmup") && scheduler.warmup_max_lr.value &&
-        scheduler.warmup_min_lr.value > *scheduler.warmup_max_lr.value) {
-      error(named(scheduler.warmup_min_lr.origin, "scheduler.warmup_min_lr"),
-            fmt::format("is {}, but warmup_max_lr is {}",
-                        format_number(scheduler.warmup_min_lr.value),
-                        format_number(*scheduler.warmup_max_lr.value)));
-    }
+    check_warmup_rates();
     note_short_warmup();
     if (type != "OneCycle") return;
     if (!scheduler.cycle_min_lr.value || !scheduler.cycle_max_lr.value) {
@@ -233,6 +227,27 @@ class PlanChecks {
           fmt::format("is {}, but cycle_max_lr is {}", format_number(*scheduler.cycle_min_lr.value),
                       format_number(*scheduler.cycle_max_lr.value)));
     }
+    if (*scheduler.cycle_momentum && *scheduler.cycle_min_mom > *scheduler.cycle_max_mom) {
+      const bool is_min = scheduler.cycle_min_mom.origin.is_explicit();
+      const auto& said = is_min ? scheduler.cycle_min_mom : scheduler.cycle_max_mom;
+      const auto& other = is_min ? scheduler.cycle_max_mom : scheduler.cycle_min_mom;
+      error(named(said.origin, is_min ? "scheduler.cycle_min_mom" : "scheduler.cycle_max_mom"),
+            fmt::format("is {}, but {} is {}", format_number(*said),
+                        is_min ? "cycle_max_mom" : "cycle_min_mom", format_number(*other)));
+    }
+  }
+
+  // Without warmup_max_lr the optimizer's rate is the upper end.
+  void check_warmup_rates() {
+    const SchedulerPlan& scheduler = plan_.scheduler;
+    const std::string& type = scheduler.type.value;
+    if (type != "WarmupLR" && type != "WarmupDecayLR") return;
+    const double most = scheduler.warmup_max_lr.value.value_or(plan_.optimizer.lr.value);
+    if (scheduler.warmup_min_lr.value <= most) return;
+    error(named(scheduler.warmup_min_lr.origin, "scheduler.warmup_min_lr"),
+          fmt::format("is {}, but {} is {}", format_number(scheduler.warmup_min_lr.value),
+                      scheduler.warmup_max_lr.value ? "warmup_max_lr" : "the optimizer's lr",
+                      format_number(most)));
   }
 
   // DeepSpeed's warm-ups last at least two steps, and both have the lower rate.
@@ -265,6 +280,12 @@ class PlanChecks {
     if (wrap.policy.value != "TRANSFORMER_BASED_WRAP" && wrap.classes.origin.is_explicit() &&
         !wrap.classes.value.empty() && wrap.policy.value != "MARKED") {
       warn(named(wrap.classes.origin, "wrap.classes"),
+           fmt::format("without effect: the wrap policy is {}", wrap.policy.value));
+    }
+    // A launcher's variables repeat defaults that nobody asked for.
+    if (wrap.policy.value != "SIZE_BASED_WRAP" && binds_flags(wrap.min_num_params.origin) &&
+        wrap.min_num_params.value > 0 && wrap.policy.value != "MARKED") {
+      warn(named(wrap.min_num_params.origin, "wrap.min_num_params"),
            fmt::format("without effect: the wrap policy is {}", wrap.policy.value));
     }
   }

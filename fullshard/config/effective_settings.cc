@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "fullshard/base/printable.h"
-#include "fullshard/config/schema/schema.h"
+#include "fullshard/config/sharding_flags.h"
+#include "fullshard/config/unused_flags.h"
 
 namespace fullshard::config {
 namespace {
@@ -55,7 +56,7 @@ void add_sharding(SettingsTable& table, const Plan& plan) {
   if (sharding.stage.value) {
     table.add("--zero-stage", sharding.stage);
   } else {
-    table.add("--strategy", sharding.strategy);
+    table.add("--strategy", strategy_in_effect(sharding));
   }
   if (sharding.factor.value) table.add("--sharding-factor", sharding.factor);
   const WrapPlanSettings& wrap = plan.wrap;
@@ -108,21 +109,15 @@ void add_precision(SettingsTable& table, const Plan& plan) {
   table.add("--recompute", plan.recompute.enabled);
 }
 
-bool takes(const OptimizerPlan& optimizer, const char* parameter) {
-  return Schema::of(Family::deepspeed)
-             .find(fmt::format("optimizer.params.{}", parameter), plain_name(*optimizer.type)) !=
-         nullptr;
-}
-
 void add_optimizer(SettingsTable& table, const Plan& plan) {
   const OptimizerPlan& optimizer = plan.optimizer;
   table.add("--optimizer", optimizer.type);
   table.add("--lr", optimizer.lr);
-  if (takes(optimizer, "betas")) {
+  if (optimizer_takes(optimizer, "betas")) {
     table.add("--adam-beta1", optimizer.betas->at(0), optimizer.betas.origin);
     table.add("--adam-beta2", optimizer.betas->at(1), optimizer.betas.origin);
   }
-  if (takes(optimizer, "eps")) table.add("--adam-epsilon", optimizer.eps);
+  if (optimizer_takes(optimizer, "eps")) table.add("--adam-epsilon", optimizer.eps);
   table.add("--weight-decay", optimizer.weight_decay);
   table.add("--schedule", plan.scheduler.type);
   if (plan.scheduler.warmup_share.value) {

@@ -29,9 +29,20 @@ class Explainer {
       if (counts && !is_beside_the_point(settings, key->path)) add(settings, *key);
     }
   }
-  // Parameters of a schedule that is not there.
-  static bool is_beside_the_point(const Settings& settings, std::string_view path) {
-    return path.starts_with("scheduler.params.") && !settings.has("scheduler.type");
+  // Parameters of a schedule that is not there, or that a flag without a key replaced: the warm-up
+  // is the one part that the Trainer's schedules take from the file.
+  bool is_beside_the_point(const Settings& settings, std::string_view path) const {
+    const SchedulerPlan& scheduler = plan_.scheduler;
+    if (path == "scheduler.params.warmup_num_steps") {
+      return !settings.has("scheduler.type") || scheduler.warmup_share.value.has_value();
+    }
+    if (path == "scheduler.type") return is_own(scheduler.type.origin);
+    return path.starts_with("scheduler.params.") &&
+           (!settings.has("scheduler.type") || is_own(scheduler.type.origin));
+  }
+  // Of a flag that stands under its own name.
+  static bool is_own(const Origin& origin) {
+    return origin.from == Origin::From::flag && origin.key.starts_with("--");
   }
 
   void add(const Settings& settings, const SchemaKey& key) {

@@ -47,6 +47,7 @@ constexpr std::array kFlagRows = {
     FlagRow{"micro_batch", config::Family::deepspeed, "train_micro_batch_size_per_gpu"},
     FlagRow{"accumulate", config::Family::deepspeed, "gradient_accumulation_steps"},
     FlagRow{"clip", config::Family::deepspeed, "gradient_clipping"},
+    FlagRow{"drop_last", config::Family::deepspeed, "dataloader_drop_last"},
     FlagRow{"node_local", config::Family::deepspeed, "checkpoint.use_node_local_storage"},
     FlagRow{"offload_ratio", config::Family::deepspeed,
             "zero_optimization.offload_optimizer.ratio"},

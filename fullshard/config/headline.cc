@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fullshard/config/sharding_flags.h"
+
 namespace fullshard::config {
 namespace {
 
 std::string sharding_of(const ShardingPlan& sharding) {
   std::string text = sharding.stage.value ? fmt::format("ZeRO stage {}", *sharding.stage.value)
-                                          : sharding.strategy.value;
+                                          : strategy_in_effect(sharding).value;
   if (sharding.factor.value) text += fmt::format(" in groups of {}", *sharding.factor.value);
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace fullshard::config {
@@ -12,6 +13,18 @@ std::vector<std::string> LaunchedConfig::variables() const {
           "FULLSHARD_FSDP_CONFIG=" + fsdp_config,
           fmt::format("FULLSHARD_SET={}", fmt::join(overrides, "\n")),
           fmt::format("FULLSHARD_ALLOW_UNKNOWN={}", allow_unknown ? "1" : "")};
+}
+
+std::vector<std::string> overrides_of(const std::vector<std::string>& launched,
+                                      const std::vector<std::string>& own) {
+  const auto key_of = [](const std::string& text) { return text.substr(0, text.find('=')); };
+  std::vector<std::string> all;
+  for (const std::string& text : launched) {
+    const auto is_same_key = [&](const std::string& mine) { return key_of(mine) == key_of(text); };
+    if (std::none_of(own.begin(), own.end(), is_same_key)) all.push_back(text);
+  }
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
 }
 
 LaunchedConfig launched_config(const base::LauncherEnvironment& launcher) {

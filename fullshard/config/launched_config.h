@@ -22,6 +22,10 @@ struct LaunchedConfig {
   std::vector<std::string> variables() const;
 };
 
+// key=value of `fullshard launch` and a program's own, which win where both name a key.
+std::vector<std::string> overrides_of(const std::vector<std::string>& launched,
+                                      const std::vector<std::string>& own);
+
 LaunchedConfig launched_config(const base::LauncherEnvironment& launcher);
 
 }  // namespace fullshard::config

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -109,10 +110,15 @@ void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& dev
                          Problems& problems) {
   if (device == "cuda") return;
   const auto note = [&](const Origin& origin, std::string_view field) {
-    problems.warnings.push_back(offload_problem(
+    Problem problem = offload_problem(
         origin, field,
         fmt::format("on a CPU device host memory holds everything already: nothing is moved{}",
-                    device ? "" : " (on CUDA it is)")));
+                    device ? "" : " (on CUDA it is)"));
+    // One flag, or one word of a file, may ask for both.
+    const auto is_same = [&](const Problem& other) { return other.text() == problem.text(); };
+    if (std::none_of(problems.warnings.begin(), problems.warnings.end(), is_same)) {
+      problems.warnings.push_back(std::move(problem));
+    }
   };
   if (*plan.offload.parameters.device == "cpu") {
     note(plan.offload.parameters.device.origin, "offload.parameters.device");

@@ -42,7 +42,7 @@ class Plan {
   // As an empty file: every default. Fields may be set before check().
   Plan() = default;
 
-  // Errors are of kind usage and list every problem; a file that cannot be read is of kind input.
+  // Errors are of kind usage and list every problem, or say that the file cannot be read.
   static Plan load(const std::string& file, const PlanOptions& options = {});
   static Plan parse(std::string_view text, const std::string& name = "text",
                     const PlanOptions& options = {});

@@ -95,6 +95,7 @@ class PlanFlags {
   void micro_batch() { put(plan_.batch.micro, std::optional(integer(1))); }
   void accumulate() { put(plan_.batch.accumulation, std::optional(integer(1))); }
   void clip() { put(plan_.clipping, number()); }
+  void drop_last() { put(plan_.batch.drop_last, flag_->value != "false"); }
   void node_local() { put(plan_.checkpoint.node_local, flag_->value != "false"); }
   void recompute() { put(plan_.recompute.enabled, flag_->value != "false"); }
   void strategy() {
@@ -264,7 +265,7 @@ class PlanFlags {
     }
   }
 
-  static const std::array<Row, 25> kRows;
+  static const std::array<Row, 26> kRows;
 
   Plan& plan_;
   Problems& problems_;
@@ -272,7 +273,7 @@ class PlanFlags {
   bool overrides_ = false;
 };
 
-const std::array<PlanFlags::Row, 25> PlanFlags::kRows = {{
+const std::array<PlanFlags::Row, 26> PlanFlags::kRows = {{
     {"optimizer", &PlanFlags::optimizer, true},
     {"lr", &PlanFlags::lr, true},
     {"adam_beta1", &PlanFlags::beta1, true},
@@ -285,6 +286,7 @@ const std::array<PlanFlags::Row, 25> PlanFlags::kRows = {{
     {"micro_batch", &PlanFlags::micro_batch},
     {"accumulate", &PlanFlags::accumulate},
     {"clip", &PlanFlags::clip},
+    {"drop_last", &PlanFlags::drop_last},
     {"node_local", &PlanFlags::node_local},
     {"strategy", &PlanFlags::strategy},
     {"zero_stage", &PlanFlags::zero_stage},

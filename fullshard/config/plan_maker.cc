@@ -8,6 +8,7 @@
 #include "fullshard/config/checks.h"
 #include "fullshard/config/document/reader.h"
 #include "fullshard/config/schema/value_check.h"
+#include "fullshard/config/unused_flags.h"
 
 namespace fullshard::config {
 
@@ -63,6 +64,7 @@ Plan PlanMaker::make_default() {
     put("distributed_type", ConfigNode::of_text("FSDP"));
     put("fsdp_config.fsdp_auto_wrap_policy", ConfigNode::of_text("TRANSFORMER_BASED_WRAP"));
   }
+  put_launched_precision(settings);
   return make_from(std::move(settings));
 }
 
@@ -72,6 +74,7 @@ Plan PlanMaker::make_from(Settings settings) {
   switch (settings.family()) {
     case Family::deepspeed:
       fill_from_deepspeed(plan, settings);
+      apply_launched_fp8(plan);
       plan.settings_ = std::move(plan.deepspeed_);
       plan.deepspeed_ = nullptr;
       break;
@@ -87,7 +90,10 @@ Plan PlanMaker::make_from(Settings settings) {
   const auto ranks = options_.ranks ? options_.ranks : plan.launch.ranks.value;
   const auto device = options_.device ? options_.device : plan.launch.device.value;
   check_plan(plan, ranks, device, problems_);
-  if (problems_.ok()) note_without_effect(plan, device, problems_);
+  if (problems_.ok()) {
+    note_without_effect(plan, device, problems_);
+    note_unused_flags(plan, options_.flags, problems_);
+  }
   problems_.sort();
   plan.warnings_ = problems_.warnings;
   return plan;
@@ -113,8 +119,18 @@ void PlanMaker::apply_set(Settings& settings, const std::string& path, const std
   const Settings::Entry* found = settings.find(path);
   const std::optional<Settings::Entry> before = found ? std::optional(*found) : std::nullopt;
   settings.override_with(path, value, {.from = Origin::From::flag, .note = "--set"}, problems_);
-  if (!before || !binds_flags(before->origin) || before->origin.note == "--set") return;
+  if (!before || !binds_flags(before->origin)) return;
   const Settings::Entry* after = settings.find(path);
+  if (before->origin.note == "--set") {
+    if (same_value(before->value, after->value)) return;
+    problems_.errors.push_back(
+        {.file = "--set",
+         .key = path,
+         .message = fmt::format("is {}, but an earlier one says {}", text_of(after->value),
+                                text_of(before->value)),
+         .suggestion = "keep one of them"});
+    return;
+  }
   if (after->origin.note != "--set" || same_value(before->value, after->value)) return;
   if (before->origin.from == Origin::From::flag) {
     problems_.errors.push_back(

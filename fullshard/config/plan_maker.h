@@ -22,6 +22,9 @@ class PlanMaker {
 
  private:
   Plan make_from(Settings settings);
+  Plan make_unsharded_by_accelerate();
+  void put_launched_precision(Settings& settings);
+  void apply_launched_fp8(Plan& plan) const;
   void apply_overrides(Settings& settings);
   void apply_set(Settings& settings, const std::string& path, const std::string& value);
 
@@ -50,6 +53,8 @@ class PlanMaker {
 
   void fill_from_trainer(Plan& plan, Settings& settings);
   void fill_fsdp_words(Plan& plan, Settings& settings);
+  void put_word(Settings& settings, const Origin& fsdp, std::string_view word,
+                std::string_view path, ConfigNode value);
   void fill_xla(Plan& plan, const Settings& settings);
 
   void error(const Origin& origin, std::string message, std::string suggestion = "");
@@ -60,10 +65,12 @@ class PlanMaker {
   std::vector<FlagValue> left_flags_;  // those that no key of the file takes
   std::string file_;                   // that is being read
   Family family_ = Family::accelerate;
-  bool names_type_ = false;  // it says distributed_type, rightly or not
+  bool names_type_ = false;             // it says distributed_type, rightly or not
+  std::optional<Origin> launched_fp8_;  // ACCELERATE_MIXED_PRECISION, where DeepSpeed's keys count
 };
 
-bool is_from_accelerate();  // its launcher has described the run in variables
+bool is_from_accelerate();        // its launcher has described the run in variables
+bool is_sharded_by_accelerate();  // and names FSDP or DeepSpeed
 
 // Words of a comma-separated list, without blanks around them.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);

@@ -108,8 +108,11 @@ struct RunOptions {
   bool save_model = true;
   StepInterval save_every{};    // between checkpoints; not set: none
   int64_t keep = 0;             // so many checkpoints; 0: all
+  bool node_local = false;      // as the flag says; the configuration has a key for it
   bool async_save = false;      // checkpoints are written while training goes on
   std::string resume = "none";  // auto: the newest whole one of `output`; none; or a folder
+
+  std::vector<std::string> flags_of_auto{};  // given without --auto, which alone reads them
 
   std::string output = "fullshard-run";
   bool overwrite = false;

@@ -12,15 +12,6 @@ Origin from_flag(const FlagValue& flag) {
   return {.from = Origin::From::flag, .key = flag.flag, .note = flag.flag};
 }
 
-bool releases_after_forward(std::string_view strategy) {
-  return strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
-}
-
-// FSDP 2's key is the strategy: true is FULL_SHARD, false SHARD_GRAD_OP.
-bool agrees_with_release(std::string_view strategy, bool releases) {
-  return strategy != "NO_SHARD" && releases_after_forward(strategy) == releases;
-}
-
 // What the Plan says about sharding, and whose word it is.
 class SaidSharding {
  public:
@@ -71,6 +62,26 @@ class SaidSharding {
 bool is_same_sharding(std::string_view strategy, int64_t stage) {
   return (strategy == "FULL_SHARD" && stage == 3) || (strategy == "SHARD_GRAD_OP" && stage == 2) ||
          (strategy == "NO_SHARD" && stage == 0);
+}
+
+bool releases_after_forward(std::string_view strategy) {
+  return strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
+}
+
+bool agrees_with_release(std::string_view strategy, bool releases) {
+  return strategy != "NO_SHARD" && releases_after_forward(strategy) == releases;
+}
+
+Setting<std::string> strategy_in_effect(const ShardingPlan& sharding) {
+  const std::string& said = *sharding.strategy;
+  const std::optional<bool>& releases = *sharding.reshard_after_forward;
+  if (!releases || said == "NO_SHARD" || agrees_with_release(said, *releases)) {
+    return sharding.strategy;
+  }
+  const bool is_hybrid = said.starts_with("HYBRID");
+  const char* meant = *releases ? (is_hybrid ? "HYBRID_SHARD" : "FULL_SHARD")
+                                : (is_hybrid ? "HYBRID_SHARD_ZERO2" : "SHARD_GRAD_OP");
+  return {meant, sharding.reshard_after_forward.origin};
 }
 
 std::string said_value(const Plan& plan, const Origin& origin, std::string fallback) {

@@ -8,11 +8,22 @@
 #include <string_view>
 
 #include "fullshard/config/flags.h"
+#include "fullshard/config/plan_sections.h"
 
 namespace fullshard::config {
 
 // What the field calls the same: FULL_SHARD and stage 3, SHARD_GRAD_OP and 2, NO_SHARD and 0.
 bool is_same_sharding(std::string_view strategy, int64_t stage);
+
+// FULL_SHARD and HYBRID_SHARD do.
+bool releases_after_forward(std::string_view strategy);
+
+// FSDP 2's key is the strategy: true is FULL_SHARD, false SHARD_GRAD_OP.
+bool agrees_with_release(std::string_view strategy, bool releases);
+
+// What the engine does where no stage is said: FSDP 2's reshard_after_forward decides which of two
+// strategies it is, whatever the strategy is called.
+Setting<std::string> strategy_in_effect(const ShardingPlan& sharding);
 
 // Into the Plan, or a problem where the Plan's file says something else. `value` is the flag's,
 // checked.

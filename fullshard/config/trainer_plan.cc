@@ -11,6 +11,7 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/schema/value_check.h"
+#include "fullshard/config/sharding_flags.h"
 
 namespace fullshard::config {
 namespace {
@@ -106,6 +107,11 @@ void PlanMaker::fill_from_trainer(Plan& plan, Settings& settings) {
   if (plan.wrap.min_num_params.value > 0 && !plan.wrap.policy.origin.is_explicit() &&
       classes.value.empty()) {
     plan.wrap.policy = {"SIZE_BASED_WRAP", plan.wrap.min_num_params.origin};
+    Origin origin = plan.wrap.min_num_params.origin;
+    origin.from = Origin::From::derived;
+    origin.note = "min_num_params";
+    settings.put("fsdp_config.auto_wrap_policy", ConfigNode::of_text("SIZE_BASED_WRAP"),
+                 std::move(origin));
   }
   plan.wrap.ignored_modules = settings.get<std::string>("fsdp_config.ignored_modules");
   plan.recompute.enabled = flag("activation_checkpointing");
@@ -131,24 +137,42 @@ void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
     error(fsdp.origin, fmt::format("{} and {} disagree", words.strategies[0], words.strategies[1]),
           "keep one of them");
   }
-  if (words.offloads) plan.offload.everything = {true, fsdp.origin};
   if (words.offloads && words.strategies.empty()) {
     error(fsdp.origin, "offload without a strategy", "add full_shard or shard_grad_op");
+  }
+  const Origin origin = fsdp.origin;  // what is put may move the entry
+  if (words.offloads) {
+    plan.offload.everything = {true, origin};
+    put_word(settings, origin, "offload", "fsdp_config.cpu_offload", ConfigNode::of_boolean(true));
   }
   const bool is_off = words.is_off;
   if (words.strategies.empty() && !is_off) return;
   const std::string strategy = is_off ? "no_shard" : words.strategies[0];
-  plan.sharding.strategy = {upper(strategy), fsdp.origin};
-  if (settings.has("fsdp_config.reshard_after_forward") || is_off) return;
-  // The words say it; the key's own form depends on the version.
+  plan.sharding.strategy = {upper(strategy), origin};
+  if (is_off) return;
+  // The key's own form depends on the version.
   const bool is_first = settings.get<int64_t>("fsdp_config.version").value == 1;
-  const bool reshards = strategy == "full_shard" || strategy == "hybrid_shard";
-  Origin origin = fsdp.origin;
-  origin.from = Origin::From::derived;
-  origin.note = "fsdp";
-  settings.put("fsdp_config.reshard_after_forward",
-               is_first ? ConfigNode::of_text(strategy) : ConfigNode::of_boolean(reshards),
-               std::move(origin));
+  put_word(settings, origin, strategy, "fsdp_config.reshard_after_forward",
+           is_first ? ConfigNode::of_text(strategy)
+                    : ConfigNode::of_boolean(releases_after_forward(upper(strategy))));
+}
+
+// The key says what the word of `fsdp` says, for whoever shows it; a key that says something else
+// must not lose in silence.
+void PlanMaker::put_word(Settings& settings, const Origin& fsdp, std::string_view word,
+                         std::string_view path, ConfigNode value) {
+  const Settings::Entry* said = settings.find(path);
+  if (said == nullptr) {
+    Origin origin = fsdp;
+    origin.from = Origin::From::derived;
+    origin.note = "fsdp";
+    settings.put(path, std::move(value), std::move(origin));
+  } else if (!same_value(said->value, value)) {
+    error(said->origin,
+          fmt::format("is {}, but {} says {}", text_of(said->value),
+                      fsdp.from == Origin::From::flag ? fsdp.note : "fsdp", word),
+          "keep one of them");
+  }
 }
 
 void PlanMaker::fill_xla(Plan& plan, const Settings& settings) {

@@ -32,8 +32,14 @@ std::vector<std::string> idle_flags(const RunOptions& options, const LanguageMod
              "without --eval-data or --validation-split");
   }
   if (!options.save_every.is_set()) {
-    add_idle(idle, {{"--keep", options.keep > 0}, {"--async-save", options.async_save}},
+    add_idle(idle,
+             {{"--keep", options.keep > 0},
+              {"--async-save", options.async_save},
+              {"--node-local", options.node_local}},
              "without --save-every");
+  }
+  for (const std::string& flag : options.flags_of_auto) {
+    add_idle(idle, {{flag.c_str(), true}}, "without --auto");
   }
   if (options.steps > 0) add_idle(idle, {{"--epochs", options.epochs > 0}}, "beside --steps");
   if (!model.is_masked()) {

@@ -55,6 +55,47 @@ TEST(Words, OfOtherProgramsAreKnown) {
             "--help\n");
 }
 
+TEST(Words, OfTheTrainerThatAreMisspeltGetTheNearest) {
+  for (const std::string typed : {"--learning_rat", "--per_device_train_batch_siz",
+                                  "--gradient_accumulation_step", "--per-device-train-batch-siz"}) {
+    std::string meant = typed == "--learning_rat"                 ? "--learning_rate"
+                        : typed == "--gradient_accumulation_step" ? typed + "s"
+                                                                  : "--per_device_train_batch_size";
+    EXPECT_EQ(refusal("train " + typed + " 1"), "error: train: no option '" + typed +
+                                                    "', did you mean '" + meant +
+                                                    "'?; see fullshard train --help\n");
+  }
+}
+
+TEST(Words, ThatAreNoNumberAreNoNumbers) {
+  for (const std::string flag :
+       {"--epochs", "--validation-split", "--early-stopping-threshold", "--label-smoothing",
+        "--mask-probability", "--init-timeout", "--step-timeout", "--checkpoint-timeout", "--grace",
+        "--notice", "--budget"}) {
+    EXPECT_EQ(refusal("train --model m --data d " + flag + " nan"),
+              "error: " + flag + ": is nan, expected a number\n");
+  }
+  EXPECT_EQ(refusal("generate --model m --temperature -nan"),
+            "error: --temperature: is -nan, expected a number\n");
+  EXPECT_EQ(refusal("launch --grace nan -- true"), "error: --grace: is nan, expected a number\n");
+}
+
+TEST(Words, MayBeTheTextOfAConfiguration) {
+  EXPECT_EQ(refusal("estimate --model llama-15m --deepspeed '{\"stage\": 1}'"),
+            "error: JSON:1: stage: unknown key; did you mean 'zero_optimization.stage'?\n");
+  EXPECT_EQ(
+      refusal("estimate --model llama-15m --fsdp shard_grad_op --fsdp_config "
+              "'{\"version\": 2, \"reshard_after_forward\": true}'"),
+      "error: JSON:1: reshard_after_forward: is true, but --fsdp says shard_grad_op; keep one "
+      "of them\n");
+}
+
+TEST(Words, ThatNameNoConfigurationAreWrongArguments) {
+  EXPECT_EQ(refusal("estimate --model llama-15m --config nowhere.json"),
+            "error: nowhere.json: cannot be read (No such file or directory); name an Accelerate "
+            "YAML or DeepSpeed JSON\n");
+}
+
 TEST(Words, AreReportedInTheOrderTyped) {
   EXPECT_EQ(refusal("train --model m --stpes 5 --data d --lrr 3"),
             "error: train: no option '--stpes', did you mean '--steps'?; see fullshard train "
@@ -78,6 +119,8 @@ TEST(Words, OfValuesSayWhatIsExpected) {
   EXPECT_EQ(refusal(train + "--lr"), "error: --lr: has no value\n");
   EXPECT_EQ(refusal(train + "--config a --deepspeed b"),
             "error: --config: given together with --deepspeed; keep one of them\n");
+  EXPECT_EQ(refusal(train + "--steps 2 --steps 3"),
+            "error: --steps: is given 2 times; keep one of them\n");
   EXPECT_EQ(refusal("train --data d"),
             "error: train: --model is required; see fullshard train --help\n");
 }

@@ -134,13 +134,17 @@ TEST_F(ToldRuns, SayWhichFlagsHaveNoEffect) {
   write_tokens("t.bin", 4000);
   const launch::Ended ended = run(
       "train --quiet --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "
-      "--epochs 2 --eval-every 1 --keep-best --keep 2 --target-length 8 --model " +
+      "--epochs 2 --eval-every 1 --keep-best --keep 2 --target-length 8 --node-local --budget 5 "
+      "--max-micro-batch 4 --model " +
       kRunModels + "llama");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(ended.output,
             "warning: --eval-every: has no effect without --eval-data or --validation-split\n"
             "warning: --keep-best: has no effect without --eval-data or --validation-split\n"
             "warning: --keep: has no effect without --save-every\n"
+            "warning: --node-local: has no effect without --save-every\n"
+            "warning: --budget: has no effect without --auto\n"
+            "warning: --max-micro-batch: has no effect without --auto\n"
             "warning: --epochs: has no effect beside --steps\n"
             "warning: --target-length: has no effect for a model without a decoder of its own\n");
 }

@@ -130,12 +130,18 @@ TEST(Reader, TakesBase64WhereThereIsNoSuchFile) {
   EXPECT_THROW(read_config_file("bm90IGpzb24="), Error);  // "not json"
 }
 
+TEST(Reader, TakesTheTextItself) {
+  const ConfigText source = read_config_file(R"({"version": 2})");
+  EXPECT_EQ(source.name, "JSON");
+  EXPECT_EQ(source.text, R"({"version": 2})");
+}
+
 TEST(Reader, SaysWhyAFileCannotBeRead) {
   try {
     read_config_file("/nowhere/f.json");
     FAIL() << "expected an error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_status(), 4);
+    EXPECT_EQ(error.exit_status(), 2);
     EXPECT_STREQ(error.what(),
                  "/nowhere/f.json: cannot be read (No such file or directory); name an Accelerate "
                  "YAML or DeepSpeed JSON");

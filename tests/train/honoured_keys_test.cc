@@ -9,6 +9,7 @@
 #include <map>
 
 #include "fullshard/base/error.h"
+#include "fullshard/config/launched_config.h"
 #include "fullshard/config/schema/schema.h"
 #include "fullshard/config/schema/value_check.h"
 #include "tests/files.h"
@@ -176,7 +177,10 @@ class KeyCase {
   std::optional<std::string> consumers_with(const std::optional<std::string>& value) const {
     PlanOptions options{.overrides = around(), .ranks = 4};
     if (path().starts_with("num_") || path().starts_with("machine_")) options.ranks.reset();
-    if (value) options.overrides.push_back(fmt::format("{}={}", path(), *value));
+    if (value) {  // in place of one that is around
+      options.overrides =
+          config::overrides_of(options.overrides, {fmt::format("{}={}", path(), *value)});
+    }
     try {
       return consumers_of(Plan::parse(base(), "f", options));
     } catch (const Error&) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kGroup = "Configuration";
 
-// A program may start in another folder; a text in base64 is its own place.
+// A program may start in another folder; a text is its own place.
 std::string absolute_place(const std::string& file) {
   std::error_code ignored;
   const bool is_there = std::filesystem::exists(file, ignored);
@@ -32,14 +32,16 @@ ConfigFlags::ConfigFlags(CLI::App& command)
                                  "Accelerate YAML or DeepSpeed JSON, told apart by content")
                      ->group(kGroup);
   auto* deepspeed =
-      command.add_option("--deepspeed", deepspeed_, "a DeepSpeed JSON, or its text in base64")
+      command
+          .add_option("--deepspeed", deepspeed_, "a DeepSpeed JSON, or its text, also in base64")
           ->group(kGroup);
   auto* fsdp = command
                    .add_option("--fsdp", fsdp_,
                                "the Trainer's words: \"full_shard auto_wrap\", with offload")
                    ->group(kGroup);
   auto* fsdp_config =
-      command.add_option("--fsdp-config", fsdp_config_, "the Trainer's fsdp_config JSON")
+      command
+          .add_option("--fsdp-config", fsdp_config_, "the Trainer's fsdp_config JSON, or its text")
           ->group(kGroup);
   config->excludes(deepspeed, fsdp, fsdp_config);
   deepspeed->excludes(fsdp, fsdp_config);
@@ -66,8 +68,7 @@ config::LaunchedConfig ConfigFlags::for_ranks() const {
   config::LaunchedConfig all = words();
   all.file = absolute_place(file());
   all.fsdp_config = absolute_place(all.fsdp_config);
-  all.overrides = launched_.overrides;
-  all.overrides.insert(all.overrides.end(), overrides_.begin(), overrides_.end());
+  all.overrides = config::overrides_of(launched_.overrides, overrides_);
   all.allow_unknown = launched_.allow_unknown || allow_unknown_;
   return all;
 }
@@ -85,9 +86,8 @@ bool ConfigFlags::is_named() const { return !named_file().empty() || words().has
 
 Plan ConfigFlags::load(PlanOptions options, bool is_quiet) const {
   options.allow_unknown = options.allow_unknown || allow_unknown_ || launched_.allow_unknown;
-  for (const auto& overrides : {launched_.overrides, overrides_}) {
-    options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
-  }
+  const std::vector<std::string> overrides = config::overrides_of(launched_.overrides, overrides_);
+  options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
   const std::string path = file();
   if (!path.empty()) {
     if (!is_named() && !is_quiet) {

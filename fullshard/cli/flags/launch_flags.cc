@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/refuse_nan.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/launch/remote_command.h"
@@ -57,6 +58,7 @@ LaunchFlags::LaunchFlags(CLI::App& command) {
   add_failures(command);
   add_hosts(command);
   add_internal(command);
+  refuse_nan(command);
 }
 
 void LaunchFlags::add_ranks(CLI::App& command) {

@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "fullshard/base/closest.h"
+#include "fullshard/cli/flags/trainer_flags.h"
 #include "fullshard/cli/flags/words.h"
 #include "fullshard/config/document/document.h"
 #include "fullshard/config/schema/synonyms.h"
@@ -105,6 +106,9 @@ std::string reworded(const CLI::App& command, const std::string& text) {
   if (std::regex_match(text, part, std::regex("(.*): \\d+ required .*missing"))) {
     return fmt::format("{}: has no value", part.str(1));
   }
+  if (std::regex_match(text, part, std::regex("(.*): At Most 1 required but received (\\d+)"))) {
+    return fmt::format("{}: is given {} times; keep one of them", part.str(1), part.str(2));
+  }
   if (std::regex_match(text, part, std::regex("(\\S+) is required"))) {
     return fmt::format("{}: {} is required; see fullshard {} --help", path_of(command), part.str(1),
                        path_of(command));
@@ -113,6 +117,26 @@ std::string reworded(const CLI::App& command, const std::string& text) {
     return fmt::format("{}: given together with {}; keep one of them", part.str(1), part.str(2));
   }
   return text;
+}
+
+// They are put in our words before the parser sees them; what is misspelt stays.
+bool takes_trainer_flags(const CLI::App& command) {
+  return command.get_name() == "train" || command.get_name() == "tune";
+}
+
+// With dashes, as the parser sees all words.
+void add_trainer_names(std::vector<std::string>& names) {
+  for (const TrainerFlag& flag : trainer_flags()) {
+    if (flag.kind == TrainerFlagKind::refused) continue;
+    std::string name = fmt::format("--{}", flag.name);
+    std::replace(name.begin(), name.end(), '_', '-');
+    names.push_back(std::move(name));
+  }
+}
+
+std::string as_trainer_spells(std::string name) {
+  std::replace(name.begin() + 2, name.end(), '-', '_');
+  return name;
 }
 
 }  // namespace
@@ -132,8 +156,13 @@ std::string suggest_option(const CLI::App& command, std::string_view word) {
     std::replace(name.begin(), name.end(), '_', '-');
     if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
   }
+  const size_t num_own = names.size();
+  if (takes_trainer_flags(command)) add_trainer_names(names);
   const auto near = base::closest(word, names);
-  return near ? suggestion(*near) : "";
+  if (!near) return "";
+  const bool is_own = std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(num_own),
+                                *near) != names.begin() + static_cast<ptrdiff_t>(num_own);
+  return suggestion(is_own ? *near : as_trainer_spells(*near));
 }
 
 std::string parse_problem(const CLI::App& app, const CLI::ParseError& error,

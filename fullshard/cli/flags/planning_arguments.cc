@@ -91,11 +91,22 @@ void RunArguments::add_tuning() {
       ->add_option("--disk", tuning_.disk,
                    "folder for the rung that offloads to a disk; default: the output folder")
       ->group(group);
-  if (!is_tune) return;
+  if (!is_tune) {
+    command_->final_callback([this] { note_flags_of_auto(); });
+    return;
+  }
   command_->add_option("--format", tuning_.format, "of the file that is written")
       ->check(CLI::IsMember({"deepspeed", "accelerate"}))
       ->capture_default_str()
       ->group(group);
+}
+
+void RunArguments::note_flags_of_auto() {
+  if (tuning_.is_auto) return;
+  for (const char* flag : {"device-memory", "host-memory", "disk", "budget", "measure-steps",
+                           "max-micro-batch", "from"}) {
+    if (was_given(flag)) options_.flags_of_auto.push_back(fmt::format("--{}", flag));
+  }
 }
 
 void RunArguments::add_planning() {

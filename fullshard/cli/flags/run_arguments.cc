@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/flag_groups.h"
+#include "fullshard/cli/flags/refuse_nan.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
@@ -113,6 +114,7 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
   if (kind == RunKind::train) add_monitors();
   add_output();
   if (is_plan()) drop_flags_of_ranks();
+  refuse_nan(*command_);
 }
 
 void RunArguments::add_model() {

@@ -120,6 +120,7 @@ class RunArguments {
   void add_planning();
   void add_memory_limits();
   void add_tuning();
+  void note_flags_of_auto();
   void add_simulation();
   void add_kernels();
   void add_step_bench();
@@ -141,7 +142,6 @@ class RunArguments {
   SimulationOptions simulation_;
   StepBenchOptions step_bench_;
   bool recompute_ = false;
-  bool is_node_local_ = false;
   int local_rank_ = -1;
   struct Setting {
     std::string flag;

@@ -47,9 +47,8 @@ void RunArguments::add_training() {
       ->check(CLI::IsMember({"shuffled", "sequential"}))
       ->capture_default_str()
       ->group(groups::kModel);
-  command_
-      ->add_flag("--drop-last", options_.drop_last,
-                 "leave out the examples of an epoch that do not fill a step")
+  add_switch("--drop-last", options_.drop_last,
+             "leave out the examples of an epoch that do not fill a step")
       ->group(groups::kModel);
   command_->add_option("--steps", options_.steps, "optimizer steps; default: one epoch")
       ->check(CLI::PositiveNumber)
@@ -143,7 +142,8 @@ void RunArguments::add_optimizer() {
   add_setting("--adam-beta2", "decay of the mean of their squares",
               text(fresh.optimizer.betas.value[1]));
   add_setting("--adam-epsilon", "added to the denominator", text(fresh.optimizer.eps.value));
-  add_setting("--weight-decay", "pull towards zero", text(fresh.optimizer.weight_decay.value));
+  add_setting("--weight-decay", "pull of all parameters towards zero",
+              text(fresh.optimizer.weight_decay.value));
   add_setting(
       "--schedule",
       "WarmupLR, WarmupDecayLR, …, or the Trainer's: constant, linear, cosine, polynomial, …",
@@ -178,7 +178,8 @@ void RunArguments::add_monitors() {
 void RunArguments::add_checkpoints() {
   add_interval("--save-every", options_.save_every, "steps between resumable checkpoints")
       ->group(groups::kOutput);
-  add_switch("--node-local", is_node_local_, "each host writes checkpoints to a disk of its own")
+  add_switch("--node-local", options_.node_local,
+             "each host writes checkpoints to a disk of its own")
       ->group(groups::kOutput);
   command_->add_option("--keep", options_.keep, "keep so many checkpoints; default: all")
       ->check(CLI::PositiveNumber)

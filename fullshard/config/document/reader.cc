@@ -56,7 +56,7 @@ std::string read_bounded(const std::string& path) {
   }
   const int problem = errno;  // before anything else sets it
   if (!file.is_open() || file.bad()) {
-    fail_as(ErrorKind::input, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
+    fail_as(ErrorKind::usage, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
             base::printable(path), std::strerror(problem != 0 ? problem : EIO));
   }
   return text;
@@ -67,14 +67,15 @@ std::string read_bounded(const std::string& path) {
 ConfigText read_config_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
+    if (path.starts_with('{')) return {"JSON", path};
     if (auto text = json_in_base64(path)) return {"base64", std::move(*text)};
   }
   if (std::filesystem::is_directory(path, ignored)) {
-    fail_as(ErrorKind::input, "{}: is a folder, expected a configuration file; name the file",
+    fail_as(ErrorKind::usage, "{}: is a folder, expected a configuration file; name the file",
             base::printable(path));
   }
   if (std::filesystem::is_fifo(path, ignored)) {
-    fail_as(ErrorKind::input,
+    fail_as(ErrorKind::usage,
             "{}: is a pipe, which can be read only once, but every rank reads the configuration; "
             "save it to a file",
             base::printable(path));

@@ -21,8 +21,8 @@ struct ConfigText {
   std::string text;
 };
 
-// A whole file or, as DeepSpeed takes it, a JSON text in base64 where no file has that name; an
-// Error of kind input when it is neither.
+// A whole file or, where no file has that name, a JSON text itself, as the Trainer takes it, or in
+// base64, as DeepSpeed does; an Error of kind usage when it is none of them.
 ConfigText read_config_file(const std::string& path);
 
 bool looks_like_json(std::string_view text);

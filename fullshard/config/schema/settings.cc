@@ -114,11 +114,13 @@ void config::Settings::override_with(std::string_view path, std::string_view tex
   if (key == nullptr) {
     const size_t dot = path.rfind('.');
     const bool is_top = dot == std::string_view::npos;
+    if (schema_->is_section(path)) {
+      return report("is a section, expected one of its keys",
+                    fmt::format("write --set {}.KEY=VALUE for each of them", path), false);
+    }
     config::KeySuggestion near = config::suggest_key(*schema_, is_top ? "" : path.substr(0, dot),
                                                      is_top ? path : path.substr(dot + 1));
-    report(schema_->is_section(path) ? "is a section, expected one of its keys" : "unknown key",
-           std::move(near.text), near.is_name);
-    return;
+    return report("unknown key", std::move(near.text), near.is_name);
   }
   config::ConfigNode node = config::ConfigNode::of_plain(text, true);
   if (!text.empty() && (text[0] == '[' || text[0] == '{' || text[0] == '"')) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "fullshard/base/closest.h"
 #include "fullshard/config/schema/settings.h"
@@ -17,6 +18,18 @@ std::string join(std::string_view section, std::string_view name) {
 
 // A nearest key is looked for among all names: that many are help, a hundred thousand are none.
 constexpr int kMostSuggested = 100;
+
+// The one name that holds the word and is at most twice as long: "transformer_layer_cls" is more
+// letters away from "transformer_layer_cls_to_wrap" than a misspelt word is.
+std::optional<std::string> only_longer(std::string_view word, std::span<const std::string> names) {
+  std::optional<std::string> found;
+  for (const std::string& name : names) {
+    if (name.find(word) == std::string::npos || name.size() > 2 * word.size()) continue;
+    if (found) return std::nullopt;
+    found = name;
+  }
+  return found;
+}
 
 // Sections whose keys may be written with or without the section's prefix.
 struct PrefixRule {
@@ -296,6 +309,9 @@ KeySuggestion suggest_key(const Schema& schema, std::string_view section, std::s
   if (synonym.is_name) return synonym;
   if (const auto near = base::closest(name, schema.names_in(section))) {
     return {join(section, *near), true};
+  }
+  if (const auto longer = only_longer(name, schema.names_in(section))) {
+    return {join(section, *longer), true};
   }
   const auto places = schema.places_of(name);
   return places.size() == 1 ? KeySuggestion{places.front(), true} : synonym;
