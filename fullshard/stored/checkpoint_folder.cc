@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/stored/checkpoint_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -32,32 +31,15 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-bool exists(const std::string& path) {
-  struct stat facts = {};
-  return ::lstat(path.c_str(), &facts) == 0;
-}
-
 void write_flushed(const std::string& path, const std::string& text) {
   auto file = formats::FileHandle::create(path);
   file.write_at(0, text.data(), static_cast<int64_t>(text.size()));
   file.sync();
 }
 
-void rename_to(const std::string& from, const std::string& to) {
-  formats::check_system(std::rename(from.c_str(), to.c_str()) == 0,
-                        "{}: cannot be given the name {}", from, to);
-}
-
-// Afterwards `part` is what `folder` was, if that existed.
-void exchange(const std::string& part, const std::string& folder) {
-  if (!exists(folder)) return rename_to(part, folder);
-  if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) return;
-  // Not every file system can; the old one then has no name for a moment.
-  const auto old = folder + ".old" + kPartSuffix;
-  base::remove_flat_folder(old);
-  rename_to(folder, old);
-  rename_to(part, folder);
-  rename_to(old, part);
+// One whose manifest is gone, as after a copy that was cut off, is one all the same.
+bool is_part_of_checkpoint(const std::string& entry) {
+  return entry == kManifestName || (entry.starts_with("weights-") && entry.ends_with(".bin"));
 }
 
 }  // namespace
@@ -78,14 +60,14 @@ void CheckpointFolder::begin() const {
   formats::check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
                        "{}: cannot be the folder of a checkpoint", folder_);
   const auto there = base::names_in_folder(folder_);
-  bool is_checkpoint = there.empty();
-  for (const auto& entry : there) is_checkpoint = is_checkpoint || entry == kManifestName;
+  const bool is_checkpoint =
+      there.empty() || std::any_of(there.begin(), there.end(), is_part_of_checkpoint);
   formats::check_input(
       is_checkpoint,
       "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
       folder_);
   base::remove_flat_folder(part_);  // of a run that was killed
-  formats::check_input(!exists(part_),
+  formats::check_input(!base::is_there(part_),
                        "{}: cannot be removed; remove it, or save to another folder", part_);
   formats::make_folder_tree(part_);
 }
@@ -93,7 +75,7 @@ void CheckpointFolder::begin() const {
 void CheckpointFolder::commit(const std::string& manifest_text) const {
   write_flushed(fmt::format("{}/{}", part_, kManifestName), manifest_text);
   formats::sync_folder_of(part_ + "/");
-  exchange(part_, folder_);
+  base::exchange_names(part_, folder_);
   formats::sync_folder_of(folder_);
   base::remove_flat_folder(part_);
 

@@ -2,7 +2,6 @@
 #include "fullshard/stored/last_checkpoint.h"
 
 #include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/real_path.h"
 #include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/manifest.h"
 
@@ -22,6 +22,14 @@ bool is_step_name(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";
   return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
          name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+}
+
+// As it is named: a link lies where its name does.
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 struct Candidate {
@@ -81,6 +89,14 @@ LastCheckpoint last_checkpoint(const std::string& directory) {
     last.skipped.push_back(fmt::format("{}: {}", candidate.name, candidate.problem));
   }
   return last;
+}
+
+bool is_of_run(const std::string& checkpoint, const std::string& run) {
+  const std::string checkpoints = run + "/checkpoints";
+  const auto lies_there = [&](const std::string& path) {
+    return base::lies_in(path, run) || base::lies_in(path, checkpoints);
+  };
+  return lies_there(checkpoint) || lies_there(parent_of(checkpoint));
 }
 
 std::string checkpoint_problem(const std::string& folder) {

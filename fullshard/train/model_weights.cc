@@ -50,19 +50,6 @@ at::Tensor quantised_rows(const std::string& parameter, const at::Tensor& rows) 
   }
 }
 
-// The dtype of the weights beside it; the rest stays as it was.
-std::string config_for(const LanguageModel& model, at::ScalarType dtype) {
-  const std::string text = model.config_json();
-  auto config = base::parse_json<nlohmann::ordered_json>(text);
-  const std::string name = dtype == at::kBFloat16 ? "bfloat16"
-                           : dtype == at::kHalf   ? "float16"
-                                                  : "float32";
-  const char* key = config.contains("torch_dtype") ? "torch_dtype" : "dtype";
-  if (config.contains(key) && config[key] == name) return text;
-  config[key] = name;
-  return config.dump(2) + "\n";
-}
-
 // First values by the model's own rules; a weight in 8 bits, and the factors of its rows, are made
 // of those that it would have in fp32.
 class DrawnWeights {
@@ -109,6 +96,17 @@ void draw_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t se
 }
 
 }  // namespace
+
+std::string config_with_dtype(const std::string& config_json, at::ScalarType dtype) {
+  auto config = base::parse_json<nlohmann::ordered_json>(config_json);
+  const std::string name = dtype == at::kBFloat16 ? "bfloat16"
+                           : dtype == at::kHalf   ? "float16"
+                                                  : "float32";
+  const char* key = config.contains("torch_dtype") ? "torch_dtype" : "dtype";
+  if (config.contains(key) && config[key] == name) return config_json;
+  config[key] = name;
+  return config.dump(2) + "\n";
+}
 
 LoadOptions load_options_of(const LanguageModel& model) {
   LoadOptions options{.names = names_of(model), .is_ignored = [&model](const std::string& name) {
@@ -168,7 +166,8 @@ void save_model_folder(const std::string& folder, const LanguageModel& model, Sh
   train::write_folder(
       folder, sharded,
       [&](const std::string& made) {
-        report::write_whole_file(made + "/config.json", config_for(model, options.dtype));
+        report::write_whole_file(made + "/config.json",
+                                 config_with_dtype(model.config_json(), options.dtype));
         train::copy_tokenizer(options.tokenizer, made);
       },
       [&](const std::string& made) {
@@ -180,7 +179,8 @@ void write_whole_weights(const std::string& folder, const LanguageModel& model,
                          ShardedModel& sharded) {
   const Communicator everyone = checkpoint::patient_ranks(sharded.mesh());
   const auto write_config = [&] {
-    report::write_whole_file(folder + "/config.json", config_for(model, at::kFloat));
+    report::write_whole_file(folder + "/config.json",
+                             config_with_dtype(model.config_json(), at::kFloat));
   };
   engine::throw_alike(
       everyone, everyone.rank() == 0 ? engine::error_of(write_config) : std::nullopt, "saving");

@@ -34,6 +34,10 @@ void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded, const NewParameters& drawn = {});
 void make_new_weights(const LanguageModel& model, ShardedModel& sharded, uint64_t seed);
 
+// A config.json with the dtype of the weights beside it, which transformers loads them in; the rest
+// stays as it was.
+std::string config_with_dtype(const std::string& config_json, at::ScalarType dtype);
+
 struct SaveModelOptions {
   at::ScalarType dtype = at::kFloat;
   std::string tokenizer = {};  // a folder or file whose tokenizer is copied along; may be empty

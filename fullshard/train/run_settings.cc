@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "fullshard/config/collective_names.h"
 #include "fullshard/train/apply_plan.h"
 
@@ -55,6 +57,18 @@ RunSettings run_settings_of(const Plan& plan) {
                              .is_detailed = *flops.detailed,
                              .output_file = *flops.output_file};
   return settings;
+}
+
+Plan plan_of_run(Plan plan, const base::LauncherVariable& measured) {
+  if (!measured) return plan;
+  LoggingPlan& logging = plan.logging;
+  logging.tensorboard.enabled = false;
+  logging.csv_monitor.enabled = false;
+  logging.comms_logger.enabled = false;
+  logging.flops_profiler.enabled = false;
+  const bool has_phases = *measured.text == base::LauncherEnvironment::kMeasuredPhases;
+  if (has_phases) logging.wall_clock_breakdown = true;
+  return plan;
 }
 
 void set_log_level(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/base/launcher_environment.h"
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/report/monitor.h"
@@ -58,6 +59,11 @@ struct RunSettings {
 };
 
 RunSettings run_settings_of(const Plan& plan);
+
+// The plan as it is, unless the run is only measured (LauncherEnvironment::measured). Monitors,
+// profiler and comms logger are off then: their files are of the user's own runs. "phases" switches
+// on wall_clock_breakdown, which not every family of files can say.
+Plan plan_of_run(Plan plan, const base::LauncherVariable& measured);
 
 // Of what the library itself logs, in this process.
 void set_log_level(const Plan& plan);

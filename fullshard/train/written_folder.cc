@@ -2,6 +2,7 @@
 #include "fullshard/train/written_folder.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
 #include "fullshard/base/text_file.h"
+#include "fullshard/base/write_problem.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/report/records/run_file.h"
@@ -25,24 +27,44 @@ void make_empty_folder(const std::string& folder) {
   }
 }
 
-// Only its name changes when all is there; an older folder of that name goes.
-void put_in_place(const std::string& made, const std::string& folder) {
-  const std::string old = folder + ".old";
-  base::remove_flat_folder(old);
-  if (base::is_folder(folder) && std::rename(folder.c_str(), old.c_str()) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be replaced: {}", folder, std::strerror(errno));
-  }
-  if (std::rename(made.c_str(), folder.c_str()) != 0) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
-  }
-  base::remove_flat_folder(old);
-}
-
 bool belongs_to_tokenizer(const std::string& name) {
   return name == "tokenizer.json" || name == "tokenizer_config.json" ||
          name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
          name == "merges.txt" || name == "vocab.txt" || name == "generation_config.json" ||
          name == "chat_template.jinja" || name.ends_with(".model");
+}
+
+// A file that a model's or an adapter's folder is made of. Of an older one none stays: weights in
+// more files than the new ones would be read beside them.
+bool belongs_to_model(const std::string& name) {
+  const bool is_weights = name.starts_with("model") || name.starts_with("adapter_model") ||
+                          name.starts_with("pytorch_model");
+  const bool has_form =
+      name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json");
+  return (is_weights && has_form) || name == "config.json" || name == "adapter_config.json" ||
+         belongs_to_tokenizer(name);
+}
+
+// What others have put into the older folder moves along. Out of a link nothing is taken.
+void keep_of_others(const std::string& old, const std::string& folder) {
+  struct stat facts = {};
+  if (::lstat(old.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return;
+  for (const std::string& name : base::names_in_folder(old)) {
+    const std::string kept = folder + "/" + name;
+    if (belongs_to_model(name) || base::is_there(kept)) continue;
+    const std::string own = old + "/" + name;
+    if (std::rename(own.c_str(), kept.c_str()) == 0) continue;
+    const int reason = errno;
+    fail_as(base::kind_of_write_problem(reason), "{}: cannot be moved to {}: {}", own, kept,
+            std::strerror(reason));
+  }
+}
+
+// Only names change when all is there.
+void put_in_place(const std::string& made, const std::string& folder) {
+  base::exchange_names(made, folder);
+  keep_of_others(made, folder);
+  base::remove_flat_folder(made);
 }
 
 void copy_file(const std::string& path, const std::string& target) {
@@ -83,6 +105,18 @@ void write_folder(const std::string& folder,
   } catch (...) {
     base::remove_flat_folder(made);
     throw;
+  }
+}
+
+void remove_written_folder(const std::string& folder) {
+  struct stat facts = {};
+  if (::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    for (const std::string& name : base::names_in_folder(folder)) {
+      if (belongs_to_model(name)) ::unlink((folder + "/" + name).c_str());
+    }
+    ::rmdir(folder.c_str());
+  } else {
+    ::unlink(folder.c_str());
   }
 }
 

@@ -10,8 +10,9 @@
 namespace fullshard::train {
 
 // Collective. Makes `folder` anew: rank 0 calls `begin` with the path of a folder that is empty,
-// then all ranks `write`, and when both are through it gets its name; one that is there is
-// replaced. What fails on one rank fails on all, and nothing is left behind.
+// then all ranks `write`, and when both are through it gets its name. Of one that is there the
+// model's files are replaced, and what others have put beside them stays. What fails on one rank
+// fails on all, and nothing is left behind.
 void write_folder(const std::string& folder, const ShardedModel& model,
                   const std::function<void(const std::string& made)>& begin,
                   const std::function<void(const std::string& made)>& write);
@@ -19,6 +20,9 @@ void write_folder(const std::string& folder, const ShardedModel& model,
 // The same for one process.
 void write_folder(const std::string& folder,
                   const std::function<void(const std::string& made)>& write);
+
+// Removes what write_folder() has made; what others have put there stays, and the folder with it.
+void remove_written_folder(const std::string& folder);
 
 // The files of a tokenizer, out of a model's folder or a file; "bytes" is the tokenizer of bytes,
 // and an empty name none.

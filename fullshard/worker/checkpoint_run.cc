@@ -33,6 +33,7 @@
 #include "fullshard/stored/flat_checkpoint.h"
 #include "fullshard/stored/fp32_export.h"
 #include "fullshard/train/merge_adapter.h"
+#include "fullshard/train/model_weights.h"
 #include "fullshard/worker/checkpoint_table.h"
 
 namespace fullshard::worker {
@@ -136,6 +137,16 @@ int export_adapter(const cli::CheckpointCommandOptions& options,
   return 0;
 }
 
+// Of the tensors that --dtype is about.
+at::ScalarType written_dtype(const cli::CheckpointCommandOptions& options,
+                             const stored::AnyCheckpoint& checkpoint) {
+  if (const auto dtype = dtype_of(options.dtype)) return *dtype;
+  for (const StoredTensor& tensor : checkpoint.distinct_weights()) {
+    if (at::isFloatingType(tensor.dtype)) return tensor.dtype;
+  }
+  return at::kFloat;
+}
+
 int export_model(const cli::CheckpointCommandOptions& options) {
   if (options.output.ends_with(".bin")) {
     fail_as(ErrorKind::usage, "export: writes safetensors; for {} use convert --to bin",
@@ -152,7 +163,8 @@ int export_model(const cli::CheckpointCommandOptions& options) {
                    .files;
   if (!checkpoint.config.empty() && base::is_folder(options.output)) {
     files.push_back(options.output + "/config.json");
-    formats::replace_file(files.back(), checkpoint.config);
+    formats::replace_file(files.back(),
+                          config_with_dtype(checkpoint.config, written_dtype(options, checkpoint)));
   }
   print_files(options, checkpoint, files);
   return 0;

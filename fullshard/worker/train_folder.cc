@@ -5,12 +5,12 @@
 
 #include <vector>
 
-#include "fullshard/base/real_path.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/base/text_file.h"
-#include "fullshard/report/records/run_file.h"
 #include "fullshard/report/records/run_start.h"
+#include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/manifest.h"
+#include "fullshard/train/run/kept_config.h"
 #include "fullshard/train/run/replaced_run.h"
 #include "fullshard/train/run/resume_choice.h"
 
@@ -28,8 +28,9 @@ void TrainFolder::claim() {
 
 void TrainFolder::choose_checkpoint() {
   const bool is_named = options_.resume != "none" && options_.resume != "auto";
-  const bool goes_on =
-      launcher_.is_restart() && options_.save_every.is_set() && !is_to_be_replaced();
+  // Ranks that were started again go on, but not with a run that their job was to replace.
+  const bool goes_on = launcher_.is_restart() && options_.save_every.is_set() &&
+                       !is_so_for_all(train::ReplacedRun(options_.output).is_there());
   if (options_.resume == "none" && !goes_on) return;
   const train::ResumeChoice choice =
       train::choose_checkpoint(world_, is_named ? options_.resume : "auto", checkpoints());
@@ -50,7 +51,7 @@ void TrainFolder::check() const {
   if (!launcher_.is_restart()) train::ReplacedRun(options_.output).intend(replaces());
 }
 
-void TrainFolder::clear(const std::string& config_file) const {
+void TrainFolder::clear(const std::string& config_file, const Plan& plan) const {
   if (goes_on_here()) return;
   train::ReplacedRun before(options_.output);
   const bool is_first_start = !launcher_.is_restart() || before.is_there();
@@ -59,7 +60,11 @@ void TrainFolder::clear(const std::string& config_file) const {
   read.insert(read.end(), options_.eval_data.begin(), options_.eval_data.end());
   if (resumed_) read.push_back(resumed_->path());
   before.remove(replaces() && is_first_start, read);
-  keep_config(config_file);
+  train::keep_config(options_.output, config_file, plan);
+}
+
+bool TrainFolder::holds_best() const {
+  return is_so_for_all(base::is_folder(options_.output + "/best"));
 }
 
 Progress TrainFolder::progress() const {
@@ -69,27 +74,18 @@ Progress TrainFolder::progress() const {
 
 std::string TrainFolder::checkpoints() const { return options_.output + "/checkpoints"; }
 
-// Rank 0 says whether an earlier start of this job was to replace a run that is still there.
-bool TrainFolder::is_to_be_replaced() const {
+bool TrainFolder::is_so_for_all(bool is_so) const {
   const auto answer = world_.communicator().allocate(1, at::kLong);
-  answer.fill_(train::ReplacedRun(options_.output).is_there() ? 1 : 0);
+  answer.fill_(is_so ? 1 : 0);
   world_.communicator().broadcast(answer, 0, "output").wait();
   return answer.item<int64_t>() != 0;
 }
 
 // A checkpoint from elsewhere begins a run here as a model would.
 bool TrainFolder::goes_on_here() const {
-  return resumed_ && base::lies_in(resumed_->path(), options_.output);
+  return resumed_ && stored::is_of_run(resumed_->path(), options_.output);
 }
 
 bool TrainFolder::replaces() const { return options_.overwrite && !goes_on_here(); }
-
-void TrainFolder::keep_config(const std::string& config_file) const {
-  const auto text = base::find_text_file(config_file);
-  if (!text) return;
-  const bool is_json = config_file.ends_with(".json");
-  report::write_whole_file(
-      options_.output + (is_json ? "/given_config.json" : "/given_config.yaml"), *text);
-}
 
 }  // namespace fullshard::worker

@@ -8,6 +8,7 @@
 
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/comm/world/world.h"
+#include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
 #include "fullshard/report/records/run_lock.h"
 #include "fullshard/stored/found_checkpoint.h"
@@ -28,18 +29,20 @@ class TrainFolder {
   void check() const;
   // Rank 0: when nothing can go wrong any more that the run before would be missed for. Keeps the
   // configuration as the user wrote it, for reports about the run.
-  void clear(const std::string& config_file) const;
+  void clear(const std::string& config_file, const Plan& plan) const;
 
   const std::optional<stored::FoundCheckpoint>& resumed() const { return resumed_; }
+  // Collective, after clear(): whether what --keep-best has kept lies here.
+  bool holds_best() const;
   // Of other programs' checkpoints the step is known when they are loaded.
   Progress progress() const;
 
  private:
   std::string checkpoints() const;
-  bool is_to_be_replaced() const;
+  // As rank 0 finds it.
+  bool is_so_for_all(bool is_so) const;
   bool goes_on_here() const;
   bool replaces() const;
-  void keep_config(const std::string& config_file) const;
 
   const RunOptions& options_;
   const World& world_;

@@ -30,6 +30,7 @@
 #include "fullshard/train/run/run_account.h"
 #include "fullshard/train/run/run_agreement.h"
 #include "fullshard/train/run/run_data.h"
+#include "fullshard/train/run/run_sample.h"
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/run_adapter.h"
 #include "fullshard/train/run_settings.h"
@@ -162,7 +163,9 @@ class TrainRun {
         run_(options_, /*is_trained=*/true),
         world_(meet_ranks(arguments)),
         folder_(options_, world_, launcher_),
-        plan_(arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0)),
+        plan_(train::plan_of_run(
+            arguments.plan(world_.size(), run_.auto_inputs(), world_.rank() != 0),
+            launcher_.measured)),
         settings_(train::run_settings_of(plan_)),
         batch_(plan_.batch_sizes(world_.size())),
         told_(config::effective_settings(
@@ -186,7 +189,7 @@ class TrainRun {
     const RunLength length = length_of(options_, order);
     const int64_t steps = length.steps;
     check_steps_left(progress.step, steps);
-    check_ranks_agree(data);
+    check_ranks_agree(data, length);
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed);
     TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
     options.data_start = train::data_start(progress);
@@ -207,10 +210,13 @@ class TrainRun {
     options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed ? trainer.resume(*resumed) : 0;
-    on_first_rank([&] { folder_.clear(config_file_); });
-    // From here on there is a record of the run, which a signal must not leave open.
-    const train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
-                                           line_end_of_terminal(launcher_));
+    // From here on a signal must not leave the folder without a record, or with an open one.
+    train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
+                                     line_end_of_terminal(launcher_));
+    on_first_rank([&] { folder_.clear(config_file_, plan_); });
+    const bool misses_best = resumed && trainer.has_best() &&
+                             (options_.keep_best || options_.restore_best) && !folder_.holds_best();
+    if (misses_best) trainer.forget_best();
     train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
                               first_step, forecast_.tiers, told_);
     account_ = &account;
@@ -219,6 +225,11 @@ class TrainRun {
     }
     warn_of_profile(options.profiled_step, first_step, steps);
     tell_start(data, trainer, first_step);
+    if (misses_best) {
+      account.warn(fmt::format("{}: {}/best is not there: evaluations before step {} do not count",
+                               options_.restore_best ? "--restore-best" : "--keep-best",
+                               options_.output, first_step + 1));
+    }
     if (resumed) {
       for (const std::string& change : train::changes_of_data(progress, order)) {
         account.warn(change);
@@ -234,6 +245,7 @@ class TrainRun {
       }
       throw;
     }
+    interruption.ignore_from_now();  // the record says how it ended
     account.summarise(places_);
     return trainer.was_interrupted() ? kInterrupted : 0;
   }
@@ -252,13 +264,47 @@ class TrainRun {
     }
   }
 
-  void check_ranks_agree(const train::RunData& data) const {
+  void check_ranks_agree(const train::RunData& data, const RunLength& length) const {
     std::vector<std::pair<std::string, std::string>> facts;
     for (const auto& setting : told_) facts.emplace_back(setting.flag, setting.value);
-    facts.emplace_back("examples:", std::to_string(data.train->size()));
-    const int64_t evaluated = data.evaluation ? data.evaluation->size() : 0;
-    facts.emplace_back("examples of the evaluation:", std::to_string(evaluated));
+    const auto add = [&](const char* name, const auto& value) {
+      facts.emplace_back(name, fmt::format("{}", value));
+    };
+    const auto add_interval = [&](const char* name, const StepInterval& interval) {
+      add(name, interval.steps_of(length.steps, length.steps_per_epoch));
+    };
+    add("examples:", data.train->size());
+    add("examples of the evaluation:", data.evaluation ? data.evaluation->size() : 0);
+    add_interval("--save-every", options_.save_every);
+    add_interval("--eval-every", options_.eval_every);
+    add("--async-save", options_.async_save);
+    add("--keep", options_.keep);
+    add("--keep-best", options_.keep_best);
+    add("--restore-best", options_.restore_best);
+    add("--save-model", options_.save_model);
+    add("--log-every", options_.log_every);
+    add("--eval-batches", options_.eval_batches);
+    add("--eval-micro-batch", options_.eval_micro_batch);
+    add("--eval-precision", options_.eval_precision);
+    add("--early-stopping-patience", options_.early_stopping_patience);
+    add("--early-stopping-threshold", options_.early_stopping_threshold);
+    if (world_.size() > 1) {
+      engine::throw_alike(world_.communicator(),
+                          engine::error_of([&] { add_samples(facts, data); }), "data");
+    }
     train::check_alike(world_.communicator(), facts);
+  }
+
+  // Of data and weights that have the same names and sizes.
+  void add_samples(std::vector<std::pair<std::string, std::string>>& facts,
+                   const train::RunData& data) const {
+    facts.emplace_back("--data with the sum", train::sample_of(*data.train));
+    if (data.evaluation) {
+      facts.emplace_back("data of the evaluation with the sum", train::sample_of(*data.evaluation));
+    }
+    if (run_.source.has_weights && !folder_.resumed()) {
+      facts.emplace_back("--model with the sum", train::sample_of_weights(run_.source.folder));
+    }
   }
 
   void check_steps_left(int64_t done, int64_t steps) const {

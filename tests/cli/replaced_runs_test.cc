@@ -85,6 +85,81 @@ TEST_F(ReplacedRuns, KeepWhatTheNewOneReads) {
   EXPECT_FALSE(is_there("run/checkpoints/step-000002"));
 }
 
+// A file or folder of the user's in model/ is none of the model's.
+TEST_F(ReplacedRuns, KeepWhatOthersHavePutBesideTheModel) {
+  ASSERT_EQ(train("--steps 1 --output run").status, 0);
+  std::filesystem::copy_file(folder_ / "t.bin", folder_ / "run/model/mine.bin");
+  std::filesystem::create_directory(folder_ / "run/model/runs");
+  folder_.write("run/model/runs/notes", "x");
+  folder_.write("run/model/model-00001-of-00002.safetensors", "of a larger one");
+  std::filesystem::create_directory(folder_ / "run/model.old");
+  for (int i = 0; i < 2; ++i) {
+    const launch::Ended ended =
+        run("train --quiet --data run/model/mine.bin --sequence-length 16 --micro-batch 2 --steps "
+            "1 --output run --overwrite --model " +
+            kRunModels + "llama");
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    EXPECT_TRUE(is_there("run/model/mine.bin") && is_there("run/model/runs/notes"));
+    EXPECT_TRUE(is_there("run/model/model.safetensors") && is_there("run/model.old"));
+    EXPECT_FALSE(is_there("run/model/model-00001-of-00002.safetensors"));
+    EXPECT_FALSE(is_there("run/model.part"));
+  }
+}
+
+TEST_F(ReplacedRuns, LeaveAloneWhatLinksLeadTo) {
+  ASSERT_EQ(train("--steps 2 --save-every 2 --output run").status, 0);
+  for (const char* name : {"model", "checkpoints/step-000002"}) {
+    const std::string there = std::string("run/") + name;
+    const auto away = folder_ / ("away-" + std::to_string(std::string(name).size()));
+    std::filesystem::rename(folder_ / there, away);
+    std::filesystem::create_directory_symlink(away, folder_ / there);
+  }
+  ASSERT_EQ(train("--steps 2 --save-every 2 --output run --overwrite").status, 0);
+  EXPECT_TRUE(is_there("away-5/model.safetensors"));
+  EXPECT_TRUE(is_there("away-23/manifest.json"));
+  EXPECT_TRUE(is_there("run/model/model.safetensors"));
+  EXPECT_TRUE(is_there("run/checkpoints/step-000002/manifest.json"));
+}
+
+// As where checkpoints/ is on a larger disk.
+TEST_F(ReplacedRuns, AreGoneOnWithBehindALink) {
+  std::filesystem::create_directories(folder_ / "run");
+  std::filesystem::create_directories(folder_ / "large");
+  std::filesystem::create_directory_symlink(folder_ / "large", folder_ / "run/checkpoints");
+  ASSERT_EQ(train("--steps 2 --save-every 2 --output run").status, 0);
+  ASSERT_EQ(train("--steps 4 --save-every 2 --resume auto --output run").status, 0);
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4));
+  ASSERT_EQ(train("--steps 5 --resume large/step-000004 --output run").status, 0);
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
+  std::filesystem::rename(folder_ / "large/step-000004", folder_ / "elsewhere");
+  std::filesystem::create_directory_symlink(folder_ / "elsewhere", folder_ / "large/step-000004");
+  ASSERT_EQ(train("--steps 5 --resume run/checkpoints/step-000004 --output run").status, 0);
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
+}
+
+// The best of the run before lies there, and is not this one's.
+TEST_F(ReplacedRuns, BestModelsAreNotThoseOfAnotherFolder) {
+  const std::string best =
+      "--steps 5 --save-every 3 --eval-data held.bin --eval-every 1 --lr 1e-2 --restore-best ";
+  ASSERT_EQ(train(best + "--output one").status, 0);
+  const launch::Ended ended = train(best + "--output other --resume one/checkpoints/step-000003");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("warning: --restore-best: other/best is not there: "
+                                      "evaluations before step 4 do not count\n"));
+  EXPECT_EQ(folder_.read("other/model/model.safetensors"),
+            folder_.read("other/best/model.safetensors"));
+}
+
+// A copy of it was cut off: it is one of ours that is not whole, and no obstacle.
+TEST_F(ReplacedRuns, CheckpointsWithoutAManifestAreReplaced) {
+  ASSERT_EQ(train("--steps 4 --save-every 2 --output run").status, 0);
+  std::filesystem::remove(folder_ / "run/checkpoints/step-000004/manifest.json");
+  const launch::Ended ended = train("--steps 5 --save-every 2 --resume auto --output run");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_TRUE(is_there("run/checkpoints/step-000004/manifest.json"));
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
+}
+
 // Otherwise its metrics, checkpoints and best evaluation would be those of two runs.
 TEST_F(ReplacedRuns, AreNotGoneOnWithFromACheckpointOfAnotherFolder) {
   ASSERT_EQ(train("--steps 4 --save-every 4 --output one").status, 0);
@@ -152,6 +227,40 @@ TEST_F(ReplacedRuns, GiveADoctorTheConfigurationAsItWasWritten) {
       run("doctor --report run").output,
       HasSubstr("==== given_config.json ====\n{\"train_micro_batch_size_per_gpu\": 2, // of "
                 "mine\n}"));
+}
+
+TEST_F(ReplacedRuns, KeepEveryFileThatAConfigurationIsMadeOf) {
+  const std::string words = "train --quiet --data t.bin --sequence-length 16 --steps 1 --model " +
+                            kRunModels + "llama --overwrite --output run ";
+  // {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.5, …}, as DeepSpeed takes it.
+  const std::string text =
+      R"({"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.5, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 500000, "allgather_bucket_size": 500000}})";
+  folder_.write("long.json", text);
+  ASSERT_EQ(run(words + "--deepspeed \"$(base64 -w0 long.json)\"").status, 0);
+  EXPECT_EQ(folder_.read("run/given_config.json"), text);
+  folder_.write("fsdp.txt", R"({"version": 2})");
+  ASSERT_EQ(run(words + "--micro-batch 2 --fsdp full_shard --fsdp-config fsdp.txt").status, 0);
+  EXPECT_EQ(folder_.read("run/given_config.json"), R"({"version": 2})");
+  const std::string yaml =
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: long.json\n";
+  folder_.write("accelerate.conf", yaml);
+  ASSERT_EQ(run(words + "--config accelerate.conf").status, 0);
+  EXPECT_EQ(folder_.read("run/given_config.yaml"), yaml);
+  EXPECT_EQ(folder_.read("run/given_config.json"), text);
+}
+
+// It is as done as before, and no step more.
+TEST_F(ReplacedRuns, ThatStoppedEarlyAreDone) {
+  const std::string words =
+      "--steps 9 --save-every 1 --eval-data held.bin --eval-every 1 --lr 0 --output run "
+      "--early-stopping-patience ";
+  ASSERT_EQ(train(words + "2").status, 0);
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3));
+  const launch::Ended ended = train(words + "2 --resume auto");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3));
+  ASSERT_EQ(train(words + "4 --resume auto").status, 0);
+  EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
 }
 
 }  // namespace

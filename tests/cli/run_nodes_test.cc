@@ -61,6 +61,8 @@ TEST_F(RunNodes, ThatWereToldDifferentThingsSayWhichAndTouchNothing) {
   for (const auto& [flags, first, second] :
        {std::tuple{"--optimizer SGD", "--optimizer \"AdamW\"", "--optimizer \"SGD\""},
         {"--seed 7", "--seed 42", "--seed 7"},
+        {"--save-every 2", "--save-every 0", "--save-every 2"},
+        {"--log-every 2", "--log-every 1", "--log-every 2"},
         {"--max-samples 8", "--max-samples 0", "--max-samples 8"}}) {
     const launch::Ended ended = run_both("--overwrite", flags);
     EXPECT_EQ(ended.status, 2) << ended.output;

@@ -38,6 +38,41 @@ TEST_F(WeightsOfRuns, OfAFolderWithoutWeightsSaySo) {
   EXPECT_EQ(run(train + "--from-scratch").output, "");
 }
 
+// As of a download that was cut off.
+TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
+  write_tokens("t.bin", 4000);
+  std::filesystem::create_directories(folder_ / "cut");
+  std::filesystem::copy_file(kRunModels + "llama/config.json", folder_ / "cut/config.json");
+  std::filesystem::create_symlink("/nowhere/blob", folder_ / "cut/model.safetensors");
+  const std::string words = " --data t.bin --sequence-length 16 --micro-batch 2 --model cut";
+  for (const std::string command : {"eval", "train --steps 1"}) {
+    const launch::Ended ended = run(command + words);
+    EXPECT_EQ(ended.status, 4);
+    EXPECT_THAT(ended.output, HasSubstr("error: cut/model.safetensors: is no file, or a link to "
+                                        "one that is not there; weights are expected under this "
+                                        "name\n"));
+  }
+}
+
+TEST_F(WeightsOfRuns, AreWhatTheConfigurationBesideThemSays) {
+  write_tokens("t.bin", 4000);
+  ASSERT_EQ(run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "
+                "--save-every 1 --model " +
+                kRunModels + "llama")
+                .status,
+            0);
+  for (const auto& [flags, name] : {std::pair{"", "float32"},
+                                    {"--dtype bf16", "bfloat16"},
+                                    {"--dtype fp16", "float16"},
+                                    {"--dtype keep", "float32"}}) {
+    const launch::Ended ended =
+        run(std::string("checkpoint export fullshard-run/checkpoints out ") + flags);
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    const auto config = nlohmann::json::parse(folder_.read("out/config.json"));
+    EXPECT_EQ(config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"], name);
+  }
+}
+
 TEST_F(WeightsOfRuns, TakeTheWeightsOfADeepSpeedFolder) {
   write_tokens("t.bin", 4000);
   const std::string train =

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
@@ -126,6 +128,22 @@ TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
                  "/nowhere/run.json: cannot be written: No such file or directory; make room, or "
                  "name another place");
     EXPECT_EQ(error.exit_status(), 4);
+  }
+}
+
+// Whoever wrote it was killed after a save.
+TEST(RunRecord, IsClosedWithTheLastCheckpoint) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("checkpoints/step-000004"));
+  for (const auto& [latest, expected] :
+       {std::pair{"step-000004\n", folder.file("checkpoints/step-000004")},
+        {"step-000005\n", std::string()},
+        {"../checkpoints/step-000004\n", std::string()}}) {
+    std::ofstream(folder.file("checkpoints/latest")) << latest;
+    write_run_record(folder.file("run.json"), {});
+    ASSERT_TRUE(close_run_record(folder.path(), RunStatus::failed, "killed", 0));
+    EXPECT_EQ(read_run_record(folder.file("run.json")).checkpoint, expected) << latest;
+    EXPECT_FALSE(close_run_record(folder.path(), RunStatus::failed, "again", 0));
   }
 }
 

@@ -50,6 +50,18 @@ TEST(Interruption, SaysWhatHappensNextAsSoonAsItIsAsked) {
             "\nnote: SIGTERM: the step is being finished\n");
 }
 
+TEST(Interruption, WhatIsDoneIsNotInterruptedAnyMore) {
+  const int status = status_of_process([] {
+    {
+      Interruption interruption;
+      interruption.ignore_from_now();
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::raise(signal);
+    }
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::raise(signal);
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 TEST(Interruption, ASecondSignalEndsTheProcess) {
   const int status = status_of_process([] {
     const Interruption interruption;

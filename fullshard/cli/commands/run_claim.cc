@@ -7,7 +7,6 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
-#include "fullshard/base/real_path.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/report/records/run_record.h"
 #include "fullshard/report/records/run_start.h"
@@ -23,21 +22,24 @@ report::RunStart start_of(const RunOptions& options) {
   const bool looks = options.resume == "auto";
   return {.overwrites = options.overwrite,
           .resumes = looks ? !stored::last_checkpoint(checkpoints_of(options)).folder.empty()
-                           : base::lies_in(options.resume, options.output),
+                           : stored::is_of_run(options.resume, options.output),
           .may_begin_again = looks};
 }
 
-bool says_interrupted(const std::string& folder) {
+// Of a run that began then or later: the folder may still hold the one before.
+std::optional<RunStatus> status_since(int64_t start, const std::string& folder) {
   try {
-    return read_run_record(folder + "/run.json").status == RunStatus::interrupted;
+    const RunRecord record = read_run_record(folder + "/run.json");
+    return record.started >= start ? std::optional(record.status) : std::nullopt;
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
 }
 
 }  // namespace
 
-RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch) : options_(options) {
+RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch)
+    : options_(options), start_(std::time(nullptr)) {
   const bool starts_rank_zero = launch.starts_rank_zero();
   if (!starts_rank_zero) launch.let_logs_wait();
   if (starts_rank_zero) {
@@ -65,12 +67,15 @@ void RunClaim::conclude(const launch::LaunchResult& result) const {
   if (!result.interrupted || ended_well) return;
   if (was_open) {
     const std::string last = stored::last_checkpoint(checkpoints_of(options_)).folder;
+    // Why a rank failed has been said.
     base::say(
-        fmt::format("{}; {}\n", result.message,
+        fmt::format("{}{}\n", result.failed_rank ? "" : result.message + "; ",
                     last.empty() ? "no checkpoint was written" : "the last checkpoint is " + last));
-  } else if (!says_interrupted(options_.output)) {
-    base::say(result.message + " before it had begun\n");
+    return;
   }
+  const auto status_there = status_since(start_, options_.output);
+  if (status_there == RunStatus::finished) base::say(result.message + " when it was done\n");
+  if (!status_there) base::say(result.message + " before it had begun\n");
 }
 
 }  // namespace fullshard::cli

@@ -3,6 +3,7 @@
 // in it is opened, and what ended the run is written down when no rank could do it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "fullshard/cli/flags/launch_flags.h"
@@ -23,6 +24,7 @@ class RunClaim {
 
  private:
   const RunOptions& options_;
+  const int64_t start_;  // seconds since 1970
   std::optional<report::RunLock> lock_;
 };
 

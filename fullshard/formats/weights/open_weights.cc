@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullshard/base/folder_names.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/foreign/dcp_folder.h"
@@ -76,11 +77,17 @@ std::unique_ptr<TensorSource> open_checkpoint(const std::string& path) {
   return formats::is_deepspeed_folder(path) ? formats::DeepSpeedFolder(path).weights() : nullptr;
 }
 
-// Empty where there is none.
+// Empty where there is none. A link to nowhere, as of a download that was cut off, is no model
+// without weights.
 std::string named_weights(const std::string& folder) {
   for (const std::string_view name : kNames) {
     std::string file = fmt::format("{}/{}", folder, name);
-    if (base::is_file(file)) return file;
+    if (!base::is_there(file)) continue;
+    formats::check_input(base::is_file(file),
+                         "{}: is no file, or a link to one that is not there; weights are expected "
+                         "under this name",
+                         file);
+    return file;
   }
   return {};
 }

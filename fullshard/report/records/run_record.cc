@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
 #include "fullshard/base/text_file.h"
@@ -318,6 +319,24 @@ RunRecord read_run_record(const std::string& path) {
   return parse_run_record(*text, path);
 }
 
+namespace {
+
+// As the file beside its checkpoints says, which is written with each of them; empty: none.
+std::string last_checkpoint_of(const std::string& folder) {
+  constexpr int64_t kLongestName = 4096;
+  const std::string checkpoints = folder + "/checkpoints/";
+  try {
+    std::string name = base::find_text_file(checkpoints + "latest", kLongestName).value_or("");
+    if (name.ends_with('\n')) name.pop_back();
+    const bool is_name = !name.empty() && name.find_first_of("/\n") == std::string::npos;
+    return is_name && base::is_folder(checkpoints + name) ? checkpoints + name : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
 bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
                       int64_t ended) {
   const std::string path = folder + "/run.json";
@@ -333,6 +352,7 @@ bool close_run_record(const std::string& folder, RunStatus status, const std::st
   json["status"] = name_of(status);
   json["problem"] = problem;
   json["ended"] = report::format_utc(ended);
+  if (const std::string last = last_checkpoint_of(folder); !last.empty()) json["checkpoint"] = last;
   report::write_whole_file(path, dump(json));
   return true;
 }

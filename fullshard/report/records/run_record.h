@@ -90,8 +90,8 @@ RunRecord parse_run_record(std::string_view text, std::string_view where);
 void write_run_record(const std::string& path, const RunRecord& record);
 RunRecord read_run_record(const std::string& path);
 
-// How the run in a folder ended, said by somebody else: changes a record that still says "running",
-// and nothing else of it. Whether it did.
+// How the run in a folder ended, said by somebody else, with its last checkpoint: changes a record
+// that still says "running", and nothing else of it. Whether it did.
 bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
                       int64_t ended);
 

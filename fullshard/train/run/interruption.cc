@@ -74,6 +74,15 @@ Interruption::~Interruption() {
   for (const int number : kSignals) ::sigaction(number, &before_[place_of(number)], nullptr);
 }
 
+void Interruption::ignore_from_now() {
+  for (const int number : kSignals) {
+    struct sigaction& after = before_[place_of(number)];
+    after = {};
+    after.sa_handler = SIG_IGN;
+    ::sigaction(number, &after, nullptr);
+  }
+}
+
 bool Interruption::is_asked_for() const { return first_signal != 0; }
 int Interruption::signal() const { return first_signal; }
 

@@ -23,6 +23,10 @@ class Interruption {
   bool is_asked_for() const;
   int signal() const;  // the first; 0: none
 
+  // What was to be done is done: until the process ends, and after this object, such signals change
+  // nothing any more.
+  void ignore_from_now();
+
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction before_[3] = {};

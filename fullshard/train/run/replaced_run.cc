@@ -12,6 +12,7 @@
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/report/records/run_start.h"
 #include "fullshard/stored/last_checkpoint.h"
+#include "fullshard/train/written_folder.h"
 
 namespace fullshard::train {
 namespace {
@@ -42,7 +43,11 @@ void ReplacedRun::remove(bool replaces, const std::vector<std::string>& read_pat
     stored::remove_all_checkpoints(folder_ + "/checkpoints", [&](const std::string& checkpoint) {
       return is_read(checkpoint, read_paths);
     });
-    for (const char* name : {"model", "adapter", "best", "csv", "tensorboard"}) {
+    for (const char* name : {"model", "adapter", "best"}) {
+      const std::string result = folder_ + "/" + name;
+      if (!is_read(result, read_paths)) remove_written_folder(result);
+    }
+    for (const char* name : {"csv", "tensorboard"}) {
       const std::string result = folder_ + "/" + name;
       if (!is_read(result, read_paths)) base::remove_flat_folder(result);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/checkpoint/save_request.h"
@@ -265,6 +266,7 @@ int64_t Trainer::resume(const std::string& path) {
 
 void Trainer::save_if_due(int64_t steps_done) {
   saver_.poll();
+  note_saved();
   if (requested_) save_as(*requested_, steps_done);
   if (options_.save_every == 0) return;
   const bool is_last = was_interrupted_ || !stopped_early_.empty() || steps_done == options_.steps;
@@ -289,18 +291,36 @@ void Trainer::save_as(const std::string& name, int64_t steps_done) {
     };
   }
   const std::string folder = options_.checkpoint_folder + "/" + name;
-  if (options_.async_save) {
-    saver_.start(folder, sharded_, *optimizer_, progress, how);
-  } else {
+  if (!options_.async_save) {
     save_checkpoint(folder, sharded_, *optimizer_, progress, how);
+    last_saved_ = folder;
+    return;
   }
-  last_saved_ = folder;
+  finish_saving();
+  saver_.start(folder, sharded_, *optimizer_, progress, how);
+  being_saved_ = folder;
+}
+
+void Trainer::finish_saving() {
+  saver_.finish();
+  note_saved();
+}
+
+// A save beside training counts when it is complete.
+void Trainer::note_saved() {
+  if (being_saved_.empty() || saver_.is_saving()) return;
+  last_saved_ = std::exchange(being_saved_, "");
 }
 
 int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,
                      const std::function<bool()>& is_interrupted) {
   is_interrupted_ = is_interrupted;
   model_.train();
+  const train::EarlyStoppingRule stopping(options_.early_stopping);
+  if (best_evaluation_ && stopping.is_due(*best_evaluation_)) {  // of the run that is gone on with
+    stopped_early_ = stopping.reason(*best_evaluation_);
+    return first_step_;
+  }
   for (int64_t step = first_step_; step < options_.steps; ++step) {
     if (options_.before_step) options_.before_step(step + 1);
     StepRecord record = train_step(step);
@@ -311,11 +331,11 @@ int64_t Trainer::run(const OnStep& on_step, const OnBest& on_best,
     if (is_logged && on_step && sharded_.mesh().world().rank() == 0) on_step(record);
     save_if_due(step + 1);
     if (was_interrupted_ || !stopped_early_.empty()) {
-      saver_.finish();
+      finish_saving();
       return step + 1;
     }
   }
-  saver_.finish();
+  finish_saving();
   return options_.steps;
 }
 

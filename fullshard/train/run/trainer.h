@@ -100,6 +100,9 @@ class Trainer {
   const std::optional<StepRecord>& profiled() const { return profiled_; }
   std::vector<std::string> warnings() const { return scheduler_->warnings(); }  // of the schedule
   bool has_best() const { return best_evaluation_.has_value(); }  // of this run, or the resumed one
+  // What was saved of the best evaluation is not there: the next one is the best so far. On all
+  // ranks alike, before run().
+  void forget_best() { best_evaluation_.reset(); }
 
  private:
   StepRecord train_step(int64_t step);
@@ -119,6 +122,8 @@ class Trainer {
   // Also when the run was interrupted: what was done is not lost.
   void save_if_due(int64_t steps_done);
   void save_as(const std::string& name, int64_t steps_done);
+  void note_saved();
+  void finish_saving();
   void evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best);
 
   LanguageModel& model_;
@@ -144,7 +149,7 @@ class Trainer {
   int64_t first_step_ = 0;
   AsyncSaver saver_;
   std::optional<std::string> requested_;  // a checkpoint under this name, after the step
-  std::string last_saved_;
+  std::string last_saved_, being_saved_;
   std::optional<double> last_evaluation_;
   std::optional<BestEvaluation> best_evaluation_;
 };
