@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fullshard/base/error.h"
+
 namespace fullshard::planning {
 namespace {
 
@@ -17,7 +19,16 @@ constexpr double kBufferFactor = 1.5;
 // and states alone, as they are offloaded.
 constexpr double kHalf = 2, kAll = 18, kStates = 16, kWhole = 4;
 
-int64_t whole_bytes(double bytes) { return static_cast<int64_t>(bytes); }
+int64_t whole_bytes(double bytes) {
+  constexpr double kMost = 9.2e18;
+  if (bytes > kMost) {
+    fail_as(ErrorKind::usage,
+            "--deepspeed-table: has {:.3g} bytes, expected at most {:.3g}; give fewer parameters, "
+            "GPUs or nodes",
+            bytes, kMost);
+  }
+  return static_cast<int64_t>(bytes);
+}
 
 DeepSpeedRow stage_2(double total, double ranks, double gpus_per_node, bool offload) {
   DeepSpeedRow row{.stage = 2, .offload_optimizer = offload};

@@ -23,7 +23,7 @@ namespace fullshard {
 struct TierEstimate {
   int64_t rest_bytes = 0;  // between steps
   int64_t peak_bytes = 0;
-  std::string peak_at{};                                  // "backward of unit 'model.layers.3'"
+  std::string peak_at{};  // without an article: "backward of unit 'layers.3'"
   std::array<int64_t, tiers::kNumPurposes> by_purpose{};  // at the peak
 };
 

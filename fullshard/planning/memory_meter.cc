@@ -68,7 +68,7 @@ void MemoryMeter::note_rest() {
 TierEstimate MemoryMeter::on_disk() const {
   TierEstimate disk{.rest_bytes = ledger_->held_total(tiers::Tier::disk),
                     .peak_bytes = ledger_->peak_total(tiers::Tier::disk),
-                    .peak_at = "the optimizer's step"};
+                    .peak_at = "optimizer's step"};
   for (int purpose = 0; purpose < tiers::kNumPurposes; ++purpose) {
     disk.by_purpose[static_cast<size_t>(purpose)] =
         ledger_->peak(static_cast<tiers::Purpose>(purpose), tiers::Tier::disk);

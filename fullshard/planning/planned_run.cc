@@ -69,7 +69,7 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
       meter->begin("forward");
       stepper.backward(run.micro_batch());
     }
-    meter->begin("the optimizer's step");
+    meter->begin("optimizer's step");
     stepper.step();
     if (run.settles) sharded.settle();
     meter->note_rest();

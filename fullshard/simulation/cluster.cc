@@ -27,6 +27,7 @@ constexpr double kUsualAttentionShare = 0.6;  // of the rate of products
 enum class Quantity { bytes, rate, time, tflops, share, count, algorithm };
 constexpr const char* kSockets = "between.sockets";
 constexpr double kHostsAlgorithm = 2;  // the other, nccl, is 1
+constexpr double kLeastMemory = 1e6;   // of a GPU
 
 struct ClusterKey {
   std::string name;  // dotted, as messages have it
@@ -72,7 +73,7 @@ const std::vector<ClusterKey>& cluster_keys() {
 std::string_view expectation(Quantity quantity) {
   switch (quantity) {
     case Quantity::bytes:
-      return "a size as 80GB";
+      return "a size with its unit as 80GB";
     case Quantity::rate:
       return "a rate as 450GB/s or 400Gb/s";
     case Quantity::time:
@@ -90,6 +91,7 @@ std::string_view expectation(Quantity quantity) {
 }
 
 std::string_view least_of(Quantity quantity) {
+  if (quantity == Quantity::bytes) return ", at least 1MB";
   const bool says_all = quantity == Quantity::algorithm || quantity == Quantity::share;
   return says_all ? "" : ", above zero";
 }
@@ -100,12 +102,13 @@ std::optional<double> parse_number(std::string_view text) {
   return node.number;
 }
 
-// Nothing for what is no such quantity, and for what is not above zero; a latency may be zero.
+// Nothing for what is no such quantity, and for what is below the least of it.
 std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
   std::optional<double> value;
   switch (quantity) {
     case Quantity::bytes:
       if (const auto bytes = parse_bytes(text)) value = static_cast<double>(*bytes);
+      if (value && *value < kLeastMemory) return std::nullopt;  // "80", of gigabytes it was meant
       break;
     case Quantity::rate:
       value = parse_rate(text);

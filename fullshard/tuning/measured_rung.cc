@@ -18,6 +18,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/launcher_environment.h"
 #include "fullshard/launch/child_process.h"
 #include "fullshard/launch/keeper.h"
 #include "fullshard/report/records/metrics_file.h"
@@ -32,12 +33,25 @@ constexpr int kPollMilliseconds = 200;
 // A run that was told to end finishes its step first.
 constexpr std::chrono::seconds kPatienceWithEnd{20};
 
-std::vector<std::string> environment_of_process() {
+// This process's own, and what tells a run that it is only measured.
+std::vector<std::string> environment_of(const TrialCommand& command) {
+  using base::LauncherEnvironment;
+  const std::string told = fmt::format("{}=", LauncherEnvironment::kMeasured);
   std::vector<std::string> variables;
   for (char** variable = ::environ; *variable != nullptr; ++variable) {
-    variables.emplace_back(*variable);
+    if (!std::string_view(*variable).starts_with(told)) variables.emplace_back(*variable);
   }
+  variables.push_back(told + (command.times_phases ? LauncherEnvironment::kMeasuredPhases
+                                                   : LauncherEnvironment::kMeasuredSteps));
   return variables;
+}
+
+// Standard output is the result's of whoever measures: a log that is shown comes without it.
+std::vector<std::string> words_of(const TrialCommand& command) {
+  if (!command.shows_log) return command.words;
+  std::vector<std::string> words = {"sh", "-c", R"(exec "$0" "$@" > /dev/null)"};
+  words.insert(words.end(), command.words.begin(), command.words.end());
+  return words;
 }
 
 bool is_interruption(int number) {
@@ -77,9 +91,9 @@ class TrialWatch {
       : command_(command),
         signals_(signals),
         child_({.name = "trial",
-                .command = command.words,
-                .environment = environment_of_process(),
-                .output = {.shown = false}},
+                .command = words_of(command),
+                .environment = environment_of(command),
+                .output = {.shown = command.shows_log}},
                keeper_) {}
 
   void wait() {

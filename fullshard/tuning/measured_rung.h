@@ -36,6 +36,8 @@ struct TrialCommand {
   bool on_gpus = false;                   // whose peak counts: the device's or the process's
   std::optional<int64_t> device_bytes{};  // that a peak on a GPU may reach
   std::optional<double> patience_s{};     // after which it is ended, and did not fit the budget
+  bool times_phases = false;              // of each step
+  bool shows_log = false;                 // its standard error is passed on
 };
 
 struct TrialEnd {
@@ -44,8 +46,9 @@ struct TrialEnd {
   int interrupted_by = 0;  // a signal that this process got meanwhile; it was ended then
 };
 
-// A process that is killed, or runs out of memory, is a rung that does not fit. `signals` were
-// taken over before this process had other threads.
+// The process is told that it is only measured (base::LauncherEnvironment::measured). One that is
+// killed, or runs out of memory, is a rung that does not fit. `signals` were taken over before this
+// process had other threads.
 TrialEnd run_trial(const TrialCommand& command, const launch::Signals& signals);
 
 }  // namespace fullshard::tuning

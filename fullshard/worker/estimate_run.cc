@@ -28,6 +28,16 @@ planning::ModelSize size_for_table(const RunOptions& options, const cli::Plannin
             "estimate: --deepspeed-table needs --model, or --total-params and "
             "--largest-layer-params");
   }
+  if (size.largest_layer == 0) {
+    fail_as(ErrorKind::usage,
+            "--total-params: is without --largest-layer-params, which stage 3 is counted by; give "
+            "both, or --model");
+  }
+  if (size.largest_layer > size.total) {
+    fail_as(ErrorKind::usage,
+            "--total-params: is {}, but the largest layer alone has {}; give those of all layers",
+            size.total, size.largest_layer);
+  }
   return size;
 }
 
@@ -38,6 +48,13 @@ int print_deepspeed_table(const RunOptions& options, const cli::PlanningOptions&
   fmt::print("{}", options.json ? planning::deepspeed_json(rows) + "\n"
                                 : planning::deepspeed_text(rows, size, gpus, own.nodes));
   return 0;
+}
+
+void warn_of_idle_flags(const cli::RunArguments& arguments) {
+  for (const char* flag : {"total-params", "largest-layer-params", "gpus-per-node", "nodes"}) {
+    if (!arguments.was_given(flag)) continue;
+    base::say(fmt::format("warning: --{}: has no effect without --deepspeed-table\n", flag));
+  }
 }
 
 }  // namespace
@@ -53,6 +70,7 @@ int run_estimate(cli::RunArguments& arguments) {
   if (options.model.empty()) {
     fail_as(ErrorKind::usage, "estimate: --model is missing: a Hugging Face folder or a preset");
   }
+  warn_of_idle_flags(arguments);
   const ModelSource source = find_model(options.model);
   const auto model = train::make_planned_model(source, options);
   const Plan plan = arguments.plan(ranks, {.hidden_size = source.hidden_size()}, options.json);

@@ -14,6 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/commands/tune_command.h"
+#include "fullshard/config/sharding_flags.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/report/records/run_file.h"
@@ -69,8 +70,9 @@ bool is_left_out_of_trials(std::string_view flag) {
 
 int stage_in(const ShardingPlan& sharding) {
   if (*sharding.stage) return static_cast<int>(**sharding.stage);
-  if (*sharding.strategy == "NO_SHARD") return 0;
-  return *sharding.strategy == "SHARD_GRAD_OP" ? 2 : 3;
+  const std::string strategy = *config::strategy_in_effect(sharding);
+  if (strategy == "NO_SHARD") return 0;
+  return strategy == "SHARD_GRAD_OP" ? 2 : 3;
 }
 
 const std::string& without_left_folders(const std::string& path) {

@@ -63,6 +63,37 @@ TEST(Bench, TellsWhatIsWrongWithItsWords) {
               EndsWith("error: bench disk: 12 bytes, expected at least 4096\n"));
 }
 
+// Before anything is started, measured or printed.
+TEST(Bench, TakesSizesFromAByteToWhatCanBeMeasured) {
+  for (const std::string size : {"-5", "0", "-5KiB", "0MB"}) {
+    for (const auto& [command, most] : std::map<std::string, std::string>{
+             {"comm --device cpu", "1 TiB"}, {"disk /tmp", "2 EiB"}, {"bus", "64 GiB"}}) {
+      const launch::Ended ended =
+          launch::shell("fullshard bench " + command + " --quick --size " + size);
+      EXPECT_EQ(ended.status, 2) << command;
+      EXPECT_EQ(ended.output,
+                "error: --size: is " + size + ", expected a size from 1 B to " + most + "\n");
+    }
+  }
+  EXPECT_EQ(launch::shell("fullshard bench comm --device cpu --size 100TB").output,
+            "error: --size: is 100TB, expected a size from 1 B to 1 TiB\n");
+}
+
+TEST(Bench, SaysWhatDoesNotFitBeforeItIsMade) {
+  const launch::Ended optimizer =
+      launch::shell("fullshard bench optimizer --device cpu --quick --parameters 1e12");
+  EXPECT_EQ(optimizer.status, 3);
+  EXPECT_THAT(optimizer.output,
+              ::testing::MatchesRegex("error: bench optimizer: 1 T parameters: needs 14.6 TiB, but "
+                                      "this host has .* free; give fewer --parameters\n"));
+  const launch::Ended comm =
+      launch::shell("fullshard bench comm --device cpu --ranks 2 --quick --size 1TiB");
+  EXPECT_EQ(comm.status, 3);
+  EXPECT_THAT(comm.output,
+              ::testing::MatchesRegex("error: bench comm: 1 TiB on 2 ranks here: needs 5 TiB, but "
+                                      "this host has .* free; give a smaller --size\n"));
+}
+
 TEST(Bench, OfTheBusIsOfHostMemoryWithoutAGpu) {
   const tiers::HostMemorySpeed memory{.num_threads = 4, .bytes_per_second = 70.25e9};
   EXPECT_EQ(bus_text(memory, {}, false),
@@ -190,6 +221,37 @@ TEST(BenchStep, TrainsAndKeepsNothing) {
   EXPECT_GT(found["planned_bytes"], 0);
   EXPECT_GT(found["host_peak_bytes"], found["planned_bytes"]);
   EXPECT_THAT(testing::entries_of(folder.path()), IsEmpty());
+}
+
+TEST(BenchStep, WritesNothingIntoTheFilesOfRuns) {
+  const launch::TemporaryFolder folder;
+  folder.write("ds.json",
+               R"({"train_micro_batch_size_per_gpu": 1, "tensorboard": {"enabled": true,
+                   "output_path": ")" +
+                   (folder / "events") +
+                   R"("}, "csv_monitor": {"enabled": true, "output_path": ")" + (folder / "csv") +
+                   R"("}, "flops_profiler": {"enabled": true, "output_file": ")" +
+                   (folder / "flops.txt") + R"("}})");
+  const auto found = measured("step --steps 1 --config " + (folder / "ds.json") + kBenchedLlama);
+  EXPECT_GT(found["step_s"], 0);
+  EXPECT_THAT(testing::entries_of(folder.path()), ::testing::ElementsAre("ds.json"));
+}
+
+TEST(BenchStep, TimesPhasesOfEveryFamilyAndASchedule) {
+  const launch::TemporaryFolder folder;
+  folder.write("fsdp.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n");
+  const auto found = measured("step --steps 1 --phases --schedule cosine --config " +
+                              (folder / "fsdp.yaml") + kBenchedLlama);
+  EXPECT_GT(found["backward_s"], 0);
+}
+
+TEST(BenchStep, ShowsWithVerboseWhatTrainShows) {
+  const std::string words = "fullshard bench step --steps 1 --json --verbose" + kBenchedLlama;
+  const launch::Ended ended = launch::shell(words + "2>&1 >/dev/null");
+  EXPECT_THAT(ended.output, HasSubstr("--schedule "));
+  EXPECT_THAT(ended.output, HasSubstr("root (LlamaForCausalLM)"));
+  const launch::Ended result = launch::shell(words + "2>/dev/null");
+  EXPECT_TRUE(nlohmann::json::accept(result.output)) << result.output;
 }
 
 TEST(BenchStep, SaysWhatItCannotDoAsTrainDoes) {

@@ -55,6 +55,18 @@ TEST_F(TuneCommand, PrintsItsRungsAndWritesTheWinner) {
   EXPECT_THAT(other.output, HasSubstr("is about another run"));
 }
 
+// The file that wins keeps what it says of them: it is for a run.
+TEST_F(TuneCommand, WritesNothingIntoTheFilesOfRuns) {
+  folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
+    "tensorboard": {"enabled": true, "output_path": "events"},
+    "csv_monitor": {"enabled": true, "output_path": "csv"},
+    "flops_profiler": {"enabled": true, "output_file": "flops.txt"}})");
+  const auto ended = run("tune --quiet --budget 0 --config ds.json --output t" + quick_);
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(launch::shell("ls " + folder_.path()).output, "ds.json\nt\n");
+  EXPECT_EQ(read_json("t/tuned.json")["tensorboard"]["enabled"], true);
+}
+
 TEST_F(TuneCommand, BeforeTrainingGivesTheRunItsWinner) {
   std::string tokens;
   for (int i = 0; i < 2000; ++i) tokens += std::string{static_cast<char>(3 + i % 7), '\0'};

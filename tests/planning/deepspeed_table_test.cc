@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fullshard/base/error.h"
+
 namespace fullshard::planning {
 namespace {
 
@@ -26,6 +28,18 @@ TEST(DeepSpeedTable, HasItsRowsInItsOrder) {
   EXPECT_EQ(rows[6].cpu_bytes, int64_t{132'000'000} * 8 * 3 / 2);
   EXPECT_EQ(rows[7].cpu_bytes, int64_t{12'000'000'000} * 8 * 3 / 2);
   EXPECT_FALSE(rows[7].zero_init);
+}
+
+TEST(DeepSpeedTable, RefusesWhatCannotBeCounted) {
+  try {
+    deepspeed_table({int64_t{1} << 62, 1}, 1, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_STREQ(error.what(),
+                 "--deepspeed-table: has 9.22e+18 bytes, expected at most 9.2e+18; give fewer "
+                 "parameters, GPUs or nodes");
+  }
 }
 
 TEST(DeepSpeedTable, IsOneObjectWithBothStages) {

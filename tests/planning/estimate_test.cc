@@ -143,6 +143,8 @@ TEST(Estimate, OfAFolderThatIsNotThereMakesNoFile) {
   for (const int64_t bytes : disk.by_purpose) sum += bytes;
   EXPECT_EQ(sum, disk.peak_bytes);
   EXPECT_EQ(disk.rest_bytes, disk.peak_bytes);
+  const std::string text = planning::estimate_text(plan, {.fits = true, .why = "fits"});
+  EXPECT_THAT(text, ::testing::HasSubstr(" at most, in the optimizer's step\n"));
 }
 
 TEST(Estimate, RecomputationHoldsLess) {

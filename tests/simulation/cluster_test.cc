@@ -68,12 +68,18 @@ TEST(Cluster, HasCostsOfSocketsWhereCoresServeThem) {
             "send by themselves");
 }
 
+TEST(Cluster, TakesNoMemoryWithoutAUnit) {
+  EXPECT_EQ(problem_of(changed("80GB", "80")),
+            "c.yaml:2: gpu.memory: is '80', expected a size with its unit as 80GB, at least 1MB");
+  EXPECT_EQ(read_cluster(changed("80GB", "80e9"), "c.yaml").gpu.memory_bytes, 80'000'000'000);
+}
+
 TEST(Cluster, RefusesWhatIsNotAboveZeroOrNoSuchQuantity) {
   EXPECT_EQ(problem_of(changed("400Gb/s", "0Gb/s")),
             "c.yaml:7: between.bandwidth: is '0Gb/s', expected a rate as 450GB/s or 400Gb/s, above "
             "zero");
   EXPECT_EQ(problem_of(changed("80GB", "-3")),
-            "c.yaml:2: gpu.memory: is '-3', expected a size as 80GB, above zero");
+            "c.yaml:2: gpu.memory: is '-3', expected a size with its unit as 80GB, at least 1MB");
   EXPECT_EQ(
       problem_of(changed("600", "many")),
       "c.yaml:4: gpu.bf16_tflops: is 'many', expected a number of TFLOP/s as 640, above zero");

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/run/peak_matmul_flops.h"
 
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
 
 namespace fullshard::testing {
 namespace {
@@ -21,6 +26,24 @@ TEST(PeakMatmulFlops, IsMeasuredQuicklyInEveryDtype) {
     const double before = processor_seconds();
     EXPECT_GT(train::measure_peak_matmul_flops(dtype, at::kCPU), 0) << dtype;
     EXPECT_LT(processor_seconds() - before, 3) << dtype;
+  }
+}
+
+// What a layer computes in forward must not exceed it: MFU would be more than all.
+TEST(PeakMatmulFlops, IsNoLessThanALayerReaches) {
+  constexpr int64_t kEdge = 384;
+  for (const auto dtype : {at::kFloat, at::kHalf}) {
+    const auto input = at::randn({kEdge, kEdge}).to(dtype);
+    const auto weight = at::randn({kEdge, kEdge}).to(dtype);
+    double reached = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      at::linear(input, weight);
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      reached = std::max(reached, 2.0 * kEdge * kEdge * kEdge / taken.count());
+    }
+    // Half: other processes run beside this one.
+    EXPECT_GT(train::measure_peak_matmul_flops(dtype, at::kCPU), reached / 2) << dtype;
   }
 }
 

@@ -87,6 +87,24 @@ TEST_F(Trial, ThatFailsOtherwiseSaysWhy) {
   EXPECT_EQ(end.status, 4);
 }
 
+TEST_F(Trial, IsToldThatItIsMeasured) {
+  const std::string ask = "echo \"error: $FULLSHARD_MEASURED\" >&2; exit 1";
+  EXPECT_EQ(run(ask).measured.why, "failed: steps");
+  command_.times_phases = true;
+  EXPECT_EQ(run(ask).measured.why, "failed: phases");
+}
+
+// Standard output stays free for what is measured.
+TEST_F(Trial, ShowsItsLogWhereItIsAskedTo) {
+  command_.shows_log = true;
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const TrialEnd end = run("echo a result; echo a line >&2; " + leave_steps({1, 1}));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a line\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_TRUE(end.measured.fits);
+}
+
 TEST_F(Trial, IsEndedWhenTheBudgetIs) {
   command_.patience_s = 0.3;
   const TrialEnd end = run("exec sleep 60");

@@ -20,6 +20,8 @@ namespace fullshard::cli {
 namespace {
 
 constexpr double kGigabyte = 1e9;  // as data sheets count
+constexpr uint64_t kLargestFile = std::numeric_limits<int64_t>::max() / 4;
+constexpr uint64_t kLargestCopy = uint64_t{1} << 36;
 
 std::string disk_heading() {
   return fmt::format("{:>10} {:>5} {:>7} {:>6} {:>7} {:>9} {:>9}\n", "block_size", "depth",
@@ -56,12 +58,12 @@ BenchCommand::BenchCommand(CLI::App& app)
       "Writes and reads a file of --size for every setting that is tried, past the page "
       "cache.");
   for (CLI::App* command : {disk_, bus_}) {
-    command
-        ->add_option("--size", size_,
-                     command == disk_
-                         ? "of the file: 4GiB, 512MiB; default: 1GiB, with --quick 256MiB"
-                         : "of what is copied at a time; default: 256MiB")
-        ->transform(CLI::AsSizeValue(false));
+    const bool is_disk = command == disk_;
+    auto* size = command->add_option(
+        "--size", size_,
+        is_disk ? "of the file: 4GiB, 512MiB; default: 1GiB, with --quick 256MiB"
+                : "of what is copied at a time; default: 256MiB");
+    take_size(*size, is_disk ? kLargestFile : kLargestCopy);
     command->add_flag("--quick", quick_, "less of everything: rougher figures");
     command->add_flag("--json", json_, "machine-readable standard output");
   }
@@ -77,17 +79,10 @@ bool BenchCommand::needs_core() const {
 int BenchCommand::run() const { return is_bus() ? print_bus(std::nullopt) : run_disk(); }
 
 int64_t BenchCommand::bus_bytes() const {
-  const uint64_t most = uint64_t{1} << 36;
-  if (size_ > most) {
-    fail_as(ErrorKind::usage, "--size: is {}, expected at most {}", size_, most);
-  }
   return size_ == 0 ? 256 * kMiB : static_cast<int64_t>(size_);
 }
 
 int BenchCommand::run_disk() const {
-  if (size_ > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 4)) {
-    fail_as(ErrorKind::usage, "--size: is {}, which no disk has", size_);
-  }
   const int64_t fallback = quick_ ? 256 * kMiB : kGiB;
   const tiers::DiskBench bench{.folder = folder_,
                                .bytes = size_ == 0 ? fallback : static_cast<int64_t>(size_),

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/cli/flags/bench_arguments.h"
 
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <string>
+
+#include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/run_arguments.h"
@@ -12,6 +17,7 @@ namespace fullshard::cli {
 namespace {
 
 constexpr double kMostParameters = 1e12;
+constexpr uint64_t kLargestMessage = uint64_t{1} << 40;
 
 std::string bench_device(const std::string& asked) {
   if (asked == "cuda" && !is_cuda_build()) {
@@ -33,6 +39,22 @@ void add_common(CLI::App& command, std::string& device, bool& quick, bool& json)
 
 }  // namespace
 
+void take_size(CLI::Option& option, uint64_t most) {
+  const CLI::AsSizeValue read(false);
+  const auto take = [read, most](std::string& text) -> std::string {
+    const std::string given = text;
+    uint64_t bytes = 0;
+    if (!text.starts_with('-')) {  // CLI11 takes it for what it wraps around to
+      if (const std::string problem = read(text); !problem.empty()) return problem;
+      std::from_chars(text.data(), text.data() + text.size(), bytes);
+    }
+    return bytes >= 1 && bytes <= most ? ""
+                                       : fmt::format("is {}, expected a size from 1 B to {}", given,
+                                                     format_bytes(static_cast<int64_t>(most)));
+  };
+  option.transform(CLI::Validator(take, read.get_description()));
+}
+
 CommBenchArguments::CommBenchArguments(CLI::App& bench)
     : command_(bench.add_subcommand("comm", "collectives between ranks")), launch_(*command_) {
   command_->footer(
@@ -41,13 +63,11 @@ CommBenchArguments::CommBenchArguments(CLI::App& bench)
       "tensor, and bus bandwidth is counted as NCCL's tests do: what "
       "the slowest link must have carried. Between ranks of one host that share memory the limit "
       "is a copy by all of them at once, which is measured too.");
-  command_
-      ->add_option(
-          "--size", options_.sizes,
-          "of the whole tensor, may be repeated or joined by commas: 64KiB,16MiB; default: "
-          "64KiB, 1MiB, 16MiB and 256MiB, with --quick 64KiB and 16MiB")
-      ->delimiter(',')
-      ->transform(CLI::AsSizeValue(false));
+  auto* size = command_->add_option(
+      "--size", options_.sizes,
+      "of the whole tensor, may be repeated or joined by commas: 64KiB,16MiB; default: "
+      "64KiB, 1MiB, 16MiB and 256MiB, with --quick 64KiB and 16MiB");
+  take_size(*size->delimiter(','), kLargestMessage);
   command_->add_option("--dtype", options_.dtype, "of what is sent: fp32, bf16 or fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();

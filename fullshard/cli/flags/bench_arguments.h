@@ -11,9 +11,14 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace fullshard::cli {
+
+// Makes a flag's words sizes in bytes, as CLI11 has them (64KiB and 64KB are the same), from 1 to
+// `most`.
+void take_size(CLI::Option& option, uint64_t most);
 
 // On ranks of one host or several, as `train` starts and finds them.
 class CommBenchArguments {

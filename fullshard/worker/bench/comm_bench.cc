@@ -17,7 +17,9 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/comm/world/world.h"
+#include "fullshard/engine/storage/agreement.h"
 #include "fullshard/report/records/number_text.h"
+#include "fullshard/worker/bench/free_memory.h"
 #include "fullshard/worker/bench/timing.h"
 
 namespace fullshard::worker {
@@ -25,7 +27,6 @@ namespace {
 
 constexpr int kCommWarmUps = 2;
 constexpr int64_t kCopyBytes = 256 * kMiB, kQuickCopyBytes = 64 * kMiB;
-constexpr int64_t kLargestMessage = int64_t{1} << 40;
 constexpr double kGigabyte = 1e9;
 
 struct Collective {
@@ -63,15 +64,23 @@ std::vector<int64_t> sizes_of(const cli::CommBenchArguments::Options& options, i
   std::vector<int64_t> sizes = {64 * kKiB, kMiB, 16 * kMiB, 256 * kMiB};
   if (options.quick) sizes = {64 * kKiB, 16 * kMiB};
   if (!options.sizes.empty()) sizes.clear();
-  for (const uint64_t size : options.sizes) {
-    if (size > static_cast<uint64_t>(kLargestMessage)) {
-      fail_as(ErrorKind::usage, "--size: is {}, expected at most {}", size, kLargestMessage);
-    }
-    sizes.push_back(static_cast<int64_t>(size));
-  }
+  for (const uint64_t size : options.sizes) sizes.push_back(static_cast<int64_t>(size));
   // Every rank has as many elements of it.
   for (int64_t& size : sizes) size = std::max(size / multiple, int64_t{1}) * multiple;
   return sizes;
+}
+
+// Of the largest size: the tensor twice and a rank's part, of all ranks that share the memory.
+void check_memory(const World& world, const cli::CommBenchArguments::Options& options) {
+  const auto multiple =
+      static_cast<int64_t>(c10::elementSize(sent_dtype(options.dtype))) * world.size();
+  const auto sizes = sizes_of(options, multiple);
+  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  const int64_t sharing = world.device().is_cpu() ? world.local_size() : 1;
+  check_free(fmt::format("bench comm: {} on {} rank{} here", format_bytes(largest), sharing,
+                         sharing == 1 ? "" : "s"),
+             sharing * (2 * largest + largest / world.size()), world.device(),
+             "give a smaller --size");
 }
 
 class CommBench {
@@ -206,6 +215,10 @@ int run_bench_comm(const cli::CommBenchArguments& arguments) {
   if (world.size() == 1) {
     fail_as(ErrorKind::usage, "bench comm: one rank has nobody to talk to; give --ranks 2 or more");
   }
+  // Hosts may differ.
+  engine::throw_alike(world.communicator(),
+                      engine::error_of([&] { check_memory(world, arguments.options()); }),
+                      "free memory");
   CommBench(world, arguments).run();
   return 0;
 }

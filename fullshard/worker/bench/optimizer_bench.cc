@@ -18,12 +18,14 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/report/records/number_text.h"
 #include "fullshard/train/apply_plan.h"
+#include "fullshard/worker/bench/free_memory.h"
 #include "fullshard/worker/bench/timing.h"
 
 namespace fullshard::worker {
 namespace {
 
 constexpr int64_t kTensors = 16;
+constexpr int64_t kCopied = int64_t{1} << 28, kQuickCopied = kCopied / 4;
 constexpr double kPerBillion = 1e9, kGigabytes = 1e9;
 
 // Parameters and nothing else; their gradients are ones.
@@ -69,7 +71,7 @@ class OptimizerBench {
                                      {"--strategy", "NO_SHARD"}},
                            .ranks = 1,
                            .device = arguments.device()})),
-        model_(numel_, device_),
+        model_(numel_that_fits(), device_),
         sharded_(shard(model_, World::single(device_), plan_)),
         optimizer_(make_optimizer(sharded_, plan_)) {
     const auto dtype = options_.precision == "bf16"   ? at::kBFloat16
@@ -92,13 +94,26 @@ class OptimizerBench {
         if (i >= 0) line.seconds.push_back(taken);
       }
     }
-    constexpr int64_t kCopied = int64_t{1} << 28;
-    const double copy = copy_bandwidth(options_.quick ? kCopied / 4 : kCopied, rounds, device_);
+    const double copy = copy_bandwidth(num_copied(), rounds, device_);
     fmt::print("{}", options_.json ? json(lines, copy) : text(lines, copy));
     base::flush_standard_output();
   }
 
  private:
+  int64_t num_copied() const { return options_.quick ? kQuickCopied : kCopied; }
+
+  // Checked before any of them is made. An optimizer of a few tells how many states there are.
+  int64_t numel_that_fits() const {
+    Weights few(kTensors, device_);
+    const ShardedModel sharded = shard(few, World::single(device_), plan_);
+    const auto states = static_cast<int64_t>(make_optimizer(sharded, plan_)->state_names().size());
+    constexpr int64_t kWide = 4, kSixteenBit = 2;  // master, gradient and states are wide
+    const int64_t each = kWide * (2 + states) + (options_.precision == "no" ? 0 : kSixteenBit);
+    check_free(fmt::format("bench optimizer: {} parameters", format_count(numel_)),
+               each * numel_ + 2 * num_copied(), device_, "give fewer --parameters");
+    return numel_;
+  }
+
   double rate(const OptimizerLine& line) const {
     return line.bytes * static_cast<double>(numel_) / median(line.seconds);
   }

@@ -37,8 +37,8 @@ constexpr int64_t kLargestRunRecord = 64 * kMiB;
 
 // What the run is not told as the user says it.
 bool is_of_the_bench(std::string_view flag) {
-  constexpr std::array kOwn = {"steps", "phases", "json",          "quiet",
-                               "ranks", "device", "num-processes", "verbose"};
+  constexpr std::array kOwn = {"steps", "phases", "json",         "quiet",
+                               "ranks", "device", "num-processes"};
   return std::find(kOwn.begin(), kOwn.end(), flag) != kOwn.end();
 }
 
@@ -97,8 +97,12 @@ class StepBench {
         folder_(temporary_folder()) {}
 
   int run() {
-    const auto end = tuning::run_trial(
-        {.words = words(), .output = folder_.file("run"), .on_gpus = device_ == "cuda"}, signals_);
+    const auto end = tuning::run_trial({.words = words(),
+                                        .output = folder_.file("run"),
+                                        .on_gpus = device_ == "cuda",
+                                        .times_phases = arguments_.step_bench().phases,
+                                        .shows_log = options_.verbose},
+                                       signals_);
     if (end.interrupted_by != 0) return kBenchInterrupted;
     if (end.status != 0) {
       fail_as(kind_of(end.status), "bench step: {}", end.measured.why);
@@ -139,9 +143,9 @@ class StepBench {
     words.insert(words.end(),
                  {"--output=" + folder_.file("run"),
                   fmt::format("--steps={}", arguments_.step_bench().steps + kStepsBefore),
-                  fmt::format("--ranks={}", ranks_), "--device=" + device_, "--no-save-model",
-                  "--quiet", "--schedule=constant"});
-    if (arguments_.step_bench().phases) words.emplace_back("--set=wall_clock_breakdown=true");
+                  fmt::format("--ranks={}", ranks_), "--device=" + device_, "--no-save-model"});
+    if (!options_.verbose) words.emplace_back("--quiet");
+    if (!arguments_.was_given("schedule")) words.emplace_back("--schedule=constant");
     if (options_.data.empty()) words.push_back("--data=" + random_tokens());
     return words;
   }

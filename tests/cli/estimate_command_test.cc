@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// `estimate` as a user types it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/launch/shell.h"
+
+namespace fullshard::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kTable = "fullshard estimate --deepspeed-table ";
+const std::string kPlanned =
+    "fullshard estimate --model llama-tiny --sequence-length 16 --device-memory ";
+
+TEST(EstimateCommand, PrintsDeepSpeedsTable) {
+  const auto ended = launch::shell(
+      kTable +
+      "--total-params 3000000000 --largest-layer-params 33000000 --gpus-per-node 8 --json");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(nlohmann::json::parse(ended.output)["zero3"][0]["largest_layer_bytes"], 132'000'000);
+}
+
+TEST(EstimateCommand, CountsNoTableOfWhatIsLeftOutOrCannotBe) {
+  const auto refused = [](const std::string& words, const std::string& text) {
+    const auto ended = launch::shell(kTable + words);
+    EXPECT_EQ(ended.status, 2) << words;
+    EXPECT_EQ(ended.output, "error: " + text + "\n");
+  };
+  refused("--total-params 1000",
+          "--total-params: is without --largest-layer-params, which stage 3 is counted by; give "
+          "both, or --model");
+  refused("--total-params 1000 --largest-layer-params 1001",
+          "--total-params: is 1000, but the largest layer alone has 1001; give those of all "
+          "layers");
+  refused("--total-params 9000000000000000000 --largest-layer-params 1",
+          "--deepspeed-table: has 1.8e+19 bytes, expected at most 9.2e+18; give fewer parameters, "
+          "GPUs or nodes");
+}
+
+TEST(EstimateCommand, WarnsOfFlagsOfTheTableWithoutIt) {
+  const auto ended = launch::shell(kPlanned + "1GB --gpus-per-node 4");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output,
+              HasSubstr("warning: --gpus-per-node: has no effect without --deepspeed-table\n"));
+}
+
+// The question was answered; `train` is what ends with 3.
+TEST(EstimateCommand, IsDoneAlsoWhereItDoesNotFit) {
+  const auto ended = launch::shell(kPlanned + "1MB --json");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(nlohmann::json::parse(ended.output)["fits"], false);
+  EXPECT_THAT(launch::shell(kPlanned + "1MB").output, Not(HasSubstr("the the")));
+}
+
+}  // namespace
+}  // namespace fullshard::cli
