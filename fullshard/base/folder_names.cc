@@ -22,11 +22,13 @@ bool is_link(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode);
 }
 
-void give_name(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) == 0) return;
-  const int reason = errno;
+[[noreturn]] void refuse_name(const std::string& from, const std::string& to, int reason) {
   fail_as(kind_of_write_problem(reason), "{}: cannot be given the name {}: {}", from, to,
           std::strerror(reason));
+}
+
+void give_name(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) refuse_name(from, to, errno);
 }
 
 }  // namespace
@@ -61,6 +63,9 @@ void remove_flat_folder(const std::string& path) noexcept {
 void exchange_names(const std::string& part, const std::string& folder) {
   if (!is_there(folder)) return give_name(part, folder);
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) return;
+  const int reason = errno;
+  const bool is_unknown = reason == EINVAL || reason == ENOSYS || reason == ENOTSUP;
+  if (!is_unknown || !is_there(part)) refuse_name(part, folder, reason);
   // Not every file system can; the old one then has no name for a moment.
   const std::string old = part + ".old";
   remove_flat_folder(old);

@@ -67,7 +67,7 @@ TEST(Bench, TellsWhatIsWrongWithItsWords) {
 TEST(Bench, TakesSizesFromAByteToWhatCanBeMeasured) {
   for (const std::string size : {"-5", "0", "-5KiB", "0MB"}) {
     for (const auto& [command, most] : std::map<std::string, std::string>{
-             {"comm --device cpu", "1 TiB"}, {"disk /tmp", "2 EiB"}, {"bus", "64 GiB"}}) {
+             {"comm --device cpu", "1 TiB"}, {"disk /tmp", "2048 PiB"}, {"bus", "64 GiB"}}) {
       const launch::Ended ended =
           launch::shell("fullshard bench " + command + " --quick --size " + size);
       EXPECT_EQ(ended.status, 2) << command;
