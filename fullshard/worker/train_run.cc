@@ -28,9 +28,7 @@
 #include "fullshard/train/run/peak_matmul_flops.h"
 #include "fullshard/train/run/resumed_data.h"
 #include "fullshard/train/run/run_account.h"
-#include "fullshard/train/run/run_agreement.h"
 #include "fullshard/train/run/run_data.h"
-#include "fullshard/train/run/run_sample.h"
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/run_adapter.h"
 #include "fullshard/train/run_settings.h"
@@ -39,6 +37,7 @@
 #include "fullshard/worker/idle_flags.h"
 #include "fullshard/worker/memory_forecast.h"
 #include "fullshard/worker/rank_model.h"
+#include "fullshard/worker/train_facts.h"
 #include "fullshard/worker/train_folder.h"
 
 namespace fullshard::worker {
@@ -49,11 +48,6 @@ constexpr int kInterrupted = 130;
 LastBatch last_batch(const RunOptions& options, const train::RunSettings& settings) {
   return options.drop_last || settings.drops_last_batch ? LastBatch::dropped : LastBatch::kept;
 }
-
-struct RunLength {
-  int64_t steps = 0;
-  int64_t steps_per_epoch = 0;
-};
 
 Order order_of(const RunOptions& options) {
   return options.order == "sequential" ? Order::sequential : Order::shuffled;
@@ -189,7 +183,9 @@ class TrainRun {
     const RunLength length = length_of(options_, order);
     const int64_t steps = length.steps;
     check_steps_left(progress.step, steps);
-    check_ranks_agree(data, length);
+    const bool begins_with_weights = run_.source.has_weights && !resumed;
+    check_ranks_agree(world_, told_, options_, length, data,
+                      begins_with_weights ? run_.source.folder : "");
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed);
     TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
     options.data_start = train::data_start(progress);
@@ -261,49 +257,6 @@ class TrainRun {
   void forecast_memory() {
     if (options_.plans_memory) {
       forecast_ = forecast_training(options_, run_.source, plan_, world_);
-    }
-  }
-
-  void check_ranks_agree(const train::RunData& data, const RunLength& length) const {
-    std::vector<std::pair<std::string, std::string>> facts;
-    for (const auto& setting : told_) facts.emplace_back(setting.flag, setting.value);
-    const auto add = [&](const char* name, const auto& value) {
-      facts.emplace_back(name, fmt::format("{}", value));
-    };
-    const auto add_interval = [&](const char* name, const StepInterval& interval) {
-      add(name, interval.steps_of(length.steps, length.steps_per_epoch));
-    };
-    add("examples:", data.train->size());
-    add("examples of the evaluation:", data.evaluation ? data.evaluation->size() : 0);
-    add_interval("--save-every", options_.save_every);
-    add_interval("--eval-every", options_.eval_every);
-    add("--async-save", options_.async_save);
-    add("--keep", options_.keep);
-    add("--keep-best", options_.keep_best);
-    add("--restore-best", options_.restore_best);
-    add("--save-model", options_.save_model);
-    add("--log-every", options_.log_every);
-    add("--eval-batches", options_.eval_batches);
-    add("--eval-micro-batch", options_.eval_micro_batch);
-    add("--eval-precision", options_.eval_precision);
-    add("--early-stopping-patience", options_.early_stopping_patience);
-    add("--early-stopping-threshold", options_.early_stopping_threshold);
-    if (world_.size() > 1) {
-      engine::throw_alike(world_.communicator(),
-                          engine::error_of([&] { add_samples(facts, data); }), "data");
-    }
-    train::check_alike(world_.communicator(), facts);
-  }
-
-  // Of data and weights that have the same names and sizes.
-  void add_samples(std::vector<std::pair<std::string, std::string>>& facts,
-                   const train::RunData& data) const {
-    facts.emplace_back("--data with the sum", train::sample_of(*data.train));
-    if (data.evaluation) {
-      facts.emplace_back("data of the evaluation with the sum", train::sample_of(*data.evaluation));
-    }
-    if (run_.source.has_weights && !folder_.resumed()) {
-      facts.emplace_back("--model with the sum", train::sample_of_weights(run_.source.folder));
     }
   }
 
