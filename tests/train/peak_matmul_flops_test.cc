@@ -29,21 +29,31 @@ TEST(PeakMatmulFlops, IsMeasuredQuicklyInEveryDtype) {
   }
 }
 
-// What a layer computes in forward must not exceed it: MFU would be more than all.
-TEST(PeakMatmulFlops, IsNoLessThanALayerReaches) {
+double flops_of_a_layer(at::ScalarType dtype) {
   constexpr int64_t kEdge = 384;
+  const auto input = at::randn({kEdge, kEdge}).to(dtype);
+  const auto weight = at::randn({kEdge, kEdge}).to(dtype);
+  double reached = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    at::linear(input, weight);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    reached = std::max(reached, 2.0 * kEdge * kEdge * kEdge / taken.count());
+  }
+  return reached;
+}
+
+// What a layer computes in forward must not exceed it: MFU would be more than all. Other processes
+// run beside this one and take its cores now and then, so half of it counts, and one time of five:
+// the roof of a slow layout was a sixth every time.
+TEST(PeakMatmulFlops, IsNoLessThanALayerReaches) {
   for (const auto dtype : {at::kFloat, at::kHalf}) {
-    const auto input = at::randn({kEdge, kEdge}).to(dtype);
-    const auto weight = at::randn({kEdge, kEdge}).to(dtype);
-    double reached = 0;
-    for (int i = 0; i < 4; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      at::linear(input, weight);
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      reached = std::max(reached, 2.0 * kEdge * kEdge * kEdge / taken.count());
+    double most = 0;
+    for (int i = 0; i < 5 && most <= 0.5; ++i) {
+      const double reached = flops_of_a_layer(dtype);
+      most = std::max(most, train::measure_peak_matmul_flops(dtype, at::kCPU) / reached);
     }
-    // Half: other processes run beside this one.
-    EXPECT_GT(train::measure_peak_matmul_flops(dtype, at::kCPU), reached / 2) << dtype;
+    EXPECT_GT(most, 0.5) << dtype;
   }
 }
 
