@@ -20,13 +20,6 @@
 namespace fullshard::train {
 namespace {
 
-void make_empty_folder(const std::string& folder) {
-  base::remove_flat_folder(folder);
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
-  }
-}
-
 bool belongs_to_tokenizer(const std::string& name) {
   return name == "tokenizer.json" || name == "tokenizer_config.json" ||
          name == "special_tokens_map.json" || name == "added_tokens.json" || name == "vocab.json" ||
@@ -42,13 +35,26 @@ bool belongs_to_model(const std::string& name) {
   const bool has_form =
       name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json");
   return (is_weights && has_form) || name == "config.json" || name == "adapter_config.json" ||
-         belongs_to_tokenizer(name);
+         name.ends_with(".part") || belongs_to_tokenizer(name);
+}
+
+bool is_folder_itself(const std::string& path) {
+  struct stat facts = {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// Files of others in it are those of a folder that was just being replaced when a run was killed:
+// they stay, and so come to their place with it.
+void make_folder(const std::string& folder) {
+  remove_written_folder(folder);
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    fail_as(ErrorKind::input, "{}: cannot be made: {}", folder, std::strerror(errno));
+  }
 }
 
 // What others have put into the older folder moves along. Out of a link nothing is taken.
 void keep_of_others(const std::string& old, const std::string& folder) {
-  struct stat facts = {};
-  if (::lstat(old.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return;
+  if (!is_folder_itself(old)) return;
   for (const std::string& name : base::names_in_folder(old)) {
     const std::string kept = folder + "/" + name;
     if (belongs_to_model(name) || base::is_there(kept)) continue;
@@ -83,14 +89,14 @@ void write_folder(const std::string& folder, const ShardedModel& model,
     engine::throw_alike(everyone, writes ? engine::error_of(body) : std::nullopt, "saving");
   };
   on_first([&] {
-    make_empty_folder(made);
+    make_folder(made);
     begin(made);
   });
   try {
     write(made);
     on_first([&] { put_in_place(made, folder); });
   } catch (...) {
-    if (writes) base::remove_flat_folder(made);
+    if (writes) remove_written_folder(made);
     throw;
   }
 }
@@ -99,18 +105,17 @@ void write_folder(const std::string& folder,
                   const std::function<void(const std::string& made)>& write) {
   const std::string made = folder + ".part";
   try {
-    make_empty_folder(made);
+    make_folder(made);
     write(made);
     put_in_place(made, folder);
   } catch (...) {
-    base::remove_flat_folder(made);
+    remove_written_folder(made);
     throw;
   }
 }
 
 void remove_written_folder(const std::string& folder) {
-  struct stat facts = {};
-  if (::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+  if (is_folder_itself(folder)) {
     for (const std::string& name : base::names_in_folder(folder)) {
       if (belongs_to_model(name)) ::unlink((folder + "/" + name).c_str());
     }

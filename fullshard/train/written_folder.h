@@ -9,7 +9,7 @@
 
 namespace fullshard::train {
 
-// Collective. Makes `folder` anew: rank 0 calls `begin` with the path of a folder that is empty,
+// Collective. Makes `folder` anew: rank 0 calls `begin` with the path of a folder without a model,
 // then all ranks `write`, and when both are through it gets its name. Of one that is there the
 // model's files are replaced, and what others have put beside them stays. What fails on one rank
 // fails on all, and nothing is left behind.

@@ -106,6 +106,17 @@ TEST_F(ReplacedRuns, KeepWhatOthersHavePutBesideTheModel) {
   }
 }
 
+// The run before was killed between the two names.
+TEST_F(ReplacedRuns, GiveBackWhatWasJustBeingMoved) {
+  std::filesystem::create_directories(folder_ / "run/model.part/runs");
+  folder_.write("run/model.part/mine.txt", "x");
+  folder_.write("run/model.part/model.safetensors.part", "half");
+  ASSERT_EQ(train("--steps 1 --output run").status, 0);
+  EXPECT_TRUE(is_there("run/model/mine.txt") && is_there("run/model/runs"));
+  EXPECT_TRUE(is_there("run/model/model.safetensors"));
+  EXPECT_FALSE(is_there("run/model/model.safetensors.part") || is_there("run/model.part"));
+}
+
 TEST_F(ReplacedRuns, LeaveAloneWhatLinksLeadTo) {
   ASSERT_EQ(train("--steps 2 --save-every 2 --output run").status, 0);
   for (const char* name : {"model", "checkpoints/step-000002"}) {

@@ -54,6 +54,17 @@ TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
   }
 }
 
+TEST_F(WeightsOfRuns, OfALinkToNowhereAreNotMissedFromScratch) {
+  write_tokens("t.bin", 4000);
+  std::filesystem::create_directories(folder_ / "cut");
+  std::filesystem::copy_file(kRunModels + "llama/config.json", folder_ / "cut/config.json");
+  std::filesystem::create_symlink("/nowhere/blob", folder_ / "cut/model.safetensors");
+  const launch::Ended fresh =
+      run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 --model cut "
+          "--from-scratch");
+  EXPECT_EQ(fresh.status, 0) << fresh.output;
+}
+
 TEST_F(WeightsOfRuns, AreWhatTheConfigurationBesideThemSays) {
   write_tokens("t.bin", 4000);
   ASSERT_EQ(run("train --quiet --data t.bin --sequence-length 16 --micro-batch 2 --steps 1 "

@@ -77,17 +77,11 @@ std::unique_ptr<TensorSource> open_checkpoint(const std::string& path) {
   return formats::is_deepspeed_folder(path) ? formats::DeepSpeedFolder(path).weights() : nullptr;
 }
 
-// Empty where there is none. A link to nowhere, as of a download that was cut off, is no model
-// without weights.
+// Empty where there is none. A link to nowhere, as of a download that was cut off, is there.
 std::string named_weights(const std::string& folder) {
   for (const std::string_view name : kNames) {
     std::string file = fmt::format("{}/{}", folder, name);
-    if (!base::is_there(file)) continue;
-    formats::check_input(base::is_file(file),
-                         "{}: is no file, or a link to one that is not there; weights are expected "
-                         "under this name",
-                         file);
-    return file;
+    if (base::is_there(file)) return file;
   }
   return {};
 }
@@ -103,6 +97,10 @@ bool holds_weights(const std::string& folder) {
 std::unique_ptr<TensorSource> open_weights(const std::string& path) {
   if (!base::is_folder(path)) return open_one(path);
   const std::string file = named_weights(path);
+  formats::check_input(file.empty() || base::is_file(file),
+                       "{}: is no file, or a link to one that is not there; weights are expected "
+                       "under this name",
+                       file);
   if (!file.empty()) return open_one(file);
   if (auto weights = open_checkpoint(path)) return weights;
   formats::fail_input(
