@@ -11,9 +11,9 @@ if(NOT TARGET torch_cuda)
                       "one that has it with TORCH_DIR=... or PYTHON=...")
 endif()
 
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
-endif()
+# What libtorch's configuration chose for itself (Libtorch.cmake).
+unset(CMAKE_CUDA_ARCHITECTURES)
+string(REGEX REPLACE "-gencode +[^ ]+" "" CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS}")
 enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)

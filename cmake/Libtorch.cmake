@@ -40,6 +40,14 @@ if(TORCH_DIR OR NOT "$ENV{PYTHON}" STREQUAL "" OR NOT EXISTS "${FULLSHARD_TORCH_
   set(FULLSHARD_TORCH_DIR "${folder}" CACHE INTERNAL "Folder of the TorchConfig.cmake in use")
 endif()
 set(Torch_DIR "${FULLSHARD_TORCH_DIR}" CACHE PATH "" FORCE)
+# The GPUs that kernels are for. The configuration of a libtorch with CUDA hides this list and asks a GPU, which may not be
+# there, unless it has one of its own; Cuda.cmake drops what it makes of that.
+set(architectures 80-real 90a-real 90-virtual)
+if(DEFINED ENV{CUDAARCHS})
+  set(architectures "$ENV{CUDAARCHS}")
+endif()
+set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "The GPUs that kernels are compiled for")
+set(TORCH_CUDA_ARCH_LIST 9.0)
 # The wheel's configuration warns that kineto, a profiler we do not use, is not shipped with it.
 set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
 find_package(Torch REQUIRED)
