@@ -3,16 +3,16 @@
 #pragma once
 
 #include "fullshard/ops/cuda/activation_rows.h"
+#include "fullshard/ops/cuda/approximate.cuh"
 
 namespace fullshard::ops {
 
-// The fast exponential is within 2^-20 or so: nothing beside the rounding to bf16.
 template <class T>
 __device__ __forceinline__ float logistic(float x) {
   if constexpr (sizeof(T) == 4) {
     return 1.0f / (1.0f + expf(-x));
   } else {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    return reciprocal(1.0f + power_of_two(-kLog2OfE * x));
   }
 }
 
@@ -34,13 +34,13 @@ __device__ __forceinline__ Normal normal_at(float x) {
   if constexpr (sizeof(T) == 4) {
     return {0.5f * (1.0f + erff(x * kRootOfHalf)), kDensityAtZero * expf(-0.5f * x * x)};
   } else {
-    const float bell = __expf(-0.5f * x * x);
-    const float t = __fdividef(1.0f, 1.0f + 0.3275911f * kRootOfHalf * fabsf(x));
+    const float bell = power_of_two(-0.5f * kLog2OfE * (x * x));
+    const float t = reciprocal(fmaf(0.3275911f * kRootOfHalf, fabsf(x), 1.0f));
     float sum = 0.5f * 1.061405429f;
-    sum = sum * t - 0.5f * 1.453152027f;
-    sum = sum * t + 0.5f * 1.421413741f;
-    sum = sum * t - 0.5f * 0.284496736f;
-    sum = sum * t + 0.5f * 0.254829592f;
+    sum = fmaf(sum, t, -0.5f * 1.453152027f);
+    sum = fmaf(sum, t, 0.5f * 1.421413741f);
+    sum = fmaf(sum, t, -0.5f * 0.284496736f);
+    sum = fmaf(sum, t, 0.5f * 0.254829592f);
     const float beyond = sum * t * bell;
     return {x < 0 ? beyond : 1.0f - beyond, kDensityAtZero * bell};
   }
@@ -52,17 +52,19 @@ __device__ __forceinline__ ValueAndSlope activated(float x) {
     return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
   } else if constexpr (kKind == RowActivation::silu) {
     const float share = logistic<T>(x);
-    return {x * share, share * (1.0f + x * (1.0f - share))};
+    const float value = x * share;
+    return {value, fmaf(value, 1.0f - share, share)};
   } else if constexpr (kKind == RowActivation::gelu) {
     const auto [share, density] = normal_at<T>(x);
-    return {x * share, share + x * density};
+    return {x * share, fmaf(x, density, share)};
   } else {
     // (1 + tanh(u)) / 2 is the logistic function of 2u.
     constexpr float kFactor = 2.0f * 0.79788456f, kCubic = 0.044715f;
     const float square = x * x;
-    const float share = logistic<T>(kFactor * x * (1.0f + kCubic * square));
-    const float inner = kFactor * (1.0f + 3.0f * kCubic * square);
-    return {x * share, share + x * share * (1.0f - share) * inner};
+    const float share = logistic<T>(x * fmaf(square, kFactor * kCubic, kFactor));
+    const float inner = fmaf(square, 3.0f * kFactor * kCubic, kFactor);
+    const float value = x * share;
+    return {value, fmaf(value * (1.0f - share), inner, share)};
   }
 }
 

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kCount; ++i) values[i] *= factors[i];
     }
     store<kCount>(output + row * rows.width + column, values);
-    stored.see(values);
+    if (largest != nullptr) stored.see(values);
   }
   if (largest != nullptr) stored.leave<T>(largest, blockIdx.y * gridDim.x + blockIdx.x);
 }
@@ -73,14 +73,13 @@ __global__ void __launch_bounds__(kThreads)
       to[i] *= slope * factor;
     }
     store<kCount>(static_cast<T*>(gradients.input_gradient) + spread, to);
-    stored.see(to);
-    if (is_gated) {
-      store<kCount>(static_cast<T*>(gradients.up_gradient) + spread, to_factors);
-      stored.see(to_factors);
-    }
+    if (is_gated) store<kCount>(static_cast<T*>(gradients.up_gradient) + spread, to_factors);
     if (gradients.output != nullptr) {
       store<kCount>(static_cast<T*>(gradients.output) + dense, results);
     }
+    if (gradients.largest == nullptr) continue;
+    stored.see(to);
+    if (is_gated) stored.see(to_factors);
   }
   if (gradients.largest != nullptr) {
     stored.leave<T>(gradients.largest, blockIdx.y * gridDim.x + blockIdx.x);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-// About four blocks on each of the many multiprocessors; a constant, because bits depend on it.
-constexpr int64_t kBlocks = 512;
+// Eight blocks on each of 132 multiprocessors; a constant, because bits depend on it.
+constexpr int64_t kBlocks = 1056;
 constexpr int64_t kRowsPerBlock = 32;
 
 // A warp takes every (8 * gridDim.y)-th row; its lanes take kCount columns each.

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda/std/limits>
 
+#include "fullshard/ops/cuda/approximate.cuh"
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/entropy_rows.h"
 
 namespace fullshard::ops {
 namespace {
-
-constexpr int kThreads = 1024;
-constexpr int kWarps = kThreads / kWarp;
 
 // The sum of exp(x - highest) over what was seen so far, and of x itself.
 struct Seen {
@@ -24,9 +22,11 @@ __device__ __forceinline__ Seen joined(const Seen& left, const Seen& right) {
           left.values + right.values};
 }
 
-__device__ __forceinline__ Seen joined_over_warp(Seen seen) {
+// Over so many lanes that lie side by side, a power of two.
+template <int kLanes>
+__device__ __forceinline__ Seen joined_over_lanes(Seen seen) {
 #pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
     const Seen other{__shfl_xor_sync(0xffffffffu, seen.highest, offset),
                      __shfl_xor_sync(0xffffffffu, seen.exponentials, offset),
                      __shfl_xor_sync(0xffffffffu, seen.values, offset)};
@@ -35,24 +35,17 @@ __device__ __forceinline__ Seen joined_over_warp(Seen seen) {
   return seen;
 }
 
+template <int kThreads>
 __device__ __forceinline__ Seen joined_over_block(Seen seen) {
+  constexpr int kWarps = kThreads / kWarp;
   __shared__ Seen parts[kWarps];
-  seen = joined_over_warp(seen);
+  seen = joined_over_lanes<kWarp>(seen);
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = seen;
   __syncthreads();
-  return joined_over_warp(parts[threadIdx.x % kWarp]);
+  return joined_over_lanes<kWarps>(parts[threadIdx.x % kWarps]);
 }
 
-constexpr float kLog2OfE = 1.44269504f;
 constexpr float kMinusInfinity = -cuda::std::numeric_limits<float>::infinity();
-
-// 2^x, within 2^-22 of it. An exponential by it is one multiplication with addition more, where
-// what is subtracted is known in powers of two.
-__device__ __forceinline__ float power_of_two(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
 
 template <int kCount>
 __device__ __forceinline__ void see(Seen& seen, const float (&values)[kCount], bool sums_values) {
@@ -97,7 +90,7 @@ __device__ __forceinline__ void to_gradient(float (&values)[kCount], int first, 
 
 // One row per block: its second reading finds it in the cache. Packs first, then the tail that is
 // no whole pack.
-template <class T, int kCount>
+template <class T, int kCount, int kThreads>
 __global__ void __launch_bounds__(kThreads) loss_rows(EntropyRows rows) {
   const int64_t row = blockIdx.x;
   T* logits = static_cast<T*>(rows.logits) + row * rows.row_stride;
@@ -127,7 +120,8 @@ __global__ void __launch_bounds__(kThreads) loss_rows(EntropyRows rows) {
   const bool is_known = label >= 0 && label < vocabulary;
   const float own =
       is_known ? widened(logits[label]) : cuda::std::numeric_limits<float>::quiet_NaN();
-  seen = joined_over_block(seen);  // also: every thread has read before the first one writes
+  seen =
+      joined_over_block<kThreads>(seen);  // also: every thread has read before the first one writes
   if (threadIdx.x == 0) {
     const float total = seen.highest + logf(seen.exponentials);
     const float mean = seen.values / static_cast<float>(vocabulary);
@@ -152,14 +146,28 @@ __global__ void __launch_bounds__(kThreads) loss_rows(EntropyRows rows) {
   }
 }
 
+// Of short rows more are under way at a time, by smaller blocks; so many long ones would drive each
+// other out of the cache.
+constexpr int64_t kShortRow = 64 << 10;
+
+template <class T, int kCount>
+void launch(const EntropyRows& rows, cudaStream_t stream) {
+  const auto count = static_cast<unsigned>(rows.num_rows);
+  if (rows.vocabulary * static_cast<int64_t>(sizeof(T)) <= kShortRow) {
+    loss_rows<T, kCount, 512><<<count, 512, 0, stream>>>(rows);
+  } else {
+    loss_rows<T, kCount, 1024><<<count, 1024, 0, stream>>>(rows);
+  }
+}
+
 }  // namespace
 
 void entropy_rows(const EntropyRows& rows, cudaStream_t stream) {
   if (rows.num_rows == 0 || rows.vocabulary == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) {
     const bool packs = is_packable<T>(rows.logits, rows.row_stride);
-    const auto kernel = packs ? loss_rows<T, kPack<T>> : loss_rows<T, 1>;
-    kernel<<<static_cast<unsigned>(rows.num_rows), kThreads, 0, stream>>>(rows);
+    const auto start = packs ? launch<T, kPack<T>> : launch<T, 1>;
+    start(rows, stream);
   });
 }
 

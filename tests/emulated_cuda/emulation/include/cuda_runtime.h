@@ -178,3 +178,4 @@ constexpr T max(T one, T other) {
 
 // What kernels write as instructions: as_host_code.py names a function after each.
 inline void ex2_approx_ftz_f32(float& result, float x) { result = std::exp2(x); }
+inline void rcp_approx_ftz_f32(float& result, float x) { result = 1.0f / x; }
