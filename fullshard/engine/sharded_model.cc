@@ -46,6 +46,7 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
 
 double ShardedModel::grad_norm(Norm norm, engine::NormRiders* riders) const {
   engine_->check_gradients_kept();
+  check_all_reduced("grad_norm()");
   if (norm == Norm::infinity)
     return state_->factor.unscaled(engine::infinity_norm(*engine_, riders));
   if (mesh().world().device().is_cpu()) engine_->want_squares();
@@ -203,15 +204,24 @@ PieceView PieceView::part(int64_t first, int64_t numel) const {
   return part;
 }
 
-void ShardedModel::check_can_update() const {
-  engine_->check_gradients_kept();
+void ShardedModel::check_all_reduced(std::string_view what) const {
   const auto groups = engine_->trainable_groups();
   const auto waiting = std::any_of(
       groups.begin(), groups.end(),
       [](const engine::ParamGroup* group) { return group->gradients().has_unreduced(); });
   check(!waiting,
-        "step(): gradients were accumulated under no_sync and never reduced; run the last "
-        "micro-batch's backward outside the scope");
+        "{}: gradients were accumulated under no_sync and never reduced; run the last "
+        "micro-batch's backward outside the scope",
+        what);
+}
+
+void ShardedModel::check_can_update() const {
+  engine_->check_gradients_kept();
+  for (const auto& unit : engine_->units()) {
+    for (const auto& group : unit->groups()) group->check_trained_as_sharded();
+  }
+  check_all_reduced("step()");
+  const auto groups = engine_->trainable_groups();
   const auto ready = std::any_of(groups.begin(), groups.end(), [](const engine::ParamGroup* group) {
     return group->gradients().is_reduced();
   });

@@ -160,6 +160,7 @@ class ShardedModel {
  private:
   friend class engine::EngineAccess;  // engine_access.h
   void check_can_update() const;
+  void check_all_reduced(std::string_view what) const;
   void update_on_host(const Update& update, Shown shown, const engine::StreamedUpdates& streamed);
   void update_on_device(const Update& update, Shown shown, const engine::StreamedUpdates& streamed);
   void issue_streamed(const engine::StreamedUpdates& streamed);

@@ -38,18 +38,32 @@ GradientHook& find_or_install_hook(const at::Tensor& parameter) {
   return installed;
 }
 
+void forget_arrival(const at::Tensor& parameter, GradientHook& hook) {
+  if (hook.arrival) parameter.remove_hook(*hook.arrival);
+  hook.arrival.reset();
+}
+
 }  // namespace
 
 void GradientHook::operator()(const at::Tensor& parameter) {
   if (function) function(parameter);
 }
 
-void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function) {
-  find_or_install_hook(parameter).function = std::move(function);
+void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function,
+                       std::function<void()> arriving) {
+  GradientHook& hook = find_or_install_hook(parameter);
+  hook.function = std::move(function);
+  forget_arrival(parameter, hook);
+  if (!arriving) return;
+  hook.arrival =
+      parameter.register_hook([arriving = std::move(arriving)](const at::Tensor&) { arriving(); });
 }
 
 void clear_gradient_hook(const at::Tensor& parameter) {
-  if (find_hook(parameter) != nullptr) impl::set_post_acc_grad_hooks(parameter, nullptr);
+  GradientHook* hook = find_hook(parameter);
+  if (hook == nullptr) return;
+  forget_arrival(parameter, *hook);
+  impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
 void set_gradient_sink(const at::Tensor& parameter, OpenSink open, TakeGradient take) {

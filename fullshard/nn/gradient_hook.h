@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 
 #include <functional>
+#include <optional>
 
 namespace fullshard::nn {
 
@@ -29,13 +30,16 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   void operator()(const at::Tensor& parameter) override;
 
   Function function;
+  std::optional<unsigned> arrival;  // the tensor's hook that calls `arriving`
   OpenSink open_sink;
   TakeGradient take_gradient;
 };
 
-// `parameter` is a leaf that requires gradients. A second call replaces the function and keeps the
-// sink. Not to be called, nor cleared, from inside the function.
-void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function);
+// `parameter` is a leaf that requires gradients. `arriving` is called before autograd adds to
+// parameter.grad(), which may still be changed there. A second call replaces both functions and
+// keeps the sink. Not to be called, nor cleared, from inside the functions.
+void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function,
+                       std::function<void()> arriving = {});
 void clear_gradient_hook(const at::Tensor& parameter);
 
 // `open` is asked in backward, once per gradient that an operator is about to write; an empty one

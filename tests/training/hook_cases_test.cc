@@ -2,6 +2,7 @@
 // Ways in which real models call their units.
 #include "tests/training/hook_cases.h"
 
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 
@@ -105,6 +106,74 @@ TEST(HookCases, AFrozenUnitBetweenTrainableOnes) {
   using Sandwich = UnitHolder<SandwichImpl>;
   check_hooks([] { return seeded_case(Sandwich()); },
               [](Sandwich& model, int rank) { return model(input_of_case(rank)).pow(2).sum(); });
+}
+
+// Losses that no unit gives out: their gradients reach parameters before any unit's output has one,
+// or no output ever gets one.
+struct SideBlockImpl : Unit {
+  SideBlockImpl() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
+  at::Tensor forward(at::Tensor x) {
+    side = linear->bias.pow(2).sum();
+    return linear(std::move(x));
+  }
+  torch::nn::Linear linear{nullptr};
+  at::Tensor side;
+};
+FULLSHARD_UNIT(SideBlock);
+
+struct SideLossImpl : Unit {
+  SideLossImpl() {
+    block = register_module("block", SideBlock());
+    special = register_parameter("special", at::ones({3}));
+  }
+  at::Tensor forward(at::Tensor x) {
+    auto y = block(std::move(x));
+    side = special.pow(2).sum() + block->side;
+    return y;
+  }
+  SideBlock block{nullptr};
+  at::Tensor special, side;
+};
+FULLSHARD_UNIT(SideLoss);
+
+TEST(HookCases, ALossBesideTheOutputs) {
+  check_hooks([] { return seeded_case(SideLoss()); },
+              [](SideLoss& model, int rank) {
+                const auto output = model(input_of_case(rank));
+                return output.pow(2).sum() + model->side;
+              });
+}
+
+TEST(HookCases, ALossBesideTheOutputsAlone) {
+  check_hooks([] { return seeded_case(SideLoss()); },
+              [](SideLoss& model, int rank) {
+                model(input_of_case(rank));
+                return model->side * (rank + 1);
+              });
+}
+
+// The backward of a gradient reaches parameters through no unit's output.
+TEST(HookCases, SecondDerivativesOnOneRank) {
+  const auto make = [] { return seeded_case(Twice()); };
+  const auto loss = [](Twice& model, int rank) {
+    const auto x = input_of_case(rank).requires_grad_();
+    const auto y = at::tanh(model(x)).sum();
+    const auto slopes = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true);
+    return slopes[0].pow(2).sum();
+  };
+  const auto expected = expected_gradients(make, loss, 1);
+  for (const int stage : {0, 2, 3}) {
+    SCOPED_TRACE(stage);
+    auto model = make();
+    ShardOptions options;
+    options.sharding.zero_stage = stage;
+    auto sharded = shard(model, World::single(), options);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      loss(model, 0).backward();
+      expect_gradients(sharded, expected);
+      sharded.zero_grad();
+    }
+  }
 }
 
 // Outputs: a tuple of which one part is the input itself and one is never used.

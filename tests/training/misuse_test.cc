@@ -57,6 +57,35 @@ TEST(Misuse, ReadingAParameterOutsideItsUnitNamesTheUnit) {
   });
 }
 
+TEST(Misuse, FreezingAfterShardIsNamedAtTheStep) {
+  with_model([](TinyTransformer& model, ShardedModel& sharded, const World& world) {
+    Sgd optimizer(sharded, {.lr = 0.1});
+    model->blocks[1]->up->weight.set_requires_grad(false);
+    model(batch(world)).backward();
+    const std::string named = "step(): parameter 'block1.up.weight' of unit 'block1' ";
+    EXPECT_EQ(text_thrown_by([&] { optimizer.step(); }),
+              named +
+                  "was frozen after shard(), and would move on by momentum and weight decay: "
+                  "shard() decides by requires_grad what is trained; set it before");
+    model->blocks[1]->up->weight.set_requires_grad(true);
+    optimizer.step();
+  });
+}
+
+TEST(Misuse, UnfreezingAfterShardIsNamedAtTheStep) {
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    auto model = make_model(TrainingOptions());
+    model->blocks[1]->up->weight.set_requires_grad(false);
+    auto sharded = shard(model, world);
+    Sgd optimizer(sharded, {.lr = 0.1});
+    model->blocks[1]->up->weight.set_requires_grad(true);
+    model(batch(world)).backward();
+    EXPECT_THAT(text_thrown_by([&] { optimizer.step(); }),
+                HasSubstr("step(): parameter 'block1.up.weight' of unit 'block1' was frozen in "
+                          "shard(), and has neither gradients nor states"));
+  });
+}
+
 TEST(Misuse, NoOperatorReadsAReleasedParameter) {
   with_model([](TinyTransformer& model, ShardedModel&, const World&) {
     auto weight = model->blocks[0]->up->weight.detach();

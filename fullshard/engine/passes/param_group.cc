@@ -311,4 +311,17 @@ void ParamGroup::check_untouched() {
   }
 }
 
+void ParamGroup::check_trained_as_sharded() const {
+  for (const auto& parameter : spec_.parameters) {
+    if (parameter.tensor.requires_grad() == trainable()) continue;
+    const char* const found =
+        trainable() ? "was frozen after shard(), and would move on by momentum and weight decay"
+                    : "was frozen in shard(), and has neither gradients nor states";
+    fail(
+        "step(): parameter '{}' of {} {}: shard() decides by requires_grad what is trained; set it "
+        "before",
+        parameter.names.front(), owner_, found);
+  }
+}
+
 }  // namespace fullshard::engine

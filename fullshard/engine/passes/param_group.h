@@ -70,6 +70,8 @@ class ParamGroup {
 
   // An error that names the parameter when somebody wrote it or gave it other memory.
   void check_untouched();
+  // And when requires_grad is no longer what decided whether it has gradients and states.
+  void check_trained_as_sharded() const;
   // Makes torch refuse a backward through a graph that saw the old values.
   void bump_versions();
 

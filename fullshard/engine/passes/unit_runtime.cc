@@ -39,9 +39,12 @@ void UnitRuntime::hook_gradients() {
     if (!group->trainable()) continue;
     int slot = 0;
     for (const auto& parameter : group->parameters()) {
-      nn::set_gradient_hook(parameter, [this, group, slot](const at::Tensor& tensor) {
-        receive_gradient(*group, slot, tensor);
-      });
+      // A gradient may be the first thing of a backward: of a loss that a forward kept beside its
+      // outputs, say. What parameter.grad() shows between backwards is gone before autograd adds.
+      nn::set_gradient_hook(
+          parameter,
+          [this, group, slot](const at::Tensor& tensor) { receive_gradient(*group, slot, tensor); },
+          [this] { context_.events->backward_runs(); });
       nn::set_gradient_sink(
           parameter, [this, group, slot] { return open_sink(*group, slot); },
           [this, group, slot](const at::Tensor& gradient) {
