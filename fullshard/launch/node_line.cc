@@ -89,6 +89,12 @@ NodeLine::~NodeLine() {
   ::close(watch_);
 }
 
+void NodeLine::look_again() {
+  is_cut_ = has_ended_ = false;
+  next_try_ = {};
+  pause_ = kFirstPause;
+}
+
 // Where a name takes long to be looked up, the ranks' output must not wait for it all the time.
 void NodeLine::connect() {
   const auto begin = Clock::now();
@@ -175,7 +181,10 @@ void NodeLine::add_peer(int socket) {
 
 void NodeLine::drop(int socket) {
   Peer* peer = find(socket);
-  if (!options_.is_first && peer->is_known && !has_ended_) is_cut_ = has_ended_ = true;
+  if (!options_.is_first && peer->is_known && !peer->is_leaving) {
+    is_cut_ = has_ended_ = true;
+    num_come_ = 0;  // what was told may not have been heard
+  }
   ::close(socket);  // and epoll forgets it
   peers_.erase(peers_.begin() + (peer - peers_.data()));
 }
@@ -217,18 +226,19 @@ void NodeLine::heed(Peer& peer, const std::string& text) {
     ++num_come_;
     send_losses(peer);
   }
-  if (text == "bye") has_ended_ = true;
+  if (text == "bye") peer.is_leaving = has_ended_ = true;
+  // The first loss of a start counts. Others would be told again and again by who comes back.
   const auto loss = loss_in(text);
-  if (!loss) return;
+  if (!loss || loss_of(loss->restart)) return;
   heard_.push_back(*loss);
   for (const Peer& other : peers_) {
     if (options_.is_first && other.is_known && &other != &peer) send(other, text);
   }
 }
 
+// Node 0 may be a later launcher than the one that was told, or that told.
 void NodeLine::send_losses(const Peer& peer) const {
   for (const Loss& loss : told_) send(peer, loss_text(loss));
-  if (!options_.is_first) return;
   for (const Loss& loss : heard_) send(peer, loss_text(loss));
 }
 

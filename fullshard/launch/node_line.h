@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launchers of several nodes that were started by hand tell one another when a rank has failed:
 // before the ranks have met, none of them could notice it. Node 0 listens, on a port that follows
-// from the one where the ranks meet, and passes on what it hears; the others connect to it.
+// from the one where the ranks meet, and passes on what it hears; the others connect to it. A
+// launcher that comes later, or again after its host was lost, is told of the starts that it has
+// missed, so that it counts them as the others do.
 //
 //     both     fullshard nodes NONCE            32 hexadecimal digits
 //     both     MAC hello                        MAC: of the job's token over who speaks, the
@@ -50,6 +52,8 @@ class NodeLine {
   // Tries to reach node 0, now and then, until it is there.
   void connect();
   bool is_connecting() const { return !options_.is_first && peers_.empty() && !has_ended_; }
+  // Node 0's launcher may come back where it has gone: from now on it is looked for again.
+  void look_again();
   size_t num_connections() const { return peers_.size(); }
   // Takes in what has been said.
   void read();
@@ -63,7 +67,8 @@ class NodeLine {
 
   // What another node has told of this start of the job.
   std::optional<Loss> loss_of(int restart) const;
-  // Node 0's launcher was there, and has gone without a word.
+  // Node 0's launcher was there, and has gone; is_cut: without a word. Until look_again().
+  bool has_ended() const { return has_ended_; }
   bool is_cut() const { return is_cut_; }
 
  private:
@@ -76,6 +81,7 @@ class NodeLine {
     std::string nonce = {};      // its own; empty until it has come
     std::string said = {};       // up to an unfinished line
     bool is_known = false;       // it has proved that it knows the token
+    bool is_leaving = false;     // it has said that it ends
   };
 
   void add_peer(int socket);
@@ -93,7 +99,8 @@ class NodeLine {
   NodeLineOptions options_;
   int watch_ = -1, listener_ = -1;
   std::vector<Peer> peers_;  // of node 0: all who have come; of another: node 0, when it is there
-  int num_come_ = 0;         // who have proved that they know the token, also those that have gone
+  // Who have proved that they know the token, also those that have gone; not one that was cut off.
+  int num_come_ = 0;
   std::vector<Loss> told_, heard_;
   bool is_cut_ = false, has_ended_ = false;
   Clock::time_point next_try_ = {};

@@ -28,6 +28,7 @@ constexpr auto kOneRequest = std::chrono::milliseconds(100);
 constexpr auto kRetry = std::chrono::milliseconds(50);
 
 constexpr std::string_view kError = "error: ";
+constexpr const char* kNode0Gone = "node 0: its launcher has ended without a word";
 
 // Its last line says why; one whose output goes straight to the terminal is believed to say it.
 bool has_explained(const ChildProcess& child) {
@@ -157,10 +158,25 @@ void Supervisor::heed_nodes() {
   if (!have_all_met()) nodes_->connect();
   nodes_->read();
   if (const auto loss = nodes_->loss_of(restart_)) return lose_elsewhere(loss->status, loss->text);
-  if (nodes_->is_cut() && is_meeting()) {
-    lose_elsewhere(static_cast<int>(ErrorKind::failed),
-                   "node 0: its launcher has ended without a word");
+  if (!nodes_->has_ended() || has_lost_one() || result_.interrupted || !is_meeting()) return;
+  if (restart_ > 0) return await_node_0();
+  if (nodes_->is_cut()) lose_node_0();
+}
+
+// Should it come back, it has to be told which start this was.
+void Supervisor::lose_node_0() {
+  const Loss loss{restart_, static_cast<int>(ErrorKind::failed), kNode0Gone};
+  lose_elsewhere(loss.status, loss.text);
+  if (is_lost_elsewhere_) nodes_->tell(loss);
+}
+
+// A host that was lost comes back with the same command, and ranks that were started again wait for
+// it. That it was lost may also be heard only now.
+void Supervisor::await_node_0() {
+  if (nodes_->is_cut()) {
+    base::say(fmt::format("launch: {}; waiting for it to come back\n", kNode0Gone));
   }
+  nodes_->look_again();
 }
 
 void Supervisor::read_control() {

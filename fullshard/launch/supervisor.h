@@ -30,6 +30,7 @@ class Supervisor {
   void watch_nodes(NodeLine& nodes, int restart) {
     nodes_ = &nodes;
     restart_ = restart;
+    nodes.look_again();
   }
 
   LaunchResult run();
@@ -43,6 +44,8 @@ class Supervisor {
   void read_control();
   void heed_meeting();
   void heed_nodes();
+  void lose_node_0();
+  void await_node_0();
   void pass_on(int number);
   void lose_launcher();
   void note_ended();

@@ -28,7 +28,8 @@ class RunOnTwoHostsSlow : public LongRuns {
   }
 
   // Starts both nodes, does `meanwhile`, and waits for their ends. There $first and $second are
-  // the launchers, and steps waits for the 15th step; `node N` is the command of a node.
+  // the launchers, and steps waits for the 15th step; `node N` is the command of a node, `ranks
+  // HOST` its ranks, and `restarted N LAUNCHER` waits until they have been started again.
   void run_both(const std::string& flags, const std::string& meanwhile) const {
     const launch::Ended ended = launch::shell(
         prelude() +
@@ -39,6 +40,10 @@ class RunOnTwoHostsSlow : public LongRuns {
         testing::TwoNamespaces::kFirstAddress + " --master-port 29531 " + flags +
         " > said.$1 2>&1; }; node 0 & first=$!; node 1 & second=$!; "
         "lives() { kill -0 $1 2> /dev/null; }; "
+        "ranks() { for each in $(ip netns pids $1); do case \"$(tr '\\0' ' ' < "
+        "/proc/$each/cmdline)\" in *fullshard-core*) echo $each;; esac; done; }; "
+        "restarted() { until grep -q 'launch: restart 1 of 1' said.$1 || ! lives $2; do sleep "
+        "0.05; done; }; "
         "steps() { until [ \"$(wc -l < run/metrics.jsonl)\" -ge 15 ] || ! lives $first; do sleep "
         "0.05; done; } 2> /dev/null; " +
         meanwhile + "; wait $first; echo $? > ended.0; wait $second; echo $? > ended.1");
@@ -125,11 +130,9 @@ TEST_F(RunOnTwoHostsSlow, ACutLinkIsNamedByEveryRankAndTheSameCommandResumes) {
 }
 
 TEST_F(RunOnTwoHostsSlow, LaunchersStartTheRanksAgainWhichWaitUntilTheLinkIsBack) {
-  run_both("--max-restarts 1",
-           "steps; " + spaces_.cut_line() +
-               "; for node in 0:$first 1:$second; do until grep -q 'launch: restart 1 of 1' "
-               "said.${node%:*} || ! lives ${node#*:}; do sleep 0.05; done; done; " +
-               spaces_.mend_line());
+  run_both("--max-restarts 1", "steps; " + spaces_.cut_line() +
+                                   "; restarted 0 $first; restarted 1 $second; " +
+                                   spaces_.mend_line());
   expect_resumed();
   expect_the_whole_run();
 }
@@ -145,10 +148,30 @@ TEST_F(RunOnTwoHostsSlow, AShortOutageIsWaitedFor) {
 TEST_F(RunOnTwoHostsSlow, AKilledHostIsNamedAndMayJoinTheRestart) {
   run_both("--max-restarts 1 --resume auto",
            "steps; kill -9 $(ip netns pids " + spaces_.second() +
-               "); wait $second 2> /dev/null; until grep -q 'launch: restart 1 of 1' said.0 || ! "
-               "lives $first; do sleep 0.05; done; node 1 & second=$!");
+               "); wait $second 2> /dev/null; restarted 0 $first; node 1 & second=$!");
   EXPECT_THAT(named_by(0), AnyOf("rank 2 died", "rank 3 died"));
   EXPECT_EQ(named_by(1), named_by(0));
+  expect_resumed();
+  expect_the_whole_run();
+}
+
+// Their launcher has nobody to wait for, so that new ranks come while those of the other host, and
+// the store with them, have not ended yet.
+TEST_F(RunOnTwoHostsSlow, RanksOfAHostThatAllDieAreStartedAgainAndMeetTheOthersOfThatStart) {
+  run_both("--max-restarts 1", "steps; kill -9 $(ranks " + spaces_.second() + ")");
+  EXPECT_THAT(named_by(0), AnyOf("rank 2 died", "rank 3 died"));
+  EXPECT_EQ(named_by(1), named_by(0));
+  expect_resumed();
+  expect_the_whole_run();
+}
+
+// The same of the host where the ranks meet, and where the launchers do.
+TEST_F(RunOnTwoHostsSlow, TheKilledHostOfTheStoreMayJoinTheRestartToo) {
+  run_both("--max-restarts 1 --resume auto",
+           "steps; kill -9 $(ip netns pids " + spaces_.first() +
+               "); wait $first 2> /dev/null; restarted 1 $second; node 0 & first=$!");
+  EXPECT_EQ(named_by(2), "rank 0 died");
+  EXPECT_EQ(named_by(3), "rank 0 died");
   expect_resumed();
   expect_the_whole_run();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `train` on several nodes that are started by hand: here all of them are this host.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,13 +21,11 @@ class RunNodes : public LongRuns {
     return run(node(1, flags + " " + of_node_1) + "> said.1 2>&1 & fullshard " + node(0, flags) +
                "; status=$?; wait; exit $status");
   }
-
- private:
-  static std::string node(int rank, const std::string& flags) {
-    return words("run", "3") + "--ranks 1 --nnodes 2 --node-rank " + std::to_string(rank) +
-           " --master-addr 127.0.0.1 --master-port " +
-           std::to_string(20'000 + ::getpid() % 10'000) + " " + flags + " ";
+  static std::string node(int rank, const std::string& flags, const std::string& steps = "3") {
+    return words("run", steps) + "--ranks 1 --nnodes 2 --node-rank " + std::to_string(rank) +
+           " --master-addr 127.0.0.1 --master-port " + std::to_string(port()) + " " + flags + " ";
   }
+  static int port() { return 20'000 + ::getpid() % 10'000; }
 };
 
 // Node 0 looks at the folder; node 1 waits in vain for a rank that never starts.
@@ -63,7 +62,8 @@ TEST_F(RunNodes, ThatWereToldDifferentThingsSayWhichAndTouchNothing) {
         {"--seed 7", "--seed 42", "--seed 7"},
         {"--save-every 2", "--save-every 0", "--save-every 2"},
         {"--log-every 2", "--log-every 1", "--log-every 2"},
-        {"--max-samples 8", "--max-samples 0", "--max-samples 8"}}) {
+        {"--max-samples 8", "--max-samples 0", "--max-samples 8"},
+        {"--resume auto", "--resume none", "--resume auto"}}) {
     const launch::Ended ended = run_both("--overwrite", flags);
     EXPECT_EQ(ended.status, 2) << ended.output;
     const std::string message = std::string("error: ranks disagree: rank 0 has ") + first +
@@ -72,6 +72,35 @@ TEST_F(RunNodes, ThatWereToldDifferentThingsSayWhichAndTouchNothing) {
     EXPECT_THAT(folder_.read("said.1"), HasSubstr(message));
     EXPECT_EQ(folder_.read("run/metrics.jsonl"), metrics);
   }
+}
+
+// The launcher of node 1 has no other rank to wait for: a new one comes at once, while rank 0 of
+// the first start, which serves the store, has not ended yet: here it is stopped until the new one
+// is connected to it. One restart on each node is enough. The nodes count as hosts of their own,
+// since those of one host need no store once they have met.
+TEST_F(RunNodes, WhoseOnlyRankDiesGoOnWithTheOthersOfTheirRestart) {
+  const std::string flags = "--save-every 2 --keep 2 --notice 5 --max-restarts 1";
+  const std::string endless = "100000000";
+  const launch::Ended ended = run_and(
+      node(1, flags, endless),
+      "NCCL_HOSTID=another fullshard " + node(0, flags, endless) + "> said.0 2>&1 & other=$!; " +
+          until_checkpoint("run") +
+          "lives() { kill -0 $other && kill -0 $launcher; }; "
+          "comes() { for each in $(ls -l /proc/$1/fd | sed -n "
+          "'s/.*socket:\\[\\([0-9]*\\)\\]/\\1/p'); do "
+          "grep -q \":" +
+          fmt::format("{:04X}", port()) +
+          " 01 .* $each \" /proc/net/tcp && return; done; return 1; }; "
+          "first=$(launcher=$other; ranks); kill -STOP $first; kill -9 $(ranks); "
+          "until grep -q 'restart 1 of 1' said || ! lives; do sleep 0.02; done; "
+          "until comes $(ranks) || ! lives; do sleep 0.02; done 2> /dev/null; kill -CONT $first; "
+          "until grep -q 'resumed after step' said.0 || ! lives; do sleep 0.05; done; "
+          "kill $other; wait $other; echo $? > status.0");
+  EXPECT_EQ(ended.status, 130) << ended.output;
+  EXPECT_EQ(folder_.read("status.0"), "130\n") << folder_.read("said.0");
+  EXPECT_THAT(ended.output, HasSubstr("launch: restart 1 of 1\n"));
+  EXPECT_THAT(folder_.read("said.0"), HasSubstr("launch: restart 1 of 1\n"));
+  EXPECT_THAT(folder_.read("said.0"), HasSubstr("resumed after step "));
 }
 
 }  // namespace

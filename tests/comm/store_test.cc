@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store where ranks meet, with and without strangers.
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <latch>
 #include <thread>
+#include <utility>
 
 #include "expect_error.h"
 #include "fullshard/comm/store/rendezvous.h"
@@ -143,7 +145,7 @@ TEST_F(StoreOfRanks, TellsAStrangerNothing) {
                               .text("forged")
                               .message();
   // Requests at once, after a proof without the token, and what a client of c10d would say first.
-  const std::string nobody(sizeof(StoreNonce) + sizeof(base::Digest), 'x');
+  const std::string nobody(sizeof(StoreNonce) + kStoreClaimBytes, 'x');
   for (const std::string& words :
        {get + get + get + get, set + set, nobody + set + get,
         std::string("\x03\x3c\x85\xf7\x3c", 5) + std::string(64, '\0')}) {
@@ -159,18 +161,60 @@ std::string introduction_after(const std::string& greeting) {
   StoreNonce nonce;
   std::memcpy(nonce.data(), greeting.data() + 8, nonce.size());
   const StoreNonce own = make_store_nonce();
-  const base::Digest proof = client_proof(kToken, nonce, own);
-  return std::string(own.begin(), own.end()) + std::string(proof.begin(), proof.end());
+  return std::string(own.begin(), own.end()) + client_claim(kToken, nonce, own, /*restart=*/0);
 }
 
 TEST_F(StoreOfRanks, DoesNotAcceptAProofTwice) {
   const Stranger first(server_->port());
   const std::string introduction = introduction_after(first.hear(kGreeting));
   first.say(introduction);
-  EXPECT_EQ(first.hear(sizeof(base::Digest)).size(), sizeof(base::Digest));
+  EXPECT_EQ(first.hear(kStoreClaimBytes).size(), kStoreClaimBytes);
   const Stranger second(server_->port());
   second.say(introduction);
   EXPECT_EQ(second.hear_all().substr(kGreeting), kStoreRefusal);
+}
+
+// A claim of a restart is proved with the rest.
+TEST_F(StoreOfRanks, DoesNotAcceptAProofForAnotherRestart) {
+  const Stranger stranger(server_->port());
+  std::string introduction = introduction_after(stranger.hear(kGreeting));
+  ++introduction[sizeof(StoreNonce)];
+  stranger.say(introduction);
+  EXPECT_EQ(stranger.hear_all(), kStoreRefusal);
+}
+
+// Behind it and ahead of it: neither finds a key there, or leaves one.
+TEST_F(StoreOfRanks, LetsNoRankOfAnotherRestartIn) {
+  const auto ahead = StoreServer::open(0, /*loopback=*/true, kToken, 1, /*restart=*/2);
+  for (const auto& [port, other] : {std::pair{server_->port(), 0}, {ahead->port(), 2}}) {
+    EXPECT_EQ(error_of([port = port] {
+                StoreClient({"127.0.0.1", port, kToken, 300ms, 1});
+              }),
+              fmt::format("world: the store at 127.0.0.1:{} is that of restart {}, but this rank "
+                          "belongs to restart 1 and waited for its store for 0.3 s; see rank 0's "
+                          "log, or raise timeouts.init (--init-timeout) if the launchers are only "
+                          "slow to start the ranks again",
+                          port, other));
+  }
+  EXPECT_EQ(StoreClient(place()).count(), 0);
+}
+
+// The rank of the restart comes while the store before it is still served.
+TEST_F(StoreOfRanks, IsAwaitedByRanksThatCameBeforeTheOneOfAnEarlierStartHadEnded) {
+  const int port = server_->port();
+  EXPECT_THAT(error_of([&] {
+                StoreClient({"127.0.0.1", port, kToken, 100ms, 1});
+              }),
+              HasSubstr("is that of restart 0"));
+  std::thread rank([port] {
+    StoreClient client({"127.0.0.1", port, kToken, 60s, 1});
+    client.set("came", "");
+    client.another()->set("another came", "");
+  });
+  server_.reset();
+  server_ = StoreServer::open(port, /*loopback=*/true, kToken, 1, /*restart=*/1);
+  rank.join();
+  EXPECT_TRUE(StoreClient({"127.0.0.1", port, kToken, 60s, 1}).has({"came", "another came"}));
 }
 
 TEST_F(StoreOfRanks, IsNotKeptFromRanksByStrangersWhoOnlyStandThere) {
@@ -196,8 +240,8 @@ TEST(Store, LetsAllRanksInThatComeAtOnce) {
   int let_in = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank]->say(introductions[rank]);
-    const std::string answer = ranks[rank]->hear(sizeof(base::Digest));
-    let_in += answer.size() == sizeof(base::Digest) && answer != kStoreRefusal;
+    const std::string answer = ranks[rank]->hear(kStoreClaimBytes);
+    let_in += answer.size() == kStoreClaimBytes && answer != kStoreRefusal;
   }
   EXPECT_EQ(let_in, kRanks);
 }
@@ -270,14 +314,14 @@ Listener listen_here() {
 TEST(Store, IsNotGivenToWhoCannotProveItself) {
   const auto [listener, port] = listen_here();
   const StorePlace place{"127.0.0.1", port, kToken, 60s};
-  for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshrd0123456789abcdef"}) {
+  for (const std::string greeting : {"HTTP/1.1 400 Bad Request", "fullshr20123456789abcdef"}) {
     std::thread liar([&] {
       const int guest = ::accept(listener, nullptr, nullptr);
       ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
-      char buffer[48];
+      char buffer[sizeof(StoreNonce) + kStoreClaimBytes];
       if (greeting.starts_with("full")) ::recv(guest, buffer, sizeof buffer, MSG_WAITALL);
-      const std::string proof(sizeof(base::Digest), 'y');
-      ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
+      const std::string claim(kStoreClaimBytes, 'y');
+      ::send(guest, claim.data(), claim.size(), MSG_NOSIGNAL);
       ::close(guest);
     });
     EXPECT_THAT(error_of([&] { StoreClient client(place); }),
@@ -288,27 +332,51 @@ TEST(Store, IsNotGivenToWhoCannotProveItself) {
   ::close(listener);
 }
 
-// A server that drops a connection before its greeting, after it, and after the introduction; and
-// lets the fourth one in.
+// The version before restarts were told, and one that is not known yet. What it says after its name
+// may be longer or shorter.
+TEST(Store, OfAnotherVersionIsNamed) {
+  const auto [listener, port] = listen_here();
+  for (const std::string greeting : {"fullshrd0123456789abcdef", "fullshr3"}) {
+    std::thread server([&] {
+      const int guest = ::accept(listener, nullptr, nullptr);
+      ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
+      char nothing = 0;
+      EXPECT_LE(::recv(guest, &nothing, 1, 0), 0) << "it must not be told who knows the token";
+      ::close(guest);
+    });
+    EXPECT_EQ(error_of([port = port] {
+                StoreClient({"127.0.0.1", port, kToken, 60s});
+              }),
+              fmt::format("world: the store at 127.0.0.1:{} is that of another version of "
+                          "Fullshard, which this rank cannot speak with; install the same version "
+                          "on all hosts",
+                          port));
+    server.join();
+  }
+  ::close(listener);
+}
+
+// A server that drops a connection before its greeting, after it, and after the introduction; says
+// to the fourth one that it belongs to another restart, and lets the fifth one in.
 TEST(Store, IsAskedAgainByARankThatWasDropped) {
   const auto [listener, port] = listen_here();
   std::thread server([listener] {
-    for (int come = 0; come < 4; ++come) {
+    for (int come = 0; come < 5; ++come) {
       const int guest = ::accept(listener, nullptr, nullptr);
       const StoreNonce nonce = make_store_nonce();
       const std::string greeting =
           std::string(kStoreMagic) + std::string(nonce.begin(), nonce.end());
       if (come > 0) ::send(guest, greeting.data(), greeting.size(), MSG_NOSIGNAL);
-      std::array<uint8_t, sizeof(StoreNonce) + sizeof(base::Digest)> introduction{};
+      std::array<uint8_t, sizeof(StoreNonce) + kStoreClaimBytes> introduction{};
       if (come > 1) ::recv(guest, introduction.data(), introduction.size(), MSG_WAITALL);
       StoreNonce theirs;
       std::copy_n(introduction.begin(), theirs.size(), theirs.begin());
-      const base::Digest proof = server_proof(kToken, nonce, theirs);
-      if (come > 2) ::send(guest, proof.data(), proof.size(), MSG_NOSIGNAL);
+      const std::string claim = server_claim(kToken, nonce, theirs, /*restart=*/come);
+      if (come > 2) ::send(guest, claim.data(), claim.size(), MSG_NOSIGNAL);
       ::close(guest);
     }
   });
-  EXPECT_NO_THROW(StoreClient({"127.0.0.1", port, kToken, 60s}));
+  EXPECT_NO_THROW(StoreClient({"127.0.0.1", port, kToken, 60s, /*restart=*/4}));
   server.join();
   ::close(listener);
 }

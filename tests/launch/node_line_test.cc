@@ -98,6 +98,45 @@ TEST_F(NodeLines, AreCutWhenNodeZeroIsKilled) {
   ::waitpid(node, nullptr, 0);
 }
 
+// The launcher that comes after it has missed both starts: of one node 1 told, of the other the
+// launcher that was killed.
+TEST_F(NodeLines, TellALauncherOfNodeZeroThatComesBackWhichStartsAreOver) {
+  const pid_t node = ::fork();
+  if (node == 0) {
+    const auto first = line(0);
+    first->tell({.restart = 0, .status = 3, .text = "rank 0"});
+    while (!first->have_all_come() || !first->loss_of(1)) first->wait();
+    ::_exit(0);
+  }
+  const auto second = line(1);
+  second->tell({.restart = 1, .status = 137, .text = "rank 1"});
+  run({second.get()}, [&] { return second->is_cut(); });
+  ::waitpid(node, nullptr, 0);
+  const auto first = line(0);
+  second->look_again();
+  EXPECT_FALSE(second->is_cut());
+  EXPECT_FALSE(second->have_all_come()) << "node 0 has to hear it again";
+  run({first.get(), second.get()}, [&] { return first->loss_of(0) && first->loss_of(1); });
+  EXPECT_EQ(first->loss_of(0)->status, 3);
+  EXPECT_EQ(first->loss_of(1)->status, 137);
+  EXPECT_TRUE(second->have_all_come());
+}
+
+TEST_F(NodeLines, LookAgainForALauncherOfNodeZeroThatEndedByItself) {
+  auto first = line(0);
+  const auto second = line(1);
+  first->tell({.restart = 0, .status = 1, .text = "rank 0"});
+  run({first.get(), second.get()}, [&] { return second->loss_of(0).has_value(); });
+  std::thread other([&] { first.reset(); });
+  run({second.get()}, [&] { return second->has_ended(); });
+  second->look_again();  // while the end of the connection may still be on its way
+  run({second.get()}, [&] { return second->num_connections() == 0; });
+  other.join();
+  EXPECT_FALSE(second->has_ended());
+  first = line(0);
+  run({first.get(), second.get()}, [&] { return first->loss_of(0).has_value(); });
+}
+
 TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
   const auto first = line(0);
   ::testing::internal::CaptureStderr();
@@ -132,6 +171,65 @@ void expect_both_end(int victim) {
 
 TEST(NodesByHand, EndAtOnceWhenARankOfNodeZeroIsKilledBeforeAllHaveMet) { expect_both_end(0); }
 TEST(NodesByHand, EndAtOnceWhenARankOfAnotherNodeIsKilledBeforeAllHaveMet) { expect_both_end(1); }
+
+// A job of two nodes with one restart. Ranks say in ready.RANK.RESTART that they look for each
+// other. Those that were started again meet when there is a file `end`, and end well; the others
+// end when there is a file fail.RANK. `meanwhile` happens to them: $first is the launcher of node
+// 0, and node N the command of a node.
+class NodesThatComeBack {
+ public:
+  explicit NodesThatComeBack(const std::string& meanwhile) {
+    const std::string script =
+        kBeginsToMeet +
+        "touch ready.$RANK.$TORCHELASTIC_RESTART_COUNT; if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; "
+        "then until [ -e end ] && [ -e ready.0.1 ] && [ -e ready.1.1 ]; do sleep 0.02; done; else "
+        "until [ -e fail.$RANK ]; do sleep 0.02; done; exit 3; fi";
+    shell("cd " + folder_.path() +
+          "; export FULLSHARD_JOB_SECRET=x; node() { exec fullshard launch -n 1 --nnodes 2 "
+          "--node-rank $1 --master-addr 127.0.0.1 --master-port " +
+          std::to_string(20'000 + ::getpid() % 10'000) +
+          " --notice 1000000 --max-restarts 1 -- sh -c " + shell_quoted(script) +
+          " >> said.$1 2>&1; }; lives() { kill -0 $second 2> /dev/null; }; "
+          "is_there() { until [ -e $1 ] || ! lives; do sleep 0.02; done; }; "
+          "is_said() { until grep -q \"$1\" said.1 || ! lives; do sleep 0.02; done; }; "
+          "node 0 & first=$!; node 1 & second=$!; is_there ready.0.0; is_there ready.1.0; " +
+          meanwhile +
+          "; wait $second; status=$?; echo $status > status.1; [ $status = 0 ] || kill $first; "
+          "wait $first; echo $? > status.0");
+  }
+  std::string said(int node) const { return folder_.read("said." + std::to_string(node)); }
+  std::string statuses() const { return folder_.read("status.0") + folder_.read("status.1"); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+constexpr const char* kOneRestart = "launch: restart 1 of 1\n";
+
+// A keeper ends the ranks of a launcher that is killed.
+TEST(NodesByHand, GoOnWithNodeZeroWhenItComesBackWithTheSameCommand) {
+  const NodesThatComeBack nodes(
+      "kill -9 $first; wait $first 2> /dev/null; is_there ready.1.1; touch end; node 0 & first=$!");
+  EXPECT_EQ(nodes.statuses(), "0\n0\n");
+  const std::string gone = "error: node 0: its launcher has ended without a word\n";
+  EXPECT_EQ(nodes.said(1), gone + kOneRestart);
+  EXPECT_EQ(nodes.said(0), gone + kOneRestart);
+}
+
+// There is no restart left then. The launcher that comes back is told of the one that it has
+// missed.
+TEST(NodesByHand, WaitForANodeZeroThatIsLostWhenTheRanksHaveBeenStartedAgain) {
+  const NodesThatComeBack nodes(
+      "touch fail.1; is_there ready.0.1; is_there ready.1.1; kill -9 $first; wait $first 2> "
+      "/dev/null; is_said 'waiting for it'; rm ready.0.1; touch end; node 0 & first=$!");
+  EXPECT_EQ(nodes.statuses(), "0\n0\n");
+  EXPECT_EQ(nodes.said(1), std::string("error: rank 1: exited with status 3\n") + kOneRestart +
+                               "launch: node 0: its launcher has ended without a word; waiting for "
+                               "it to come back\n");
+  const std::string lost =
+      "error: rank 1 on host " + own_host_name() + ": exited with status 3\n" + kOneRestart;
+  EXPECT_EQ(nodes.said(0), lost + lost);
+}
 
 // What the launcher of node 1 says when its rank fails after it was told of a loss on node 0.
 std::string said_after_loss(int status_of_loss) {

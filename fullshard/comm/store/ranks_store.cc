@@ -114,12 +114,13 @@ class RanksStore : public Store {
 std::shared_ptr<Store> connect_store(const StoreAddress& address, milliseconds timeout) {
   std::shared_ptr<StoreServer> server;
   if (address.serve) {
-    server = StoreServer::open(address.port, address.loopback, address.token, address.ranks);
+    server = StoreServer::open(address.port, address.loopback, address.token, address.ranks,
+                               address.restart);
   }
   const bool is_here = address.serve || address.loopback;
   auto client = std::make_shared<StoreClient>(StorePlace{is_here ? "127.0.0.1" : address.host,
                                                          server ? server->port() : address.port,
-                                                         address.token, timeout});
+                                                         address.token, timeout, address.restart});
   return std::make_shared<RanksStore>(std::move(server), std::move(client), "fullshard");
 }
 

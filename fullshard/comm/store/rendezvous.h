@@ -74,8 +74,10 @@ struct StoreAddress {
   bool serve = false;      // this rank, the holder, serves the store
   bool loopback = false;   // all ranks are on this host, and nobody else can reach the store
   int ranks = 1;           // that will come
+  int restart = 0;         // that they belong to: those of another one do not meet there
 };
-// Fails with the address and the reason: the port is in use, nobody answers, the token is wrong.
+// Waits for a store of its own restart. Fails with the address and the reason: the port is in use,
+// nobody answers, the token is wrong.
 std::shared_ptr<Store> connect_store(const StoreAddress& address,
                                      std::chrono::milliseconds timeout);
 // torchrun's, which knows no token.

@@ -73,15 +73,24 @@ void StoreClient::join() {
   }
 }
 
+void StoreClient::fail_as_no_store() const {
+  fail(
+      "world: what listens at {}:{} is not the ranks' store; is another program using MASTER_PORT?",
+      place_.host, place_.port);
+}
+
 void StoreClient::fail_as_dropped() const {
-  check(was_greeted_,
-        "world: what listens at {}:{} is not the ranks' store; is another program using "
-        "MASTER_PORT?",
-        place_.host, place_.port);
+  if (!was_greeted_) fail_as_no_store();
+  const double seconds = static_cast<double>(place_.timeout.count()) / 1000;
+  check(!other_restart_,
+        "world: the store at {}:{} is that of restart {}, but this rank belongs to restart {} and "
+        "waited for its store for {:.3g} s; see rank 0's log, or raise timeouts.init "
+        "(--init-timeout) if the launchers are only slow to start the ranks again",
+        place_.host, place_.port, other_restart_.value_or(0), place_.restart, seconds);
   fail(
       "world: the store at {}:{} dropped this rank's connections for {:.3g} s; see rank 0's log, "
       "or raise timeouts.init (--init-timeout) if it is only overrun",
-      place_.host, place_.port, static_cast<double>(place_.timeout.count()) / 1000);
+      place_.host, place_.port, seconds);
 }
 
 std::shared_ptr<StoreClient> StoreClient::another() {
@@ -99,30 +108,38 @@ std::shared_ptr<StoreClient> StoreClient::another() {
   return client;
 }
 
+// The version stands in front, since what follows may be longer or shorter in another one.
+void StoreClient::check_greeting(const std::string& magic) const {
+  if (magic == kStoreMagic) return;
+  if (!magic.starts_with(kStoreFamily)) fail_as_no_store();
+  fail(
+      "world: the store at {}:{} is that of another version of Fullshard, which this rank cannot "
+      "speak with; install the same version on all hosts",
+      place_.host, place_.port);
+}
+
 bool StoreClient::introduce() {
-  StoreNonce theirs;
-  const auto greeting = receive_all(kStoreMagic.size() + theirs.size());
-  if (!greeting) return false;
-  check(greeting->starts_with(kStoreMagic),
-        "world: what listens at {}:{} is not the ranks' store; is another program using "
-        "MASTER_PORT?",
-        place_.host, place_.port);
+  other_restart_.reset();
+  const auto magic = receive_all(kStoreMagic.size());
+  if (!magic) return false;
+  check_greeting(*magic);
   was_greeted_ = true;
-  std::memcpy(theirs.data(), greeting->data() + kStoreMagic.size(), theirs.size());
+  StoreNonce theirs;
+  const auto nonce = receive_all(theirs.size());
+  if (!nonce) return false;
+  std::memcpy(theirs.data(), nonce->data(), theirs.size());
   const StoreNonce own = make_store_nonce();
-  const base::Digest proof = client_proof(place_.token, theirs, own);
-  std::string introduction(own.begin(), own.end());
-  introduction.append(proof.begin(), proof.end());
-  const base::Digest expected = server_proof(place_.token, theirs, own);
-  const auto answer = send_all(introduction) ? receive_all(expected.size()) : std::nullopt;
+  const std::string introduction =
+      std::string(own.begin(), own.end()) + client_claim(place_.token, theirs, own, place_.restart);
+  const auto answer = send_all(introduction) ? receive_all(kStoreClaimBytes) : std::nullopt;
   if (!answer) return false;
-  base::Digest found{};
-  std::memcpy(found.data(), answer->data(), found.size());
-  check(base::are_equal(found, expected),
+  const int restart = restart_in(*answer);
+  check(is_claim(*answer, server_claim(place_.token, theirs, own, restart)),
         "world: the store at {}:{} belongs to another job, or this rank has another token; set "
         "FULLSHARD_JOB_SECRET to the same on all ranks",
         place_.host, place_.port);
-  return true;
+  if (restart != place_.restart) other_restart_ = restart;
+  return !other_restart_;
 }
 
 bool StoreClient::send_all(std::string_view bytes) const {

@@ -21,12 +21,14 @@ struct StorePlace {
   int port = 0;
   std::string token;
   std::chrono::milliseconds timeout;  // to get there
+  int restart = 0;                    // that the ranks who meet there belong to
 };
 
 class StoreClient {
  public:
   // Waits until somebody listens there, shows the token and asks for the server's proof; comes
-  // again when it is dropped before that, as a server does that has too many at its door. An Error
+  // again when it is dropped before that, as a server does that has too many at its door, and when
+  // the store is that of another restart, whose ranks have not ended yet or are ahead. An Error
   // says what is wrong: nobody answers, another program does, the token is another one.
   explicit StoreClient(const StorePlace& place);
   ~StoreClient();
@@ -55,8 +57,10 @@ class StoreClient {
 
  private:
   void join();
-  // False when the other side dropped the connection.
+  // False when the other side dropped the connection, or belongs to another restart.
   bool introduce();
+  void check_greeting(const std::string& magic) const;
+  [[noreturn]] void fail_as_no_store() const;
   [[noreturn]] void fail_as_dropped() const;
   std::string ask(const StoreWriter& request);
   [[noreturn]] void fail_as_gone(int error);
@@ -68,6 +72,7 @@ class StoreClient {
   StorePlace place_;
   int socket_ = -1;
   bool was_greeted_ = false;
+  std::optional<int> other_restart_;  // of the server at the last attempt, where it was another
   std::atomic<bool> is_unreachable_ = false;  // the socket tells it once only
   std::mutex mutex_;
 };

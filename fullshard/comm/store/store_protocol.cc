@@ -11,13 +11,7 @@
 namespace fullshard::comm {
 namespace {
 
-base::Digest proof(std::string_view who, std::string_view token, const StoreNonce& server,
-                   const StoreNonce& client) {
-  std::string text(who);
-  text.append(server.begin(), server.end());
-  text.append(client.begin(), client.end());
-  return base::hmac_sha256(token, text);
-}
+constexpr size_t kRestartBytes = kStoreClaimBytes - sizeof(base::Digest);
 
 void put(std::string& text, uint64_t value, size_t bytes) {
   for (size_t place = 0; place < bytes; ++place) {
@@ -33,6 +27,17 @@ uint64_t get(std::string_view text) {
   return value;
 }
 
+std::string make_claim(std::string_view who, std::string_view token, const StoreNonce& server,
+                       const StoreNonce& client, int restart) {
+  std::string said;
+  put(said, static_cast<uint64_t>(restart), kRestartBytes);
+  std::string text(who);
+  text.append(server.begin(), server.end());
+  text.append(client.begin(), client.end());
+  const base::Digest proof = base::hmac_sha256(token, text + said);
+  return said.append(proof.begin(), proof.end());
+}
+
 }  // namespace
 
 StoreNonce make_store_nonce() {
@@ -43,14 +48,22 @@ StoreNonce make_store_nonce() {
   return nonce;
 }
 
-base::Digest client_proof(std::string_view token, const StoreNonce& server,
-                          const StoreNonce& client) {
-  return proof("client of the store", token, server, client);
+std::string client_claim(std::string_view token, const StoreNonce& server, const StoreNonce& client,
+                         int restart) {
+  return make_claim("client of the store", token, server, client, restart);
 }
 
-base::Digest server_proof(std::string_view token, const StoreNonce& server,
-                          const StoreNonce& client) {
-  return proof("server of the store", token, server, client);
+std::string server_claim(std::string_view token, const StoreNonce& server, const StoreNonce& client,
+                         int restart) {
+  return make_claim("server of the store", token, server, client, restart);
+}
+
+int restart_in(std::string_view claim) {
+  return static_cast<int>(get(claim.substr(0, kRestartBytes)));
+}
+
+bool is_claim(std::string_view found, std::string_view expected) {
+  return base::are_equal(base::sha256(found), base::sha256(expected));
 }
 
 StoreWriter& StoreWriter::number(int64_t value) {

@@ -48,7 +48,7 @@ constexpr size_t kFilesPerStranger = 4;
 // So many come in before those who have spoken are heard.
 constexpr int kMostAtOnce = 32;
 constexpr int kPauseWithoutFiles = 50;  // ms
-constexpr size_t kIntroduction = sizeof(StoreNonce) + sizeof(base::Digest);
+constexpr size_t kIntroduction = sizeof(StoreNonce) + kStoreClaimBytes;
 
 size_t most_strangers(int ranks) {
   const size_t most = kMostStrangers + kConnectionsPerRank * static_cast<size_t>(ranks);
@@ -90,8 +90,9 @@ struct Guest {
 
 class StoreServer::Impl {
  public:
-  Impl(int port, bool loopback, std::string token, int ranks)
+  Impl(int port, bool loopback, std::string token, int ranks, int restart)
       : token_(std::move(token)),
+        restart_(restart),
         listener_(base::listen_tcp(port, loopback)),
         most_strangers_(most_strangers(ranks)) {
     check(listener_ >= 0,
@@ -112,7 +113,9 @@ class StoreServer::Impl {
   }
 
   int port() const { return port_; }
-  const std::string& token() const { return token_; }
+  bool is_for(const std::string& token, int restart) const {
+    return token_ == token && restart_ == restart;
+  }
   // Of a world that comes later to the same server.
   void expect(int ranks) {
     most_strangers_ = std::max(most_strangers_.load(), most_strangers(ranks));
@@ -196,23 +199,20 @@ class StoreServer::Impl {
     keys_.compare_set(guest.key_when_lost, "", guest.when_lost);
   }
 
-  // False when it has shown not to know the token.
+  // False when it has shown not to know the token, or to belong to another restart.
   bool introduce(Guest& guest) {
     if (guest.received.size() < kIntroduction) return true;
     StoreNonce nonce;
-    base::Digest proof;
     std::memcpy(nonce.data(), guest.received.data(), nonce.size());
-    std::memcpy(proof.data(), guest.received.data() + nonce.size(), proof.size());
+    const std::string claim = guest.received.substr(nonce.size(), kStoreClaimBytes);
     guest.received.erase(0, kIntroduction);
-    if (!base::are_equal(proof, client_proof(token_, guest.nonce, nonce))) {
-      guest.unsent += kStoreRefusal;
-      send(guest);
-      return false;
-    }
-    guest.is_known = true;
-    const base::Digest own = server_proof(token_, guest.nonce, nonce);
-    guest.unsent.append(own.begin(), own.end());
-    return true;
+    const int restart = restart_in(claim);
+    const bool knows = is_claim(claim, client_claim(token_, guest.nonce, nonce, restart));
+    guest.is_known = knows && restart == restart_;
+    guest.unsent +=
+        knows ? server_claim(token_, guest.nonce, nonce, restart_) : std::string(kStoreRefusal);
+    if (!guest.is_known) send(guest);
+    return guest.is_known;
   }
 
   // True when a whole request was there.
@@ -322,6 +322,7 @@ class StoreServer::Impl {
   }
 
   const std::string token_;
+  const int restart_;
   int listener_;
   std::atomic<size_t> most_strangers_;
   int stop_ = -1;
@@ -338,16 +339,16 @@ int StoreServer::port() const { return impl_->port(); }
 
 // The table belongs to the process as its ports do; ranks that are threads do not come here.
 std::shared_ptr<StoreServer> StoreServer::open(int port, bool loopback, const std::string& token,
-                                               int ranks) {
+                                               int ranks, int restart) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);
-  if (auto server = servers[port].lock(); server && server->impl_->token() == token) {
+  if (auto server = servers[port].lock(); server && server->impl_->is_for(token, restart)) {
     server->impl_->expect(ranks);
     return server;
   }
   std::shared_ptr<StoreServer> server(
-      new StoreServer(std::make_unique<Impl>(port, loopback, token, ranks)));
+      new StoreServer(std::make_unique<Impl>(port, loopback, token, ranks, restart)));
   servers[server->port()] = server;
   return server;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store where ranks meet, served by rank 0: keys and values for who proves to know the job's
-// token, and nothing for anybody else.
+// token and belongs to the same restart, and nothing for anybody else.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,10 @@ class StoreServer {
  public:
   // `loopback`: only processes of this host can reach it. Several worlds of one process share one
   // server, because a port can be listened on once. Fails when the port is in use. `ranks` may join
-  // at once without one of them being taken for one stranger too many.
+  // at once without one of them being taken for one stranger too many; those of another restart are
+  // sent away, to come again.
   static std::shared_ptr<StoreServer> open(int port, bool loopback, const std::string& token,
-                                           int ranks = 1);
+                                           int ranks = 1, int restart = 0);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

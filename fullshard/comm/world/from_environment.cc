@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -20,25 +17,17 @@
 #include "fullshard/comm/gpu/nccl_settings.h"
 #include "fullshard/comm/shm/shm_domain.h"
 #include "fullshard/comm/store/meeting_notice.h"
-#include "fullshard/comm/store/rendezvous.h"
 #include "fullshard/comm/store/tcp_connect.h"
+#include "fullshard/comm/world/roll_call.h"
 #include "fullshard/comm/world/world_impl.h"
 
 namespace fullshard {
 namespace {
 
-using std::chrono::milliseconds;
-
 // NCCL's own variables; those of launchers are LauncherEnvironment's.
 std::optional<std::string> nccl_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value ? std::optional<std::string>(value) : std::nullopt;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 // Ranks with the same identity can share memory: one boot of one machine, and one network
@@ -49,156 +38,8 @@ std::string host_identity() {
   struct stat network = {};
   ::stat("/proc/self/ns/net", &network);
   // NCCL's own way to say that processes of one machine are to be taken as hosts of their own.
-  return fmt::format("{} {} {} {}", boot, host_name(), network.st_ino,
+  return fmt::format("{} {} {} {}", boot, comm::host_name(), network.st_ino,
                      nccl_variable("NCCL_HOSTID").value_or(""));
-}
-
-std::shared_ptr<comm::Store> connect(const comm::Environment& environment, milliseconds timeout) {
-  if (environment.agent_store) {
-    return comm::connect_agent_store(environment.master_address, environment.master_port, timeout);
-  }
-  return comm::connect_store({.host = environment.master_address,
-                              .port = environment.master_port,
-                              .token = environment.secret,
-                              .serve = environment.rank == 0,
-                              .loopback = environment.is_one_host(),
-                              .ranks = environment.size},
-                             timeout);
-}
-
-// How long rank 0 waits for those who came to hear why it fails: they may be slow, not gone.
-constexpr auto kFarewell = std::chrono::seconds(10);
-// How often it looks meanwhile whether those who came belong together.
-constexpr auto kLookAtOthers = milliseconds(500);
-// Why they do not, in the words of the first who found out.
-constexpr const char* kMismatch = "mismatch";
-
-[[noreturn]] void fail_as_mismatch(comm::Store& store, const std::string& text) {
-  store.set_first(kMismatch, text);
-  throw Error(text);
-}
-
-std::string key_of(const std::string& what, int rank) {
-  return fmt::format("{} of rank {}", what, rank);
-}
-
-std::shared_ptr<comm::Store> store_of_world(comm::Store& store, int64_t world) {
-  return store.under(fmt::format("world {}", world));
-}
-
-// Fails where another process is this rank already, and so do those who wait in its world.
-void check_is_only_one(comm::Store& store, const comm::Environment& environment,
-                       const std::string& worlds) {
-  const std::string own = fmt::format("process {} on {}", ::getpid(), host_name());
-  const std::string first = store.set_first(key_of("process", environment.rank), own);
-  if (first == own) return;
-  fail_as_mismatch(*store_of_world(store, std::max<int64_t>(1, store.add(worlds, 0))),
-                   fmt::format("world: {} came as rank {}, and so did {}; give each process its "
-                               "own RANK, and start all ranks again",
-                               own, environment.rank, first));
-}
-
-std::shared_ptr<comm::Store> open_store(const comm::Environment& environment,
-                                        milliseconds timeout) {
-  auto store = connect(environment, timeout);
-  store = store->under(fmt::format("start {}", environment.restart));
-  const std::string worlds = key_of("worlds", environment.rank);
-  // An agent gives ranks out itself, and its store may outlive their processes.
-  if (!environment.agent_store) check_is_only_one(*store, environment, worlds);
-  // A process may make several worlds, one after another: each has its own keys.
-  return store_of_world(*store, store->add(worlds, 1));
-}
-
-std::string missing_text(const comm::Environment& environment, const std::vector<int>& missing,
-                         milliseconds timeout) {
-  return fmt::format(
-      "world: rank{} {} of {} did not come to {}:{} within {:.3g} s (init timeout); see their "
-      "logs, or raise timeouts.init (--init-timeout) if they are only slow",
-      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), environment.size,
-      environment.master_address, environment.master_port,
-      static_cast<double>(timeout.count()) / 1000);
-}
-
-std::string missing_text(comm::Store& store, const comm::Environment& environment,
-                         const std::string& what, milliseconds timeout) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < environment.size; ++rank) {
-    if (!store.find(key_of(what, rank))) missing.push_back(rank);
-  }
-  return missing_text(environment, missing, timeout);
-}
-
-// Launchers tell every rank how many there are; rank 0's number counts.
-void agree_on_size(comm::Store& store, const comm::Environment& environment, milliseconds timeout) {
-  const std::string own = std::to_string(environment.size);
-  if (environment.rank == 0) return store.set("size", own);
-  if (!store.wait({"size"}, timeout + kFarewell)) {
-    throw Error(missing_text(environment, {0}, timeout));
-  }
-  const std::string first = *store.find("size");
-  if (first == own) return;
-  fail_as_mismatch(store, fmt::format("world: size is {} on rank {}, but {} on rank 0; give all "
-                                      "ranks the same WORLD_SIZE",
-                                      own, environment.rank, first));
-}
-
-// The store goes with rank 0, so it first tells those who came.
-[[noreturn]] void fail_for_all(comm::Store& store, const comm::Environment& environment,
-                               const std::string& what, const std::string& text) {
-  std::vector<std::string> readers;
-  for (int rank = 1; rank < environment.size; ++rank) {
-    if (store.find(key_of(what, rank))) readers.push_back(fmt::format("rank {} knows", rank));
-  }
-  store.set(what, "!" + text);
-  if (!readers.empty()) store.wait(readers, kFarewell);
-  throw Error(text);
-}
-
-// Rank 0's: fails for all where one of them does not come, or does not belong to them.
-void await_texts(comm::Store& store, const comm::Environment& environment, const std::string& what,
-                 const std::vector<std::string>& keys, milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-    const bool are_there = store.wait(keys, std::clamp(left, milliseconds(0), kLookAtOthers));
-    if (const auto mismatch = store.find(kMismatch)) {
-      fail_for_all(store, environment, what, *mismatch);
-    }
-    if (are_there) return;
-    if (left <= kLookAtOthers) {
-      fail_for_all(store, environment, what, missing_text(store, environment, what, timeout));
-    }
-  }
-}
-
-// What every rank tells, a line each. Rank 0 collects it, so that the store answers N questions and
-// not N².
-std::vector<std::string> exchange_texts(comm::Store& store, const comm::Environment& environment,
-                                        const std::string& what, const std::string& own,
-                                        milliseconds timeout) {
-  store.set(key_of(what, environment.rank), own + "\n");
-  if (environment.rank == 0) {
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < environment.size; ++rank) keys.push_back(key_of(what, rank));
-    await_texts(store, environment, what, keys, timeout);
-    std::string all = "=";
-    for (const std::string& key : keys) all += *store.find(key);
-    store.set(what, all);
-  } else if (!store.wait({what}, timeout + kFarewell)) {
-    throw Error(missing_text(store, environment, what, timeout));
-  }
-  const std::string found = *store.find(what);
-  if (found.starts_with('!')) {
-    store.set(fmt::format("rank {} knows", environment.rank), "");
-    throw Error(found.substr(1));
-  }
-  std::istringstream lines(found.substr(1));
-  std::vector<std::string> texts;
-  for (std::string line; std::getline(lines, line);) texts.push_back(line);
-  check(texts.size() == static_cast<size_t>(environment.size),
-        "world: {} ranks told their {} in {} lines, expected one of each", environment.size, what,
-        texts.size());
-  return texts;
 }
 
 bool is_one_host(const std::vector<int>& hosts) {
@@ -315,15 +156,6 @@ std::optional<comm::LinkDecision> decide(const std::vector<std::string>& told,
   return has_gpus ? std::optional(comm::decide_link(devices, backend)) : std::nullopt;
 }
 
-// The store goes with rank 0: nobody fails before all have read in it why.
-void part_in_failure(comm::Store& store, const comm::Environment& environment) {
-  const auto knows = [](int rank) { return fmt::format("rank {} knows", rank); };
-  if (environment.rank != 0) return store.set(knows(environment.rank), "");
-  std::vector<std::string> readers;
-  for (int rank = 1; rank < environment.size; ++rank) readers.push_back(knows(rank));
-  store.wait(readers, kFarewell);
-}
-
 // Before NCCL starts, and before threads of it could read the environment.
 void set_for_nccl(const std::string& interface) {
   for (const auto& [name, value] : comm::nccl_settings(interface, nccl_variable)) {
@@ -336,12 +168,12 @@ std::shared_ptr<comm::Transport> over_devices(std::shared_ptr<comm::Transport> h
                                               const comm::Environment& environment,
                                               const std::vector<int>& hosts, const OwnDevice& own) {
   const auto told =
-      exchange_texts(store, environment, "device", told_of(own), options.timeouts.init);
+      comm::exchange_texts(store, environment, "device", told_of(own), options.timeouts.init);
   std::optional<comm::LinkDecision> decision;
   try {
     decision = decide(told, hosts, own, options.backend);
   } catch (const Error&) {
-    part_in_failure(store, environment);
+    comm::part_in_failure(store, environment);
     throw;
   }
   if (!decision) return host;
@@ -378,11 +210,11 @@ World World::from_environment(const comm::WorldOptions& options) {
   const comm::MeetingNotice notice(launcher);
   const Timeouts& timeouts = options.timeouts;
   const int64_t file_limit = comm::raise_file_limit();
-  auto store = open_store(environment, timeouts.init);
-  agree_on_size(*store, environment, timeouts.init);
+  auto store = comm::open_store(environment, timeouts.init);
+  comm::agree_on_size(*store, environment, timeouts.init);
   comm::GlooOptions members{.rank = environment.rank,
-                            .hosts = number_hosts(exchange_texts(*store, environment, "host",
-                                                                 host_identity(), timeouts.init)),
+                            .hosts = number_hosts(comm::exchange_texts(
+                                *store, environment, "host", host_identity(), timeouts.init)),
                             .timeouts = timeouts};
   comm::check_file_limit(comm::files_needed(members.hosts, environment.rank,
                                             environment.rank == 0 && !environment.agent_store),
