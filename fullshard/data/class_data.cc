@@ -104,28 +104,26 @@ ClassData::ClassData(const ClassDataOptions& options, const Tokenizer& tokenizer
     fail_as(ErrorKind::usage, "classification: sequence length {}, expected at least {}",
             sequence_length_, kFewestTokens);
   }
-  std::vector<MappedFile> files;
-  std::vector<TextBlock> blocks;
-  for (const std::string& path : options.files) files.emplace_back(path, Access::sequential);
-  for (const MappedFile& file : files) {
-    const auto parts = class_blocks(file, options.block_bytes);
-    blocks.insert(blocks.end(), parts.begin(), parts.end());
-  }
   const ClassRowEncoder encode(options, tokenizer);
-  in_order(
-      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
-      [&](int64_t i) { return encode(blocks[static_cast<size_t>(i)]); },
-      [&](const std::vector<EncodedClassRow>& rows) {
-        for (const EncodedClassRow& row : rows) {
-          if (options.max_samples > 0 && size() == options.max_samples) return false;
-          tokens_.insert(tokens_.end(), row.ids.begin(), row.ids.end());
-          ends_.push_back(tokens_.size());
-          first_sizes_.push_back(row.num_first);
-          labels_.push_back(row.label);
-          num_cut_ += static_cast<int64_t>(row.was_cut);
-        }
-        return true;
-      });
+  const auto is_enough = [&] { return options.max_samples > 0 && size() == options.max_samples; };
+  const auto keep = [&](const std::vector<EncodedClassRow>& rows) {
+    for (const EncodedClassRow& row : rows) {
+      if (is_enough()) return false;
+      tokens_.insert(tokens_.end(), row.ids.begin(), row.ids.end());
+      ends_.push_back(tokens_.size());
+      first_sizes_.push_back(row.num_first);
+      labels_.push_back(row.label);
+      num_cut_ += static_cast<int64_t>(row.was_cut);
+    }
+    return !is_enough();
+  };
+  const auto encode_blocks = [&](std::span<const TextBlock> blocks) {
+    in_order(
+        std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+        [&](int64_t i) { return encode(blocks[static_cast<size_t>(i)]); }, keep);
+    return !is_enough();
+  };
+  for_class_blocks(options.files, options.field, options.block_bytes, encode_blocks);
   if (labels_.empty()) fail_as(ErrorKind::input, "{}: holds no rows", name_);
   max_token_ = std::max<int64_t>(pad_, std::ranges::max(tokens_));
 }

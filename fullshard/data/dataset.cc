@@ -50,7 +50,8 @@ int64_t ExampleOrder::steps_of(double epochs) const {
     return start_.step + rest + static_cast<int64_t>(std::ceil((epochs - later) * each));
   }
   const double left = epochs * static_cast<double>(num_examples_) -
-                      static_cast<double>(start_.epoch * num_examples_ + start_.example);
+                      static_cast<double>(start_.epoch) * static_cast<double>(num_examples_) -
+                      static_cast<double>(start_.example);
   const double steps = std::ceil(std::max(left, 0.0) / static_cast<double>(global_batch_));
   return start_.step + std::min(rest, static_cast<int64_t>(steps));
 }

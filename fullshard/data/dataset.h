@@ -27,6 +27,9 @@ class Dataset {
   virtual bool labels_every_token() const { return false; }
   virtual int64_t max_token() const = 0;  // -1 when unknown without reading everything
   virtual std::string describe() const = 0;
+  // Of several data sets that are mixed: the share and the size of each, which the order of
+  // examples depends on. Empty: it is one data set.
+  virtual std::string mixture() const { return {}; }
   // What whoever trains on it should know: rows that were cut or left out.
   virtual std::vector<std::string> warnings() const { return {}; }
 };

@@ -8,6 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/data/documents/packing.h"
 #include "fullshard/data/text/in_order.h"
+#include "fullshard/data/text/text_parts.h"
 #include "fullshard/data/tokens/token_stream.h"
 
 namespace fullshard::data {
@@ -16,21 +17,20 @@ namespace {
 constexpr int64_t kNotLearnt = -100;
 constexpr int64_t kColumnsTogether = 8;
 
-std::vector<TextBlock> document_blocks_of(const std::vector<MappedFile>& files,
-                                          int64_t block_bytes) {
+void check_are_documents(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    const FileKind kind = kind_of(path);
+    if (kind == FileKind::text || kind == FileKind::json) continue;
+    fail_as(ErrorKind::input, "{}: is {}, expected documents: JSON or text", path, name_of(kind));
+  }
+}
+
+// Without a tokenizer, so that texts stay whole.
+std::vector<TextBlock> document_blocks_of(std::span<const TextPart> parts, int64_t block_bytes) {
   std::vector<TextBlock> blocks;
-  for (const MappedFile& file : files) {
-    const FileKind kind = kind_of(file.name());
-    if (kind != FileKind::text && kind != FileKind::json) {
-      fail_as(ErrorKind::input, "{}: is {}, expected documents: JSON or text", file.name(),
-              name_of(kind));
-    }
-    if (kind == FileKind::text) {
-      blocks.push_back({.file = &file, .text = file.bytes()});
-      continue;
-    }
-    const auto parts = record_blocks(file, kind, block_bytes);
-    blocks.insert(blocks.end(), parts.begin(), parts.end());
+  for (const TextPart& part : parts) {
+    const auto found = blocks_of_part(part, /*tokenizer=*/nullptr, block_bytes);
+    blocks.insert(blocks.end(), found.begin(), found.end());
   }
   return blocks;
 }
@@ -59,22 +59,27 @@ DocumentData::DocumentData(const DocumentOptions& options, const Tokenizer& toke
       sequence_length_(options.sequence_length),
       packs_(options.packs),
       pad_(tokenizer.pad().value_or(tokenizer.eos().value_or(0))) {
-  std::vector<MappedFile> files;
-  for (const std::string& path : options.files) files.emplace_back(path, Access::sequential);
-  const std::vector<TextBlock> blocks = document_blocks_of(files, options.block_bytes);
+  check_are_documents(options.files);
   const DocumentEncoder encoder(tokenizer, options.encoder);
-  in_order(
-      std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
-      [&](int64_t i) {
-        return encode_block(blocks[static_cast<size_t>(i)], options.field, encoder);
-      },
-      [&](const std::vector<EncodedDocument>& documents) {
-        for (const EncodedDocument& document : documents) {
-          if (options.max_samples > 0 && num_rows_ == options.max_samples) return false;
-          add(document);
-        }
-        return true;
-      });
+  const auto is_enough = [&] {
+    return options.max_samples > 0 && num_rows_ == options.max_samples;
+  };
+  for_text_parts(options.files, {}, [&](std::span<const TextPart> parts) {
+    const std::vector<TextBlock> blocks = document_blocks_of(parts, options.block_bytes);
+    in_order(
+        std::ssize(blocks), options.num_threads > 0 ? options.num_threads : num_allowed_cores(),
+        [&](int64_t i) {
+          return encode_block(blocks[static_cast<size_t>(i)], options.field, encoder);
+        },
+        [&](const std::vector<EncodedDocument>& documents) {
+          for (const EncodedDocument& document : documents) {
+            if (is_enough()) return false;
+            add(document);
+          }
+          return !is_enough();
+        });
+    return !is_enough();
+  });
   if (ends_.empty()) {
     fail_as(ErrorKind::input,
             "{}: {} rows, none with a token to learn among its first {}; give a longer sequence "

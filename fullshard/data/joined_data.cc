@@ -108,8 +108,11 @@ std::string JoinedData::describe() const {
   return text;
 }
 
-MixedData::MixedData(std::vector<WeightedData> parts, uint64_t seed)
-    : parts_(std::move(parts)), seed_(mix_bits(seed, 0x6d6978)), totals_(parts_.size(), 0) {
+MixedData::MixedData(std::vector<WeightedData> parts, uint64_t seed, Order asked)
+    : parts_(std::move(parts)),
+      seed_(mix_bits(seed, 0x6d6978)),
+      asked_(asked),
+      totals_(parts_.size(), 0) {
   double total = 0;
   for (const WeightedData& part : parts_) {
     check(part.weight > 0, "data: a weight of {}, expected more than 0", part.weight);
@@ -144,10 +147,13 @@ int64_t MixedData::num_before(size_t part, int64_t number) const {
 MixedData::Place MixedData::place(int64_t number, int64_t epoch) const {
   check_there(number, size_);
   const size_t part = part_of(number);
-  const int64_t taken = epoch * totals_[part] + num_before(part, number);
+  // An epoch that a checkpoint names may be any: unsigned, so that no place is before the first.
+  const uint64_t taken = static_cast<uint64_t>(epoch) * static_cast<uint64_t>(totals_[part]) +
+                         static_cast<uint64_t>(num_before(part, number));
   const int64_t size = parts_[part].data->size();
-  const Permutation order(size, mix_bits(seed_, part), taken / size);
-  return {part, order(taken % size)};
+  const auto rounds = static_cast<int64_t>(taken / static_cast<uint64_t>(size));
+  const Permutation order(size, mix_bits(seed_, part), rounds);
+  return {part, order(static_cast<int64_t>(taken % static_cast<uint64_t>(size)))};
 }
 
 TokenBatch MixedData::batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const {
@@ -164,15 +170,29 @@ TokenBatch MixedData::batch(std::span<const int64_t> examples, uint64_t seed, in
 bool MixedData::labels_every_token() const { return label_every_token(parts_, weighted_data_in); }
 int64_t MixedData::max_token() const { return largest_token(parts_, weighted_data_in); }
 std::vector<std::string> MixedData::warnings() const {
-  return all_warnings(parts_, weighted_data_in);
+  std::vector<std::string> all = all_warnings(parts_, weighted_data_in);
+  if (asked_ == Order::sequential) {
+    all.emplace_back(
+        "--order: is sequential, but --data mixes data sets by weights: their examples are drawn "
+        "by the seed; give --data without weights for the order of the files");
+  }
+  return all;
+}
+
+std::string MixedData::mixture() const {
+  std::string text;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    text += fmt::format("{}{:.6g} of {}", text.empty() ? "" : ", ", share_of(i),
+                        parts_[i].data->size());
+  }
+  return text;
 }
 
 std::string MixedData::describe() const {
   std::string text;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    const double share = bounds_[i] - (i == 0 ? 0 : bounds_[i - 1]);
-    text +=
-        fmt::format("{}{:.3g} of {}", text.empty() ? "" : "; ", share, parts_[i].data->describe());
+    text += fmt::format("{}{:.3g} of {}", text.empty() ? "" : "; ", share_of(i),
+                        parts_[i].data->describe());
   }
   return text;
 }

@@ -40,13 +40,15 @@ struct WeightedData {
 // of (seed, epoch, place).
 class MixedData final : public Dataset {
  public:
-  MixedData(std::vector<WeightedData> parts, uint64_t seed);
+  // `asked` is the order that the user wants; any but `shuffled` is a warning.
+  MixedData(std::vector<WeightedData> parts, uint64_t seed, Order asked = Order::shuffled);
 
   int64_t size() const override { return size_; }
   TokenBatch batch(std::span<const int64_t> examples, uint64_t seed, int64_t epoch) const override;
   bool labels_every_token() const override;
   int64_t max_token() const override;
   std::string describe() const override;
+  std::string mixture() const override;
   std::vector<std::string> warnings() const override;
 
   struct Place {
@@ -56,11 +58,13 @@ class MixedData final : public Dataset {
   Place place(int64_t number, int64_t epoch) const;
 
  private:
+  double share_of(size_t part) const { return bounds_[part] - (part == 0 ? 0 : bounds_[part - 1]); }
   size_t part_of(int64_t number) const;
   int64_t num_before(size_t part, int64_t number) const;
 
   std::vector<WeightedData> parts_;
   uint64_t seed_;
+  Order asked_;
   int64_t size_ = 0;
   std::vector<double> bounds_;   // of each part's share of [0, 1)
   std::vector<int64_t> counts_;  // places of each part before each block of places

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/data/open_data.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -12,6 +11,7 @@
 #include "fullshard/data/masked_data.h"
 #include "fullshard/data/split_data.h"
 #include "fullshard/data/text/data_file_kind.h"
+#include "fullshard/data/text/own_documents.h"
 #include "fullshard/data/text/text_cache.h"
 #include "fullshard/data/translation_data.h"
 #include "fullshard/data/weighted_paths.h"
@@ -35,7 +35,8 @@ int64_t enough_tokens(const DataOptions& options) {
                                          : options.max_samples * options.sequence_length + 1;
 }
 
-data::TokenStream open_stream(const DataOptions& options, const Tokenizer* tokenizer) {
+data::TokenStream open_stream(const DataOptions& options, const Tokenizer* tokenizer,
+                              data::OwnDocuments own_documents) {
   const std::vector<std::string> files = data::list_files(options.paths, options.split);
   std::vector<data::TokenFile> parts;
   if (data::are_token_files(files)) {
@@ -47,6 +48,7 @@ data::TokenStream open_stream(const DataOptions& options, const Tokenizer* token
   const data::TokeniseOptions how{.files = files,
                                   .field = options.text_field,
                                   .separator = separator,
+                                  .own_documents = own_documents,
                                   .vocabulary = options.vocabulary,
                                   .enough_tokens = enough_tokens(options),
                                   .num_threads = options.num_threads};
@@ -54,24 +56,12 @@ data::TokenStream open_stream(const DataOptions& options, const Tokenizer* token
   return data::TokenStream(std::move(parts), options.vocabulary);
 }
 
-// Whether rows are documents of their own rather than parts of one stream.
-bool are_documents(const DataOptions& options, const std::vector<std::string>& files) {
-  const bool is_asked_for = options.packs || options.loss_on;
+std::unique_ptr<Dataset> open_documents(const DataOptions& options, const Tokenizer* tokenizer) {
+  const std::vector<std::string> files = data::list_files(options.paths, options.split);
   if (data::are_token_files(files)) {
-    if (!is_asked_for) return false;
     fail_as(ErrorKind::usage,
             "{}: {} is for documents in JSON or text; token files are one stream of tokens",
             data::name_of_files(files), options.packs ? "--packing" : "--loss-on");
-  }
-  const auto first = std::ranges::find(files, data::FileKind::json, data::kind_of);
-  return is_asked_for || (first != files.end() && data::begins_with_completions(*first));
-}
-
-std::unique_ptr<Dataset> open_causal(const DataOptions& options, const Tokenizer* tokenizer) {
-  const std::vector<std::string> files = data::list_files(options.paths);
-  if (!are_documents(options, files)) {
-    return std::make_unique<data::CausalData>(open_stream(options, tokenizer),
-                                              options.sequence_length, options.max_samples);
   }
   const data::DocumentOptions how{
       .files = files,
@@ -84,6 +74,19 @@ std::unique_ptr<Dataset> open_causal(const DataOptions& options, const Tokenizer
       .max_samples = options.max_samples,
       .num_threads = options.num_threads};
   return std::make_unique<data::DocumentData>(how, required(tokenizer, files, "text"));
+}
+
+// Rows that are texts are parts of one stream, and any other row makes all of them documents. Only
+// who reads them all knows, so they are not read twice for it.
+std::unique_ptr<Dataset> open_causal(const DataOptions& options, const Tokenizer* tokenizer) {
+  if (options.packs || options.loss_on) return open_documents(options, tokenizer);
+  try {
+    return std::make_unique<data::CausalData>(
+        open_stream(options, tokenizer, data::OwnDocuments::refused), options.sequence_length,
+        options.max_samples);
+  } catch (const data::OwnDocumentFound&) {
+    return open_documents(options, tokenizer);
+  }
 }
 
 std::unique_ptr<Dataset> open_pairs(const DataOptions& options, const Tokenizer* tokenizer) {
@@ -103,7 +106,7 @@ std::unique_ptr<Dataset> open_pairs(const DataOptions& options, const Tokenizer*
 }
 
 std::unique_ptr<Dataset> open_classes(const DataOptions& options, const Tokenizer* tokenizer) {
-  const std::vector<std::string> files = data::list_files(options.paths);
+  const std::vector<std::string> files = data::list_files(options.paths, options.split);
   const data::ClassDataOptions how{.files = files,
                                    .field = options.text_field,
                                    .classes = options.classes,
@@ -135,7 +138,8 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
                                           .max_samples = options.max_samples,
                                           .mask_probability = options.mask_probability,
                                           .vocabulary = options.vocabulary};
-      return std::make_unique<data::MaskedData>(open_stream(options, tokenizer), used, how);
+      return std::make_unique<data::MaskedData>(
+          open_stream(options, tokenizer, data::OwnDocuments::as_texts), used, how);
     }
     case Task::translation:
       return open_pairs(options, tokenizer);
@@ -149,9 +153,10 @@ OpenedData open_mixed_data(const DataOptions& options, const Tokenizer* tokenize
                            double held_out_share, uint64_t seed) {
   OpenedData opened;
   std::vector<std::unique_ptr<Dataset>> held_out;
-  const auto open = [&](const std::vector<std::string>& paths) {
+  const auto open = [&](const std::vector<std::string>& paths, int64_t max_samples) {
     DataOptions one = options;
     one.paths = paths;
+    one.max_samples = max_samples;
     auto data = open_data(one, tokenizer);
     if (held_out_share == 0) return data;
     data::SplitData split = data::split_data(std::move(data), held_out_share, seed);
@@ -160,11 +165,14 @@ OpenedData open_mixed_data(const DataOptions& options, const Tokenizer* tokenize
   };
   const auto weighted = data::weighted_paths(options.paths);
   if (weighted.empty()) {
-    opened.train = open(options.paths);
+    opened.train = open(options.paths, options.max_samples);
   } else {
+    const std::vector<int64_t> samples = data::samples_of(weighted, options.max_samples);
     std::vector<data::WeightedData> parts;
-    for (const auto& [path, weight] : weighted) parts.push_back({open({path}), weight});
-    opened.train = std::make_unique<data::MixedData>(std::move(parts), seed);
+    for (const auto& [path, weight] : weighted) {
+      parts.push_back({open({path}, samples[parts.size()]), weight});
+    }
+    opened.train = std::make_unique<data::MixedData>(std::move(parts), seed, options.order);
   }
   if (held_out.size() == 1) {
     opened.held_out = std::move(held_out.front());

@@ -27,18 +27,20 @@ struct DataOptions {
   std::string source_language = {};  // {"translation": {"en": …, "ro": …}}
   std::string target_language = {};
   std::string source_prefix = {};  // "translate English to Romanian: "
-  int64_t max_samples = 0;         // 0: all
+  int64_t max_samples = 0;         // 0: all; of data sets that are mixed, of all together
   double mask_probability = 0.15;  // masked-lm: of the tokens; 80 % [MASK], 10 % random, 10 % kept
   int64_t vocabulary = 0;  // of the model; a token beyond it is an error that names file and offset
   std::string cache_folder = {};  // where tokenised text may be kept; empty: in memory
   std::string token_dtype = {};   // "uint16", "uint32"; empty: as the file says, else uint16
-  // causal-lm: rows of JSON are documents of their own, and not parts of one stream, where they are
-  // conversations or completions, or where one of these is asked for.
+  // causal-lm: rows of JSON are documents of their own, and not parts of one stream, where any is a
+  // conversation or has a completion, or where one of these is asked for.
   std::optional<LossOn> loss_on = {};
   bool packs = false;  // several documents side by side in a sequence, each for itself
   std::vector<std::string> classes = {};  // classification: the model's, by their numbers
   std::string chat_folder = {};           // whose chat template turns messages into text
   int num_threads = 0;                    // that tokenise; 0: as many as there are allowed cores
+  // That the run asks for; data sets that are mixed warn where they cannot be read in it.
+  Order order = Order::shuffled;
 };
 
 // `tokenizer` may be null for causal_lm on token files; else it must outlive the data set. Errors

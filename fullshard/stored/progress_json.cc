@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "fullshard/formats/input_error.h"
 #include "fullshard/formats/safetensors/strict_json.h"
 #include "fullshard/stored/json_fields.h"
 
@@ -16,18 +17,30 @@ namespace {
 
 // Seeds have 64 bits, which not every reader of JSON numbers keeps.
 json place_json(const DataPlace& place) {
-  return {{"epoch", place.epoch},
-          {"example", place.example},
-          {"num_examples", place.num_examples},
-          {"order", place.order},
-          {"seed", std::to_string(place.seed)}};
+  json result = {{"epoch", place.epoch},
+                 {"example", place.example},
+                 {"num_examples", place.num_examples},
+                 {"order", place.order},
+                 {"seed", std::to_string(place.seed)}};
+  if (place.mixture) result["mixture"] = *place.mixture;
+  return result;
+}
+
+// What a loop counts goes on from here by additions, which may not overflow.
+constexpr int64_t kMostCounted = int64_t{1} << 53;
+
+int64_t count(const JsonFields& field) {
+  const int64_t number = field.integer();
+  if (number > kMostCounted) field.reject("a whole number from 0 to 2^53");
+  return number;
 }
 
 DataPlace parse_place(const JsonFields& fields) {
-  DataPlace place{.epoch = fields.at("epoch").integer(),
-                  .example = fields.at("example").integer(),
+  DataPlace place{.epoch = count(fields.at("epoch")),
+                  .example = count(fields.at("example")),
                   .num_examples = fields.at("num_examples").integer(1),
                   .order = fields.at("order").text()};
+  if (fields.has("mixture")) place.mixture = fields.at("mixture").text();
   const std::string& seed = fields.at("seed").text();
   const char* const end = seed.data() + seed.size();
   const auto [rest, problem] = std::from_chars(seed.data(), end, place.seed);
@@ -57,35 +70,37 @@ json progress_json(const Progress& progress) {
     }
   }
   result["extra"] = formats::parse_strict_json(progress.extra, "progress: extra");
+  formats::check_input(result["extra"].is_object(),
+                       "progress: extra: is a JSON {}, expected an object; name what you keep",
+                       result["extra"].type_name());
   return result;
 }
 
 Progress parse_progress(const json& value, const std::string& where) {
   const JsonFields fields(value, where);
   Progress progress;
-  progress.step = fields.at("step").integer();
-  progress.num_skipped = fields.at("num_skipped").integer();
+  progress.step = count(fields.at("step"));
+  progress.num_skipped = count(fields.at("num_skipped"));
   if (fields.has("scheduler_steps")) {
-    progress.scheduler_steps = fields.at("scheduler_steps").integer();
+    progress.scheduler_steps = count(fields.at("scheduler_steps"));
   }
   if (fields.has("loss_scale")) {
     const auto scale = fields.at("loss_scale");
     progress.loss_scale = {.scale = scale.at("scale").number(),
-                           .iteration = scale.at("iteration").integer(),
+                           .iteration = count(scale.at("iteration")),
                            .last_overflow = scale.at("last_overflow").integer(-1),
                            .hysteresis = static_cast<int>(scale.at("hysteresis").integer())};
   }
   if (fields.has("data")) {
     const auto data = fields.at("data");
-    progress.data = {.step = data.at("step").integer(),
-                     .micro_batch = data.at("micro_batch").integer()};
+    progress.data = {.step = count(data.at("step")), .micro_batch = count(data.at("micro_batch"))};
     if (data.has("place")) progress.data->place = parse_place(data.at("place"));
   }
   if (fields.has("best")) {
     const auto best = fields.at("best");
-    progress.best = {.step = best.at("step").integer(), .loss = best.at("loss").number()};
+    progress.best = {.step = count(best.at("step")), .loss = best.at("loss").number()};
     if (best.has("evaluations_without")) {
-      progress.best->evaluations_without = best.at("evaluations_without").integer();
+      progress.best->evaluations_without = count(best.at("evaluations_without"));
     }
   }
   progress.extra = fields.at("extra").value().dump();

@@ -17,6 +17,9 @@ struct DataPlace {
   int64_t num_examples = 0;
   std::string order = {};  // shuffled or sequential
   uint64_t seed = 0;
+  // Of data sets that are mixed: share and size of each; empty: it is one. Nothing where a
+  // checkpoint does not say it, as older ones.
+  std::optional<std::string> mixture = {};
 
   bool operator==(const DataPlace&) const = default;
 };

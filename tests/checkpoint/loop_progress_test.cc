@@ -114,9 +114,37 @@ TEST(Progress, NumbersThatJsonCannotSayComeBack) {
   EXPECT_TRUE(std::isnan(stored::parse_progress(nlohmann::json::parse(text), "p").best->loss));
 }
 
+TEST(Progress, CountsThatNoRunReachesAreRefused) {
+  Progress progress{.step = 3, .data = DataPosition{.step = 3}};
+  progress.data->place = DataPlace{.epoch = 1, .num_examples = 8, .order = "shuffled"};
+  for (const char* field : {"/step", "/data/step", "/data/place/epoch", "/data/place/example"}) {
+    auto saved = stored::progress_json(progress);
+    saved[nlohmann::json::json_pointer(field)] = int64_t{1} << 53;
+    EXPECT_NO_THROW(stored::parse_progress(saved, "p")) << field;
+    saved[nlohmann::json::json_pointer(field)] = (int64_t{1} << 53) + 1;
+    EXPECT_THAT(error_of_call([&] { stored::parse_progress(saved, "p"); }).what(),
+                HasSubstr("is 9007199254740993, expected a whole number from 0 to 2^53"))
+        << field;
+  }
+}
+
+TEST(Progress, AMixtureOfDataComesBackWhereItIsSaid) {
+  Progress progress{.step = 3, .data = DataPosition{.step = 3}};
+  for (const std::optional<std::string>& mixture :
+       {std::optional<std::string>(), std::optional<std::string>(""),
+        std::optional<std::string>("0.7 of 20, 0.3 of 10")}) {
+    progress.data->place = DataPlace{.num_examples = 8, .order = "shuffled", .mixture = mixture};
+    const auto saved = stored::progress_json(progress);
+    EXPECT_EQ(saved["data"]["place"].contains("mixture"), mixture.has_value());
+    EXPECT_EQ(stored::parse_progress(saved, "p").data->place, progress.data->place);
+  }
+}
+
 TEST(Progress, TheCallersOwnMustBeJson) {
   EXPECT_THAT(error_of_call([] { stored::progress_json({.extra = "{nonsense"}); }).what(),
               HasSubstr("progress: extra: is not JSON"));
+  EXPECT_THAT(error_of_call([] { stored::progress_json({.extra = "[1]"}); }).what(),
+              HasSubstr("progress: extra: is a JSON array, expected an object"));
 }
 
 }  // namespace

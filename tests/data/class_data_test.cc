@@ -8,6 +8,7 @@
 
 #include "fullshard/data/join_rows.h"
 #include "fullshard/data/open_data.h"
+#include "tests/data/compressed_files.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
@@ -123,6 +124,37 @@ TEST_F(Classes, AreFoundInTheData) {
               ElementsAre("2", "b"));
 }
 
+TEST_F(Classes, MayBeInTablesWithNames) {
+  const auto expected = open("a.tsv", "ab\tyes\na\tcd\tno\n")->batch(Ids{0, 1}, 0, 0);
+  for (const auto& [name, rows] :
+       {std::pair("b.tsv", "text\tlabel\ttext_pair\nab\tyes\t\na\tno\tcd\n"),
+        std::pair("b.csv", "label,id,text_pair,text\nyes,7,,ab\nno,8,\"cd\",a\n")}) {
+    const auto data = open(name, rows);
+    ASSERT_EQ(data->size(), 2) << name;  // the names are no row
+    const TokenBatch batch = data->batch(Ids{0, 1}, 0, 0);
+    EXPECT_EQ(batch.input_ids, expected.input_ids) << name;
+    EXPECT_EQ(batch.token_type_ids, expected.token_type_ids) << name;
+    EXPECT_EQ(batch.labels, expected.labels) << name;
+  }
+  EXPECT_THAT(found("a.tsv", "text\tlabel\nx\t0\nx\t1\n"), ElementsAre("LABEL_0", "LABEL_1"));
+  EXPECT_THAT(found("a.csv", "text,label\n\"x, y\",good\nx,bad\n"), ElementsAre("bad", "good"));
+}
+
+#if FULLSHARD_HAS_ZLIB
+
+TEST_F(Classes, MayBeCompressed) {
+  const std::string rows = "{\"text\": \"ab\", \"label\": \"yes\"}\n";
+  const std::string table = "text,label\nab,yes\nb,no\n";
+  EXPECT_EQ(open("a.jsonl.gz", testing::gzipped(rows))->batch(Ids{0}, 0, 0).input_ids,
+            open("a.jsonl", rows)->batch(Ids{0}, 0, 0).input_ids);
+  EXPECT_THAT(found("a.csv.gz", testing::gzipped(table)), ElementsAre("no", "yes"));
+  EXPECT_EQ(open("a.csv.gz", testing::gzipped(table))->size(), 2);
+  EXPECT_EQ(error_of([&] { open("a.csv.gz", "text"); }, folder_),
+            "a.csv.gz: is no gzip file, though its name says so");
+}
+
+#endif
+
 TEST_F(Classes, RowsThatAreWrongAreNamed) {
   const auto said = [&](const std::string& name, const std::string& rows) {
     return error_of([&] { open(name, rows); }, folder_);
@@ -137,7 +169,12 @@ TEST_F(Classes, RowsThatAreWrongAreNamed) {
             "a.tsv:1: has the label -1, expected a number from 0 to 99999");
   EXPECT_EQ(said("a.jsonl", R"({"text": "x"})"),
             "a.jsonl:1: has no field 'label'; its fields: text");
-  EXPECT_EQ(said("a.txt", "x"), "a.txt: is text, expected texts with labels: a .tsv table or JSON");
+  EXPECT_EQ(said("a.tsv", "sentence\tlabel\nx\tyes\n"),
+            "a.tsv: has no column 'text'; its first line says sentence, label");
+  EXPECT_EQ(said("a.csv", "text,label\nx,yes\nx,perhaps\n"),
+            "a.csv:3: has the label 'perhaps', but the model's classes are no, yes");
+  EXPECT_EQ(said("a.txt", "x"),
+            "a.txt: is text, expected texts with labels: a table (.tsv, .csv) or JSON");
   EXPECT_EQ(error_of([&] { found("a.tsv", "x\tyes\n"); }, folder_),
             "a.tsv: 1 different label, expected at least two classes");
 }

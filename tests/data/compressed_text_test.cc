@@ -147,6 +147,21 @@ TEST(CompressedText, NeverHoldsMoreThanAPart) {
   EXPECT_LE(most, 1000);
 }
 
+TEST(CompressedText, StaysWholeWithoutATokenizerThatCutsIt) {
+  const DataFolder folder;
+  std::string document;
+  for (int i = 0; i < 500; ++i) document += "line " + std::to_string(i) + "\n";
+  const std::string path = folder.write("a.txt.gz", testing::gzipped(document));
+  std::vector<std::string> texts;
+  for_text_parts({path}, {.part_bytes = 200}, [&](std::span<const TextPart> parts) {
+    for (const TextBlock& block : blocks_of_part(parts[0], nullptr, 100)) {
+      texts.emplace_back(block.text);
+    }
+    return true;
+  });
+  EXPECT_THAT(texts, ::testing::ElementsAre(document));
+}
+
 TEST(CompressedText, HoldsTablesToo) {
   const DataFolder folder;
   std::string table = "id,text\n";

@@ -6,6 +6,7 @@
 
 #include "fullshard/data/documents/token_border.h"
 #include "fullshard/data/open_data.h"
+#include "tests/data/compressed_files.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
 
@@ -246,6 +247,86 @@ TEST_F(Documents, TextsAreOneStreamUnlessTheyArePacked) {
   EXPECT_EQ(open(rows, 3)->batch(Ids{1}, 0, 0).input_ids, (Ids{110, 1, 111}));
   EXPECT_EQ(open(rows, 4, true)->batch(Ids{1}, 0, 0).input_ids, (Ids{111, 112, 113, 114}));
 }
+
+// Whatever row it is that is more than a text.
+TEST_F(Documents, AnyRowMakesAllOfThemDocuments) {
+  const std::string text = "{\"text\": \"abcd\"}\n";
+  const std::string completion = R"({"prompt": "2+2=", "completion": "4"})";
+  const std::string both = R"({"text": "q", "prompt": "2+2=", "completion": "4"})";
+  for (const std::string& other : {completion, both}) {
+    const auto data = open(text + other, 8);
+    ASSERT_EQ(data->size(), 2);
+    EXPECT_EQ(data->batch(Ids{0}, 0, 0).labels, (Ids{108, 109, 110, 1, -100, -100, -100, -100}));
+    EXPECT_EQ(data->batch(Ids{1}, 0, 0).labels, (Ids{-100, -100, -100, 62, 1, -100, -100, -100}));
+  }
+  use_template(kShortTemplate);
+  const std::string texts = folder_.write("texts.jsonl", text);
+  const std::string chats = folder_.write("chats.jsonl", one_line(kTalk));
+  for (const auto& [first, second] : {std::pair(texts, chats), std::pair(chats, texts)}) {
+    const auto data = open_data({.paths = {first, second},
+                                 .sequence_length = 64,
+                                 .chat_folder = folder_.path(),
+                                 .num_threads = 2},
+                                &kToy);
+    EXPECT_EQ(data->size(), 2);
+    EXPECT_EQ(data->batch(Ids{0, 1}, 0, 0).num_labels(), 4 + 5);
+  }
+}
+
+// What a masked model learns is the text of a row, whatever else it holds.
+TEST_F(Documents, AreTextsForMaskedModels) {
+  const auto data =
+      open_data({.paths = {folder_.write("rows.jsonl",
+                                         R"({"text": "abcd", "prompt": "", "completion": ""})")},
+                 .task = Task::masked_lm,
+                 .sequence_length = 4,
+                 .vocabulary = kToy.vocabulary()},
+                &kToy);
+  EXPECT_EQ(data->size(), 2);  // four bytes and [SEP], by two
+}
+
+TEST_F(Documents, AMarkOfTheFileIsNoText) {
+  const std::string text = "one\ntwo\n";
+  const auto labels = [&](const std::string& name, const std::string& bytes) {
+    const auto data = open_data(
+        {.paths = {folder_.write(name, bytes)}, .sequence_length = 16, .packs = true}, &kToy);
+    return data->batch(Ids{0}, 0, 0).labels;
+  };
+  EXPECT_EQ(labels("a.txt", "\xef\xbb\xbf" + text), labels("b.txt", text));
+}
+
+#if FULLSHARD_HAS_ZLIB
+
+TEST_F(Documents, MayBeCompressed) {
+  use_template(kShortTemplate);
+  const std::string rows =
+      one_line(kTalk) + "\n" + R"({"prompt": "2+2=", "completion": "4"})" + "\n";
+  const auto labels = [&](const std::string& name, const std::string& bytes, bool packs) {
+    const auto data = open_data({.paths = {folder_.write(name, bytes)},
+                                 .sequence_length = 64,
+                                 .packs = packs,
+                                 .chat_folder = folder_.path(),
+                                 .num_threads = 2},
+                                &kToy);
+    std::vector<Ids> all;
+    for (int64_t i = 0; i < data->size(); ++i) all.push_back(data->batch(Ids{i}, 0, 0).labels);
+    return all;
+  };
+  const std::string array = "[" + one_line(kTalk) + "]";
+  const std::string text = "one\n\ntwo\n";
+  for (const bool packs : {false, true}) {
+    EXPECT_EQ(labels("a.jsonl.gz", testing::gzipped(rows), packs), labels("a.jsonl", rows, packs));
+    EXPECT_EQ(labels("a.json.gz", testing::gzipped(array), packs), labels("a.json", array, packs));
+  }
+  EXPECT_EQ(labels("a.txt.gz", testing::gzipped(text), true), labels("a.txt", text, true));
+  EXPECT_EQ(error_of([&] { labels("b.jsonl.gz", testing::gzipped(rows + "7\n"), false); }, folder_),
+            "b.jsonl.gz:3: is number, expected an object");
+  EXPECT_EQ(
+      error_of([&] { labels("b.jsonl.gz", testing::gzipped(rows).substr(0, 40), false); }, folder_),
+      "b.jsonl.gz: is cut off; copy it again");
+}
+
+#endif
 
 TEST_F(Documents, RowsDoNotDependOnThreadsAndBlocks) {
   std::string rows;

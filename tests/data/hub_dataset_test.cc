@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fullshard/data/open_data.h"
 #include "fullshard/data/text/data_file_kind.h"
 #include "tests/data/data_files.h"
+#include "tests/data/toy_tokenizer.h"
 
 namespace fullshard::data {
 namespace {
@@ -31,10 +33,10 @@ class HubDatasets : public ::testing::Test {
     std::filesystem::remove_all(folder_.path());
   }
 
-  void add(const std::string& path) {
+  void add(const std::string& path, const std::string& text = "x\n") {
     std::filesystem::create_directories(
         std::filesystem::path(snapshot_ + "/" + path).parent_path());
-    std::ofstream(snapshot_ + "/" + path) << "x\n";
+    std::ofstream(snapshot_ + "/" + path) << text;
   }
   std::vector<std::string> found(const std::string& name, const std::string& split) {
     std::vector<std::string> files = list_files({name}, split);
@@ -62,6 +64,23 @@ TEST_F(HubDatasets, HaveSplitsAndConfigurationsByTheNamesOfFiles) {
               ElementsAre("de-en/train.jsonl", "ro-en/train-00000-of-00001.jsonl"));
   EXPECT_THAT(refusal("org/pairs:fr-en"), HasSubstr("has no files of the split train and the "
                                                     "configuration fr-en"));
+}
+
+TEST_F(HubDatasets, OfDocumentsAndLabelsHaveSplitsToo) {
+  add("train.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"a\", \"label\": 0}\n");
+  add("validation.jsonl",
+      "{\"prompt\": \"\", \"completion\": \"xyz\", \"text\": \"abc\", \"label\": 1}\n");
+  const testing::ToyTokenizer tokenizer;
+  for (const Task task : {Task::causal_lm, Task::classification}) {
+    const auto data = open_data({.paths = {"org/pairs"},
+                                 .split = "validation",
+                                 .task = task,
+                                 .sequence_length = 8,
+                                 .classes = {"no", "yes"}},
+                                &tokenizer);
+    EXPECT_EQ(data->batch(std::vector<int64_t>{0}, 0, 0).num_tokens(),
+              task == Task::causal_lm ? 3 : 5);
+  }
 }
 
 TEST_F(HubDatasets, WithoutNamesOfSplitsAreForTraining) {

@@ -13,6 +13,7 @@
 #include "fullshard/data/join_rows.h"
 #include "fullshard/data/open_data.h"
 #include "fullshard/data/split_data.h"
+#include "fullshard/data/text/data_file_kind.h"
 #include "fullshard/data/weighted_paths.h"
 #include "tests/data/data_files.h"
 #include "tests/data/toy_tokenizer.h"
@@ -80,6 +81,16 @@ TEST(MixedData, IsAFunctionOfSeedEpochAndPlace) {
   }
 }
 
+TEST(MixedData, AnyEpochThatACheckpointNamesHasItsExamples) {
+  const MixedData data = mixed(300, 1700, 0.5, 7);
+  for (const int64_t epoch : {int64_t{1} << 53, INT64_MAX}) {
+    for (const int64_t place : {int64_t{0}, data.size() - 1}) {
+      const int64_t id = data.batch(Ids{place}, 7, epoch).input_ids.at(0);
+      EXPECT_TRUE((id >= 0 && id < 300) || (id >= 10000 && id < 11700)) << epoch << ": " << id;
+    }
+  }
+}
+
 // A part that is small for its weight comes several times, none of its examples more than once more
 // than another; one that is large goes on in the next epoch with those that have not come.
 TEST(MixedData, RepeatsNothingBeforeAPartIsThrough) {
@@ -102,6 +113,24 @@ TEST(MixedData, RepeatsNothingBeforeAPartIsThrough) {
       std::ranges::minmax_element(times, {}, [](const auto& entry) { return entry.second; });
   EXPECT_LE(most->second - least->second, 1);
   EXPECT_EQ(std::ssize(large), std::min<int64_t>(num_large, 900));
+}
+
+TEST(MixedData, SaysWhatItsOrderDependsOn) {
+  EXPECT_EQ(mixed(300, 1700, 0.25, 7).mixture(), "0.25 of 300, 0.75 of 1700");
+  EXPECT_EQ(CountedData(3, 0).mixture(), "");
+}
+
+TEST(MixedData, WarnsWhereItsFilesShouldComeInOrder) {
+  const auto warnings = [](Order asked) {
+    std::vector<WeightedData> parts;
+    parts.push_back({std::make_unique<CountedData>(3, 0), 1});
+    return MixedData(std::move(parts), 7, asked).warnings();
+  };
+  EXPECT_THAT(warnings(Order::shuffled), ElementsAre());
+  EXPECT_THAT(warnings(Order::sequential),
+              ElementsAre("--order: is sequential, but --data mixes data sets by weights: their "
+                          "examples are drawn by the seed; give --data without weights for the "
+                          "order of the files"));
 }
 
 TEST(JoinRows, PadsTheShorterOnes) {
@@ -179,6 +208,45 @@ TEST(WeightedPaths, AreToldByTheirEnd) {
             "--data: a has a weight and b has none; give each its weight, as PATH:0.5, or none");
   EXPECT_EQ(said({"a:0"}), "--data: the weight of a:0 is 0, expected more than 0");
   EXPECT_THAT(said({"a:inf"}), HasSubstr("is inf, expected more than 0"));
+}
+
+TEST(WeightedPaths, DivideSamples) {
+  const std::vector<WeightedPath> two = {{"a", 0.9}, {"b", 0.1}};
+  EXPECT_THAT(samples_of(two, 0), ElementsAre(0, 0));
+  EXPECT_THAT(samples_of(two, 2), ElementsAre(1, 1));
+  EXPECT_THAT(samples_of(two, 3), ElementsAre(2, 1));
+  EXPECT_THAT(samples_of(two, 1000), ElementsAre(900, 100));
+  EXPECT_THAT(samples_of({{"a", 1}, {"b", 1}, {"c", 1}}, 8), ElementsAre(3, 2, 3));
+  const DataFolder folder;
+  EXPECT_EQ(error_of([&] { samples_of(two, 1); }, folder, ErrorKind::usage),
+            "--max-samples: is 1, but --data mixes 2 data sets; give at least one example of each");
+}
+
+TEST(WeightedPaths, AreRefusedWhereNothingIsMixed) {
+  const DataFolder folder;
+  const std::string path = folder.write("b.txt", "text");
+  EXPECT_EQ(error_of([&] { list_files({path + ":0.5"}, "validation"); }, folder),
+            "b.txt:0.5: has a weight, but only --data mixes data sets, and --eval-data takes no "
+            "weights; give b.txt");
+  EXPECT_EQ(error_of([&] { list_files({path + "x:0.5"}); }, folder),
+            "b.txtx:0.5: cannot be read (No such file or directory)");
+}
+
+TEST(OpenMixedData, TakesSoManySamplesOfAllTogether) {
+  const DataFolder folder;
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+  DataOptions options{
+      .paths = {folder.write("a.jsonl", rows) + ":1", folder.write("b.jsonl", rows) + ":1"},
+      .sequence_length = 16,
+      .max_samples = 8,
+      .num_threads = 1};
+  EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->size(), 8);
+  EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->mixture(), "0.5 of 4, 0.5 of 4");
+  options.max_samples = 3;
+  EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->size(), 3);
+  options.max_samples = 0;
+  EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->size(), 80);
 }
 
 TEST(OpenMixedData, SplitsEachAndMixesTheRest) {

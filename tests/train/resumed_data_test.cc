@@ -43,5 +43,26 @@ TEST(ResumedData, NamesWhatIsAnother) {
                   "interruption"));
 }
 
+TEST(ResumedData, NamesAMixtureThatIsAnother) {
+  const ExampleOrder order(30, 4, Order::shuffled, 7);
+  Progress progress{.step = 9, .data = DataPosition{.step = 9}};
+  const auto changes = [&](const std::string& mixture) {
+    return changes_of_data(progress, order, mixture);
+  };
+  progress.data->place = data_place(order, 9, "0.7 of 20, 0.3 of 10");
+  EXPECT_THAT(changes("0.7 of 20, 0.3 of 10"), IsEmpty());
+  EXPECT_THAT(changes("0.3 of 10, 0.7 of 20"),
+              ElementsAre("--data: shares: is 0.3 of 10, 0.7 of 20, but the 9 steps before were "
+                          "trained with 0.7 of 20, 0.3 of 10; from here on other examples come "
+                          "than without the interruption"));
+  EXPECT_THAT(changes(""), ElementsAre(::testing::StartsWith("--data: shares: is one data set, ")));
+  progress.data->place = data_place(order, 9, "");
+  EXPECT_THAT(changes(""), IsEmpty());
+  EXPECT_THAT(changes("1 of 30"), ElementsAre(::testing::HasSubstr("trained with one data set;")));
+  // Older checkpoints do not say it.
+  progress.data->place = data_place(order, 9);
+  EXPECT_THAT(changes("1 of 30"), IsEmpty());
+}
+
 }  // namespace
 }  // namespace fullshard::train

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <utility>
 
 #include "fullshard/base/printable.h"
 #include "fullshard/data/text/json_records.h"
+#include "fullshard/data/text/table_rows.h"
+#include "fullshard/data/text/text_parts.h"
 
 namespace fullshard::data {
 namespace {
@@ -49,6 +52,20 @@ ClassRow class_row_in(const TextBlock& block, int64_t number, const Json& object
   return row;
 }
 
+std::vector<ClassRow> rows_with_columns(const TextBlock& block, const std::string& field) {
+  const size_t text = column_of(block, field), label = column_of(block, "label");
+  const auto pair = block.layout->column("text_pair");
+  std::vector<ClassRow> rows;
+  for_each_row(block, [&](const TableRow& found, int64_t number) {
+    ClassRow row{.text = found.fields[text], .number = number};
+    // What other programs write for a pair that is not there.
+    if (pair && !found.fields[*pair].empty()) row.text_pair = found.fields[*pair];
+    take_label(block, found.fields[label], row);
+    rows.push_back(std::move(row));
+  });
+  return rows;
+}
+
 ClassRow class_row_of(const TextBlock& block, int64_t number, std::string_view line) {
   std::vector<std::string> columns(1);
   for (const char letter : line) {
@@ -68,18 +85,34 @@ ClassRow class_row_of(const TextBlock& block, int64_t number, std::string_view l
   return row;
 }
 
+void check_have_labels(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    const FileKind kind = kind_of(path);
+    if (kind != FileKind::text && kind != FileKind::tokens) continue;
+    fail_as(ErrorKind::input, "{}: is {}, expected texts with labels: a table (.tsv, .csv) or JSON",
+            path, name_of(kind));
+  }
+}
+
 }  // namespace
 
-std::vector<TextBlock> class_blocks(const MappedFile& file, int64_t block_bytes) {
-  const FileKind kind = kind_of(file.name());
-  if (kind != FileKind::table && kind != FileKind::json) {
-    fail_as(ErrorKind::input, "{}: is {}, expected texts with labels: a .tsv table or JSON",
-            file.name(), name_of(kind));
-  }
-  return record_blocks(file, kind, block_bytes);
+void for_class_blocks(const std::vector<std::string>& files, const std::string& field,
+                      int64_t block_bytes,
+                      const std::function<bool(std::span<const TextBlock>)>& act) {
+  check_have_labels(files);
+  const TextPartOptions how{.column_names = {field, "label"}};
+  for_text_parts(files, how, [&](std::span<const TextPart> parts) {
+    std::vector<TextBlock> blocks;
+    for (const TextPart& part : parts) {
+      const auto found = blocks_of_part(part, /*tokenizer=*/nullptr, block_bytes);
+      blocks.insert(blocks.end(), found.begin(), found.end());
+    }
+    return act(blocks);
+  });
 }
 
 std::vector<ClassRow> read_class_rows(const TextBlock& block, const std::string& field) {
+  if (has_columns(block)) return rows_with_columns(block, field);
   std::vector<ClassRow> rows;
   if (block.kind == FileKind::json) {
     for_each_object(block, [&](const Json& object, int64_t number) {
@@ -100,9 +133,8 @@ std::vector<std::string> find_classes(const std::vector<std::string>& paths,
   std::set<std::string> texts;
   int64_t largest = -1;
   bool are_numbered = true;
-  for (const std::string& path : list_files(paths)) {
-    const MappedFile file(path, Access::sequential);
-    for (const TextBlock& block : class_blocks(file)) {
+  for_class_blocks(list_files(paths), field, kBlockBytes, [&](std::span<const TextBlock> blocks) {
+    for (const TextBlock& block : blocks) {
       check_is_text(block);
       for (const ClassRow& row : read_class_rows(block, field)) {
         texts.insert(row.label);
@@ -110,7 +142,8 @@ std::vector<std::string> find_classes(const std::vector<std::string>& paths,
         if (row.is_numbered) largest = std::max(largest, *whole_number(row.label));
       }
     }
-  }
+    return true;
+  });
   std::vector<std::string> classes(texts.begin(), texts.end());
   if (are_numbered) {
     classes.clear();

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,9 +21,9 @@ struct ClassRow {
   int64_t number = 0;        // its line, or its number in an array, for TextBlock::place
 };
 
-// JSON objects with `field`, perhaps text_pair, and label, a text or a whole number; or a table of
-// two or three columns, text, pair and label. Every error names file and line, and is of the kind
-// `input`.
+// JSON objects with `field`, perhaps text_pair, and label, a text or a whole number; or a table
+// with columns of these names, or without names of two or three columns, text, pair and label.
+// Every error names file and line, and is of the kind `input`.
 std::vector<ClassRow> read_class_rows(const TextBlock& block, const std::string& field);
 
 // The classes of files, in the order of their numbers: 0 to the largest as LABEL_0, LABEL_1, …
@@ -33,7 +35,10 @@ std::vector<std::string> find_classes(const std::vector<std::string>& paths,
 int64_t class_of(const ClassRow& row, const std::vector<std::string>& classes,
                  const TextBlock& block);
 
-// Of tables and JSON; other files are an error.
-std::vector<TextBlock> class_blocks(const MappedFile& file, int64_t block_bytes = kBlockBytes);
+// Calls act(blocks) for the blocks of tables and JSON, in their order, until it says false; they
+// last as long as the call. Other files are an error.
+void for_class_blocks(const std::vector<std::string>& files, const std::string& field,
+                      int64_t block_bytes,
+                      const std::function<bool(std::span<const TextBlock>)>& act);
 
 }  // namespace fullshard::data

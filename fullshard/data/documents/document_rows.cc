@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "fullshard/data/text/own_documents.h"
+
 namespace fullshard::data {
 namespace {
 
@@ -20,10 +22,6 @@ void check_messages(const TextBlock& block, int64_t number, const Json& messages
               i + 1, field);
     }
   }
-}
-
-bool is_completion(const Json& object) {
-  return object.contains("prompt") && object.contains("completion");
 }
 
 DocumentRow completion_in(const TextBlock& block, int64_t number, const Json& object) {
@@ -56,7 +54,7 @@ DocumentRow row_in(const TextBlock& block, int64_t number, const Json& object,
     row.kind = RowKind::conversation;
     check_messages(block, number, object["messages"], "messages");
     row.messages = object["messages"];
-  } else if (is_completion(object)) {
+  } else if (is_own_document(object)) {
     row = completion_in(block, number, object);
   } else if (object.contains(field)) {
     row.text = string_in(block, number, object, field);
@@ -80,22 +78,6 @@ std::vector<DocumentRow> read_rows(const TextBlock& block, const std::string& fi
     return true;
   });
   return rows;
-}
-
-bool begins_with_completions(const std::string& path) {
-  const MappedFile file(path, Access::sequential);
-  bool begins = false;
-  for (const TextBlock& block : record_blocks(file, FileKind::json)) {
-    check_is_text(block);
-    bool is_found = false;
-    for_each_object(block, [&](const Json& object, int64_t) {
-      begins = object.contains("messages") || is_completion(object);
-      is_found = true;
-      return false;
-    });
-    if (is_found) break;
-  }
-  return begins;
 }
 
 }  // namespace fullshard::data

@@ -28,7 +28,4 @@ struct DocumentRow {
 // lists of messages; `field`. Every error names file and line, and is of the kind `input`.
 std::vector<DocumentRow> read_rows(const TextBlock& block, const std::string& field);
 
-// Whether the first row of the file is a completion or a conversation.
-bool begins_with_completions(const std::string& path);
-
 }  // namespace fullshard::data

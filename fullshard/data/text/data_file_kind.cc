@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include "fullshard/base/folder_names.h"
 #include "fullshard/data/text/decompressor.h"
 #include "fullshard/data/text/hub_dataset.h"
+#include "fullshard/data/text/path_weight.h"
 #include "fullshard/data/tokens/token_layout.h"
 
 namespace fullshard::data {
@@ -87,6 +89,16 @@ std::vector<std::string> files_of(const std::string& folder) {
   return files;
 }
 
+// Where paths may have weights they are off by now.
+void refuse_weight(const std::string& path) {
+  const auto weighted = path_with_weight(path);
+  if (!weighted || ::access(weighted->path.c_str(), F_OK) != 0) return;
+  fail_as(ErrorKind::input,
+          "{}: has a weight, but only --data mixes data sets, and --eval-data takes no weights; "
+          "give {}",
+          path, weighted->path);
+}
+
 std::string all_endings() {
   std::string text;
   for (const auto& [ending, kind] : kEndings) {
@@ -120,14 +132,16 @@ std::vector<std::string> list_files(const std::vector<std::string>& paths, std::
   for (std::string path : paths) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
+      const int reason = errno;
+      if (reason == ENOENT) refuse_weight(path);
       const auto name = HubDatasetName::parse(path);
       // What ends as a file does is a file that is not there.
-      if (errno == ENOENT && name && !is_data_file(path)) {
+      if (reason == ENOENT && name && !is_data_file(path)) {
         const std::vector<std::string> found = find_hub_dataset(*name, split);
         files.insert(files.end(), found.begin(), found.end());
         continue;
       }
-      fail_as(ErrorKind::input, "{}: cannot be read ({})", path, std::strerror(errno));
+      fail_as(ErrorKind::input, "{}: cannot be read ({})", path, std::strerror(reason));
     }
     if (!S_ISDIR(status.st_mode)) {
       files.push_back(std::move(path));

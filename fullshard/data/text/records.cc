@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fullshard/data/text/json_records.h"
+#include "fullshard/data/text/table_rows.h"
 
 namespace fullshard::data {
 namespace {
@@ -41,33 +42,6 @@ PairRecord pair_in(const TextBlock& block, int64_t number, const Json& object,
           names_in(object));
 }
 
-// Calls act(row, number) for each row that is not blank. Rows are whole: the block was cut so.
-template <class Act>
-void for_each_row(const TextBlock& block, const Act& act) {
-  std::string_view rest = block.text;
-  for (int64_t number = block.first_line; !rest.empty();) {
-    const auto row = read_table_row(rest, block.layout->separator);
-    check(row.has_value(), "{}: is no whole row", block.place(number));
-    const bool is_blank = row->fields.size() == 1 && row->fields[0].empty();
-    if (!is_blank && row->fields.size() != block.layout->columns.size()) {
-      fail_at(block, number, "has {} fields, but there are {} columns: {}", row->fields.size(),
-              block.layout->columns.size(), block.layout->column_names());
-    }
-    if (!is_blank) act(*row, number);
-    number += row->lines;
-    rest.remove_prefix(row->bytes);
-  }
-}
-
-size_t column_of(const TextBlock& block, const std::string& name) {
-  const auto column = block.layout->column(name);
-  if (!column) {
-    fail_as(ErrorKind::input, "{}: has no column '{}'; its first line says {}", block.file->name(),
-            name, block.layout->column_names());
-  }
-  return *column;
-}
-
 std::pair<size_t, size_t> pair_columns(const TextBlock& block, const PairLanguages& languages) {
   const TableLayout& layout = *block.layout;
   if (!languages.source.empty() && layout.column(languages.source)) {
@@ -83,13 +57,10 @@ std::pair<size_t, size_t> pair_columns(const TextBlock& block, const PairLanguag
       block.file->name(), layout.column_names());
 }
 
-bool has_columns(const TextBlock& block) {
-  return block.layout != nullptr && !block.layout->columns.empty();
-}
-
 }  // namespace
 
-std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field) {
+std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field,
+                                   OwnDocuments own) {
   std::vector<TextRecord> records;
   if (has_columns(block)) {
     const size_t column = column_of(block, field);
@@ -99,6 +70,11 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
     return records;
   }
   for_each_object(block, [&](const Json& object, int64_t number) {
+    if (own == OwnDocuments::refused && is_own_document(object)) {
+      throw OwnDocumentFound(
+          fmt::format("{}: is a document of its own, expected a text", block.place(number)),
+          ErrorKind::input);
+    }
     records.push_back({string_in(block, number, object, field), number});
     return true;
   });

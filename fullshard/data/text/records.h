@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/data/text/own_documents.h"
 #include "fullshard/data/text/text_blocks.h"
 
 namespace fullshard::data {
@@ -26,8 +27,10 @@ struct PairLanguages {
 };
 
 // Every error names file and line, and is of the kind `input`. Blank lines are passed over.
-// JSON objects with a string in `field`, or tables with such a column.
-std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field);
+// JSON objects with a string in `field`, or tables with such a column. Rows that are refused are an
+// OwnDocumentFound.
+std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field,
+                                   OwnDocuments own = OwnDocuments::as_texts);
 // Two columns with a tab between; or JSON objects {"src", "tgt"}, {"source", "target"} or
 // {"translation": {language: text, …}}; or tables whose columns are called so, or by the languages.
 std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages);

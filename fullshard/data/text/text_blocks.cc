@@ -15,9 +15,14 @@ constexpr size_t kSurroundings = 512;  // bytes on either side of a cut that are
 constexpr int kCutsTried = 8;
 
 // Without the mark that some editors put first.
-std::string_view content_of(const MappedFile& file) {
+std::string_view text_of(const MappedFile& file) {
   std::string_view text = file.bytes();
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  return text;
+}
+
+std::string_view content_of(const MappedFile& file) {
+  const std::string_view text = text_of(file);
   if (text.empty()) fail_as(ErrorKind::input, "{}: is empty", file.name());
   return text;
 }
@@ -132,6 +137,8 @@ std::vector<TextBlock> row_blocks(const MappedFile& file, FileKind kind, const T
   if (size > 0) end_block();
   return blocks;
 }
+
+TextBlock whole_document(const MappedFile& file) { return {.file = &file, .text = text_of(file)}; }
 
 size_t document_cut(std::string_view text, const Tokenizer& tokenizer) {
   return cut_after(text, text.size() / 2, text.size(), tokenizer).value_or(0);

@@ -50,6 +50,9 @@ std::vector<TextBlock> row_blocks(const MappedFile& file, FileKind kind, const T
 std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& tokenizer,
                                        int64_t block_bytes = kBlockBytes);
 
+// The file as one document in one block, which may be empty.
+TextBlock whole_document(const MappedFile& file);
+
 // Where a part of a document may end so that the tokens stay the same, as late as in the second
 // half; 0: nowhere.
 size_t document_cut(std::string_view text, const Tokenizer& tokenizer);

@@ -21,8 +21,11 @@ namespace {
 constexpr size_t kBeginning = 4096;  // bytes of each text that stand for how a tokenizer behaves
 
 std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokenizer) {
-  std::string facts = fmt::format("1 {} {} {} {}\n", options.field, options.separator.value_or(-1),
-                                  options.enough_tokens, tokenizer.vocabulary());
+  // What is read as a stream may hold no document of its own, which older ones did not say.
+  const int version = options.own_documents == OwnDocuments::refused ? 2 : 1;
+  std::string facts =
+      fmt::format("{} {} {} {} {}\n", version, options.field, options.separator.value_or(-1),
+                  options.enough_tokens, tokenizer.vocabulary());
   for (const std::string& path : options.files) {
     struct stat status {};
     ::stat(path.c_str(), &status);

@@ -112,7 +112,9 @@ class UnpackedParts {
   }
 
   size_t cut_of(std::string_view text) const {
-    if (kind_ == FileKind::text) return document_cut(text, *options_.tokenizer);
+    if (kind_ == FileKind::text) {
+      return options_.tokenizer == nullptr ? 0 : document_cut(text, *options_.tokenizer);
+    }
     if (kind_ == FileKind::csv || !layout_.columns.empty()) {
       return end_of_last_row(text, kind_ == FileKind::csv ? ',' : '\t');
     }
@@ -186,7 +188,8 @@ std::vector<TextBlock> blocks_of_part(const TextPart& part, const Tokenizer* tok
                                       int64_t block_bytes) {
   const bool is_document = part.kind == FileKind::text;
   std::vector<TextBlock> blocks =
-      is_document ? document_blocks(part.file, *tokenizer, block_bytes)
+      is_document && tokenizer == nullptr ? std::vector{whole_document(part.file)}
+      : is_document                       ? document_blocks(part.file, *tokenizer, block_bytes)
       : part.layout.columns.empty()
           ? record_blocks(part.file, part.kind, block_bytes)
           : row_blocks(part.file, part.kind, part.layout, part.begins, block_bytes);

@@ -27,11 +27,11 @@ struct TextPart {
 };
 
 struct TextPartOptions {
-  const Tokenizer* tokenizer = nullptr;  // cuts documents
+  const Tokenizer* tokenizer = nullptr;  // cuts documents; null: each text stays whole
   // Names that make the first row of a .tsv one of names; of a .csv it always is.
   std::vector<std::string> column_names = {};
   int64_t part_bytes = int64_t{64} << 20;  // of compressed files
-  // The longest line, row or document without a place to cut.
+  // The longest line, row, or document without a place to cut.
   int64_t most_bytes = int64_t{1} << 30;
 };
 
@@ -43,7 +43,8 @@ void for_text_parts(const std::vector<std::string>& files, const TextPartOptions
 // The first bytes of a file's text.
 std::string beginning_of_text(const std::string& path, size_t bytes);
 
-// The blocks of a part, with lines and places counted from the beginning of its file.
+// The blocks of a part (without a tokenizer a text is one), with lines and places counted from the
+// beginning of its file.
 std::vector<TextBlock> blocks_of_part(const TextPart& part, const Tokenizer* tokenizer,
                                       int64_t block_bytes);
 

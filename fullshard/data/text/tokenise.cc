@@ -34,7 +34,7 @@ class Tokeniser {
       if (block.ends_document) separate(result.tokens);
       return result;
     }
-    for (const TextRecord& record : read_texts(block, options_.field)) {
+    for (const TextRecord& record : read_texts(block, options_.field, options_.own_documents)) {
       if (record.text.empty()) continue;
       result.documents.push_back(result.tokens.size());
       encode(record.text, block, record.number, result.tokens);

@@ -8,18 +8,20 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/data/text/own_documents.h"
 #include "fullshard/data/text/text_blocks.h"
 #include "fullshard/data/tokens/token_writer.h"
 
 namespace fullshard::data {
 
 struct TokeniseOptions {
-  std::vector<std::string> files = {};    // text, JSON or tables, also compressed
-  std::string field = "text";             // of JSON objects
-  std::optional<int32_t> separator = {};  // after every document
-  int64_t vocabulary = 0;                 // of the model; 0: not checked
-  int64_t enough_tokens = 0;              // stop after so many; 0: all
-  int num_threads = 0;                    // 0: as many as there are allowed cores
+  std::vector<std::string> files = {};                  // text, JSON or tables, also compressed
+  std::string field = "text";                           // of JSON objects
+  std::optional<int32_t> separator = {};                // after every document
+  OwnDocuments own_documents = OwnDocuments::as_texts;  // rows of JSON that are
+  int64_t vocabulary = 0;                               // of the model; 0: not checked
+  int64_t enough_tokens = 0;                            // stop after so many; 0: all
+  int num_threads = 0;                                  // 0: as many as there are allowed cores
   int64_t block_bytes = kBlockBytes;
   int64_t part_bytes = int64_t{64} << 20;  // of a compressed file's text, held at once
   std::function<void(int64_t done, int64_t total)> progress = {};  // bytes of text

@@ -3,20 +3,27 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace fullshard::train {
 namespace {
 
 std::string order_name(Order order) { return order == Order::shuffled ? "shuffled" : "sequential"; }
 
+std::string mixture_text(const std::string& mixture) {
+  return mixture.empty() ? "one data set" : mixture;
+}
+
 }  // namespace
 
-DataPlace data_place(const ExampleOrder& order, int64_t steps) {
+DataPlace data_place(const ExampleOrder& order, int64_t steps, std::optional<std::string> mixture) {
   const ExamplePlace place = order.place_of(steps);
   return {.epoch = place.epoch,
           .example = place.example,
           .num_examples = order.num_examples(),
           .order = order_name(order.order()),
-          .seed = order.seed()};
+          .seed = order.seed(),
+          .mixture = std::move(mixture)};
 }
 
 ExamplePlace data_start(const Progress& progress) {
@@ -25,7 +32,8 @@ ExamplePlace data_start(const Progress& progress) {
   return {progress.step, place.epoch, place.example};
 }
 
-std::vector<std::string> changes_of_data(const Progress& progress, const ExampleOrder& order) {
+std::vector<std::string> changes_of_data(const Progress& progress, const ExampleOrder& order,
+                                         const std::optional<std::string>& mixture) {
   std::vector<std::string> changes;
   if (!progress.data || !progress.data->place) return changes;
   const DataPlace& before = *progress.data->place;
@@ -39,6 +47,9 @@ std::vector<std::string> changes_of_data(const Progress& progress, const Example
   add("--seed", order.seed(), before.seed);
   add("--order", order_name(order.order()), before.order);
   add("--data: number of examples", order.num_examples(), before.num_examples);
+  if (mixture && before.mixture) {
+    add("--data: shares", mixture_text(*mixture), mixture_text(*before.mixture));
+  }
   return changes;
 }
 

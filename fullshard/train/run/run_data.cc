@@ -111,7 +111,8 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
                    .loss_on = loss_on_of(options.loss_on),
                    .packs = options.packing,
                    .classes = model.class_names(),
-                   .chat_folder = data.tokenizer_path};
+                   .chat_folder = data.tokenizer_path,
+                   .order = options.order == "sequential" ? Order::sequential : Order::shuffled};
   OpenedData opened =
       open_mixed_data(open, data.tokenizer.get(), options.validation_split, options.seed);
   data.train = std::move(opened.train);

@@ -58,7 +58,8 @@ Trainer::Trainer(LanguageModel& model, ShardedModel sharded, const Plan& plan, c
       optimizer_(make_optimizer(sharded_, plan)),
       scheduler_(std::make_unique<LrScheduler>(make_schedule(plan, options.steps), *optimizer_)),
       order_(data.size(), options.global_batch, options.order, options.seed, options.last_batch,
-             options.data_start) {
+             options.data_start),
+      mixture_(data.mixture()) {
   StepperOptions stepper = stepper_options_of(plan, sharded_.mesh().world().size());
   stepper.accumulation_steps = static_cast<int>(options.accumulation);
   stepper.reduces_once = options.reduces_once;
@@ -277,7 +278,8 @@ void Trainer::save_if_due(int64_t steps_done) {
 void Trainer::save_as(const std::string& name, int64_t steps_done) {
   clock_.reset();
   Progress progress = progress_of(*stepper_, scheduler_.get());
-  progress.data = DataPosition{.step = steps_done, .place = train::data_place(order_, steps_done)};
+  progress.data =
+      DataPosition{.step = steps_done, .place = train::data_place(order_, steps_done, mixture_)};
   progress.best = best_evaluation_;
   progress.extra = stored::with_record(
       progress.extra, options_.adapter ? record_of(model_, *options_.adapter) : record_of(model_));

@@ -136,6 +136,7 @@ class Trainer {
   std::unique_ptr<LrScheduler> scheduler_;
   std::unique_ptr<Stepper> stepper_;
   ExampleOrder order_;
+  std::string mixture_;  // of the data, for checkpoints
   std::unique_ptr<train::StepBatches> batches_;
   std::unique_ptr<train::MicroBatchPass> pass_;
   train::RunTrace trace_;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// "chat.jsonl:0.7": a path and what stands behind its last colon, where that is a number.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace fullshard::data {
+
+struct WeightedPath {
+  std::string path;
+  double weight = 1;
+};
+
+// Nothing where there is no such number, or the word is a path that is there as it is written. The
+// weight may be any number.
+std::optional<WeightedPath> path_with_weight(const std::string& word);
+
+}  // namespace fullshard::data
