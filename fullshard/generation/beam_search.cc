@@ -9,6 +9,7 @@
 #include "fullshard/generation/batch_context.h"
 #include "fullshard/generation/logits_rules.h"
 #include "fullshard/generation/sampling.h"
+#include "fullshard/generation/text_stream.h"
 
 namespace fullshard::generation {
 namespace {
@@ -42,6 +43,7 @@ class PromptSearch {
         prompt_(batch.prompts[prompt].number),
         context_(batch.model.context_of(batch.prompts[prompt].tokens)),
         max_new_tokens_(batch.max_new_tokens(prompt)),
+        stop_tokens_(stop_tokens_of(batch.tokenizer, batch.options.stop)),
         running_(static_cast<size_t>(batch.options.num_beams)) {
     for (size_t beam = 1; beam < running_.size(); ++beam) running_[beam].score = kNoScore;
   }
@@ -63,7 +65,7 @@ class PromptSearch {
   std::vector<Continuation> best_continuations(const std::vector<RowScores>& rows) const;
   Beam extended(const Continuation& continuation, const std::vector<RowScores>& rows) const;
   bool has_ended(Beam& beam) const;
-  bool has_stop_text(const Beam& beam) const;
+  bool has_stopped(const Beam& beam) const;
   void finish(const Beam& beam);
   void look_whether_done(bool all_ended);
   float by_length(float score, int64_t length) const {
@@ -76,6 +78,7 @@ class PromptSearch {
   int64_t prompt_;
   std::vector<int64_t> context_;
   int64_t max_new_tokens_;
+  std::vector<int64_t> stop_tokens_;
   int64_t num_new_ = 0;
   std::vector<Beam> running_;
   std::vector<BeamHypothesis> finished_;  // best first, at most as many as beams
@@ -84,6 +87,7 @@ class PromptSearch {
 
 PromptSearch::RowScores PromptSearch::log_probabilities(std::span<float> scores,
                                                         const Beam& beam) const {
+  if (!have_probabilities(scores)) throw NonFiniteLogits(prompt_, num_new_);
   const double all = log_sum_exp(scores);
   for (float& score : scores) score = static_cast<float>(static_cast<double>(score) - all);
   RowScores row{.ruled = scores, .plain = {}};
@@ -128,8 +132,9 @@ Beam PromptSearch::extended(const Continuation& continuation,
   return beam;
 }
 
-bool PromptSearch::has_stop_text(const Beam& beam) const {
+bool PromptSearch::has_stopped(const Beam& beam) const {
   if (batch_.options.stop.empty()) return false;
+  if (std::ranges::find(stop_tokens_, beam.tokens.back()) != stop_tokens_.end()) return true;
   const std::string text =
       batch_.tokenizer->decode(std::vector<int32_t>(beam.tokens.begin(), beam.tokens.end()));
   return std::ranges::any_of(batch_.options.stop, [&](const std::string& stop) {
@@ -140,7 +145,7 @@ bool PromptSearch::has_stop_text(const Beam& beam) const {
 bool PromptSearch::has_ended(Beam& beam) const {
   if (batch_.is_eos(beam.tokens.back())) {
     beam.finish = FinishReason::eos;
-  } else if (has_stop_text(beam)) {
+  } else if (has_stopped(beam)) {
     beam.finish = FinishReason::stop;
   } else {
     beam.finish = FinishReason::length;

@@ -33,6 +33,12 @@ void check_prompt(const GeneratePrompt& prompt, const TokenModel& model) {
 
 }  // namespace
 
+NonFiniteLogits::NonFiniteLogits(int64_t prompt, int64_t num_new)
+    : Error(fmt::format(
+          "prompt {}: after {} new tokens the model's logits are NaN or infinite: its weights are "
+          "not finite, or too large for their dtype; check them, or compute in a wider one",
+          prompt, num_new)) {}
+
 void check_prompts(const TokenModel& model, const std::vector<GeneratePrompt>& prompts) {
   for (const GeneratePrompt& prompt : prompts) check_prompt(prompt, model);
 }

@@ -2,7 +2,9 @@
 // Text from a model:
 //
 //   CachedLanguageModel model(*language_model);
-//   const auto results = generate(model, {{.tokens = tokenizer->encode(…)}}, options, tokenizer);
+//   const auto ids = tokenizer->encode(text, /*special=*/true);
+//   const auto results = generate(model, {{.tokens = {ids.begin(), ids.end()}}}, options,
+//                                 tokenizer.get());
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullshard/base/error.h"
 #include "fullshard/generation/options.h"
 #include "fullshard/generation/sequence.h"
 #include "fullshard/generation/token_model.h"
@@ -40,13 +43,22 @@ struct GenerateCallbacks {
   std::function<void()> on_step = {};
 };
 
+// A model's logits for a sequence are NaN or infinite: no token can be chosen. Thrown between two
+// steps of the model, so that a rank whose passes others take part in can still serve them
+// (CachedLanguageModel::serve_others).
+class NonFiniteLogits : public Error {
+ public:
+  NonFiniteLogits(int64_t prompt, int64_t num_new);
+};
+
 // Throws for the first prompt that is empty, longer than the model's positions leave room for, or
 // holds a token that is not the model's; of kind input.
 void check_prompts(const TokenModel& model, const std::vector<GeneratePrompt>& prompts);
 
 // The sequences of all prompts, in their order, num_return_sequences of each. Without a tokenizer
 // there are no texts, and stop texts are an Error. Where the model's positions leave room for some
-// tokens only, the sequence ends there by its length. Prompts are checked first.
+// tokens only, the sequence ends there by its length. Prompts are checked first. Logits that are
+// not finite are an Error, NonFiniteLogits.
 //
 // The tokens of a sequence depend on its prompt, its number, the options and the seed. On the CPU
 // what a step computes in fp32 has the same bits in every batch of up to 32 rows; prompts are read

@@ -96,7 +96,7 @@ class GenerationConfigReader {
       fail_as(ErrorKind::input, "{}: {}", where_, fmt::join(problems_, "; "));
     }
     try {
-      check_generate_options(options);
+      check_generate_values(options);
     } catch (const Error& error) {
       fail_as(ErrorKind::input, "{}: {}", where_, error.what());
     }
@@ -224,6 +224,7 @@ GenerationConfig load_generation_config(const std::string& folder,
   const std::string path = folder + "/generation_config.json";
   if (const auto text = folder.empty() ? std::nullopt : base::find_text_file(path)) {
     result = read_generation_config(*text, path);
+    result.path = path;
   }
   if (result.options.eos_tokens.empty()) result.options.eos_tokens = eos_of_model(model_config);
   return result;

@@ -12,6 +12,7 @@
 namespace fullshard {
 
 struct GenerationConfig {
+  std::string path = {};  // of the file; empty: there is none
   GenerateOptions options = {};
   std::optional<int64_t> start_token = {};  // decoder_start_token_id
   // Of keys that are unknown or cannot be honoured, each with the file's name.
@@ -20,7 +21,8 @@ struct GenerationConfig {
 
 // Strict: a value that makes no sense is an Error of kind input that lists all of them; a key that
 // is not known, or not honoured and set to something else than its default, is a warning. `where`
-// names the file.
+// names the file. Values that make no sense together are let through: flags may override one of
+// them, and check_generate_options() looks at what is left.
 GenerationConfig read_generation_config(const std::string& json, const std::string& where);
 
 // What a folder says: its generation_config.json where there is one, and the end-of-sequence tokens

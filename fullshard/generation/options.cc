@@ -11,6 +11,9 @@
 namespace fullshard {
 namespace {
 
+constexpr const char* kTemperatures =
+    "a number above 0; the likeliest token is had without sampling";
+
 class OptionProblems {
  public:
   template <class Value>
@@ -32,16 +35,14 @@ void check_lengths(const GenerateOptions& options, OptionProblems& problems) {
                   "at least 1");
   problems.expect(options.min_new_tokens >= 0, "min_new_tokens", options.min_new_tokens,
                   "0 or more");
-  problems.expect(options.min_new_tokens <= options.max_new_tokens, "min_new_tokens",
-                  options.min_new_tokens, "at most max_new_tokens");
   problems.expect(options.batch >= 1, "batch", options.batch, "at least 1");
   problems.expect(options.prefill_tokens >= 1, "prefill_tokens", options.prefill_tokens,
                   "at least 1");
 }
 
+// Files that ask for the likeliest token often say so by a temperature of 0 too.
 void check_choice(const GenerateOptions& options, OptionProblems& problems) {
-  problems.expect(options.temperature > 0, "temperature", options.temperature,
-                  "a number above 0; the likeliest token is had without sampling");
+  problems.expect(options.temperature >= 0, "temperature", options.temperature, kTemperatures);
   problems.expect(options.top_k >= 0, "top_k", options.top_k, "0 (all) or more");
   problems.expect(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p,
                   "above 0 and at most 1");
@@ -56,6 +57,21 @@ void check_sequences(const GenerateOptions& options, OptionProblems& problems) {
   problems.expect(options.num_beams >= 1, "num_beams", options.num_beams, "at least 1");
   problems.expect(options.num_return_sequences >= 1, "num_return_sequences",
                   options.num_return_sequences, "at least 1");
+  const auto is_empty = [](const std::string& text) { return text.empty(); };
+  if (std::ranges::any_of(options.stop, is_empty)) problems.add("a stop text is empty");
+}
+
+void check_values(const GenerateOptions& options, OptionProblems& problems) {
+  check_lengths(options, problems);
+  check_choice(options, problems);
+  check_sequences(options, problems);
+}
+
+void check_together(const GenerateOptions& options, OptionProblems& problems) {
+  problems.expect(options.min_new_tokens <= options.max_new_tokens, "min_new_tokens",
+                  options.min_new_tokens, "at most max_new_tokens");
+  problems.expect(options.temperature != 0 || !options.do_sample, "temperature",
+                  options.temperature, kTemperatures);
   const bool searches = options.num_beams > 1;
   if (searches && options.do_sample) {
     problems.add("beam search does not sample; set num_beams to 1 or do_sample to false");
@@ -70,17 +86,20 @@ void check_sequences(const GenerateOptions& options, OptionProblems& problems) {
                     "the same",
                     options.num_return_sequences));
   }
-  const auto is_empty = [](const std::string& text) { return text.empty(); };
-  if (std::ranges::any_of(options.stop, is_empty)) problems.add("a stop text is empty");
 }
 
 }  // namespace
 
 void check_generate_options(const GenerateOptions& options) {
   OptionProblems problems;
-  check_lengths(options, problems);
-  check_choice(options, problems);
-  check_sequences(options, problems);
+  check_values(options, problems);
+  check_together(options, problems);
+  problems.raise();
+}
+
+void check_generate_values(const GenerateOptions& options) {
+  OptionProblems problems;
+  check_values(options, problems);
   problems.raise();
 }
 

@@ -46,5 +46,7 @@ struct GenerateOptions {
 
 // Throws an Error (kind usage) that lists every value that makes no sense, alone or with another.
 void check_generate_options(const GenerateOptions& options);
+// The same of values that make no sense whatever the others are, which may still be overridden.
+void check_generate_values(const GenerateOptions& options);
 
 }  // namespace fullshard

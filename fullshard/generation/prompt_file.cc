@@ -8,6 +8,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/text_file.h"
+#include "fullshard/text/unicode/utf8.h"
 
 namespace fullshard {
 namespace {
@@ -16,6 +17,12 @@ using nlohmann::ordered_json;
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+// Without the mark that some editors put first.
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
 }
 
 std::vector<int64_t> tokens_in(const ordered_json& value, const std::string& place) {
@@ -84,9 +91,19 @@ WrittenPrompt parse_object(std::string_view line, const std::string& place) {
 
 }  // namespace
 
+void check_prompt_is_text(std::string_view text, const std::string& place) {
+  const size_t valid = text::valid_utf8_bytes(text);
+  if (valid == text.size()) return;
+  fail_as(ErrorKind::input,
+          "{}: byte {} is 0x{:02x}, which is no UTF-8; prompts are read as UTF-8: convert them, or "
+          "give \"tokens\"",
+          place, valid, static_cast<unsigned char>(text[valid]));
+}
+
 std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat format,
                                          const std::string& where) {
   std::vector<WrittenPrompt> prompts;
+  text = without_mark(text);
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -96,6 +113,7 @@ std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat for
     if (is_blank(line)) continue;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string place = fmt::format("{}, line {}", where, number);
+    check_prompt_is_text(line, place);
     if (format == PromptFormat::json_lines) {
       prompts.push_back(parse_object(line, place));
     } else {
@@ -107,7 +125,13 @@ std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat for
 }
 
 std::vector<WrittenPrompt> read_prompts(const std::string& path) {
-  const bool is_json = path.ends_with(".jsonl");
+  if (path.ends_with(".json")) {
+    fail_as(ErrorKind::input,
+            "{}: ends in .json, expected .jsonl or .ndjson with an object per line, or lines of "
+            "text under another ending; write the prompts so",
+            path);
+  }
+  const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
   return parse_prompts(base::read_text_file(path, base::kMostTextBytes, base::TextFrom::anything),
                        is_json ? PromptFormat::json_lines : PromptFormat::lines, path);
 }
@@ -115,8 +139,9 @@ std::vector<WrittenPrompt> read_prompts(const std::string& path) {
 std::vector<WrittenPrompt> read_prompt_input(const std::string& path) {
   const std::string text =
       base::read_text_file(path, base::kMostTextBytes, base::TextFrom::anything);
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  const bool is_json = first != std::string::npos && text[first] == '{';
+  const std::string_view content = without_mark(text);
+  const size_t first = content.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string_view::npos && content[first] == '{';
   return parse_prompts(text, is_json ? PromptFormat::json_lines : PromptFormat::lines,
                        "standard input");
 }

@@ -25,14 +25,17 @@ struct WrittenPrompt {
 enum class PromptFormat { lines, json_lines };
 
 // A prompt per line; of JSON objects with "prompt", "messages" (and perhaps "tools") or "tokens".
-// Blank lines are passed over. Everything that is wrong is an Error of kind input that names the
-// line. `where` names the file.
+// Blank lines and a byte order mark are passed over. Everything that is wrong is an Error of kind
+// input that names the line. `where` names the file.
 std::vector<WrittenPrompt> parse_prompts(std::string_view text, PromptFormat format,
                                          const std::string& where);
-// By the ending of its name: .jsonl, or lines of text.
+// By the ending of its name: .jsonl and .ndjson, or lines of text; .json is an Error.
 std::vector<WrittenPrompt> read_prompts(const std::string& path);
 // What came in on standard input, of which `path` may name a copy. Its first letter decides.
 std::vector<WrittenPrompt> read_prompt_input(const std::string& path = "/dev/stdin");
+
+// An Error of kind input that names the byte where a prompt is no UTF-8.
+void check_prompt_is_text(std::string_view text, const std::string& place);
 
 // What turns prompts into tokens. Borrows all of it; `tokenizer` and `chat` may be null.
 struct PromptEncoder {

@@ -58,6 +58,16 @@ void keep_min_p(std::vector<Candidate>& candidates, double min_p) {
 
 }  // namespace
 
+bool have_probabilities(std::span<const float> scores) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  bool is_one_finite = false;
+  for (const float score : scores) {
+    if (!(score < kInfinity)) return false;
+    is_one_finite = is_one_finite || score > -kInfinity;
+  }
+  return is_one_finite;
+}
+
 int64_t likeliest_token(std::span<const float> scores) {
   return std::max_element(scores.begin(), scores.end()) - scores.begin();
 }

@@ -10,6 +10,10 @@
 
 namespace fullshard::generation {
 
+// Whether a softmax makes probabilities of them: none is NaN or plus infinity, and at least one is
+// finite.
+bool have_probabilities(std::span<const float> scores);
+
 // The first of the highest.
 int64_t likeliest_token(std::span<const float> scores);
 

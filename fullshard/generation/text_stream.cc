@@ -38,13 +38,32 @@ bool runs_fail_whole(const Tokenizer& tokenizer) {
 
 }  // namespace
 
+std::vector<int64_t> stop_tokens_of(const Tokenizer* tokenizer,
+                                    const std::vector<std::string>& stop) {
+  std::vector<int64_t> tokens;
+  if (tokenizer == nullptr) return tokens;
+  for (const std::string& text : stop) {
+    const auto token = tokenizer->id_of(text);
+    if (token && tokenizer->is_special(*token)) tokens.push_back(*token);
+  }
+  return tokens;
+}
+
 TextStream::TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
-    : tokenizer_(tokenizer), stop_(stop), runs_fail_whole_(runs_fail_whole(tokenizer)) {}
+    : tokenizer_(tokenizer),
+      stop_(stop),
+      stop_tokens_(stop_tokens_of(&tokenizer, stop)),
+      runs_fail_whole_(runs_fail_whole(tokenizer)) {}
 
 // A token's text depends on the one before it (whether a space comes first), so two are decoded
 // together and what the earlier one gives alone is taken away. Tokens that give no text are no
 // neighbours: the one before them stays, or the next would be decoded as if the text began there.
 std::string TextStream::push(int64_t token) {
+  if (std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+    std::string rest = finish();
+    has_stopped_ = true;
+    return rest;
+  }
   tokens_.push_back(static_cast<int32_t>(token));
   if (has_stopped_) return {};
   const bool may_change = is_in_byte_run(token);

@@ -12,6 +12,10 @@
 
 namespace fullshard::generation {
 
+// The stop texts that are special tokens, which no text shows; nothing without a tokenizer.
+std::vector<int64_t> stop_tokens_of(const Tokenizer* tokenizer,
+                                    const std::vector<std::string>& stop);
+
 // Borrows the tokenizer and the stop texts. Text that may still change, because a character is not
 // complete, its run of byte tokens goes on or a stop text may have begun, is held back.
 class TextStream {
@@ -23,7 +27,7 @@ class TextStream {
   // The rest, when no more tokens come.
   std::string finish();
 
-  bool has_stopped() const { return has_stopped_; }  // a stop text has come
+  bool has_stopped() const { return has_stopped_; }  // a stop text, or a token that is one, came
   // Of all tokens so far, up to the stop text.
   const std::string& text() const { return text_; }
 
@@ -36,6 +40,7 @@ class TextStream {
 
   const Tokenizer& tokenizer_;
   const std::vector<std::string>& stop_;
+  std::vector<int64_t> stop_tokens_;
   std::vector<int32_t> tokens_;
   size_t window_ = 0;   // tokens from here on are decoded together
   size_t decoded_ = 0;  // those before it are in text_

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A batch of sequences token by token: the likeliest one, or one drawn at random.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -49,6 +52,7 @@ std::vector<RunningSequence> start_sequences(const BatchContext& batch) {
 int64_t choose_token(std::span<float> scores, RunningSequence& sequence,
                      const GenerateOptions& options) {
   const auto num_new = static_cast<int64_t>(sequence.result.tokens.size());
+  if (!have_probabilities(scores)) throw NonFiniteLogits(sequence.result.prompt, num_new);
   const double all = options.wants_logprobs ? log_sum_exp(scores) : 0;
   std::vector<float> own;
   if (options.wants_logprobs) own.assign(scores.begin(), scores.end());
@@ -78,10 +82,24 @@ at::Tensor end_columns(const at::Tensor& logits, const GenerateOptions& options)
   return at::tensor(ends, at::TensorOptions().dtype(at::kLong)).to(logits.device());
 }
 
-std::vector<int64_t> likeliest_on_device(const at::Tensor& logits) {
-  const auto likeliest = logits.argmax(1).cpu();
-  const auto* first = likeliest.const_data_ptr<int64_t>();
-  return {first, first + likeliest.numel()};
+// Tokens and their scores lie side by side, so that one copy brings both.
+std::vector<int64_t> likeliest_on_device(const at::Tensor& logits,
+                                         const std::vector<RunningSequence*>& rows) {
+  const auto found = at::empty({2, logits.size(0)}, logits.options().dtype(at::kLong));
+  const auto scores_in = [&logits](const at::Tensor& both) {
+    return both[1].view(logits.scalar_type()).narrow(0, 0, logits.size(0));
+  };
+  auto tokens = found[0], highest = scores_in(found);
+  at::max_out(highest, tokens, logits, 1);
+  const auto on_host = found.cpu();
+  const auto scores = scores_in(on_host).to(at::kFloat);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (std::isfinite(scores.const_data_ptr<float>()[row])) continue;
+    const GeneratedSequence& sequence = rows[row]->result;
+    throw NonFiniteLogits(sequence.prompt, static_cast<int64_t>(sequence.tokens.size()));
+  }
+  const auto* first = on_host.const_data_ptr<int64_t>();
+  return {first, first + logits.size(0)};
 }
 
 // One token for every row; all of them have as many new ones. `ends` are end_columns().
@@ -90,9 +108,11 @@ std::vector<int64_t> choose_tokens(const at::Tensor& logits, const at::Tensor& e
                                    const GenerateOptions& options) {
   if (chooses_on_device(logits, options)) {
     const auto num_new = static_cast<int64_t>(rows.front()->result.tokens.size());
-    if (num_new >= options.min_new_tokens || !ends.defined()) return likeliest_on_device(logits);
+    if (num_new >= options.min_new_tokens || !ends.defined()) {
+      return likeliest_on_device(logits, rows);
+    }
     constexpr double kNever = -std::numeric_limits<double>::infinity();
-    return likeliest_on_device(logits.index_fill(1, ends, kNever));
+    return likeliest_on_device(logits.index_fill(1, ends, kNever), rows);
   }
   const auto scores = host_scores(logits);
   std::vector<int64_t> tokens;

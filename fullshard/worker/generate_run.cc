@@ -89,6 +89,7 @@ std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) 
   std::vector<WrittenPrompt> prompts;
   if (options.prompt) {
     prompts.push_back({.text = *options.prompt, .place = "--prompt"});
+    check_prompt_is_text(prompts.back().text, prompts.back().place);
   } else if (!options.prompts.empty()) {
     prompts = read_prompts(options.prompts);
   } else if (const auto kept = base::LauncherEnvironment::of_process().prompts.number()) {
@@ -103,6 +104,29 @@ std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) 
     prompt.messages = {{{"role", "user"}, {"content", prompt.text}}};
   }
   return prompts;
+}
+
+// Where the flags alone make sense, it is the file that does not go with them.
+void check_options(const RunOptions& run, const std::string& file, const GenerateOptions& options) {
+  const auto problem = engine::error_of([&] { check_generate_options(options); });
+  if (!problem) return;
+  GenerateOptions of_flags;
+  apply_flags(run, of_flags);
+  const bool is_by_file =
+      !file.empty() && !engine::error_of([&] { check_generate_options(of_flags); });
+  if (!is_by_file) throw *problem;
+  fail_as(ErrorKind::input, "{}: {}", file, problem->what());
+}
+
+// Flags of beams where there are none.
+std::vector<std::string> idle_beam_flags(const GenerationRunOptions& flags,
+                                         const GenerateOptions& options) {
+  std::vector<std::string> idle;
+  if (options.num_beams > 1) return idle;
+  if (flags.length_penalty) idle.emplace_back("--length-penalty");
+  if (!flags.early_stopping.empty()) idle.emplace_back("--early-stopping");
+  for (std::string& flag : idle) flag += ": has no effect without beams; add --num-beams";
+  return idle;
 }
 
 // Everything that is known before ranks meet.
@@ -122,7 +146,10 @@ GenerationJob prepare_job(const RunOptions& options, const RankModel& run) {
   job.start_token = config.start_token;
   job.warnings = std::move(config.warnings);
   apply_flags(options, job.options);
-  check_generate_options(job.options);
+  check_options(options, config.path, job.options);
+  for (std::string& idle : idle_beam_flags(options.generation, job.options)) {
+    job.warnings.push_back(std::move(idle));
+  }
   job.tokenizer = tokenizer_of(options, run.source.folder);
   if (!job.options.stop.empty() && !job.tokenizer) {
     fail_as(ErrorKind::usage,
@@ -218,6 +245,25 @@ std::unique_ptr<GenerationOutput> open_output(const World& world, const RunOptio
   return output;
 }
 
+// What a rank made of its prompts of a round, or why its model could not.
+struct RoundLines {
+  std::string lines;
+  std::optional<Error> problem;
+};
+
+// Only what ends a rank between two passes is kept for later: others may wait for its next ones.
+RoundLines make_lines(TokenModel& model, const std::vector<GeneratePrompt>& own,
+                      const GenerationJob& job, int rank, const GenerateCallbacks& callbacks) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const auto results = generate(model, own, job.options, job.tokenizer.get(), callbacks);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    return {lines_of(results, job, rank, time.count()), std::nullopt};
+  } catch (const NonFiniteLogits& error) {
+    return {"", error};
+  }
+}
+
 // `serve` is called where this rank has no more steps to make and others may.
 void write_as_lines(TokenModel& model, const GenerationJob& job, const World& world,
                     GenerationOutput* output, const std::function<void()>& serve) {
@@ -231,12 +277,10 @@ void write_as_lines(TokenModel& model, const GenerationJob& job, const World& wo
     const std::vector<GeneratePrompt> own(
         job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first),
         job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first + round.count));
-    const auto start = std::chrono::steady_clock::now();
-    const auto results = generate(model, own, job.options, job.tokenizer.get(), callbacks);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    const RoundLines made = make_lines(model, own, job, world.rank(), callbacks);
     serve();
-    const auto texts = engine::gather_texts(
-        patient, lines_of(results, job, world.rank(), time.count()), "generated text");
+    engine::throw_alike(patient, made.problem, "logits of generation");
+    const auto texts = engine::gather_texts(patient, made.lines, "generated text");
     if (output != nullptr) {
       for (const std::string& text : texts) output->write(text);
     }

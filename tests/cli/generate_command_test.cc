@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
@@ -55,6 +57,25 @@ class Generation : public ::testing::Test {
   void write_byte_llama() {
     std::filesystem::create_directories(folder_ / "bytes-llama");
     folder_.write("bytes-llama/config.json", kByteLlama);
+  }
+
+  // A copy of the fixture with one value of a tensor in fp32 that is NaN.
+  void write_broken_llama(const std::string& tensor, uint64_t place) {
+    std::filesystem::create_directories(folder_ / "broken");
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(kModelFolders + "llama/" + name, folder_ / "broken/" + name,
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    std::fstream file(folder_ / "broken/model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    uint64_t size = 0;
+    file.read(reinterpret_cast<char*>(&size), sizeof size);
+    std::string header(size, ' ');
+    file.read(header.data(), static_cast<std::streamsize>(size));
+    const auto first = json::parse(header)[tensor]["data_offsets"][0].get<uint64_t>();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    file.seekp(static_cast<std::streamoff>(sizeof size + size + first + place * sizeof nan));
+    file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
   }
 
   // A tokenizer_config.json.
@@ -348,6 +369,86 @@ TEST_F(Generation, ReadsTheFoldersGenerationConfig) {
   const auto broken = run(flags);
   EXPECT_EQ(broken.status, 4);
   EXPECT_THAT(broken.output, HasSubstr("generation_config.json: top_k is \"x\""));
+}
+
+TEST_F(Generation, LooksAtTheFoldersConfigTogetherWithTheFlags) {
+  write_byte_llama();
+  const std::string flags =
+      "--model bytes-llama --tokenizer bytes --prompt hello --max-new-tokens 3 ";
+  const auto expect = [&](const std::string& config, const std::string& more, int status,
+                          const std::string& text) {
+    folder_.write("bytes-llama/generation_config.json", config);
+    const auto ended = run(flags + more);
+    EXPECT_EQ(ended.status, status) << config << more << ": " << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(text)) << config << more;
+  };
+  const std::string beams = R"({"do_sample": true, "num_beams": 2})";
+  expect(beams, "", 4, "bytes-llama/generation_config.json: generate: beam search does not sample");
+  expect(beams, "--greedy", 0, "\"score\":");
+  expect(beams, "--num-beams 3", 0, "\"score\":");
+  const std::string several = R"({"do_sample": false, "num_return_sequences": 2})";
+  expect(several, "", 4, "generation_config.json: generate: num_return_sequences is 2");
+  expect(several, "--temperature 1", 0, "\"sequence\":1");
+  expect(several, "--num-return-sequences 3", 2, "error: generate: num_return_sequences is 3");
+  const std::string cold = R"({"do_sample": false, "temperature": 0.0})";
+  expect(cold, "", 0, "\"tokens\":");
+  expect(cold, "--top-k 5", 4, "generation_config.json: generate: temperature is 0");
+}
+
+TEST_F(Generation, TellsOfFlagsOfBeamsWithoutBeams) {
+  write_byte_llama();
+  const std::string flags =
+      "--model bytes-llama --tokenizer bytes --prompt hello --max-new-tokens 3 "
+      "--length-penalty 3 --early-stopping true ";
+  const auto greedy = run(flags);
+  EXPECT_EQ(greedy.status, 0) << greedy.output;
+  for (const std::string flag : {"--length-penalty", "--early-stopping"}) {
+    EXPECT_THAT(greedy.output,
+                HasSubstr("warning: " + flag + ": has no effect without beams; add --num-beams\n"));
+  }
+  EXPECT_THAT(run(flags + "--num-beams 2").output, Not(HasSubstr("has no effect")));
+}
+
+TEST_F(Generation, RefusesPromptsThatAreNoUtf8) {
+  write_byte_llama();
+  folder_.write("p.txt", "one\nHel\xFFlo\n");
+  const std::string flags = "--model bytes-llama --tokenizer bytes --max-new-tokens 3 ";
+  for (const auto& [words, place] : std::vector<std::pair<std::string, std::string>>{
+           {"--prompts p.txt", "p.txt, line 2"},
+           {"--prompts p.txt --ranks 2", "p.txt, line 2"},
+           {"--chat --prompt \"$(printf 'Hel\\377lo')\"", "--prompt"}}) {
+    const auto ended = run(flags + words);
+    EXPECT_EQ(ended.status, 4) << words << ": " << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(place + ": byte 3 is 0xff, which is no UTF-8")) << words;
+  }
+}
+
+TEST_F(Generation, FailsWhereWeightsAreNotFinite) {
+  write_broken_llama("model.norm.weight", 5);
+  folder_.write("p.jsonl", "{\"tokens\": [7]}\n{\"tokens\": [5]}\n");
+  for (const std::string how : {"--greedy", "--temperature 1 --logprobs", "--num-beams 2"}) {
+    const auto ended = run("--model broken --prompts p.jsonl --max-new-tokens 4 " + how);
+    EXPECT_EQ(ended.status, 1) << how << ": " << ended.output;
+    EXPECT_THAT(ended.output,
+                HasSubstr("error: prompt 0: after 0 new tokens the model's logits are NaN or "
+                          "infinite: its weights are not finite, or too large for their dtype"))
+        << how;
+    EXPECT_TRUE(lines_of(ended.output).empty()) << how;
+  }
+}
+
+// One rank's prompt alone holds the token whose embedding is broken; the last rank has no prompt.
+TEST_F(Generation, FailsOnAllRanksWhereOneRanksLogitsAreNotFinite) {
+  const uint64_t width = 32;
+  write_broken_llama("model.embed_tokens.weight", 7 * width);
+  folder_.write("p.jsonl", "{\"tokens\": [7]}\n{\"tokens\": [5]}\n");
+  for (const std::string how : {"", "--resident-share 0"}) {
+    const auto ended =
+        run("--model broken --prompts p.jsonl --max-new-tokens 12 --ranks 3 " + how, "timeout 60 ");
+    EXPECT_EQ(ended.status, 1) << how << ": " << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("rank 0: prompt 0: after 0 new tokens")) << how;
+    EXPECT_TRUE(lines_of(ended.output).empty()) << how;
+  }
 }
 
 TEST_F(Generation, KeepsEveryLineThatWasWrittenWhenInterrupted) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "fullshard/generation/cached_language_model.h"
 #include "fullshard/text/byte_tokenizer.h"
 #include "tests/errors.h"
@@ -19,8 +21,10 @@ using ::testing::HasSubstr;
 // Says a text over and over, a byte at a time, whatever the prompt; a user's own model.
 class Parrot : public TokenModel {
  public:
-  explicit Parrot(std::string text, int64_t positions = 0)
-      : text_(std::move(text)), positions_(positions) {}
+  explicit Parrot(const std::string& text, int64_t positions = 0) : positions_(positions) {
+    for (const char byte : text) said_.push_back(static_cast<unsigned char>(byte));
+  }
+  explicit Parrot(std::vector<int64_t> tokens) : said_(std::move(tokens)) {}
 
   int64_t vocabulary() const override { return 259; }
   int64_t max_positions() const override { return positions_; }
@@ -48,15 +52,29 @@ class Parrot : public TokenModel {
   at::Tensor logits() const {
     auto all = at::full({static_cast<int64_t>(places_.size()), vocabulary()}, -5.0);
     for (size_t row = 0; row < places_.size(); ++row) {
-      const auto token = static_cast<unsigned char>(text_[places_[row] % text_.size()]);
-      all[static_cast<int64_t>(row)][token] = 5.0;
+      all[static_cast<int64_t>(row)][said_[places_[row] % said_.size()]] = 5.0;
     }
     return all.to(at::kFloat);
   }
 
-  std::string text_;
-  int64_t positions_;
+  std::vector<int64_t> said_;
+  int64_t positions_ = 0;
   std::vector<size_t> places_;
+};
+
+// Has a score that is none for its second row, or its only one, from the third token on.
+class BrokenParrot : public Parrot {
+ public:
+  explicit BrokenParrot(float score) : Parrot("ab"), score_(score) {}
+
+  at::Tensor next(const std::vector<int64_t>& tokens) override {
+    auto logits = Parrot::next(tokens);
+    if (rows_of_steps.size() >= 2) logits[logits.size(0) > 1 ? 1 : 0][200] = score_;
+    return logits;
+  }
+
+ private:
+  float score_;
 };
 
 TEST(Generate, EndsAtAStopTextThatTokensCut) {
@@ -217,6 +235,47 @@ TEST(Generate, BeamsStopAtTextsToo) {
   EXPECT_EQ(result.finish, FinishReason::stop);
 }
 
+TEST(Generate, EndsAtASpecialTokenThatIsAStopText) {
+  const auto tokenizer = text::byte_tokenizer();  // 258: <pad>, which texts leave out
+  for (const int64_t num_beams : {1, 2}) {
+    Parrot parrot(std::vector<int64_t>{'a', 'b', 258, 'c'});
+    GenerateOptions options;
+    options.num_beams = num_beams;
+    options.max_new_tokens = 12;
+    options.stop = {"zzz", "<pad>"};
+    const auto result = generate(parrot, {{{1}, 0}}, options, tokenizer.get())[0];
+    EXPECT_EQ(result.text, "ab") << num_beams;
+    EXPECT_THAT(result.tokens, ::testing::ElementsAre('a', 'b', 258)) << num_beams;
+    EXPECT_EQ(result.finish, FinishReason::stop) << num_beams;
+  }
+}
+
+TEST(Generate, FailsWhereLogitsAreNotFinite) {
+  GenerateOptions greedy, sampled, beams, told;
+  sampled.do_sample = true;
+  beams.num_beams = 2;
+  told.wants_logprobs = true;
+  const std::string expected =
+      "after 2 new tokens the model's logits are NaN or infinite: its weights are not finite, or "
+      "too large for their dtype; check them, or compute in a wider one";
+  for (const GenerateOptions& options : {greedy, sampled, beams, told}) {
+    for (const float score :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      BrokenParrot alone(score), second(score);
+      EXPECT_EQ(message_of([&] { generate(alone, {{{1}, 7}}, options); }), "prompt 7: " + expected);
+      if (options.num_beams > 1) continue;
+      EXPECT_EQ(message_of([&] {
+                  generate(second, {{{1}, 3}, {{1}, 4}}, options);
+                }),
+                "prompt 4: " + expected);
+    }
+  }
+  BrokenParrot forbids(-std::numeric_limits<float>::infinity());
+  greedy.max_new_tokens = 4;
+  EXPECT_THAT(generate(forbids, {{{1}, 0}}, greedy)[0].tokens,
+              ::testing::ElementsAre('a', 'b', 'a', 'b'));
+}
+
 TEST(Generate, NamesWhatIsWrongWithAPrompt) {
   Parrot parrot("a", /*positions=*/4);
   const auto said = [&](std::vector<int64_t> tokens) {
@@ -233,13 +292,13 @@ TEST(Generate, NamesWhatIsWrongWithAPrompt) {
 TEST(Generate, NamesEveryOptionThatMakesNoSense) {
   GenerateOptions options;
   options.max_new_tokens = 0;
-  options.temperature = 0;
+  options.temperature = -1;
   options.top_p = 1.5;
   options.num_return_sequences = 2;
   options.stop = {""};
   const auto said = message_of([&] { check_generate_options(options); });
   for (const char* part :
-       {"max_new_tokens is 0, expected at least 1", "temperature is 0", "top_p is 1.5",
+       {"max_new_tokens is 0, expected at least 1", "temperature is -1", "top_p is 1.5",
         "num_return_sequences is 2, but without sampling or beams", "a stop text is empty"}) {
     EXPECT_THAT(said, HasSubstr(part));
   }
@@ -253,6 +312,15 @@ TEST(Generate, NamesEveryOptionThatMakesNoSense) {
   options = {.do_sample = true, .num_beams = 2};
   EXPECT_THAT(message_of([&] { check_generate_options(options); }),
               HasSubstr("beam search does not sample"));
+}
+
+TEST(Generate, LooksAtTheTemperatureOnlyWhereItSamples) {
+  GenerateOptions options = {.temperature = 0};
+  EXPECT_EQ(message_of([&] { check_generate_options(options); }), "no error");
+  options.do_sample = true;
+  EXPECT_EQ(message_of([&] { check_generate_options(options); }),
+            "generate: temperature is 0, expected a number above 0; the likeliest token is had "
+            "without sampling");
 }
 
 }  // namespace

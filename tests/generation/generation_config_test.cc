@@ -69,12 +69,24 @@ TEST(GenerationConfig, RefusesWhatMakesNoSense) {
   EXPECT_THAT(said("[]"), HasSubstr("expected a JSON object"));
 }
 
+TEST(GenerationConfig, LeavesToFlagsWhatMakesNoSenseTogether) {
+  for (const char* text :
+       {R"({"do_sample": true, "num_beams": 2})", R"({"num_return_sequences": 2})",
+        R"({"num_beams": 2, "num_return_sequences": 3})", R"({"min_new_tokens": 200})",
+        R"({"do_sample": false, "temperature": 0.0})"}) {
+    EXPECT_EQ(message_of([&] { read_generation_config(text, "g.json"); }), "no error") << text;
+  }
+}
+
 TEST(GenerationConfig, TakesTheEndFromTheModelWhereTheFolderNamesNone) {
   TemporaryFolder folder;
   const std::string model = R"({"eos_token_id": [3, 4]})";
   EXPECT_THAT(load_generation_config(folder.path(), model).options.eos_tokens, ElementsAre(3, 4));
+  EXPECT_EQ(load_generation_config(folder.path(), model).path, "");
   std::ofstream(folder.file("generation_config.json")) << R"({"eos_token_id": 9})";
   EXPECT_THAT(load_generation_config(folder.path(), model).options.eos_tokens, ElementsAre(9));
+  EXPECT_EQ(load_generation_config(folder.path(), model).path,
+            folder.file("generation_config.json"));
   EXPECT_THAT(load_generation_config("", "{}").options.eos_tokens, IsEmpty());
 }
 

@@ -70,6 +70,41 @@ TEST(Prompts, ThatAreDamagedAreNamedByLine) {
               HasSubstr("/nowhere/p.txt: cannot be read"));
 }
 
+TEST(Prompts, AreReadByTheEndingOfTheirFile) {
+  TemporaryFolder folder;
+  for (const std::string name : {"p.jsonl", "p.ndjson", "p.json", "p.txt"}) {
+    std::ofstream(folder.file(name)) << "{\"tokens\": [7]}\n";
+  }
+  EXPECT_THAT(read_prompts(folder.file("p.jsonl"))[0].tokens, ElementsAre(7));
+  EXPECT_THAT(read_prompts(folder.file("p.ndjson"))[0].tokens, ElementsAre(7));
+  EXPECT_EQ(read_prompts(folder.file("p.txt"))[0].text, "{\"tokens\": [7]}");
+  EXPECT_EQ(message_of([&] { read_prompts(folder.file("p.json")); }),
+            folder.file("p.json") +
+                ": ends in .json, expected .jsonl or .ndjson with an object per line, or lines of "
+                "text under another ending; write the prompts so");
+}
+
+TEST(Prompts, BeginBehindAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const auto lines = parse_prompts(mark + "one\ntwo", PromptFormat::lines, "p.txt");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].text, "one");
+  TemporaryFolder folder;
+  std::ofstream(folder.file("in")) << mark << "{\"tokens\": [7]}\n";
+  EXPECT_THAT(read_prompt_input(folder.file("in"))[0].tokens, ElementsAre(7));
+  EXPECT_EQ(message_of([&] { parse_prompts(mark, PromptFormat::lines, "p.txt"); }),
+            "p.txt: holds no prompt");
+}
+
+TEST(Prompts, AreUtf8) {
+  for (const auto format : {PromptFormat::lines, PromptFormat::json_lines}) {
+    EXPECT_EQ(message_of([&] { parse_prompts("\nHel\xFFlo\n", format, "p.txt"); }),
+              "p.txt, line 2: byte 3 is 0xff, which is no UTF-8; prompts are read as UTF-8: "
+              "convert them, or give \"tokens\"");
+  }
+  EXPECT_EQ(parse_prompts("H\xC3\xA9", PromptFormat::lines, "p.txt")[0].text, "H\xC3\xA9");
+}
+
 TEST(Prompts, OfStandardInputAreKnownByTheirFirstLetter) {
   TemporaryFolder folder;
   std::ofstream(folder.file("in")) << "\n {\"tokens\": [7]}\n";

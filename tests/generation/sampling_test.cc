@@ -108,6 +108,18 @@ TEST(Sampling, HasTheProbabilitiesOfTheDefinitions) {
   }
 }
 
+TEST(Sampling, TellsScoresWithoutProbabilities) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto have = [](const std::vector<float>& scores) {
+    return generation::have_probabilities(scores);
+  };
+  EXPECT_TRUE(have({1, -2, -infinity}));
+  EXPECT_FALSE(have({1, nan, 2}));
+  EXPECT_FALSE(have({1, 2, infinity}));
+  EXPECT_FALSE(have({-infinity, -infinity}));
+}
+
 TEST(Sampling, NeverDrawsWhatIsForbidden) {
   std::vector<float> scores = some_scores(1);
   const float none = -std::numeric_limits<float>::infinity();

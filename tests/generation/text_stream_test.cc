@@ -68,6 +68,14 @@ TEST_F(TextStreams, FindAStopTextBehindASkippedToken) {
   EXPECT_EQ(stream.text(), "cut");
 }
 
+TEST_F(TextStreams, StopAtASpecialTokenAndGiveWhatWasHeld) {
+  const std::vector<std::string> stop = {"e d", "</s>"};
+  TextStream stream(tokenizer(kMetaspace), stop);
+  EXPECT_EQ(pieces_of(stream, {kCute, kEnd}), "cut|e|");
+  EXPECT_TRUE(stream.has_stopped());
+  EXPECT_EQ(stream.text(), "cute");
+}
+
 TEST_F(TextStreams, HoldARunOfBytesUntilItEnds) {
   const std::vector<std::string> no_stop;
   const Tokenizer& with_fallback = tokenizer(kByteFallback);

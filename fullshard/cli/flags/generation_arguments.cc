@@ -17,7 +17,8 @@ void RunArguments::add_generation() {
   auto* prompt = command_->add_option("--prompt", own.prompt, "the text to go on from");
   auto* prompts = command_->add_option(
       "--prompts", own.prompts,
-      "a file: .txt, a prompt per line, or .jsonl, objects with prompt, messages or tokens; "
+      "a file: .txt, a prompt per line, or .jsonl and .ndjson, objects with prompt, messages or "
+      "tokens; "
       "default: standard input");
   prompt->group(kPrompts)->excludes(prompts);
   prompts->group(kPrompts);
@@ -85,7 +86,9 @@ void RunArguments::add_search() {
       ->check(CLI::IsMember({"true", "false", "never"}));
   add("--num-return-sequences", own.num_return_sequences, "for each prompt")
       ->check(CLI::PositiveNumber);
-  add("--stop", own.stop, "a text that ends a sequence; may be repeated")->expected(1)->take_all();
+  add("--stop", own.stop, "a text or special token that ends a sequence; may be repeated")
+      ->expected(1)
+      ->take_all();
 }
 
 }  // namespace fullshard::cli
