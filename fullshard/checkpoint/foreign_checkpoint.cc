@@ -81,6 +81,9 @@ class StateLoader {
       for (const auto& state : checkpoint_.states) sources_[state.name] = state.tensors.get();
     }
     if (sources_.empty()) return "it has no optimizer states";
+    if (corrects_bias() && !checkpoint_.optimizer_steps && !checkpoint_.num_steps) {
+      return "it does not say how many steps its states come from";
+    }
     for (const auto& name : optimizer_.state_names()) {
       const auto source = sources_.find(name);
       if (source == sources_.end()) {
@@ -112,6 +115,12 @@ class StateLoader {
   }
 
  private:
+  // By the number of steps: averages of many, taken for those of one, would be far too large.
+  bool corrects_bias() const {
+    const auto& names = optimizer_.state_names();
+    return std::ranges::find(names, "exp_avg") != names.end();
+  }
+
   std::string name_numbered() {
     const formats::OptimizerFile& file = *checkpoint_.numbered;
     if (options_.order.empty()) return "it numbers its parameters, whose order is not known here";

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "fullshard/base/file_kind.h"
 #include "fullshard/checkpoint/rng_state.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -76,6 +77,22 @@ void add_counts(const json& report, size_t rank, std::vector<stored::ManifestTen
           rank, tensor.names.front());
     tensor.counts = counts;
   }
+}
+
+// The folder was there and could be written when the save began: what fails later is no invalid
+// input, whatever the system calls it.
+std::optional<Error> while_running(const std::optional<Error>& error) {
+  if (!error || error->kind() != ErrorKind::input) return error;
+  return Error(error->what());
+}
+
+// Of a file that cannot be made: the system does not say that the ranks' disks are not one.
+std::optional<Error> with_hint(const std::optional<Error>& error, const std::string& part) {
+  if (!error || base::is_folder(part)) return error;
+  return Error(fmt::format(
+      "{}; rank 0 made this folder, and here it is not there: save where all hosts see the same "
+      "disk, or on every host's own (--node-local, CheckpointOptions::is_node_local)",
+      error->what()));
 }
 
 }  // namespace
@@ -153,6 +170,7 @@ void RunningSave::start() {
       // A device is read while files are written: what it gave after a failure has no name yet.
       model_.mesh().world().check_sound();
     });
+    if (!leads_ && !options_.is_node_local) problem = with_hint(problem, folder_.part());
     const std::lock_guard lock(mutex_);
     error_ = std::move(problem);
     has_written_ = true;
@@ -212,7 +230,7 @@ bool RunningSave::poll(std::chrono::milliseconds patience) {
 void RunningSave::conclude(const std::optional<Error>& own) {
   is_over_ = true;
   try {
-    engine::throw_alike(everyone(), own, kSave);
+    engine::throw_alike(everyone(), while_running(own), kSave);
   } catch (...) {
     if (leads_) folder_.abandon();  // nobody writes there any more
     throw;
@@ -255,13 +273,19 @@ void RunningSave::commit() {
       // What cannot be read again is worth nothing: find out now.
       (void)stored::parse_manifest(text, folder_.path());
       folder_.commit(text);
-      if (options_.num_kept > 0) {
-        stored::remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
-                                       options_.kept_names);
-      }
     });
   }
   conclude(problem);
+  if (options_.num_kept <= 0) return;
+  // Only now: a host on whose disk it is not in place can go on from an older one alone.
+  problem.reset();
+  if (leads_) {
+    problem = engine::error_of([&] {
+      stored::remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
+                                     options_.kept_names);
+    });
+  }
+  engine::throw_alike(everyone(), while_running(problem), kSave);
 }
 
 }  // namespace fullshard::checkpoint

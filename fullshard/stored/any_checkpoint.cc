@@ -13,6 +13,7 @@
 #include "fullshard/formats/foreign/deepspeed_folder.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/torch/torch_file.h"
+#include "fullshard/formats/weights/flat_state_dict.h"
 #include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/stored/beside_weights.h"
 #include "fullshard/stored/manifest.h"
@@ -23,6 +24,7 @@ namespace fullshard::stored {
 namespace {
 
 constexpr int64_t kBlockNumel = int64_t{1} << 20;
+constexpr const char* kFlatKind = "DCP safetensors";
 
 // Reading compares checksums where the source does so itself.
 void read_through(const TensorSource& source) {
@@ -175,18 +177,33 @@ AnyCheckpoint open_accelerate(const std::string& path) {
   return opened;
 }
 
+// Weights, or with the optimizer's states beside them what torch.distributed.checkpoint has written
+// as safetensors.
+void add_tensors(AnyCheckpoint& opened, std::unique_ptr<TensorSource> source) {
+  if (!formats::FlatStateDict::is_one(*source)) {
+    opened.weights = std::move(source);
+    return;
+  }
+  const formats::FlatStateDict dict(std::move(source));
+  opened.kind = kFlatKind;
+  opened.weights = dict.weights();
+  for (const auto& name : dict.states()) opened.states.push_back({name, dict.state(name)});
+  opened.optimizer_steps = dict.num_steps();
+}
+
 AnyCheckpoint open_plain(const std::string& path) {
   AnyCheckpoint opened{
       .kind = base::is_folder(path) ? kind_of_weights_folder(path) : "weights file", .path = path};
-  opened.weights = open_weights(path);
+  auto source = open_tensors(path);
   std::set<std::string> files;
-  for (const auto& tensor : opened.weights->tensors()) files.insert(tensor.file);
+  for (const auto& tensor : source->tensors()) files.insert(tensor.file);
+  add_tensors(opened, std::move(source));
   opened.facts = {{"data files", std::to_string(files.size())}};
   std::vector<std::string> summed;
   for (const auto& file : files) {
     (file.ends_with(".safetensors") ? opened.without_sums : summed).push_back(file);
   }
-  if (base::is_folder(path)) {
+  if (base::is_folder(path) && opened.kind != kFlatKind) {
     add_trainer_state(opened, path);
     for (const auto& file : add_optimizer_file(opened, path)) summed.push_back(file);
     for (const auto& file : add_saved_progress(opened, path)) summed.push_back(file);

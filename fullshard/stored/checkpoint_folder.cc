@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/folder_names.h"
+#include "fullshard/base/text_file.h"
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/input_error.h"
@@ -38,8 +40,13 @@ void write_flushed(const std::string& path, const std::string& text) {
 }
 
 // One whose manifest is gone, as after a copy that was cut off, is one all the same.
-bool is_part_of_checkpoint(const std::string& entry) {
-  return entry == kManifestName || (entry.starts_with("weights-") && entry.ends_with(".bin"));
+bool is_checkpoint(const std::string& folder, const std::vector<std::string>& names) {
+  const auto holds_weights = [](const std::string& name) {
+    return name.starts_with("weights-") && name.ends_with(".bin");
+  };
+  if (std::any_of(names.begin(), names.end(), holds_weights)) return true;
+  if (std::find(names.begin(), names.end(), kManifestName) == names.end()) return false;
+  return looks_like_manifest(base::read_text_file(fmt::format("{}/{}", folder, kManifestName)));
 }
 
 }  // namespace
@@ -59,11 +66,12 @@ void CheckpointFolder::begin() const {
   const auto [parent, name] = split(folder_);
   formats::check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
                        "{}: cannot be the folder of a checkpoint", folder_);
-  const auto there = base::names_in_folder(folder_);
-  const bool is_checkpoint =
-      there.empty() || std::any_of(there.begin(), there.end(), is_part_of_checkpoint);
+  const auto names = base::names_in_folder(folder_);
+  const bool may_be_replaced = !base::is_there(folder_) ||
+                               (base::is_folder(folder_) && names.empty()) ||
+                               is_checkpoint(folder_, names);
   formats::check_input(
-      is_checkpoint,
+      may_be_replaced,
       "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
       folder_);
   base::remove_flat_folder(part_);  // of a run that was killed

@@ -195,6 +195,10 @@ std::string manifest_text(const Manifest& manifest) {
   return with_manifest_checksum(result.dump());
 }
 
+bool looks_like_manifest(const std::string& text) {
+  return text.find(fmt::format("\"{}\"", kFormat)) != std::string::npos;
+}
+
 Manifest parse_manifest(const std::string& text, const std::string& where) {
   const bool has_checksum = check_manifest_checksum(text, where);
   const auto parsed = formats::parse_strict_json(text, where);

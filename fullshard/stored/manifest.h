@@ -85,6 +85,8 @@ std::optional<Checksums> parse_checksums(const std::string& text);
 // element of every tensor lies in one place, inside a file, and no two share a byte. Errors begin
 // with `where`.
 Manifest parse_manifest(const std::string& text, const std::string& where);
+// Whether this is meant for one: programs of others have files of that name.
+bool looks_like_manifest(const std::string& text);
 void check_manifest(const Manifest& manifest, const std::string& where);
 
 // Of a checkpoint's folder.

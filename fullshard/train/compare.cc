@@ -87,7 +87,8 @@ class GradientComparison {
       : reference_(reference) {
     for (const auto& item : model.named_parameters()) {
       const auto file = model.file_name(item.key());
-      names_[file.name] = {item.key(), file.transposed, item.value().sizes().vec()};
+      names_[file.name] = {item.key(), file.transposed, item.value().sizes().vec(),
+                           item.value().requires_grad()};
       for (const std::string& other : file.others) names_.try_emplace(other, names_[file.name]);
       // As PEFT's files call what is trained beside a frozen base.
       names_.try_emplace(train::adapter_file_name(model, item.key()).name, names_[file.name]);
@@ -121,6 +122,7 @@ class GradientComparison {
     std::string parameter;
     bool transposed = false;
     std::vector<int64_t> shape{};  // the parameter's, which sharding keeps
+    bool is_trained = true;
   };
 
   Comparison compare_one(const StoredTensor& stored,
@@ -129,6 +131,12 @@ class GradientComparison {
     const auto place = names_.find(stored.name.substr(5));
     if (place == names_.end()) {
       fail_as(ErrorKind::input, "reference: {} is the gradient of no parameter of the model",
+              base::printable(stored.name));
+    }
+    if (!place->second.is_trained) {
+      fail_as(ErrorKind::input,
+              "reference: {} is the gradient of a parameter that is frozen here; write one whose "
+              "parameters are frozen alike",
               base::printable(stored.name));
     }
     at::Tensor theirs = tensor_io::read_tensor(reference_, stored.name).to(at::kDouble);

@@ -22,8 +22,8 @@ struct Comparison {
 // Collective. `reference` carries input_ids and what else applies (attention_mask, token_type_ids,
 // decoder_input_ids, labels), and of logits, hidden, loss and grad.<name in files> what it has: all
 // of it is compared, padding left out. Every rank computes the whole batch. A gradient of a
-// parameter that the model lacks, a tensor of another shape and position_ids are Errors of kind
-// input.
+// parameter that the model lacks or has frozen, a tensor of another shape and position_ids are
+// Errors of kind input.
 std::vector<Comparison> compare_model(LanguageModel& model, ShardedModel& sharded,
                                       const TensorSource& reference);
 

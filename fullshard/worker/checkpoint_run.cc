@@ -177,6 +177,16 @@ std::string step_tag(const stored::AnyCheckpoint& checkpoint) {
   return "global_step0";
 }
 
+// Both forms hold states by the names of their parameters.
+void warn_of_numbered(const cli::CheckpointCommandOptions& options,
+                      const stored::AnyCheckpoint& checkpoint) {
+  if (checkpoint.numbered == nullptr) return;
+  fmt::print(stderr,
+             "warning: {}: its optimizer numbers its parameters instead of naming them; {} gets "
+             "the weights without the optimizer's states\n",
+             base::printable(checkpoint.path), base::printable(options.output));
+}
+
 int convert(const cli::CheckpointCommandOptions& options) {
   const bool is_bin = options.form == "bin";
   const bool is_folder_form = options.form == "dcp" || options.form == "deepspeed";
@@ -187,6 +197,7 @@ int convert(const cli::CheckpointCommandOptions& options) {
             options.form, options.output);
   }
   const stored::AnyCheckpoint checkpoint = stored::open_any(options.path, {.tag = options.tag});
+  if (is_folder_form) warn_of_numbered(options, checkpoint);
   if (options.form == "deepspeed") {
     print_files(options, checkpoint,
                 checkpoint::export_deepspeed(checkpoint, options.output, step_tag(checkpoint)));

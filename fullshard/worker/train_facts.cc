@@ -20,11 +20,13 @@ void add(Facts& facts, const char* name, const T& value) {
 }
 
 // What a rank does between steps, with the others.
-void add_saving(Facts& facts, const RunOptions& options, const RunLength& length) {
+void add_saving(Facts& facts, const CheckpointPlan& checkpoints, const RunOptions& options,
+                const RunLength& length) {
   const auto steps_of = [&](const StepInterval& interval) {
     return interval.steps_of(length.steps, length.steps_per_epoch);
   };
   add(facts, "--save-every", steps_of(options.save_every));
+  add(facts, "--node-local", checkpoints.node_local.value);
   add(facts, "--async-save", options.async_save);
   add(facts, "--keep", options.keep);
   add(facts, "--keep-best", options.keep_best);
@@ -51,14 +53,15 @@ void add_samples(Facts& facts, const train::RunData& data, const std::string& we
 }  // namespace
 
 void check_ranks_agree(const World& world, const std::vector<config::EffectiveSetting>& settings,
-                       const RunOptions& options, const RunLength& length,
-                       const train::RunData& data, const std::string& weights) {
+                       const CheckpointPlan& checkpoints, const RunOptions& options,
+                       const RunLength& length, const train::RunData& data,
+                       const std::string& weights) {
   if (world.size() == 1) return;
   Facts facts;
   for (const auto& setting : settings) facts.emplace_back(setting.flag, setting.value);
   add(facts, "examples:", data.train->size());
   add(facts, "examples of the evaluation:", data.evaluation ? data.evaluation->size() : 0);
-  add_saving(facts, options, length);
+  add_saving(facts, checkpoints, options, length);
   engine::throw_alike(world.communicator(),
                       engine::error_of([&] { add_samples(facts, data, weights); }), "data");
   train::check_alike(world.communicator(), facts);

@@ -8,6 +8,7 @@
 
 #include "fullshard/comm/world/world.h"
 #include "fullshard/config/effective_settings.h"
+#include "fullshard/config/plan_sections.h"
 #include "fullshard/config/run_options.h"
 #include "fullshard/train/run/run_data.h"
 
@@ -21,7 +22,8 @@ struct RunLength {
 // Collective: an Error of kind usage, on all ranks, that names the first thing that differs.
 // `weights` is the folder that the model begins with; empty: with none.
 void check_ranks_agree(const World& world, const std::vector<config::EffectiveSetting>& settings,
-                       const RunOptions& options, const RunLength& length,
-                       const train::RunData& data, const std::string& weights);
+                       const CheckpointPlan& checkpoints, const RunOptions& options,
+                       const RunLength& length, const train::RunData& data,
+                       const std::string& weights);
 
 }  // namespace fullshard::worker

@@ -3,16 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/engine/storage/agreement.h"
 #include "fullshard/report/records/run_start.h"
 #include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/manifest.h"
 #include "fullshard/train/run/kept_config.h"
 #include "fullshard/train/run/replaced_run.h"
 #include "fullshard/train/run/resume_choice.h"
+#include "fullshard/train/run/run_agreement.h"
 
 namespace fullshard::worker {
 
@@ -27,6 +27,8 @@ void TrainFolder::claim() {
 }
 
 void TrainFolder::choose_checkpoint() {
+  // Ranks that were told different things would not even make the same calls below.
+  train::check_alike(world_.communicator(), {{"--resume", options_.resume}});
   const bool is_named = options_.resume != "none" && options_.resume != "auto";
   // Ranks that were started again go on, but not with a run that their job was to replace.
   const bool goes_on = launcher_.is_restart() && options_.save_every.is_set() &&
@@ -52,15 +54,29 @@ void TrainFolder::check() const {
 }
 
 void TrainFolder::clear(const std::string& config_file, const Plan& plan) const {
-  if (goes_on_here()) return;
   train::ReplacedRun before(options_.output);
   const bool is_first_start = !launcher_.is_restart() || before.is_there();
+  const bool removes = replaces() && is_first_start;
+  if (plan.checkpoint.node_local.value) clear_other_hosts(removes);
+  if_so(world_.rank() == 0 && !goes_on_here(), [&] {
+    before.remove(removes, read_paths());
+    train::keep_config(options_.output, config_file, plan);
+  });
+}
+
+// Before rank 0 takes its mark away: of what is cut off here nothing is left behind.
+void TrainFolder::clear_other_hosts(bool removes) const {
+  const bool is_first_of_other = world_.local_rank() == 0 && world_.rank() != 0;
+  if_so(is_so_for_all(removes) && is_first_of_other,
+        [&] { train::ReplacedRun(options_.output).remove_checkpoints(read_paths()); });
+}
+
+std::vector<std::string> TrainFolder::read_paths() const {
   std::vector<std::string> read = {options_.model, options_.tokenizer, options_.adapter};
   read.insert(read.end(), options_.data.begin(), options_.data.end());
   read.insert(read.end(), options_.eval_data.begin(), options_.eval_data.end());
   if (resumed_) read.push_back(resumed_->path());
-  before.remove(replaces() && is_first_start, read);
-  train::keep_config(options_.output, config_file, plan);
+  return read;
 }
 
 bool TrainFolder::holds_best() const {
@@ -79,6 +95,11 @@ bool TrainFolder::is_so_for_all(bool is_so) const {
   answer.fill_(is_so ? 1 : 0);
   world_.communicator().broadcast(answer, 0, "output").wait();
   return answer.item<int64_t>() != 0;
+}
+
+void TrainFolder::if_so(bool is_so, const std::function<void()>& act) const {
+  engine::throw_alike(world_.communicator(), is_so ? engine::error_of(act) : std::nullopt,
+                      "output");
 }
 
 // A checkpoint from elsewhere begins a run here as a model would.

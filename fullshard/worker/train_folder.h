@@ -3,8 +3,10 @@
 // goes on from, and what becomes of the run that lies there.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/comm/world/world.h"
@@ -27,8 +29,9 @@ class TrainFolder {
   void choose_checkpoint();
   // Rank 0: whether a run may begin here.
   void check() const;
-  // Rank 0: when nothing can go wrong any more that the run before would be missed for. Keeps the
-  // configuration as the user wrote it, for reports about the run.
+  // Collective: when nothing can go wrong any more that the run before would be missed for. With
+  // node-local checkpoints the first rank of each host removes those of its disk; all else is rank
+  // 0's. Keeps the configuration as the user wrote it, for reports about the run.
   void clear(const std::string& config_file, const Plan& plan) const;
 
   const std::optional<stored::FoundCheckpoint>& resumed() const { return resumed_; }
@@ -39,6 +42,10 @@ class TrainFolder {
 
  private:
   std::string checkpoints() const;
+  void clear_other_hosts(bool removes) const;
+  std::vector<std::string> read_paths() const;
+  // Collective: what fails on one rank fails on all.
+  void if_so(bool is_so, const std::function<void()>& act) const;
   // As rank 0 finds it.
   bool is_so_for_all(bool is_so) const;
   bool goes_on_here() const;

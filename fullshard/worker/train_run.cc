@@ -12,6 +12,7 @@
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/checkpoint/shared_folder.h"
 #include "fullshard/comm/store/meeting_notice.h"
 #include "fullshard/config/effective_settings.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -184,7 +185,7 @@ class TrainRun {
     const int64_t steps = length.steps;
     check_steps_left(progress.step, steps);
     const bool begins_with_weights = run_.source.has_weights && !resumed;
-    check_ranks_agree(world_, told_, options_, length, data,
+    check_ranks_agree(world_, told_, plan_.checkpoint, options_, length, data,
                       begins_with_weights ? run_.source.folder : "");
     ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed);
     TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
@@ -203,13 +204,16 @@ class TrainRun {
       log_collectives(sharded);
     };
     if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
+    if (options.save_every > 0 && !settings_.is_node_local) {
+      checkpoint::check_folder_is_shared(options.checkpoint_folder, sharded);
+    }
     options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed ? trainer.resume(*resumed) : 0;
     // From here on a signal must not leave the folder without a record, or with an open one.
     train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
                                      line_end_of_terminal(launcher_));
-    on_first_rank([&] { folder_.clear(config_file_, plan_); });
+    folder_.clear(config_file_, plan_);
     const bool misses_best = resumed && trainer.has_best() &&
                              (options_.keep_best || options_.restore_best) && !folder_.holds_best();
     if (misses_best) trainer.forget_best();
@@ -227,7 +231,8 @@ class TrainRun {
                                options_.output, first_step + 1));
     }
     if (resumed) {
-      for (const std::string& change : train::changes_of_data(progress, order)) {
+      for (const std::string& change :
+           train::changes_of_data(progress, order, data.train->mixture())) {
         account.warn(change);
       }
     }

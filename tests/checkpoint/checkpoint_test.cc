@@ -253,19 +253,27 @@ TEST(Checkpoint, ReplacesOneOfTheSameNameAndPointsLatestAtIt) {
   EXPECT_EQ(read_file(folder / "latest"), "step-000001\n");
 }
 
-TEST(Checkpoint, DoesNotReplaceAFolderThatIsNoCheckpoint) {
+TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
   const CheckpointsFolder folder;
   ::mkdir((folder / "thesis").c_str(), 0755);
+  ::mkdir((folder / "extension").c_str(), 0755);
+  const std::string manifest = R"({"manifest_version": 3, "name": "an extension of a browser"})";
   std::ofstream(folder / "thesis/chapter") << "text";
+  std::ofstream(folder / "extension/manifest.json") << manifest;
+  std::ofstream(folder / "letter") << "text";
   run_ranks({.ranks = 2}, [&](const World& world) {
     RankRun run(world, plain_way(2).options, false);
-    const auto error =
-        error_of_call([&] { save_checkpoint(folder / "thesis", run.sharded, run.optimizer, {}); });
-    EXPECT_EQ(error.kind(), ErrorKind::input);
-    EXPECT_THAT(error.what(), HasSubstr("/thesis: exists and is no checkpoint"));
+    for (const char* name : {"thesis", "extension", "letter"}) {
+      const auto error =
+          error_of_call([&] { save_checkpoint(folder / name, run.sharded, run.optimizer, {}); });
+      EXPECT_EQ(error.kind(), ErrorKind::input);
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("/{}: exists and is no checkpoint", name)));
+    }
   });
   EXPECT_EQ(read_file(folder / "thesis/chapter"), "text");
-  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("thesis"));
+  EXPECT_EQ(read_file(folder / "extension/manifest.json"), manifest);
+  EXPECT_EQ(read_file(folder / "letter"), "text");
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("thesis", "extension", "letter"));
 }
 
 TEST(Checkpoint, ProgressAndTheCallersOwnComeBack) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
 
@@ -90,6 +92,63 @@ TEST(NodeLocal, RanksDealtOutInTurnLeaveAWholeReplicaOnEveryHost) {
   for (const auto& disk : hosts.disks) {
     expect_same_state(load_whole(plain_way(3), disk / "one"), state);
   }
+}
+
+// Its disk takes the files and then not the manifest; the other host's takes everything.
+TEST(NodeLocal, AHostThatCannotFinishLeavesAllTheCheckpointBefore) {
+  const CheckpointsFolder disks[2];
+  run_ranks({.ranks = 2, .backend = "gloo", .ranks_per_host = 1}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    const auto& disk = disks[world.rank()];
+    save_checkpoint(disk / "step-000002", run.sharded, run.optimizer, {.step = 2},
+                    {.is_node_local = true, .num_kept = 1});
+    CheckpointOptions options{.is_node_local = true, .num_kept = 1};
+    options.write_beside = [&](const std::string& part) {
+      if (world.rank() == 1) std::filesystem::create_directory(part + "/manifest.json");
+    };
+    const auto error = error_of_call([&] {
+      save_checkpoint(disk / "step-000004", run.sharded, run.optimizer, {.step = 4}, options);
+    });
+    EXPECT_THAT(error.what(), HasSubstr("step-000004.part/manifest.json: "));
+    EXPECT_EQ(error.kind(), ErrorKind::failed) << "it is no invalid input";
+  });
+  for (const auto& disk : disks) {
+    EXPECT_EQ(stored::checkpoint_problem(disk / "step-000002"), "");
+  }
+  EXPECT_EQ(stored::last_checkpoint(disks[1].path()).step, 2);
+  std::filesystem::remove_all(disks[1] / "step-000004.part");
+}
+
+TEST(NodeLocal, TheOlderOnesGoFromEveryHostWhenAllHaveTheNewOne) {
+  const CheckpointsFolder disks[2];
+  run_ranks({.ranks = 2, .backend = "gloo", .ranks_per_host = 1}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    for (const int64_t step : {2, 4, 6}) {
+      save_checkpoint(disks[world.rank()] / stored::checkpoint_name(step), run.sharded,
+                      run.optimizer, {.step = step}, {.is_node_local = true, .num_kept = 2});
+    }
+  });
+  for (const auto& disk : disks) {
+    EXPECT_THAT(entries_of(disk.path()),
+                UnorderedElementsAre("step-000004", "step-000006", "latest"));
+  }
+}
+
+// What the system says of it alone is that a file cannot be created.
+TEST(NodeLocal, ASaveOnDisksThatAreNotOneSaysWhatToDo) {
+  const CheckpointsFolder disks[2];
+  run_ranks({.ranks = 2, .backend = "gloo", .ranks_per_host = 1}, [&](const World& world) {
+    RankRun run(world, plain_way(2).options, false);
+    const auto error = error_of_call([&] {
+      save_checkpoint(disks[world.rank()] / "one", run.sharded, run.optimizer, {.step = 2});
+    });
+    EXPECT_THAT(error.what(), HasSubstr("rank 1: "));
+    EXPECT_THAT(error.what(),
+                HasSubstr("one.part/weights-00001.bin: cannot be created: No such file or "
+                          "directory; rank 0 made this folder, and here it is not there: save "
+                          "where all hosts see the same disk, or on every host's own "
+                          "(--node-local, CheckpointOptions::is_node_local)"));
+  });
 }
 
 TEST(NodeLocal, FoldersOfTwoSavesAreNotMixed) {

@@ -170,10 +170,49 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
   EXPECT_EQ(run("checkpoint export " + zero3 + "hf").output, "hf/model.safetensors\n");
   EXPECT_EQ(run("checkpoint convert " + zero3 + "ds --to deepspeed").status, 0);
   EXPECT_EQ(run("checkpoint convert " + zero3 + "dcp --to dcp").output, "dcp/model.safetensors\n");
-  for (const std::string made : {"fp32", "one.safetensors", "hf", "ds"}) {
+  for (const std::string made : {"fp32", "one.safetensors", "hf", "ds", "dcp"}) {
     const launch::Ended ended = run("checkpoint diff " + zero3 + made);
     EXPECT_EQ(ended.status, 0) << made << ended.output;
   }
+}
+
+// The states lie beside the weights there, and are none themselves.
+TEST_F(CheckpointCommand, ReadsTheSafetensorsOfTorchDistributedCheckpoint) {
+  ASSERT_EQ(run(train_words("run", 2) + "--ranks 1 --save-every 2").status, 0);
+  ASSERT_EQ(run("checkpoint convert run dcp --to dcp").status, 0);
+  EXPECT_THAT(run("checkpoint diff run dcp").output, StartsWith("equal: "));
+  const json found = run_json("checkpoint inspect dcp");
+  EXPECT_EQ(found["kind"], "DCP safetensors");
+  EXPECT_EQ(found["parameters"], run_json("checkpoint inspect run")["parameters"]);
+  ASSERT_EQ(run("checkpoint to-fp32 dcp of_dcp.safetensors").status, 0);
+  ASSERT_EQ(run("checkpoint to-fp32 run of_run.safetensors").status, 0);
+  EXPECT_EQ(folder_.read("of_dcp.safetensors"), folder_.read("of_run.safetensors"));
+  EXPECT_EQ(run("checkpoint verify dcp/model.safetensors").status, 0);
+  const launch::Ended onto = run("checkpoint export dcp dcp");
+  EXPECT_EQ(onto.status, 2) << onto.output;
+  // It does not hold the number of steps, without which averages would be taken for those of one.
+  const launch::Ended resumed = run(train_words("other", 1) + "--ranks 2 --resume dcp 2>&1");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_THAT(resumed.output,
+              HasSubstr("the optimizer starts anew: it does not say how many steps its states come "
+                        "from"));
+}
+
+TEST_F(CheckpointCommand, WarnsOfStatesThatAFormCannotTake) {
+  for (const std::string form : {"dcp", "deepspeed"}) {
+    for (const std::string from : {"trainer", "accelerate_state"}) {
+      const std::string out = from + "-" + form;
+      const launch::Ended ended =
+          run("checkpoint convert " + kResumable + from + " " + out + " --to " + form + " 2>&1");
+      EXPECT_EQ(ended.status, 0) << ended.output;
+      EXPECT_THAT(ended.output,
+                  StartsWith("warning: " + kResumable + from +
+                             ": its optimizer numbers its parameters instead of naming them; " +
+                             out + " gets the weights without the optimizer's states\n"));
+    }
+  }
+  EXPECT_EQ(run("checkpoint convert " + kResumable + "trainer hf --to safetensors 2>&1").output,
+            "hf/model.safetensors\n");
 }
 
 TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {

@@ -26,12 +26,16 @@ struct ComparedFolders {
   std::string weights, reference;
 };
 
-// On rank 0.
+// On rank 0; the parameter that files call `frozen` is not trained.
 std::vector<Comparison> compared_on(int ranks, const std::string& name,
-                                    const ComparedFolders& folders) {
+                                    const ComparedFolders& folders,
+                                    const std::string& frozen = "") {
   std::vector<Comparison> results;
   run_ranks({.ranks = ranks}, [&](const World& world) {
     auto model = make_deferred_model(find_model(kModels + name));
+    for (auto& item : model->named_parameters()) {
+      if (model->file_name(item.key()).name == frozen) item.value().set_requires_grad(false);
+    }
     ShardedModel sharded(model, world, {});
     load_model_weights(folders.weights, *model, sharded);
     const auto found = compare_model(*model, sharded, *open_weights(folders.reference));
@@ -69,6 +73,16 @@ TEST(Compare, FailsOnlyTheGradientWhoseReferenceIsInfinite) {
     const bool is_changed =
         found.name == "grad.model.norm.weight" || found.name == "grad.lm_head.weight";
     EXPECT_EQ(std::isfinite(found.relative) && found.relative < 1e-5, !is_changed) << found.name;
+  }
+}
+
+TEST(Compare, RefusesTheGradientOfWhatIsFrozen) {
+  const ComparedFolders folders = {kModels + "llama", kModels + "llama/reference.safetensors"};
+  for (const int ranks : {1, 2}) {
+    EXPECT_THAT(
+        message_of([&] { compared_on(ranks, "llama", folders, "model.norm.weight"); }),
+        HasSubstr("reference: grad.model.norm.weight is the gradient of a parameter that is "
+                  "frozen here"));
   }
 }
 

@@ -3,13 +3,13 @@
 // the states of its optimizer, whoever wrote it: dcp.save, Accelerate, the Trainer.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "fullshard/formats/foreign/dcp_metadata.h"
+#include "fullshard/formats/foreign/state_dict_names.h"
 #include "fullshard/formats/tensor_source.h"
 
 namespace fullshard::formats {
@@ -25,7 +25,7 @@ class DcpFolder {
   // What lies under the key "model" ("module", "state_dict"), without it; everything when there
   // is no such key and no optimizer. Null: the folder holds none.
   std::unique_ptr<TensorSource> weights() const;
-  bool has_weights() const { return !weights_.empty(); }
+  bool has_weights() const { return !names_.weights.empty(); }
   // "exp_avg", ...: tensors under optimizer.state.NAME.exp_avg (also "optim"), by NAME.
   std::vector<std::string> states() const;
   std::unique_ptr<TensorSource> state(const std::string& name) const;
@@ -33,14 +33,11 @@ class DcpFolder {
   std::optional<int64_t> num_steps() const;
 
  private:
-  using FlatNames = std::map<std::string, std::string>;
   void sort_names();
 
   std::string path_;
   std::shared_ptr<const DcpMetadata> metadata_;
-  FlatNames weights_;
-  std::map<std::string, FlatNames> states_;
-  std::string step_;  // the name of one of the counts
+  StateDictNames names_;
 };
 
 // What Accelerate's save_state and the Trainer leave: folders pytorch_model_fsdp_0 and optimizer_0.

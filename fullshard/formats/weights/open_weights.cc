@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fullshard/base/folder_names.h"
@@ -19,6 +20,7 @@
 #include "fullshard/formats/safetensors/safetensors_file.h"
 #include "fullshard/formats/safetensors/weight_index.h"
 #include "fullshard/formats/torch/torch_source.h"
+#include "fullshard/formats/weights/flat_state_dict.h"
 
 namespace fullshard {
 namespace {
@@ -95,6 +97,15 @@ bool holds_weights(const std::string& folder) {
 }
 
 std::unique_ptr<TensorSource> open_weights(const std::string& path) {
+  auto source = open_tensors(path);
+  if (!formats::FlatStateDict::is_one(*source)) return source;
+  auto weights = formats::FlatStateDict(std::move(source)).weights();
+  formats::check_input(weights != nullptr, "{}: holds the state of an optimizer and no weights",
+                       path);
+  return weights;
+}
+
+std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
   if (!base::is_folder(path)) return open_one(path);
   const std::string file = named_weights(path);
   formats::check_input(file.empty() || base::is_file(file),

@@ -16,6 +16,9 @@ namespace fullshard {
 // overlapping or outside offsets, a tensor that an index promises and a file lacks are errors of
 // the kind `input`.
 std::unique_ptr<TensorSource> open_weights(const std::string& path);
+// The same where a file holds the optimizer's states beside the weights (formats/flat_state_dict):
+// all of it, under the names that it has there.
+std::unique_ptr<TensorSource> open_tensors(const std::string& path);
 // Whether there is anything in the folder for it to open.
 bool holds_weights(const std::string& folder);
 

@@ -40,9 +40,7 @@ void ReplacedRun::intend(bool replaces) {
 void ReplacedRun::remove(bool replaces, const std::vector<std::string>& read_paths) {
   report::remove_run_records(folder_);
   if (replaces) {
-    stored::remove_all_checkpoints(folder_ + "/checkpoints", [&](const std::string& checkpoint) {
-      return is_read(checkpoint, read_paths);
-    });
+    remove_checkpoints(read_paths);
     for (const char* name : {"model", "adapter", "best"}) {
       const std::string result = folder_ + "/" + name;
       if (!is_read(result, read_paths)) remove_written_folder(result);
@@ -53,6 +51,12 @@ void ReplacedRun::remove(bool replaces, const std::vector<std::string>& read_pat
     }
   }
   ::unlink(mark_.c_str());
+}
+
+void ReplacedRun::remove_checkpoints(const std::vector<std::string>& read_paths) const {
+  stored::remove_all_checkpoints(folder_ + "/checkpoints", [&](const std::string& checkpoint) {
+    return is_read(checkpoint, read_paths);
+  });
 }
 
 }  // namespace fullshard::train

@@ -8,8 +8,9 @@
 
 namespace fullshard::train {
 
-// Rank 0's. A file in the folder tells ranks that are started again whether an earlier start of
-// their job came to removing it: else the checkpoints there are not theirs.
+// Rank 0's but for what says otherwise. A file in the folder tells ranks that are started again
+// whether an earlier start of their job came to removing it: else the checkpoints there are not
+// theirs.
 class ReplacedRun {
  public:
   explicit ReplacedRun(std::string folder);
@@ -21,6 +22,8 @@ class ReplacedRun {
   // Its records, and with `replaces` its checkpoints and results too, but for folders in which one
   // of the paths lies that the new run reads.
   void remove(bool replaces, const std::vector<std::string>& read_paths);
+  // Its checkpoints alone, but for those: on the disk of a host without rank 0, any rank's.
+  void remove_checkpoints(const std::vector<std::string>& read_paths) const;
 
  private:
   std::string folder_, mark_;
