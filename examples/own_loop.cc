@@ -73,7 +73,7 @@ void train(const std::string& output, int64_t steps, int64_t stop_after) {
   torch::optim::AdamW optimizer(pieces.tensors(), torch::optim::AdamWOptions(kRate));
 
   int64_t done = 0;
-  const auto last = fullshard::stored::last_checkpoint(output + "/checkpoints");
+  const auto last = fullshard::last_checkpoint(output + "/checkpoints");
   if (!last.folder.empty()) {
     done = fullshard::load_checkpoint(last.folder, sharded, pieces, optimizer).progress.step;
   }
@@ -104,9 +104,8 @@ void train(const std::string& output, int64_t steps, int64_t stop_after) {
               .tokens = kSamples,
               .eval_loss = eval_loss});
     if (step % kEvery == 0) {
-      fullshard::save_checkpoint(
-          output + "/checkpoints/" + fullshard::stored::checkpoint_name(step), sharded, pieces,
-          optimizer, {.step = step});
+      fullshard::save_checkpoint(output + "/checkpoints/" + fullshard::checkpoint_name(step),
+                                 sharded, pieces, optimizer, {.step = step});
     }
     fullshard::check(step != stop_after, "stopped after step {}, as asked", step);
   }

@@ -23,6 +23,7 @@ headers below one area each. What lies in `fullshard::<folder>` is internal and 
 INCLUDE = re.compile(r'#include "(fullshard/[^"]+)"')
 TYPE = re.compile(r"^(?:class|struct|enum class) (?:\[\[nodiscard\]\] )?(\w+)\b(?! *;)")
 ALIAS = re.compile(r"^using (\w+) =")
+BROUGHT = re.compile(r"^using (?:\w+::)+([a-z]\w*);")  # a function of a folder's own namespace
 MACRO = re.compile(r"^#define (FULLSHARD_\w+)")
 CONSTANT = re.compile(r"^inline constexpr .*?\b(k\w+)")
 FUNCTION = re.compile(r"^(?!class |struct |enum |using |namespace |template|static_assert|friend |return )[\w:<>,&* \[\]]*?[\s&*>]([a-z]\w*)\(")
@@ -44,7 +45,7 @@ def first_sentence(comment):
 
 
 def name_of(line):
-    for kind, pattern in (("type", TYPE), ("type", ALIAS), ("macro", MACRO), ("constant", CONSTANT), ("function", FUNCTION)):
+    for kind, pattern in (("type", TYPE), ("type", ALIAS), ("macro", MACRO), ("constant", CONSTANT), ("function", FUNCTION), ("function", BROUGHT)):
         found = pattern.match(line)
         if found:
             return kind, found.group(1)

@@ -20,6 +20,13 @@
 
 namespace fullshard {
 
+// The newest whole checkpoint of a folder, and which ones are none.
+using LastCheckpoint = stored::LastCheckpoint;
+// Of a folder: the checkpoint saved last among those that are complete. Not collective.
+using stored::last_checkpoint;
+// What a step's checkpoint is called: "step-000100".
+using stored::checkpoint_name;
+
 // Ranks that save under different names mean rank 0's: silently, with a warning, or not at all.
 enum class TagValidation { ignore, warn, fail };
 // "Ignore", "Warn" and "Fail" in any case, as DeepSpeed's checkpoint.tag_validation has them.

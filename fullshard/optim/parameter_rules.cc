@@ -2,12 +2,15 @@
 #include "fullshard/optim/parameter_rules.h"
 
 #include <fmt/ranges.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <algorithm>
 #include <regex>
+#include <set>
 
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/sharded_model.h"
+#include "fullshard/nn/module_walk.h"
 #include "fullshard/optim/kernels/setting_checks.h"
 #include "fullshard/optim/kernels/stochastic_rounding.h"
 
@@ -40,10 +43,38 @@ std::vector<engine::NamedParameter> parameters_of(const ShardedModel& model) {
   return all;
 }
 
-bool is_found(const std::regex& pattern, const engine::NamedParameter& parameter) {
-  return std::any_of(parameter.names.begin(), parameter.names.end(),
-                     [&](const std::string& name) { return std::regex_search(name, pattern); });
+bool is_layer_norm(const nn::ModuleNode& node) {
+  return node.class_name == "LayerNorm" ||
+         dynamic_cast<const torch::nn::LayerNormImpl*>(node.module) != nullptr;
 }
+
+std::set<std::string> names_in_layer_norms(const ShardedModel& model) {
+  std::set<std::string> names;
+  nn::for_each_node(nn::walk_modules(model.module()), [&](const nn::ModuleNode& node) {
+    if (!is_layer_norm(node)) return;
+    for (const auto& own : node.parameters) names.insert(nn::join_path(node.path, own.name));
+  });
+  return names;
+}
+
+// A rule ready to be asked about a model's parameters.
+class RuleMatch {
+ public:
+  RuleMatch(std::string_view optimizer, const ParameterRule& rule, const ShardedModel& model)
+      : pattern_(compile(optimizer, rule.pattern)) {
+    if (rule.takes_layer_norms) in_layer_norms_ = names_in_layer_norms(model);
+  }
+
+  bool takes(const engine::NamedParameter& parameter) const {
+    return std::any_of(parameter.names.begin(), parameter.names.end(), [&](const auto& name) {
+      return std::regex_search(name, pattern_) || in_layer_norms_.contains(name);
+    });
+  }
+
+ private:
+  std::regex pattern_;
+  std::set<std::string> in_layer_norms_;
+};
 
 [[noreturn]] void refuse_unmatched(std::string_view optimizer, const ParameterRule& rule,
                                    const std::vector<engine::NamedParameter>& parameters) {
@@ -66,15 +97,16 @@ std::vector<ParameterRule> no_decay_for_norms_and_biases() {
       "(?:^|\\.)ln(?:_[0-9a-z]+|[0-9]*)(?:$|\\.)";
   rule.weight_decay = 0;
   rule.may_match_nothing = true;
+  rule.takes_layer_norms = true;
   return {rule};
 }
 
 ParameterTable::ParameterTable(std::string_view optimizer, const ShardedModel& model,
                                const std::vector<ParameterRule>& rules) {
-  std::vector<std::regex> patterns;
+  std::vector<RuleMatch> matches;
   for (const auto& rule : rules) {
     check_rule(optimizer, rule);
-    patterns.push_back(compile(optimizer, rule.pattern));
+    matches.emplace_back(optimizer, rule, model);
   }
   const auto parameters = parameters_of(model);
   std::vector<bool> matched(rules.size(), false);
@@ -84,7 +116,7 @@ ParameterTable::ParameterTable(std::string_view optimizer, const ShardedModel& m
     settings.name_hash = optim::hash_of(settings.name);
     settings.index = size();
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (!is_found(patterns[i], parameter)) continue;
+      if (!matches[i].takes(parameter)) continue;
       settings.weight_decay = rules[i].weight_decay;
       settings.lr_scale = rules[i].lr_scale;
       matched[i] = true;

@@ -18,9 +18,11 @@ struct ParameterRule {
   std::optional<double> weight_decay = {};
   double lr_scale = 1;
   bool may_match_nothing = false;
+  bool takes_layer_norms = false;  // and whatever a LayerNorm holds, under any name
 };
 
-// No weight decay for biases and for the weights of norms, as the Trainer groups them.
+// No weight decay for biases and for the weights of norms, as the Trainer groups them: by the usual
+// names, and a LayerNorm by its class. Another norm under a name of your own needs a rule of yours.
 std::vector<ParameterRule> no_decay_for_norms_and_biases();
 
 // What the rules come to for one parameter.
@@ -35,8 +37,9 @@ struct ParameterSettings {
 // The settings of all trainable parameters of a model, also of those that other ranks own.
 class ParameterTable {
  public:
-  // For each parameter the first rule whose pattern is found in one of its names counts. A rule
-  // without any parameter is an error that shows names that exist.
+  // For each parameter the first rule whose pattern is found in one of its names, or that takes the
+  // module which holds it, counts. A rule without any parameter is an error that shows names that
+  // exist.
   ParameterTable(std::string_view optimizer, const ShardedModel& model,
                  const std::vector<ParameterRule>& rules);
 

@@ -45,6 +45,15 @@ void Stepper::check_options() const {
         options_.accumulation_steps);
 }
 
+// None at all: the caller makes the backwards, with loss_factor().
+void Stepper::check_micro_batches() const {
+  const auto num_done = static_cast<int>(losses_.size());
+  check(num_done == 0 || num_done >= options_.accumulation_steps,
+        "step(): {} of {} micro-batches had their backward, and losses are divided by "
+        "accumulation_steps {}; call backward() for each of them first",
+        num_done, options_.accumulation_steps, options_.accumulation_steps);
+}
+
 void Stepper::backward(const at::Tensor& loss) {
   check(loss.defined() && loss.numel() == 1,
         "backward: the loss has {} elements, expected one; reduce it to its mean first",
@@ -108,6 +117,7 @@ void Stepper::finish_step() {
 }
 
 StepReport Stepper::step(engine::NormRiders* riders) {
+  check_micro_batches();
   if (options_.reports_norm) return step_with_norm(riders);
   StepReport report = waits_for_norm() ? step_with_norm(riders) : step_without_norm();
   if (!report.skipped) report.grad_norm = std::numeric_limits<double>::quiet_NaN();
@@ -129,6 +139,7 @@ StepReport Stepper::step_with_norm(engine::NormRiders* riders) {
 }
 
 StepReport Stepper::step_without_norm() {
+  check_micro_batches();
   if (waits_for_norm()) return step_with_norm();
   auto report = new_report();
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();

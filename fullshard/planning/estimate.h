@@ -19,6 +19,9 @@
 
 namespace fullshard {
 
+// Where bytes lie: Tier::device, Tier::host or Tier::disk.
+using Tier = tiers::Tier;
+
 // One rank's bytes on one tier.
 struct TierEstimate {
   int64_t rest_bytes = 0;  // between steps
@@ -54,8 +57,9 @@ struct EstimateOptions {
 Estimate estimate(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                   const EstimateOptions& options);
 
-// The same for any module: `loss` makes one micro-batch's loss on that device, inside the plan's
-// pretence: it may make tensors of its own, and not look at values.
+// The same for a module of your own: `loss` makes one micro-batch's loss on that device, inside the
+// plan's pretence: it may make tensors of its own, and not look at values. An operator whose
+// results' sizes libtorch tells nobody is an Error that names it: those of BatchNorm are such.
 Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& plan,
                   const EstimateOptions& options,
                   const std::function<at::Tensor(at::Device)>& loss);

@@ -2,6 +2,8 @@
 // Parameter rules, and what schedules and checkpoints set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
@@ -90,6 +92,44 @@ TEST(Rules, NoDecayFindsNormsAndBiasesOfUsualModels) {
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "h.0.mlp.c_fc.weight",
                            "normaliser.weight", "blocks.1.align.weight", "lnear.weight"}) {
     EXPECT_FALSE(std::regex_search(name, pattern)) << name;
+  }
+}
+
+struct OwnLayerNormImpl : torch::nn::LayerNormImpl {
+  OwnLayerNormImpl() : LayerNormImpl(torch::nn::LayerNormOptions({4})) {}
+};
+TORCH_MODULE(OwnLayerNorm);
+
+struct NormedImpl : Unit {
+  NormedImpl()
+      : a(register_module("a", torch::nn::Linear(4, 4))),
+        n(register_module("n", torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})))),
+        own(register_module("own", OwnLayerNorm())),
+        unit(register_module("unit",
+                             Wrap<torch::nn::LayerNorm>(torch::nn::LayerNormOptions({4})))) {}
+  at::Tensor forward(const at::Tensor& x) { return unit(own(n(a(x)))); }
+  torch::nn::Linear a;
+  torch::nn::LayerNorm n;
+  OwnLayerNorm own;
+  Wrap<torch::nn::LayerNorm> unit;
+};
+FULLSHARD_UNIT(Normed);
+
+TEST(Rules, NoDecayTakesALayerNormOfAnyName) {
+  for (const int ranks : {1, 2}) {
+    run_ranks({.ranks = ranks}, [](const World& world) {
+      Normed model;
+      auto sharded = shard(model, world, {.sync_module_states = true});
+      const ParameterTable table("AdamW", sharded, no_decay_for_norms_and_biases());
+      for (const char* name :
+           {"a.bias", "n.weight", "n.bias", "own.weight", "own.bias", "unit.weight", "unit.bias"}) {
+        EXPECT_EQ(table.of(name).weight_decay, 0) << name;
+      }
+      EXPECT_EQ(table.of("a.weight").weight_decay, std::nullopt);
+      // A pattern alone goes by names.
+      const ParameterTable by_name("AdamW", sharded, {{.pattern = "^n\\.b", .weight_decay = 0}});
+      EXPECT_EQ(by_name.of("n.weight").weight_decay, std::nullopt);
+    });
   }
 }
 

@@ -3,18 +3,23 @@
 #include "fullshard/planning/estimate.h"
 #include "fullshard/base/bytes.h"
 
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
+#include "fullshard/nn/unit.h"
 #include "fullshard/planning/estimate_text.h"
 #include "fullshard/tensor/pretence.h"
+#include "tests/errors.h"
 #include "tests/planning/measured_run.h"
 
 namespace fullshard::testing {
@@ -221,6 +226,31 @@ TEST(Estimate, OfSeventyBillionParametersOnAThousandGpusTakesNoMemory) {
   EXPECT_GT(own, 12 * per_rank);
   EXPECT_LT(own, 13 * per_rank);
   EXPECT_LT(most_resident_kib() - before, 512 * 1024);
+}
+
+template <class Module>
+Estimate estimate_of(Module& module) {
+  const auto plan = Plan::parse(
+      R"({"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 1})", "ds.json");
+  return estimate(module.ptr(), plan, {.ranks = 2}, [&](at::Device device) {
+    return module->forward(at::ones({8, 4}, device)).mean();
+  });
+}
+
+// Weights, gradients and two states of the sixteen weights and four biases.
+TEST(Estimate, IsMadeOfAModuleOfOnesOwn) {
+  auto linear = deferred<Wrap<torch::nn::Linear>>(4, 4);
+  const Estimate result = estimate_of(linear);
+  EXPECT_EQ(result.num_parameters, 20);
+  EXPECT_GT(result.on(Tier::device).peak_bytes, result.on(Tier::device).rest_bytes);
+  EXPECT_EQ(result.on(Tier::disk).peak_bytes, 0);
+}
+
+TEST(Estimate, NamesAnOperatorWhoseSizesNobodyKnows) {
+  auto norm = deferred<Wrap<torch::nn::BatchNorm1d>>(4);
+  EXPECT_EQ(message_of([&] { estimate_of(norm); }),
+            "a plan does not know the sizes of what aten::native_batch_norm returns; libtorch "
+            "knows no sizes for it either");
 }
 
 // Keys that a window hides are masked, on GPUs by a tensor of their own.

@@ -4,6 +4,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +13,10 @@
 #include <functional>
 
 #include "fullshard/base/error.h"
+#include "fullshard/checkpoint/checkpoint.h"
+#include "fullshard/checkpoint/model_io.h"
 #include "fullshard/comm/world/world.h"
+#include "fullshard/nn/deferred.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/optim/adamw.h"
 #include "fullshard/optim/schedules/warmup_schedules.h"
@@ -135,6 +139,79 @@ fsdp_config:
     const auto optimizer = make_optimizer(sharded, plan);
     EXPECT_EQ(optimizer->name(), "AdamW");
     EXPECT_EQ(optimizer->lr(), 5e-5);  // the Trainer's, without an optimizer section
+  });
+}
+
+constexpr const char* kAccelerate = R"(
+distributed_type: FSDP
+fsdp_config:
+  fsdp_sharding_strategy: FULL_SHARD
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_transformer_layer_cls_to_wrap: Block
+)";
+
+// Such files ask for rank 0's values unless they say otherwise.
+TEST(ApplyPlan, ADeferredModelIsShardedByAnAccelerateFileAsItIs) {
+  for (const std::string more : {"", "  fsdp_version: 2\n", "  fsdp_sync_module_states: true\n"}) {
+    SCOPED_TRACE(more);
+    const auto plan = Plan::parse(kAccelerate + more, "fsdp.yaml");
+    EXPECT_TRUE(shard_options_of(plan).sync_module_states);
+    for (const int ranks : {1, 2, 3}) {
+      run_ranks({ranks}, [&](const World& world) {
+        auto model = deferred<Model>();
+        auto sharded = shard(model, world, plan);
+        EXPECT_FALSE(sharded.options().sync_module_states);
+        initialise_weights(sharded, 1, [](const std::string&, at::Tensor& tensor, uint64_t) {
+          tensor.fill_(0.5);
+        });
+        EXPECT_NO_THROW(model(at::ones({3, 6})));
+      });
+    }
+  }
+}
+
+TEST(ApplyPlan, RanksWhoseModelIsDeferredStillTakeRank0sValues) {
+  const auto plan = Plan::parse(kAccelerate, "fsdp.yaml");
+  const auto original = make_model()->parameters();
+  run_ranks({3}, [&](const World& world) {
+    auto model = world.rank() == 0 ? make_model() : deferred<Model>();
+    auto sharded = shard(model, world, plan);
+    EXPECT_TRUE(sharded.options().sync_module_states);
+    const auto full = sharded.gather_full();
+    const auto parameters = model->parameters();
+    ASSERT_EQ(parameters.size(), original.size());
+    for (size_t i = 0; i < original.size(); ++i) {
+      EXPECT_TRUE(at::equal(parameters[i], original[i])) << i;
+    }
+  });
+}
+
+std::vector<at::Tensor> masters_of(const ShardedModel& sharded) {
+  std::vector<at::Tensor> masters;
+  for (const auto& piece : sharded.pieces()) masters.push_back(piece.master.clone());
+  return masters;
+}
+
+TEST(ApplyPlan, ADeferredModelGoesOnFromItsLastCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const auto plan = Plan::parse(kAccelerate, "fsdp.yaml");
+  run_ranks({2}, [&](const World& world) {
+    auto model = make_model();
+    auto sharded = shard(model, world, plan);
+    AdamW optimizer(sharded, {.lr = 0.01});
+    model(at::ones({3, 6})).pow(2).mean().backward();
+    optimizer.step();
+    save_checkpoint(folder.file(checkpoint_name(3)), sharded, optimizer, {.step = 3});
+
+    auto later = deferred<Model>();
+    auto resumed = shard(later, world, plan);
+    AdamW resumed_optimizer(resumed, {.lr = 0.5});
+    const LastCheckpoint last = last_checkpoint(folder.path());
+    EXPECT_EQ(last.folder, folder.file("step-000003"));
+    EXPECT_EQ(load_checkpoint(last.folder, resumed, resumed_optimizer).progress.step, 3);
+    const auto expected = masters_of(sharded), found = masters_of(resumed);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
   });
 }
 

@@ -13,6 +13,7 @@
 #include "fullshard/nn/unit.h"
 #include "fullshard/report/records/metrics_file.h"
 #include "fullshard/report/records/run_file.h"
+#include "tests/errors.h"
 #include "tests/files.h"
 
 namespace fullshard::train {
@@ -133,6 +134,21 @@ TEST(RunLog, ARunThatIsLeftWithoutItsEndHasFailed) {
   EXPECT_EQ(record.status, RunStatus::failed);
   EXPECT_EQ(record.problem, "the program left its loop before the run was finished");
   EXPECT_TRUE(testing::file_exists(folder.file("report.html")));
+}
+
+// On every rank: none waits for another that threw.
+TEST(RunLog, EndsOnce) {
+  const TemporaryFolder folder;
+  const std::string expected =
+      "RunLog: " + folder.path() +
+      ": is finished already; a run that goes on needs a RunLog of its own";
+  with_log(3, quiet_in(folder), [&](RunLog& log, int) {
+    finish_two_steps(log);
+    EXPECT_EQ(testing::message_of([&] { log.step({.step = 3, .loss = 1}); }), expected);
+    EXPECT_EQ(testing::message_of([&] { log.finish(RunStatus::failed); }), expected);
+  });
+  EXPECT_EQ(report::read_metrics(folder.file("metrics.jsonl")).steps.size(), 2u);
+  EXPECT_EQ(read_run_record(folder.file("run.json")).status, RunStatus::finished);
 }
 
 TEST(RunLog, AnEvaluationBelongsToAllRanks) {

@@ -125,7 +125,6 @@ struct RunLog::Files {
   }
 
   void end(RunStatus status, const std::string& problem) {
-    has_ended = true;
     progress->clear();
     record.status = status;
     record.problem = problem;
@@ -158,7 +157,6 @@ struct RunLog::Files {
   std::unique_ptr<report::ProgressLine> progress = {};
   SteadyClock::time_point start = SteadyClock::now(), page_written = start;
   bool has_warned_of_page = false;
-  bool has_ended = false;
 };
 
 RunLog::RunLog(const ShardedModel& model, const RunLogOptions& options)
@@ -170,7 +168,7 @@ RunLog::RunLog(const ShardedModel& model, const RunLogOptions& options)
 }
 
 RunLog::~RunLog() {
-  if (!files_ || files_->has_ended) return;
+  if (!files_ || has_ended_) return;
   try {
     files_->end(RunStatus::failed, "the program left its loop before the run was finished");
   } catch (
@@ -178,7 +176,14 @@ RunLog::~RunLog() {
   }
 }
 
+void RunLog::check_goes_on() const {
+  check(!has_ended_,
+        "RunLog: {}: is finished already; a run that goes on needs a RunLog of its own",
+        options_.output);
+}
+
 StepRecord RunLog::step(const OwnStep& own) {
+  check_goes_on();
   end_step();
   StepRecord record = *clock_->ended;
   record.step = own.step;
@@ -212,10 +217,11 @@ void RunLog::warn(const std::string& line) {
 }
 
 void RunLog::finish(RunStatus status, const std::string& problem) {
+  check_goes_on();
   MemoryPlan memory = train::memory_of_all(model_);
   auto disk = train::disk_traffic_of_all(model_, files_ ? files_->totals.seconds() : 0);
+  has_ended_ = true;
   if (!files_) return;
-  check(!files_->has_ended, "RunLog: {}: is finished already", files_->folder);
   files_->record.memory = std::move(memory);
   files_->record.disk = std::move(disk);
   files_->end(status, problem);

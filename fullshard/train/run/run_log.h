@@ -67,7 +67,7 @@ class RunLog {
 
   // Collective, once per step. Adds the line of metrics.jsonl, moves the progress line on, renews
   // the report every ten seconds, and gives what was recorded, the same on all ranks but for the
-  // seconds.
+  // seconds. After finish() it is an Error on all ranks.
   StepRecord step(const OwnStep& own);
 
   // The seconds of a step are those between two calls of step(). begin_step() makes them begin now,
@@ -83,6 +83,8 @@ class RunLog {
   void finish(RunStatus status = RunStatus::finished, const std::string& problem = "");
 
  private:
+  void check_goes_on() const;
+
   struct Clock;
   struct Files;  // rank 0's
 
@@ -90,6 +92,7 @@ class RunLog {
   RunLogOptions options_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<Files> files_;  // null on other ranks
+  bool has_ended_ = false;
 };
 
 }  // namespace fullshard
