@@ -109,11 +109,11 @@ TEST(HookCases, AFrozenUnitBetweenTrainableOnes) {
 }
 
 // Losses that no unit gives out: their gradients reach parameters before any unit's output has one,
-// or no output ever gets one.
+// or no output ever gets one. Their backward reads no parameter, which may be sharded then.
 struct SideBlockImpl : Unit {
   SideBlockImpl() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
   at::Tensor forward(at::Tensor x) {
-    side = linear->bias.pow(2).sum();
+    side = linear->bias.sum();
     return linear(std::move(x));
   }
   torch::nn::Linear linear{nullptr};
@@ -128,7 +128,7 @@ struct SideLossImpl : Unit {
   }
   at::Tensor forward(at::Tensor x) {
     auto y = block(std::move(x));
-    side = special.pow(2).sum() + block->side;
+    side = 2 * special.sum() + block->side;
     return y;
   }
   SideBlock block{nullptr};
@@ -153,7 +153,7 @@ TEST(HookCases, ALossBesideTheOutputsAlone) {
 }
 
 // The backward of a gradient reaches parameters through no unit's output.
-TEST(HookCases, SecondDerivativesOnOneRank) {
+TEST(HookCases, SecondDerivativesOfWholeParameters) {
   const auto make = [] { return seeded_case(Twice()); };
   const auto loss = [](Twice& model, int rank) {
     const auto x = input_of_case(rank).requires_grad_();
@@ -161,18 +161,22 @@ TEST(HookCases, SecondDerivativesOnOneRank) {
     const auto slopes = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true);
     return slopes[0].pow(2).sum();
   };
-  const auto expected = expected_gradients(make, loss, 1);
-  for (const int stage : {0, 2, 3}) {
-    SCOPED_TRACE(stage);
-    auto model = make();
-    ShardOptions options;
-    options.sharding.zero_stage = stage;
-    auto sharded = shard(model, World::single(), options);
-    for (int repeat = 0; repeat < 2; ++repeat) {
-      loss(model, 0).backward();
-      expect_gradients(sharded, expected);
-      sharded.zero_grad();
-    }
+  for (const auto& [ranks, stage] :
+       std::vector<std::pair<int, int>>{{1, 0}, {1, 2}, {1, 3}, {2, 0}, {2, 2}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, stage {}", ranks, stage));
+    const auto expected = expected_gradients(make, loss, ranks);
+    run_ranks({.ranks = ranks}, [&](const World& world) {
+      auto model = make();
+      ShardOptions options;
+      options.sharding.zero_stage = stage;
+      options.share_host_copy = false;
+      auto sharded = shard(model, world, options);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        loss(model, world.rank()).backward();
+        expect_gradients(sharded, expected);
+        sharded.zero_grad();
+      }
+    });
   }
 }
 
