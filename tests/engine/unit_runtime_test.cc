@@ -57,11 +57,12 @@ TEST(UnitRuntime, ReportsAForwardAndABackward) {
                               "before_forward b", "after_forward b+", "after_forward +"));
       events.told.clear();
       loss.backward();
-      EXPECT_THAT(events.told,
-                  ElementsAre("backward_runs", "before_backward ", "gradient_arrived",
-                              "gradients_ready ", "backward_runs", "before_backward b",
-                              "gradient_arrived", "gradients_ready b", "backward_runs",
-                              "before_backward a", "gradient_arrived", "gradients_ready a"));
+      EXPECT_THAT(
+          events.told,
+          ElementsAre("backward_runs", "before_backward ", "backward_runs", "gradient_arrived",
+                      "gradients_ready ", "backward_runs", "before_backward b", "backward_runs",
+                      "gradient_arrived", "gradients_ready b", "backward_runs", "before_backward a",
+                      "backward_runs", "gradient_arrived", "gradients_ready a"));
       for (const auto& unit : assembled.units) EXPECT_TRUE(unit->has_unreduced()) << unit->path();
       for (const auto& unit : assembled.units) unit->abandon_pass();
     });
