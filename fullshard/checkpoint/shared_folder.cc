@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <array>
 #include <optional>
 #include <random>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/host_name.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/checkpoint/save_plan.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -53,12 +53,6 @@ bool looks_for_host(const Mesh& mesh) {
   return false;
 }
 
-std::string this_host() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 }  // namespace
 
 void check_folder_is_shared(const std::string& folder, const ShardedModel& model,
@@ -78,7 +72,7 @@ void check_folder_is_shared(const std::string& folder, const ShardedModel& model
                                : std::nullopt,
                       kLook);
   const bool is_missing = looks_for_host(mesh) && !comes_to_be(path, patience);
-  const auto hosts = engine::gather_texts(everyone, is_missing ? this_host() : "", kLook);
+  const auto hosts = engine::gather_texts(everyone, is_missing ? base::host_name() : "", kLook);
   if (is_first) ::unlink(path.c_str());
   std::vector<std::string> without;
   for (size_t rank = 0; rank < hosts.size(); ++rank) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/remote_command.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <sstream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/host_name.h"
 
 namespace fullshard::launch {
 namespace {
@@ -14,12 +12,6 @@ namespace {
 bool is_local_name(const std::string& name) { return name == "localhost" || name == "127.0.0.1"; }
 
 }  // namespace
-
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::string shell_quoted(std::string_view word) {
   std::string text = "'";
@@ -60,12 +52,12 @@ std::vector<std::string> remote_command(const std::string& ssh, const std::strin
 }
 
 bool is_this_host(const std::string& name) {
-  return is_local_name(name) || name == own_host_name();
+  return is_local_name(name) || name == base::host_name();
 }
 
 std::string address_of(const std::string& host) {
   const std::string name = host.substr(host.rfind('@') + 1);
-  return is_local_name(name) ? own_host_name() : name;
+  return is_local_name(name) ? base::host_name() : name;
 }
 
 }  // namespace fullshard::launch

@@ -19,7 +19,6 @@ std::string shell_line(const std::vector<std::string>& words);
 std::vector<std::string> remote_command(const std::string& ssh, const std::string& host,
                                         const std::string& line);
 
-std::string own_host_name();
 bool is_this_host(const std::string& name);
 // Where other hosts reach it: without the user, and this host by its real name.
 std::string address_of(const std::string& host);

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/host_name.h"
 #include "fullshard/base/printable.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/launch/remote_command.h"
 
 namespace fullshard::launch {
 namespace {
@@ -291,9 +291,9 @@ void Supervisor::await_the_others() {
 // The launchers of other hosts and nodes: their ranks may not be able to notice it.
 void Supervisor::tell_others(const ChildProcess& failed) {
   if (nodes_ != nullptr) {
-    nodes_->tell(
-        {restart_, result_.status,
-         fmt::format("{} on host {}: {}", failed.name(), own_host_name(), failed.how_it_ended())});
+    nodes_->tell({restart_, result_.status,
+                  fmt::format("{} on host {}: {}", failed.name(), base::host_name(),
+                              failed.how_it_ended())});
   }
   for (const auto& child : children_) {
     if (child->is_running()) child->tell(fmt::format("lost {}", result_.status));

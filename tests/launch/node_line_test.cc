@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "fullshard/base/host_name.h"
 #include "fullshard/launch/launch.h"
 #include "fullshard/launch/port.h"
 #include "fullshard/launch/remote_command.h"
@@ -164,7 +165,7 @@ void expect_both_end(int victim) {
   EXPECT_EQ(folder.read("status.0"), "137\n");
   EXPECT_EQ(folder.read("status.1"), "137\n");
   EXPECT_EQ(folder.read("said." + rank), "error: rank " + rank + ": killed by signal 9 (Killed)\n");
-  EXPECT_EQ(folder.read("said." + other), "error: rank " + rank + " on host " + own_host_name() +
+  EXPECT_EQ(folder.read("said." + other), "error: rank " + rank + " on host " + base::host_name() +
                                               ": killed by signal 9 (Killed)\n");
   EXPECT_FALSE(std::filesystem::exists(folder / "overslept"));
 }
@@ -227,7 +228,7 @@ TEST(NodesByHand, WaitForANodeZeroThatIsLostWhenTheRanksHaveBeenStartedAgain) {
                                "launch: node 0: its launcher has ended without a word; waiting for "
                                "it to come back\n");
   const std::string lost =
-      "error: rank 1 on host " + own_host_name() + ": exited with status 3\n" + kOneRestart;
+      "error: rank 1 on host " + base::host_name() + ": exited with status 3\n" + kOneRestart;
   EXPECT_EQ(nodes.said(0), lost + lost);
 }
 

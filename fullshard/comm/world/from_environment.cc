@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/host_name.h"
 #include "fullshard/comm/environment.h"
 #include "fullshard/comm/file_limit.h"
 #include "fullshard/comm/gloo/gloo_transport.h"
@@ -38,7 +39,7 @@ std::string host_identity() {
   struct stat network = {};
   ::stat("/proc/self/ns/net", &network);
   // NCCL's own way to say that processes of one machine are to be taken as hosts of their own.
-  return fmt::format("{} {} {} {}", boot, comm::host_name(), network.st_ino,
+  return fmt::format("{} {} {} {}", boot, base::host_name(), network.st_ino,
                      nccl_variable("NCCL_HOSTID").value_or(""));
 }
 

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <sstream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/host_name.h"
 
 namespace fullshard::comm {
 namespace {
@@ -52,7 +52,7 @@ std::shared_ptr<Store> store_of_world(Store& store, int64_t world) {
 
 // Fails where another process is this rank already, and so do those who wait in its world.
 void check_is_only_one(Store& store, const Environment& environment, const std::string& worlds) {
-  const std::string own = fmt::format("process {} on {}", ::getpid(), host_name());
+  const std::string own = fmt::format("process {} on {}", ::getpid(), base::host_name());
   const std::string first = store.set_first(key_of("process", environment.rank), own);
   if (first == own) return;
   fail_as_mismatch(*store_of_world(store, std::max<int64_t>(1, store.add(worlds, 0))),
@@ -110,12 +110,6 @@ void await_texts(Store& store, const Environment& environment, const std::string
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::shared_ptr<Store> open_store(const Environment& environment, milliseconds timeout) {
   auto store = connect(environment, timeout);

@@ -13,8 +13,6 @@
 
 namespace fullshard::comm {
 
-std::string host_name();
-
 // The place in the job's store where the ranks of the next world of this process meet.
 std::shared_ptr<Store> open_store(const Environment& environment,
                                   std::chrono::milliseconds timeout);

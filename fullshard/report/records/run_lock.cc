@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/host_name.h"
 #include "fullshard/base/text_file.h"
 #include "fullshard/report/records/run_file.h"
 
@@ -26,12 +26,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string lock_path(const std::string& folder) { return folder + "/run.lock"; }
-
-std::string own_host() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 // The 22nd field of /proc/PID/stat; the second may hold spaces, but ends with the last ")". Nothing
 // when there is no such process, or it has ended and waits to be collected.
@@ -53,7 +47,9 @@ std::optional<int64_t> birth_of(int64_t process) {
   return ticks;
 }
 
-RunOwner this_process() { return {own_host(), ::getpid(), birth_of(::getpid()).value_or(0)}; }
+RunOwner this_process() {
+  return {base::host_name(), ::getpid(), birth_of(::getpid()).value_or(0)};
+}
 
 std::string to_text(const RunOwner& owner) {
   return Json{{"host", owner.host}, {"process", owner.process}, {"born", owner.born}}.dump(
@@ -80,7 +76,7 @@ std::optional<RunOwner> read_owner(const std::string& folder) {
 }
 
 bool is_alive_here(const RunOwner& owner) {
-  return owner.host == own_host() && birth_of(owner.process) == owner.born;
+  return owner.host == base::host_name() && birth_of(owner.process) == owner.born;
 }
 
 struct flock whole_file_as(short kind) {
@@ -108,7 +104,7 @@ int lock_unless_owned(int file, const std::string& folder) {
   while (!lock(file)) {
     const int problem = errno;
     const auto owner = read_owner(folder);
-    const bool is_ending = owner && owner->host == own_host() && !is_alive_here(*owner);
+    const bool is_ending = owner && owner->host == base::host_name() && !is_alive_here(*owner);
     if (!is_taken(problem) || !is_ending || std::chrono::steady_clock::now() > end) return problem;
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -159,7 +155,7 @@ Ownership find_owner(const std::string& folder) {
   const auto owner = read_owner(folder);
   if (has_locks && asked.l_type != F_UNLCK) return {OwnerState::live, owner.value_or(RunOwner{})};
   if (!owner) return {};
-  if (owner->host != own_host()) return {OwnerState::unknown, *owner};
+  if (owner->host != base::host_name()) return {OwnerState::unknown, *owner};
   return {!has_locks && is_alive_here(*owner) ? OwnerState::live : OwnerState::gone, *owner};
 }
 

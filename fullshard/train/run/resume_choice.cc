@@ -3,13 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <array>
 #include <thread>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/host_name.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/stored/last_checkpoint.h"
 
@@ -31,12 +30,6 @@ stored::FoundCheckpoint from_told(const std::string& told, const std::string& di
   }
   return stored::FoundCheckpoint::as_told(static_cast<stored::CheckpointKind>(told.front() - '0'),
                                           told.substr(1));
-}
-
-std::string this_host() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::string name_in(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -79,7 +72,7 @@ std::string wait_for(const stored::FoundCheckpoint& found, std::chrono::millisec
 void check_all_have_it(const Communicator& everyone, const std::string& name,
                        const std::string& missing) {
   const auto found = engine::gather_texts(
-      everyone, missing.empty() ? "" : fmt::format("on host {}: {}", this_host(), missing),
+      everyone, missing.empty() ? "" : fmt::format("on host {}: {}", base::host_name(), missing),
       "resume");
   std::vector<std::string> without;
   for (size_t rank = 0; rank < found.size(); ++rank) {

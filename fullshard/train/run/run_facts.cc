@@ -4,10 +4,10 @@
 #include <torch/csrc/api/include/torch/version.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <ctime>
 
+#include "fullshard/base/host_name.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/tiers/wear.h"
 #include "fullshard/train/run/step_totals.h"
@@ -16,12 +16,6 @@ namespace fullshard::train {
 namespace {
 
 constexpr int64_t kKinds = int64_t{tiers::kNumPurposes} * tiers::kNumTiers;
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::vector<MemoryShare> shares_of(const int64_t* bytes) {
   std::vector<MemoryShare> shares;
@@ -85,7 +79,7 @@ RunRecord started_record(const ShardedModel& model, const std::vector<std::strin
   record.mesh = {.world = mesh.world().size(),
                  .replicas = mesh.num_replicas(),
                  .shards = mesh.num_shards(),
-                 .hosts = {host_name()}};
+                 .hosts = {base::host_name()}};
   record.model.parameters = model.numel();
   record.warnings = model.warnings();
   record.started = static_cast<int64_t>(std::time(nullptr));
