@@ -4,6 +4,7 @@
 #   TORCH_DIR=… or PYTHON=…   use a libtorch that is already there
 #   PRESET=release            debug, asan, tsan or cuda: another way of building
 #   JOBS=…                    compilers and tests at once (each compiler takes about 1.5 GB)
+#   WERROR=ON                 warnings are errors, as in CI and the presets debug, asan and tsan
 #   PREFIX=/usr/local         where `make install` puts the library
 
 # Variables given to make reach the scripts and CMake through the environment.
@@ -47,7 +48,8 @@ setup:
 	@scripts/setup.sh
 
 configure: setup
-	@$(CUDA_PYTHON) cmake --preset $(PRESET) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@$(CUDA_PYTHON) cmake --preset $(PRESET) -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
+	  $(if $(WERROR),-DCMAKE_COMPILE_WARNING_AS_ERROR=$(WERROR)) >/dev/null
 
 build: configure
 	cmake --build $(BUILD) -j $(JOBS)

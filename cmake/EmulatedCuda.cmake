@@ -21,7 +21,8 @@ foreach(source IN LISTS device_sources)
     DEPENDS "${PROJECT_SOURCE_DIR}/${source}" "${emulation}/as_host_code.py" COMMENT "")
 endforeach()
 
-add_library(emulated_kernels STATIC ${kernels} ${headers} "${emulation}/block.cc")
+# Objects, so that a program has them before it looks into libraries, which stand in for kernels.
+add_library(emulated_kernels OBJECT ${kernels} ${headers} "${emulation}/block.cc")
 target_include_directories(emulated_kernels BEFORE PUBLIC "${emulation}/include" PRIVATE "${translated}")
 target_include_directories(emulated_kernels SYSTEM PRIVATE
                            $<TARGET_PROPERTY:torch,INTERFACE_INCLUDE_DIRECTORIES>)

@@ -5,13 +5,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "fullshard/memory/recorded_event.h"
 #include "fullshard/stored/blocks/block_writer.h"
 
 namespace fullshard::checkpoint {
@@ -35,10 +36,9 @@ class StreamCopies : public SnapshotCopies {
   void hold_training() override { order(stream_, guard_.getStream(device_)); }
 
   Mark mark() override {
-    auto event = std::make_shared<c10::Event>(device_.type());
-    event->record(stream_);
+    const memory::RecordedEvent event(stream_);
     const std::lock_guard lock(mutex_);
-    events_[++last_] = std::move(event);
+    events_.emplace(++last_, event);
     return last_;
   }
 
@@ -46,7 +46,7 @@ class StreamCopies : public SnapshotCopies {
     const auto event = event_of(mark);
     if (!event) return;
     const c10::DeviceGuard device(device_);  // a thread without one would make a context on GPU 0
-    event->synchronize();
+    event->wait();
     const std::lock_guard lock(mutex_);
     events_.erase(events_.begin(), events_.upper_bound(mark));
   }
@@ -63,23 +63,21 @@ class StreamCopies : public SnapshotCopies {
 
  private:
   void order(const c10::Stream& first, const c10::Stream& second) const {
-    c10::Event event(device_.type());
-    event.record(first);
-    event.block(second);
+    memory::RecordedEvent(first).hold(second);
   }
 
-  // Null: that and all before it was waited for already.
-  std::shared_ptr<c10::Event> event_of(Mark mark) const {
+  // Nothing: that and all before it was waited for already.
+  std::optional<memory::RecordedEvent> event_of(Mark mark) const {
     const std::lock_guard lock(mutex_);
     const auto found = events_.find(mark);
-    return found == events_.end() ? nullptr : found->second;
+    return found == events_.end() ? std::nullopt : std::optional(found->second);
   }
 
   const at::Device device_;
   const c10::impl::VirtualGuardImpl guard_;
   const c10::Stream stream_;
   mutable std::mutex mutex_;
-  std::map<Mark, std::shared_ptr<c10::Event>> events_;
+  std::map<Mark, memory::RecordedEvent> events_;
   Mark last_ = 0;
 };
 

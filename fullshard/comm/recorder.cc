@@ -20,13 +20,14 @@ double steady_seconds() {
 }
 
 // `mark` was passed at `seconds`.
-void place(Record& record, const comm::CallTimes& times, const c10::Event& mark, double seconds) {
-  const auto time_of = [&](const c10::Event& event) {
-    return seconds - event.elapsedTime(mark) / 1000;
+void place(Record& record, const comm::CallTimes& times, const memory::RecordedEvent& mark,
+           double seconds) {
+  const auto time_of = [&](const memory::RecordedEvent& event) {
+    return seconds - event.seconds_until(mark);
   };
   record.began = time_of(times.began);
-  record.ended = time_of(times.ended);
-  record.needed = time_of(times.needed);
+  record.ended = time_of(*times.ended);
+  record.needed = time_of(*times.needed);
 }
 
 }  // namespace
@@ -91,15 +92,14 @@ void Recorder::settle() {
     if (unsettled_.empty()) return;
     oldest = unsettled_.front().times;
   }
-  const c10::Device device = oldest->ended.device();
-  c10::Event mark(device.type(), comm::CallTimes::kTimed);
-  mark.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  mark.synchronize();
+  const auto mark =
+      memory::RecordedEvent::of_caller(oldest->began.device(), comm::CallTimes::kTimed);
+  mark.wait();
   settle(mark);
 }
 
 // The streams have a clock of their own, which is read off against a mark of now.
-void Recorder::settle(const c10::Event& mark) {
+void Recorder::settle(const memory::RecordedEvent& mark) {
   const double time = now();
   const std::lock_guard lock(mutex_);
   std::erase_if(unsettled_, [&](const Unsettled& call) {

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-namespace c10 {
-struct Event;
-}
-
 namespace fullshard::comm {
 struct CallTimes;
 }  // namespace fullshard::comm
+
+namespace fullshard::memory {
+class RecordedEvent;
+}  // namespace fullshard::memory
 
 namespace fullshard {
 
@@ -72,7 +72,7 @@ class Recorder {
   // Brings in the times of calls that an accelerator has carried out, and waits for its stream.
   void settle();
   // Without waiting, for a caller who has just waited for this mark, which knows its time.
-  void settle(const c10::Event& just_passed);
+  void settle(const memory::RecordedEvent& just_passed);
 
   OperationTotals totals(Operation operation) const;
   int64_t moved() const;  // of all operations

@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StreamGuard.h>
 
+#include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,19 +23,17 @@ class StreamOrder {
   explicit StreamOrder(c10::Stream stream)
       : guard_(wait_for_caller(stream)),
         stream_(stream),
-        times_(std::make_shared<CallTimes>(stream.device_type())) {
-    times_->began.record(stream_);
-  }
+        times_(std::make_shared<CallTimes>(stream)) {}
 
   // Everything that belongs to the call has been issued.
   std::shared_ptr<CallTimes> end() const {
-    times_->ended.record(stream_);
+    times_->ended.emplace(stream_, CallTimes::kTimed);
     return times_;
   }
   // `used`: everything that the call reads or writes; lives until the caller waits. `drained`, if
   // any: peers have read what he lent them.
   static Work behind(std::shared_ptr<CallTimes> times, std::vector<at::Tensor> used,
-                     std::shared_ptr<c10::Event> drained = nullptr) {
+                     std::optional<memory::RecordedEvent> drained = std::nullopt) {
     return Work(std::make_unique<Behind>(std::move(times), std::move(used), std::move(drained)));
   }
 
@@ -41,34 +41,38 @@ class StreamOrder {
   class Behind : public Work::Pending {
    public:
     Behind(std::shared_ptr<CallTimes> times, std::vector<at::Tensor> used,
-           std::shared_ptr<c10::Event> drained)
+           std::optional<memory::RecordedEvent> drained)
         : times_(std::move(times)), used_(std::move(used)), drained_(std::move(drained)) {}
+
+    // Whoever drops a call instead of waiting for it gives its memory back behind it all the same.
+    ~Behind() override {
+      if (used_.empty()) return;
+      try {
+        wait();
+      } catch (const std::exception&) {  // the device has failed: nothing uses it any more
+      }
+    }
 
     void wait() override {
       wait_for_result();
-      if (drained_) drained_->block(current_stream(drained_->device()));
+      if (drained_) drained_->hold(memory::current_stream(drained_->device()));
       used_.clear();
     }
     void wait_for_result() override {
-      const auto caller = current_stream(times_->ended.device());
-      times_->needed.recordOnce(caller);
-      times_->ended.block(caller);
+      const auto caller = memory::current_stream(times_->began.device());
+      if (!times_->needed) times_->needed.emplace(caller, CallTimes::kTimed);
+      times_->ended->hold(caller);
     }
     std::shared_ptr<const CallTimes> times() const override { return times_; }
 
    private:
     std::shared_ptr<CallTimes> times_;
     std::vector<at::Tensor> used_;
-    std::shared_ptr<c10::Event> drained_;
+    std::optional<memory::RecordedEvent> drained_;
   };
 
-  static c10::Stream current_stream(c10::Device device) {
-    return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  }
   static c10::Stream wait_for_caller(c10::Stream stream) {
-    c10::Event ready(stream.device_type());
-    ready.record(current_stream(stream.device()));
-    ready.block(stream);
+    memory::RecordedEvent::of_caller(stream.device()).hold(stream);
     return stream;
   }
 

@@ -95,6 +95,7 @@ Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions
 
 Engine::~Engine() {
   passes_.settle();
+  tiers_.finish_copies();
   for (const auto& unit : plan_.units) {
     unit.state->set_hooks(nullptr);
     for (auto* inner : unit.inner) inner->set_hooks(nullptr);
@@ -121,22 +122,29 @@ void Engine::start() {
 }
 
 std::string Engine::why_not_repeatable() const {
-  if (!mesh_.world().device().is_cuda()) return "the device is no GPU";
+  if (!mesh_.world().device().is_cuda()) return "the device is not a GPU";
   if (mesh_.world().size() > 1) return "ranks exchange parameters or gradients";
   if (options_.offload_activations) return "activations are offloaded";
   if (watch_.watches_parameter_gradients()) return "gradients are looked at as they come";
   for (const auto& unit : units_) {
     for (const auto& group : unit->groups()) {
       if (group->is_released_at_rest()) return "parameters rest elsewhere";
-      if (group->trainable() && !group->gradients().can_stay()) return "gradients rest elsewhere";
+      if (!group->trainable()) continue;
+      if (!group->gradients().can_stay()) return "gradients rest elsewhere";
+      if (group->spec().residence.states != tiers::Tier::device) {
+        return "updates of states that rest elsewhere lie beside the next forward";
+      }
     }
   }
   return {};
 }
 
-void Engine::keep_gradient_memory() {
+void Engine::note_captured_pass() {
   for (auto* group : trainable_groups()) group->gradients().keep_memory();
+  watch_.keep_sights();
 }
+
+void Engine::forget_captured_passes() { watch_.forget_kept_sights(); }
 
 std::vector<const void*> Engine::addresses() const {
   std::vector<const void*> found;

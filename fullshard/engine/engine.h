@@ -38,6 +38,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // As PassController has them.
   void recover() { passes_.recover(); }
+  GradientMarks gradient_marks() const { return passes_.gradient_marks(); }
+  void forget_unrun_pass(const GradientMarks& before) { passes_.forget_unrun_pass(before); }
   void check_gradients_kept() { passes_.check_gradients_kept(); }
   void drop_gradients() { passes_.drop_gradients(); }
   void release_all() { passes_.release_all(); }
@@ -48,14 +50,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Whether a device can be given the work of a forward and backward once, to repeat it without
   // the host. Empty: it can; else why not, after "because".
   std::string why_not_repeatable() const;
-  // From here on gradients are always written to the same places.
-  void keep_gradient_memory();
+  // A graph has the last pass: from here on gradients are always written to the same places, and
+  // what looked for infinities and NaN means what it meant.
+  void note_captured_pass();
+  void forget_captured_passes();
   // What such work reads and writes beside its inputs: parameters and gradients. It must be done
   // anew where these have changed.
   std::vector<const void*> addresses() const;
   // As PassController has it.
   void note_repeated_pass() { passes_.note_repeated_pass(); }
   bool has_gradients() const { return passes_.has_gradients(); }
+  // Another number after every backward, and whenever gradients were dropped.
+  uint64_t gradient_version() const { return passes_.gradient_version(); }
 
   // The next backward sums squares while it reduces.
   void want_squares() { context_.takes_squares = true; }

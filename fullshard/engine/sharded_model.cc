@@ -18,6 +18,7 @@ namespace fullshard {
 // What the handle's copies share beside the engine.
 struct ShardedModel::State {
   engine::GradientFactor factor;
+  at::Tensor factor_on_device;  // in its place
   std::vector<engine::OwnedState> optimizer_states;
   engine::Sleep sleep;
   std::optional<engine::BufferBroadcast> buffers;  // absent: each rank keeps its own
@@ -56,6 +57,7 @@ double ShardedModel::grad_norm(Norm norm, engine::NormRiders* riders) const {
 double ShardedModel::clip_grad_norm(double max_norm, Norm norm, engine::NormRiders* riders) {
   check(max_norm > 0, "clip_grad_norm: max_norm is {}, expected a positive number", max_norm);
   const double total = grad_norm(norm, riders);
+  forget_clip();
   state_->factor.clip(max_norm, total);
   return total;
 }
@@ -63,7 +65,7 @@ double ShardedModel::clip_grad_norm(double max_norm, Norm norm, engine::NormRide
 void ShardedModel::zero_grad() {
   engine_->check_awake("zero_grad()");
   engine_->drop_gradients();
-  state_->factor.forget_clip();
+  forget_clip();
 }
 
 void ShardedModel::set_loss_scale(double scale) { state_->factor.set_loss_scale(scale); }
@@ -244,7 +246,7 @@ void ShardedModel::update(const Update& update, Shown shown,
   }
   engine_->finish_update();
   if (state_->buffers) state_->buffers->synchronise();
-  state_->factor.forget_clip();
+  forget_clip();
 }
 
 void ShardedModel::update_on_host(const Update& update, Shown shown,
@@ -253,6 +255,7 @@ void ShardedModel::update_on_host(const Update& update, Shown shown,
   issue_streamed(streamed);
   for (int index = 0; index < static_cast<int>(groups.size()); ++index) {
     auto& group = *groups[index];
+    if (!group.gradients().is_reduced()) group.note_unchanged();
     if (group.gradients().is_reduced() && !group.is_updating()) {
       update_in_batches(*engine_, views_of(group, index, Masters::as_kept), update,
                         gradient_factor());
@@ -269,6 +272,7 @@ void ShardedModel::update_on_device(const Update& update, Shown shown,
   std::vector<PieceView> pieces;
   for (int index = 0; index < static_cast<int>(groups.size()); ++index) {
     auto& group = *groups[index];
+    if (!group.gradients().is_reduced()) group.note_unchanged();
     if (!group.gradients().is_reduced() || streamed.streams(index)) continue;
     for (auto& view : views_of(group, index, Masters::as_kept)) pieces.push_back(std::move(view));
     if (shown != Shown::written_here) group.note_shown();
@@ -294,6 +298,19 @@ void ShardedModel::issue_streamed(const engine::StreamedUpdates& streamed) {
 }
 
 double ShardedModel::gradient_factor() const { return state_->factor.value(); }
+
+const at::Tensor& ShardedModel::gradient_factor_on_device() const {
+  return state_->factor_on_device;
+}
+
+void ShardedModel::set_gradient_factor_on_device(at::Tensor factor) {
+  state_->factor_on_device = std::move(factor);
+}
+
+void ShardedModel::forget_clip() {
+  state_->factor.forget_clip();
+  state_->factor_on_device = at::Tensor();
+}
 
 int ShardedModel::num_groups() const {
   return static_cast<int>(engine_->trainable_groups().size());

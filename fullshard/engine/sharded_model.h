@@ -133,6 +133,10 @@ class ShardedModel {
   SleepReport wake();
 
   double gradient_factor() const;  // that the next update will be given
+  // One number of an accelerator that counts instead, until gradients are dropped or stepped with;
+  // undefined: there is none. The caller's stream has it.
+  const at::Tensor& gradient_factor_on_device() const;
+  void set_gradient_factor_on_device(at::Tensor factor);
 
   // This rank's pieces in the order of the module tree; gradients filled in when reduced.
   std::vector<PieceView> pieces(Masters masters = Masters::whole) const;
@@ -158,6 +162,7 @@ class ShardedModel {
   torch::nn::Module& module() const { return *module_; }
 
  private:
+  void forget_clip();
   friend class engine::EngineAccess;  // engine_access.h
   void check_can_update() const;
   void check_all_reduced(std::string_view what) const;

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
 #include <optional>
+
+#include "fullshard/memory/recorded_event.h"
 
 namespace fullshard::memory {
 
@@ -18,11 +19,11 @@ class HostNumber {
 
   double wait() const;
   // The mark in the device's stream that wait() waits for; null for a number of the CPU.
-  const c10::Event* arrival() const { return arrival_ ? &*arrival_ : nullptr; }
+  const RecordedEvent* arrival() const { return arrival_ ? &*arrival_ : nullptr; }
 
  private:
   at::Tensor on_host_;
-  std::optional<c10::Event> arrival_;
+  std::optional<RecordedEvent> arrival_;
 };
 
 }  // namespace fullshard::memory

@@ -34,23 +34,9 @@ struct LaneMark::Promise {
   std::shared_future<LaneMark> mark;
 };
 
-namespace {
-
-c10::Stream caller_stream(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-std::shared_ptr<c10::Event> event_behind(const c10::Stream& stream) {
-  auto event = std::make_shared<c10::Event>(stream.device_type());
-  event->record(stream);
-  return event;
-}
-
-}  // namespace
-
 LaneMark LaneMark::of_caller(at::Device device) {
   LaneMark mark;
-  if (!device.is_cpu()) mark.event_ = event_behind(caller_stream(device));
+  if (!device.is_cpu()) mark.event_ = RecordedEvent::of_caller(device);
   return mark;
 }
 
@@ -62,13 +48,13 @@ LaneMark LaneMark::promised(std::shared_future<LaneMark> mark) {
 
 void LaneMark::hold_caller() const {
   if (promise_) promise_->mark.get().hold_caller();
-  if (event_) event_->block(caller_stream(event_->device()));
+  if (event_) event_->hold(current_stream(event_->device()));
   if (queue_) queue_->run_to(position_);
 }
 
 void LaneMark::wait() const {
   if (promise_) promise_->mark.get().wait();
-  if (event_) event_->synchronize();
+  if (event_) event_->wait();
   if (queue_) queue_->run_to(position_);
 }
 
@@ -97,7 +83,7 @@ void Lane::run(std::function<void()> work) {
 
 void Lane::wait_for(const LaneMark& mark) {
   if (mark.promise_) return wait_for(mark.promise_->mark.get());
-  if (mark.event_) mark.event_->block(*stream_);
+  if (mark.event_) mark.event_->hold(*stream_);
   if (mark.queue_) run([mark] { mark.wait(); });
 }
 
@@ -116,7 +102,7 @@ LaneMark Lane::mark() const {
     mark.queue_ = queue_;
     mark.position_ = queue_->num_run + static_cast<int64_t>(queue_->work.size());
   } else {
-    mark.event_ = event_behind(*stream_);
+    mark.event_ = RecordedEvent(*stream_);
   }
   return mark;
 }

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
 #include <cstdint>
@@ -20,6 +19,8 @@
 #include <future>
 #include <memory>
 #include <optional>
+
+#include "fullshard/memory/recorded_event.h"
 
 namespace fullshard::memory {
 
@@ -42,8 +43,8 @@ class LaneMark {
  private:
   friend class Lane;
   struct Queue;
-  std::shared_ptr<c10::Event> event_;  // of a device
-  std::shared_ptr<Queue> queue_;       // of the CPU, and how much of it must have run
+  std::optional<RecordedEvent> event_;  // of a device
+  std::shared_ptr<Queue> queue_;        // of the CPU, and how much of it must have run
   int64_t position_ = 0;
   struct Promise;
   std::shared_ptr<const Promise> promise_;

@@ -101,6 +101,9 @@ at::Tensor checked_positions(const at::Tensor& input, const RotaryTable& table,
           input.size(1), num_rows);
     return at::empty({0}, input.options().dtype(at::kLong));
   }
+  check(positions.device() == input.device(),
+        "apply_rotary: positions lie on {}, the input on {}; move the positions there first",
+        positions.device().str(), input.device().str());
   auto rows = positions.expand({input.size(0), input.size(1)}).to(at::kLong).contiguous();
   if (rows.is_cpu() && rows.numel() > 0) {
     const auto lowest = rows.min().item<int64_t>(), highest = rows.max().item<int64_t>();

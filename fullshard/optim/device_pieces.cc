@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/tensor/kernel_launch.h"
 
 namespace fullshard::optim {
 namespace {
@@ -29,8 +30,9 @@ StoredAs stored_as(at::ScalarType dtype) {
 
 // `first` counts elements. Views are not made: for thousands of pieces they would take longer than
 // the step.
-DeviceArray array_at(const at::Tensor& tensor, int64_t first = 0) {
+DeviceArray array_at(at::Device device, const at::Tensor& tensor, int64_t first = 0) {
   if (!tensor.defined()) return {};
+  tensor::check_reachable("optimizer_step", device, tensor, tensor::Reach::pinned_too);
   return {static_cast<std::byte*>(tensor.data_ptr()) + first * tensor.element_size(),
           stored_as(tensor.scalar_type())};
 }
@@ -57,16 +59,19 @@ const DeviceTable& DevicePieces::table_of(const std::vector<PieceView>& pieces,
     if (piece.numel() == 0 || !piece.gradient.defined()) continue;
     const auto& parameter = parameters.of(piece.name);
     DevicePiece entry;
-    entry.master = piece.lower.defined() ? DeviceArray{piece.lower.data_ptr(), StoredAs::lower_half}
-                                         : array_at(piece.master);
-    entry.gradient = array_at(piece.gradient);
-    entry.shown = array_at(piece.shown);
+    entry.master = array_at(device, piece.master);
+    if (piece.lower.defined()) {
+      tensor::check_reachable("optimizer_step", device, piece.lower, tensor::Reach::pinned_too);
+      entry.master = {piece.lower.data_ptr(), StoredAs::lower_half};
+    }
+    entry.gradient = array_at(device, piece.gradient);
+    entry.shown = array_at(device, piece.shown);
     const auto& of_group = states.arrays(piece.group);
     check(of_group.size() <= std::size(entry.states),
           "parameter '{}' has {} states, and steps on a device know at most {}", piece.name,
           of_group.size(), std::size(entry.states));
     for (size_t i = 0; i < of_group.size(); ++i) {
-      entry.states[i] = array_at(of_group[i], piece.offset - states.first());
+      entry.states[i] = array_at(device, of_group[i], piece.offset - states.first());
     }
     entry.numel = piece.numel();
     entry.first = piece.begin;

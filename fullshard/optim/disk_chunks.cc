@@ -127,6 +127,12 @@ void DiskChunks::settle() {
   }
 }
 
+void DiskChunks::abandon() {
+  for (const auto& ring : rings_) {
+    if (ring) ring->abandon();
+  }
+}
+
 tiers::RingCounters DiskChunks::counters() const {
   auto sum = before_;
   for (const auto& ring : rings_) {

@@ -42,6 +42,8 @@ class DiskChunks {
   void release(size_t chunk);
   // Nothing is under way, and nothing that was read ahead counts.
   void settle();
+  // The same after an error: chunks that are held are let go, unwritten.
+  void abandon();
 
   int64_t bytes() const { return memory_bytes_; }
   tiers::RingCounters counters() const;  // of all steps

@@ -167,7 +167,7 @@ at::Tensor Optimizer::clip_without_waiting(double max_norm, ShardedModel::Norm n
                                                          : engine::NormKind::sum_of_squares;
   const auto outcome =
       engine::clip_factor(engine::EngineAccess::of(model_), kind, max_norm, model_.loss_scale());
-  factor_on_device_ = outcome.narrow(0, 1, 1);
+  model_.set_gradient_factor_on_device(outcome.narrow(0, 1, 1));
   return outcome.select(0, 0);
 }
 
@@ -234,6 +234,7 @@ engine::StreamedUpdate Optimizer::issue_on_host(int group, const std::vector<Pie
 void Optimizer::step() {
   at::NoGradGuard no_grad;
   ++num_steps_;
+  factor_on_device_ = model_.gradient_factor_on_device();
   device_pieces_.start_step();
   const auto shown = shows();
   try {
@@ -263,9 +264,9 @@ void Optimizer::step() {
       // The host may look at its own memory without asking the device.
       if (steps_in_place_) memory::synchronise(model_.mesh().world().device());
     }
-    factor_on_device_ = at::Tensor();
   } catch (...) {
     --num_steps_;
+    if (stream_) stream_->abandon_step();
     throw;
   }
 }

@@ -66,10 +66,7 @@ class Optimizer {
 
   // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm.
   void step();
-  void zero_grad() {
-    model_.zero_grad();
-    factor_on_device_ = at::Tensor();
-  }
+  void zero_grad() { model_.zero_grad(); }
   // Collective. clip_grad_norm for loops that do not look at the norm: on a GPU the host does not
   // wait for it, and the next step changes nothing where it is not finite (but counts). The norm
   // of unscaled gradients, where they are. max_norm 0: no clipping.
@@ -155,7 +152,7 @@ class Optimizer {
   ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state], where they rest
   optim::DevicePieces device_pieces_;
-  at::Tensor factor_on_device_;  // for the next step, instead of the model's
+  at::Tensor factor_on_device_;  // of the step that is issued, instead of the model's
   int64_t num_steps_ = 0;
   bool steps_in_place_ = false;  // a device updates what rests in host memory
   // Last, so that they end first: both make updates with what stands above.

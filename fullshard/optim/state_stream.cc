@@ -173,10 +173,18 @@ void StateStream::store(const ChunkRange& range, Window& window) {
   window.emptied = copies_out_.mark();
 }
 
+bool StateStream::is_fetched(const std::vector<ChunkRange>& wanted) const {
+  return num_fetched_ > 0 && wanted == ranges_ && gradient_version_ == engine_.gradient_version();
+}
+
 void StateStream::fetch_ahead() {
   auto wanted = ranges();
-  if (wanted == ranges_ && num_fetched_ > 0) return;
+  if (is_fetched(wanted)) return;
+  // A window is filled behind its own last copy out. With the chunks of the last step that is
+  // behind those of the same states, too; with others these may be later ones.
+  if (wanted != stored_ranges_) copies_in_.wait_for(copies_out_.mark());
   ranges_ = std::move(wanted);
+  gradient_version_ = engine_.gradient_version();
   num_fetched_ = 0;
   num_updated_ = 0;
   if (disk_) {
@@ -287,6 +295,13 @@ void StateStream::finish_step() {
     }
   }
   count_disk();
+  stored_ranges_ = ranges_;
+  forget_step();
+}
+
+void StateStream::abandon_step() {
+  if (disk_) disk_->abandon();
+  stored_ranges_.clear();
   forget_step();
 }
 

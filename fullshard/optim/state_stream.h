@@ -43,7 +43,8 @@ class StateStream : public engine::UpdateStream {
   // Whether anything of that group passes through windows.
   bool streams(int group) const { return groups_.at(static_cast<size_t>(group)).is_any(); }
 
-  // Begins to bring the first chunks of the next step; they depend on no gradient.
+  // Begins to bring the first chunks of the next step, with the gradients that rest beside them.
+  // Once more does nothing, unless gradients have changed since.
   void fetch_ahead();
 
   // A step: start, then the groups that have gradients in the engine's forward order, then finish.
@@ -55,6 +56,8 @@ class StateStream : public engine::UpdateStream {
   engine::StreamedUpdate update(int group, const std::vector<PieceView>& pieces,
                                 const std::function<void(const StateChunk&)>& update);
   void finish_step();
+  // In its place after an error: what is held of a disk is let go, unwritten.
+  void abandon_step();
 
   void settle() override;
   void give_windows_back() override;
@@ -74,6 +77,7 @@ class StateStream : public engine::UpdateStream {
   };
 
   std::vector<ChunkRange> ranges() const;  // of the groups that have gradients
+  bool is_fetched(const std::vector<ChunkRange>& wanted) const;
   std::vector<at::Tensor> arrays_in(const Window& window, const ChunkRange& range) const;
   std::vector<at::Tensor> sources_of(size_t chunk);
   void fetch_next();
@@ -97,6 +101,8 @@ class StateStream : public engine::UpdateStream {
   memory::WaitTimes for_copies_in_, for_copies_out_;
   // Of the step that is prepared or issued; chunk i goes through window i modulo their number.
   std::vector<ChunkRange> ranges_;
+  std::vector<ChunkRange> stored_ranges_;  // of the last step, whose copies out may be under way
+  uint64_t gradient_version_ = 0;          // of what was fetched
   size_t num_fetched_ = 0;
   size_t num_updated_ = 0;
   std::vector<at::Tensor> kept_;

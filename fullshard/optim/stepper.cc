@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/gradients/gradient_factor.h"
 #include "fullshard/memory/host_number.h"
 #include "fullshard/optim/diagnosis.h"
@@ -58,14 +59,13 @@ void Stepper::backward(const at::Tensor& loss) {
   check(loss.defined() && loss.numel() == 1,
         "backward: the loss has {} elements, expected one; reduce it to its mean first",
         loss.defined() ? loss.numel() : 0);
-  losses_.push_back(loss.detach());
-  const auto num_done = static_cast<int>(losses_.size());
   std::optional<NoSync> no_sync;
-  if (options_.reduces_once && num_done < options_.accumulation_steps) {
+  if (options_.reduces_once && std::ssize(losses_) + 1 < options_.accumulation_steps) {
     no_sync.emplace(model_.no_sync());
   }
   const double factor = loss_factor();
   (factor == 1 ? loss : loss.mul(factor)).backward();
+  losses_.push_back(loss.detach());  // one that failed does not count
 }
 
 double Stepper::loss_factor() const {
@@ -82,7 +82,10 @@ StepReport Stepper::new_report() {
 }
 
 bool Stepper::steps_ahead() const {
-  return optimizer_ != nullptr && !model_.mesh().world().device().is_cpu();
+  const auto& world = model_.mesh().world();
+  // Where ranks keep their own gradients their norms meet on the host.
+  return optimizer_ != nullptr && !world.device().is_cpu() &&
+         (world.size() == 1 || engine::EngineAccess::of(model_).reduces_over_ranks());
 }
 
 bool Stepper::waits_for_norm() const { return !steps_ahead() || options_.loss_scale; }

@@ -62,6 +62,7 @@ Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& 
   const auto optimizer = make_optimizer(sharded, run.plan);
   StepperOptions how = stepper_options_of(run.plan, world.size());
   how.reduces_once = run.options.reduce_once;
+  how.accumulation_steps = std::min(how.accumulation_steps, run.most_micro_batches);
   Stepper stepper(sharded, *optimizer, how);
   model->train();
   for (int step = 0; step < run.num_steps; ++step) {

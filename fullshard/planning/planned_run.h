@@ -27,6 +27,9 @@ struct PlannedRun {
   const EstimateOptions& options;
   std::function<at::Tensor()> micro_batch;
   int num_steps = 2;
+  // What the first, the last and one between them hold is what all hold; a timeline wants every
+  // one.
+  int most_micro_batches = 3;
   bool settles = true;  // after each step; else updates may lie under the next forward
 };
 

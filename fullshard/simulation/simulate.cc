@@ -2,6 +2,7 @@
 #include "fullshard/simulation/simulate.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fullshard/base/error.h"
 #include "fullshard/comm/world/fake_world.h"
@@ -70,6 +71,7 @@ RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& 
       .micro_batch =
           [&] { return model->forward(planning::planned_inputs(*model, rows, workload)).loss; },
       .num_steps = kRecordedSteps,
+      .most_micro_batches = std::numeric_limits<int>::max(),
       .settles = false};
   RecordedRun result;
   result.memory = planning::run_plan(model, world, run, [&] { recorder->end_step(); });

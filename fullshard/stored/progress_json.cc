@@ -41,7 +41,7 @@ DataPlace parse_place(const JsonFields& fields) {
                   .num_examples = fields.at("num_examples").integer(1),
                   .order = fields.at("order").text()};
   if (fields.has("mixture")) place.mixture = fields.at("mixture").text();
-  const std::string& seed = fields.at("seed").text();
+  const std::string seed = fields.at("seed").text();
   const char* const end = seed.data() + seed.size();
   const auto [rest, problem] = std::from_chars(seed.data(), end, place.seed);
   if (problem != std::errc() || rest != end) fields.at("seed").reject("a number of 64 bits");

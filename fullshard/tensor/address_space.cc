@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +18,18 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kPage = 4096;
 // What the allocators of GPUs round to, and so count.
 constexpr size_t kDeviceAlignment = 512;
+
+// All spaces that live, for any_owns().
+struct LivingSpaces {
+  std::atomic<int> count{0};
+  std::mutex mutex;
+  std::vector<const AddressSpace*> spaces;
+};
+
+LivingSpaces& living_spaces() {
+  static auto* const spaces = new LivingSpaces;  // the last tensors may outlive all statics
+  return *spaces;
+}
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -46,6 +60,10 @@ AddressSpace::AddressSpace() {
     // A page that is touched by accident shall not become two megabytes.
     ::madvise(address, size_, MADV_NOHUGEPAGE);
     begin_ = static_cast<std::byte*>(address);
+    auto& living = living_spaces();
+    const std::lock_guard lock(living.mutex);
+    living.spaces.push_back(this);
+    ++living.count;
     return;
   }
   fail(
@@ -54,7 +72,15 @@ AddressSpace::AddressSpace() {
       kSmallestSpace, std::strerror(errno));
 }
 
-AddressSpace::~AddressSpace() { ::munmap(begin_, size_); }
+AddressSpace::~AddressSpace() {
+  auto& living = living_spaces();
+  {
+    const std::lock_guard lock(living.mutex);
+    std::erase(living.spaces, this);
+    --living.count;
+  }
+  ::munmap(begin_, size_);
+}
 
 void* AddressSpace::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -98,6 +124,14 @@ c10::Allocator& AddressSpace::allocator(c10::Device device, AllocationKind kind)
 bool AddressSpace::owns(const void* address) const {
   const auto* place = static_cast<const std::byte*>(address);
   return place >= begin_ && place < begin_ + size_;
+}
+
+bool AddressSpace::any_owns(const void* address) {
+  auto& living = living_spaces();
+  if (living.count.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard lock(living.mutex);
+  return std::ranges::any_of(living.spaces,
+                             [address](const auto* space) { return space->owns(address); });
 }
 
 }  // namespace fullshard::tensor

@@ -31,6 +31,8 @@ class AddressSpace : public std::enable_shared_from_this<AddressSpace> {
   c10::Allocator& allocator(c10::Device device, AllocationKind kind);
 
   bool owns(const void* address) const;
+  // Whether any space of the process does. Costs next to nothing where there is none.
+  static bool any_owns(const void* address);
 
  private:
   class OfDevice : public c10::Allocator {

@@ -15,6 +15,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -54,10 +55,14 @@ class ComputingScope {
   c10::impl::ExcludeDispatchKeyGuard factories_{kFactoryKey}, operators_{kOperatorKey};
 };
 
-// Positions, masks and labels: code asks for their values.
-bool stays_real(at::ScalarType dtype, at::Device device) {
+// Positions, masks and labels: code asks for their values. Nobody does where every query has a
+// number for every key, of which long sequences have more than a host has bytes.
+constexpr int64_t kMostReal = int64_t{1} << 22;
+
+bool stays_real(at::ScalarType dtype, at::Device device, int64_t numel) {
   if (device.is_meta()) return true;
-  return device.is_cpu() && (dtype == at::kLong || dtype == at::kInt || dtype == at::kBool);
+  const bool is_asked = dtype == at::kLong || dtype == at::kInt || dtype == at::kBool;
+  return device.is_cpu() && is_asked && numel <= kMostReal;
 }
 
 at::Device device_or_cpu(const std::optional<at::Device>& device) {
@@ -86,7 +91,7 @@ at::Tensor pretended_empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarTy
                            std::optional<bool> pinned, std::optional<at::MemoryFormat> format) {
   const auto type = dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype()));
   const auto place = device_or_cpu(device);
-  if (stays_real(type, place)) {
+  if (stays_real(type, place, c10::multiply_integers(sizes).expect_int())) {
     const ComputingScope computing;
     return known(at::empty_symint(sizes, dtype, layout, device, pinned, format));
   }
@@ -100,7 +105,7 @@ at::Tensor pretended_empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRe
                                    std::optional<at::Device> device, std::optional<bool> pinned) {
   const auto type = dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype()));
   const auto place = device_or_cpu(device);
-  if (stays_real(type, place)) {
+  if (stays_real(type, place, c10::multiply_integers(sizes).expect_int())) {
     const ComputingScope computing;
     return known(at::empty_strided_symint(sizes, strides, dtype, layout, device, pinned));
   }
@@ -116,13 +121,13 @@ at::Tensor pretended_arange_step(const at::Scalar& start, const at::Scalar& end,
   const bool is_integer = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
   const auto usual = is_integer ? at::kLong : at::typeMetaToScalarType(at::get_default_dtype());
   const auto type = dtype.value_or(usual);
-  if (stays_real(type, device_or_cpu(device))) {
+  const double span = end.toDouble() - start.toDouble();
+  const auto count = static_cast<int64_t>(std::ceil(span / step.toDouble()));
+  if (stays_real(type, device_or_cpu(device), count)) {
     const ComputingScope computing;
     return at::arange(start, end, step, dtype, layout, device, pinned);
   }
-  const double count = std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
-  return at::empty({static_cast<int64_t>(count)},
-                   at::TensorOptions().dtype(type).device(device_or_cpu(device)));
+  return at::empty({count}, at::TensorOptions().dtype(type).device(device_or_cpu(device)));
 }
 
 at::Tensor pretended_arange_start(const at::Scalar& start, const at::Scalar& end,
@@ -164,6 +169,23 @@ bool any_argument(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) { found = found || is_so(tensor); });
   }
   return found;
+}
+
+// How many elements the arguments have together, each spread over the others.
+int64_t spread_numel(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  std::vector<int64_t> sizes;  // the last one first
+  const size_t count = op.schema().arguments().size();
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      const auto dim = static_cast<size_t>(tensor.dim());
+      if (sizes.size() < dim) sizes.resize(dim, 1);
+      for (size_t d = 0; d < dim; ++d) {
+        sizes[d] = std::max(sizes[d], tensor.sizes()[dim - 1 - d]);
+      }
+    });
+  }
+  return c10::multiply_integers(sizes);
 }
 
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -240,7 +262,8 @@ void pretend(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   }
   const bool is_pretended = any_argument(
       op, *stack, [&](const at::Tensor& tensor) { return is_without_memory(tensor, space); });
-  if (!is_pretended || returns_numbers(schema)) return compute(op, stack);
+  const bool is_large = spread_numel(op, *stack) > kMostReal && !only_changes_the_view(op);
+  if (returns_numbers(schema) || (!is_pretended && !is_large)) return compute(op, stack);
   if (only_changes_the_view(op)) {
     return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   }
@@ -351,15 +374,12 @@ PretenceScope::PretenceScope()
       operators_(kOperatorKey) {}
 
 void pretend_gpus(RealGpus real) {
+  static const bool has_gpus =
+      at::CUDAHooksRegistry()->Has("CUDAHooks") && at::detail::getCUDAHooks().deviceCount() > 0;
   register_hooks();
   auto& place = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)];
   static const auto* const gpu = new PretendedGpu;  // asked for until the process ends
-  const c10::impl::DeviceGuardImplInterface* none = nullptr;
-  if (real == RealGpus::hidden) {
-    place.store(gpu);
-  } else {
-    place.compare_exchange_strong(none, gpu);
-  }
+  if (real == RealGpus::hidden || !has_gpus) place.store(gpu);
 }
 
 }  // namespace fullshard::tensor

@@ -15,7 +15,8 @@ namespace fullshard::tensor {
 bool is_pretended();
 
 // Tensors of the CPU and of GPUs, whether there are any. Integers and truth values on the CPU stay
-// real, since code looks at them; everything else reads as zero. Autograd's threads take part.
+// real, since code looks at them, but for those as large as what attention makes of a long
+// sequence; everything else reads as zero. Autograd's threads take part.
 class PretenceScope {
  public:
   PretenceScope();
@@ -27,8 +28,9 @@ class PretenceScope {
   c10::impl::IncludeDispatchKeyGuard factories_, operators_;
 };
 
-// What becomes of a driver that is there: it is used, or no stream and event of this process
-// reaches it any more, and a watch is told of them instead (operator_watch.h).
+// What becomes of GPUs that are there: they are used, or no stream and event of this process
+// reaches them any more, and a watch is told of them instead (operator_watch.h). A CUDA libtorch
+// without any is not asked.
 enum class RealGpus { used, hidden };
 
 // Lets autograd and streams take a GPU for granted in a process that has none. Before the first

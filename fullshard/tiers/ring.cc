@@ -220,10 +220,17 @@ void Ring::restart() {
   const bool is_any_held = std::any_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
     return buffer.state == State::held;
   });
-  check(!is_any_held, "offload: a ring begins anew while some of it is held; release it");
+  check(!is_any_held, "offload: a ring is restarted while some of it is held; release it first");
   flush();
   for (Buffer& buffer : buffers_) settle(buffer);
   next_turn_ = next_read_ = 0;
+}
+
+void Ring::abandon() {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.state == State::held) buffer.state = State::free;
+  }
+  restart();
 }
 
 }  // namespace fullshard::tiers

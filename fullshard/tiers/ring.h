@@ -67,6 +67,8 @@ class Ring {
   // The next visit is the first again, and nothing is known of what was read ahead: for when
   // somebody else has written to the file. Nothing may be held.
   void restart();
+  // The same after an error: what is held is let go, unwritten.
+  void abandon();
 
   const RingCounters& counters() const { return counters_; }
 

@@ -44,7 +44,7 @@ at::Tensor dropout_factors(int64_t count, const ops::ElementDropout& dropout) {
                   .residual = nullptr,
                   .count = count,
                   .dropout = dropout},
-                 nullptr);
+                 kNoStream);
   return factors;
 }
 
@@ -76,7 +76,7 @@ void expect_activation(at::ScalarType dtype, RowActivation kind, int64_t width, 
   if (drops) activation.dropout = kDropout;
   const auto found = run_in_orders([&] {
     const Output forward({rows, width}, dtype), largest({ops::kLargestParts}, at::kFloat);
-    ops::activate_rows(forward.data(), activation, largest.data<float>(), nullptr);
+    ops::activate_rows(forward.data(), activation, largest.data<float>(), kNoStream);
     const Output to_input({rows, across}, dtype), in_place(to_output);
     const Output largest_gradient({ops::kLargestParts}, at::kFloat);
     ops::activate_gradient_rows({.output_gradient = in_place.data(),
@@ -85,7 +85,7 @@ void expect_activation(at::ScalarType dtype, RowActivation kind, int64_t width, 
                                  .gradient_stride = across,
                                  .output = in_place.data(),
                                  .largest = largest_gradient.data<float>()},
-                                activation, nullptr);
+                                activation, kNoStream);
     return Outputs{forward, to_input, in_place, largest, largest_gradient};
   });
   expect_near(found[0], expected, tolerance_of(dtype), "forward");
@@ -125,7 +125,7 @@ TEST(EmulatedActivation, ExactGeluIsWithinARoundingOfBf16) {
                       .input = input.data_ptr(),
                       .up = nullptr,
                       .stride = input.numel()},
-                     nullptr, nullptr);
+                     nullptr, kNoStream);
   const auto x = input.to(at::kDouble);
   const auto exact = x * 0.5 * at::erfc(-x * std::sqrt(0.5));
   const auto error = (output.values().to(at::kDouble) - exact).abs();
@@ -154,7 +154,7 @@ TEST(EmulatedDropout, DropsTheSameElementsInEveryDtypeAndForm) {
                         .residual = residual.data_ptr(),
                         .count = count,
                         .dropout = dropout},
-                       nullptr);
+                       kNoStream);
         return Outputs{output, drawn};
       });
       expect_near(found[0], values.to(at::kDouble) * factors + residual, tolerance_of(dtype),

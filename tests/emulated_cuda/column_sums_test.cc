@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/ops/cuda/partial_rows.h"
 #include "tests/emulated_cuda/kernel_run.h"
 
 namespace fullshard::emulation {
@@ -31,7 +32,7 @@ TEST(EmulatedColumnSums, AreTheSums) {
             for (const auto* sums : {&written, &added}) {
               ops::column_sums(sums->data<float>(), sums == &added, matrix.data_ptr(),
                                kernel_dtype(dtype), rows, width, width + room,
-                               partials.data<float>(), nullptr);
+                               partials.data<float>(), kNoStream);
             }
             return Outputs{written, added};
           });
@@ -52,10 +53,10 @@ TEST(EmulatedColumnSums, EndPartialRowsOfTwoKindsInOneLaunch) {
     const Output one({width}, at::kFloat), other(before), alone({width}, at::kFloat);
     const ops::PartialRows of_first{one.data<float>(), false, first.data_ptr<float>()};
     const ops::PartialRows of_second{other.data<float>(), true, second.data_ptr<float>()};
-    ops::sum_partials(of_first, of_second, rows, width, nullptr);
+    ops::sum_partials(of_first, of_second, rows, width, kNoStream);
     ops::sum_partials({}, {alone.data<float>(), false, second.data_ptr<float>()}, rows, width,
-                      nullptr);
-    ops::sum_partials({}, {}, rows, width, nullptr);
+                      kNoStream);
+    ops::sum_partials({}, {}, rows, width, kNoStream);
     return Outputs{one, other, alone};
   });
   expect_near(found[0], first.sum(0, false, at::kDouble), 1e-6, "the first");

@@ -12,13 +12,25 @@
 namespace fullshard::emulation {
 namespace {
 
-at::Tensor bf16(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); }
+constexpr auto kTypes = {at::kBFloat16, at::kFloat};
+
+at::Tensor random(at::ScalarType dtype, at::IntArrayRef sizes) {
+  return at::randn(sizes).to(dtype);
+}
+ops::KernelDtype kernel_dtype(at::ScalarType dtype) {
+  return dtype == at::kFloat ? ops::KernelDtype::fp32 : ops::KernelDtype::bf16;
+}
+// How far rounding takes a sum of some terms.
+double tolerance_of_sums(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-5 : 1.0 / 64; }
 at::Tensor wide_of(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
 
 struct FewRowsCase {
   int64_t rows, width;
   std::vector<int64_t> outputs;
   bool is_normed = false, centred = false, is_activated = false, is_gated = false;
+  at::ScalarType dtype = at::kBFloat16;
+
+  bool is_wide() const { return dtype == at::kFloat; }
 };
 
 struct FewRowsInputs {
@@ -27,15 +39,16 @@ struct FewRowsInputs {
   int64_t num_outputs = 0;
 
   explicit FewRowsInputs(const FewRowsCase& given) {
-    input = bf16({given.rows, given.width});
-    norm_weight = bf16({given.width});
-    norm_bias = bf16({given.width});
+    input = random(given.dtype, {given.rows, given.width});
+    norm_weight = random(given.dtype, {given.width});
+    norm_bias = random(given.dtype, {given.width});
     for (const auto outputs : given.outputs) {
-      weights.push_back((bf16({outputs, given.width}) / std::sqrt(given.width)).to(at::kBFloat16));
-      biases.push_back(bf16({outputs}));
+      weights.push_back(
+          (random(given.dtype, {outputs, given.width}) / std::sqrt(given.width)).to(given.dtype));
+      biases.push_back(random(given.dtype, {outputs}));
       num_outputs += given.is_gated && num_outputs > 0 ? 0 : outputs;
     }
-    residual = bf16({given.rows, num_outputs});
+    residual = random(given.dtype, {given.rows, num_outputs});
   }
 };
 
@@ -80,18 +93,25 @@ at::Tensor expected_of(const FewRowsCase& given, const FewRowsInputs& inputs) {
 }
 
 at::Tensor multiplied(const FewRowsCase& given, const FewRowsInputs& inputs) {
-  auto products = products_of(given, inputs);
+  const auto products = products_of(given, inputs);
+  const auto wide_rows = normed(given, inputs).to(at::kFloat);
   return run_in_orders([&] {
-    const Output output({given.rows, inputs.num_outputs}, at::kBFloat16);
-    const Output rows({given.rows, given.width}, at::kBFloat16);
+    const Output output({given.rows, inputs.num_outputs}, given.dtype);
+    const Output rows({given.rows, given.width}, given.dtype);
     auto own = products;
     own.output = output.data();
+    if (given.is_wide()) {
+      own.input = wide_rows.data_ptr();
+      own.norm = {};
+      ops::multiply_few_wide_rows(own, kNoStream);
+      return Outputs{output};
+    }
     if (given.is_normed && !ops::norms_few_rows_on_the_way(given.rows, given.width)) {
-      ops::norm_few_rows(rows.data(), own, nullptr);
+      ops::norm_few_rows(rows.data(), own, kNoStream);
       own.input = rows.data();
       own.norm = {};
     }
-    ops::multiply_few_rows(own, nullptr);
+    ops::multiply_few_rows(own, kNoStream);
     return Outputs{output};
   })[0];
 }
@@ -113,47 +133,112 @@ TEST(EmulatedFewRows, EqualTheWideExpression) {
       {3, 320, {40, 40}, true, true, true, /*is_gated=*/true},
       {20, 320, {13, 13}, false, false, true, true},
   };
-  for (const auto& given : cases) {
-    SCOPED_TRACE(::testing::Message() << given.rows << " rows of " << given.width << " for "
-                                      << given.outputs.size() << " weights");
-    const FewRowsInputs inputs(given);
-    expect_near(multiplied(given, inputs), expected_of(given, inputs), 1.0 / 64, "products");
+  for (auto given : cases) {
+    for (const auto dtype : kTypes) {
+      SCOPED_TRACE(::testing::Message()
+                   << given.rows << " rows of " << given.width << " for " << given.outputs.size()
+                   << " weights, " << c10::toString(dtype));
+      given.dtype = dtype;
+      const FewRowsInputs inputs(given);
+      expect_near(multiplied(given, inputs), expected_of(given, inputs), tolerance_of_sums(dtype),
+                  "products");
+    }
   }
 }
 
 TEST(EmulatedFewRows, GiveARowTheSameBitsInEveryBatch) {
-  const FewRowsCase given{32, 320, {40, 24}};
-  const FewRowsInputs inputs(given);
-  const auto all = multiplied(given, inputs);
-  for (const int64_t count : {1, 8, 9, 31}) {
-    auto fewer = given;
-    fewer.rows = count;
-    EXPECT_TRUE(at::equal(multiplied(fewer, inputs), all.narrow(0, 0, count))) << count;
+  for (const auto dtype : kTypes) {
+    FewRowsCase given{32, 320, {40, 24}};
+    given.dtype = dtype;
+    const FewRowsInputs inputs(given);
+    const auto all = multiplied(given, inputs);
+    for (const int64_t count : {1, 3, 8, 9, 31}) {
+      auto fewer = given;
+      fewer.rows = count;
+      EXPECT_TRUE(at::equal(multiplied(fewer, inputs), all.narrow(0, 0, count)))
+          << count << " rows, " << c10::toString(dtype);
+    }
+  }
+}
+
+// Rows that almost fill what a block may have, by its width, beside what the kernel declares.
+TEST(EmulatedFewRows, FitEveryDeviceAndHaveItsBits) {
+  const std::vector<FewRowsCase> cases = {{12, 4096, {16}}, {16, 3072, {16}}, {20, 2048, {16}},
+                                          {24, 2048, {16}}, {32, 1536, {16}}, {9, 5632, {16}}};
+  for (const auto& given : cases) {
+    const FewRowsInputs inputs(given);
+    const auto expected = multiplied(given, inputs);
+    for (const auto& device : kDevices) {
+      SCOPED_TRACE(::testing::Message() << given.rows << " rows of " << given.width << " on "
+                                        << device.major << "." << device.minor);
+      device.use();
+      EXPECT_TRUE(at::equal(multiplied(given, inputs), expected));
+      Device().use();
+    }
   }
 }
 
 struct StepCase {
   int64_t heads, kv_heads, width, window;
   bool turns;
+  at::ScalarType dtype;
 };
+
+TEST(EmulatedStepAttention, LeavesNanWhereCacheOrTableHaveNoPlace) {
+  const int64_t capacity = 10, num_positions = 8, width = 32;
+  const auto positions = at::tensor({-1, 7, 8, 10}, at::kLong);
+  const auto cosines = at::randn({num_positions, width / 2}), sines = cosines.clone();
+  const auto packed = random(at::kBFloat16, {4, 3, width});
+  const auto cache = random(at::kBFloat16, {4, 1, capacity, width});
+  const auto found = run_in_orders([&] {
+    const Output output({4, 1, width}, at::kBFloat16);
+    const Output keys(cache), values(cache);
+    ops::attend_step({.output = output.data(),
+                      .rows = packed.data_ptr(),
+                      .keys = keys.data(),
+                      .values = values.data(),
+                      .positions = positions.data_ptr<int64_t>(),
+                      .cosines = cosines.data_ptr<float>(),
+                      .sines = sines.data_ptr<float>(),
+                      .num_positions = num_positions,
+                      .num_rows = 4,
+                      .num_heads = 1,
+                      .num_kv_heads = 1,
+                      .width = width,
+                      .capacity = capacity,
+                      .window = 0,
+                      .scale = 1},
+                     ops::KernelDtype::bf16, kNoStream);
+    return Outputs{output, keys, values};
+  });
+  const auto are_nan = found[0].isnan().flatten(1).sum(1).gt(0);
+  EXPECT_TRUE(at::equal(are_nan, at::tensor({1, 0, 1, 1}).ne(0))) << are_nan;
+  for (const int64_t row : {0, 2, 3}) EXPECT_TRUE(at::equal(found[1][row], cache[row])) << row;
+}
 
 TEST(EmulatedStepAttention, EqualsAttentionOverTheWholeRow) {
   const int64_t capacity = 70;
   const auto positions = at::tensor({0, 1, 33, 69}, at::kLong);
   const int64_t rows = positions.numel();
-  for (const auto& given : {StepCase{2, 2, 32, 0, false},
-                            {4, 2, 64, 0, true},
-                            {4, 1, 128, 8, true},
-                            {1, 1, 256, 0, true}}) {
-    SCOPED_TRACE(::testing::Message() << given.heads << " heads of " << given.width);
+  std::vector<StepCase> cases;
+  for (const auto dtype : kTypes) {
+    cases.push_back({2, 2, 32, 0, false, dtype});
+    cases.push_back({4, 2, 64, 0, true, dtype});
+    cases.push_back({4, 1, 128, 8, true, dtype});
+    cases.push_back({1, 1, 256, 0, true, dtype});
+  }
+  for (const auto& given : cases) {
+    const auto dtype = given.dtype;
+    SCOPED_TRACE(::testing::Message()
+                 << given.heads << " heads of " << given.width << ", " << c10::toString(dtype));
     const auto angles = at::randn({capacity, given.width / 2});
     const auto cosines = angles.cos(), sines = angles.sin();
-    const auto packed = bf16({rows, given.heads + 2 * given.kv_heads, given.width});
-    const auto keys = bf16({rows, given.kv_heads, capacity, given.width});
-    const auto values = bf16({rows, given.kv_heads, capacity, given.width});
+    const auto packed = random(dtype, {rows, given.heads + 2 * given.kv_heads, given.width});
+    const auto keys = random(dtype, {rows, given.kv_heads, capacity, given.width});
+    const auto values = random(dtype, {rows, given.kv_heads, capacity, given.width});
     const float scale = 1 / std::sqrt(static_cast<float>(given.width));
     const auto found = run_in_orders([&] {
-      const Output output({rows, given.heads, given.width}, at::kBFloat16);
+      const Output output({rows, given.heads, given.width}, dtype);
       const Output own_keys(keys), own_values(values);
       ops::attend_step({.output = output.data(),
                         .rows = packed.data_ptr(),
@@ -162,6 +247,7 @@ TEST(EmulatedStepAttention, EqualsAttentionOverTheWholeRow) {
                         .positions = positions.data_ptr<int64_t>(),
                         .cosines = given.turns ? cosines.data_ptr<float>() : nullptr,
                         .sines = given.turns ? sines.data_ptr<float>() : nullptr,
+                        .num_positions = capacity,
                         .num_rows = rows,
                         .num_heads = given.heads,
                         .num_kv_heads = given.kv_heads,
@@ -169,19 +255,19 @@ TEST(EmulatedStepAttention, EqualsAttentionOverTheWholeRow) {
                         .capacity = capacity,
                         .window = given.window,
                         .scale = scale},
-                       nullptr);
+                       kernel_dtype(dtype), kNoStream);
       return Outputs{output, own_keys, own_values};
     });
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t position = positions[row].item<int64_t>(), length = position + 1;
       const auto turned = [&](at::Tensor heads) {
-        if (!given.turns) return heads.to(at::kBFloat16);
+        if (!given.turns) return heads.to(dtype);
         const auto halves = heads.to(at::kFloat).chunk(2, -1);
         const auto cosine = cosines[position], sine = sines[position];
         return at::cat(
                    {halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine},
                    -1)
-            .to(at::kBFloat16);
+            .to(dtype);
       };
       const auto query = turned(packed[row].narrow(0, 0, given.heads));
       const auto key = turned(packed[row].narrow(0, given.heads, given.kv_heads));
@@ -198,7 +284,8 @@ TEST(EmulatedStepAttention, EqualsAttentionOverTheWholeRow) {
       };
       const auto scores =
           (wide_of(query).unsqueeze(1).matmul(seen(all_keys).transpose(1, 2)) * scale).softmax(-1);
-      expect_near(found[0][row], scores.matmul(seen(all_values)).squeeze(1), 1.0 / 128, "attended");
+      expect_near(found[0][row], scores.matmul(seen(all_values)).squeeze(1),
+                  tolerance_of_sums(dtype), "attended");
     }
   }
 }

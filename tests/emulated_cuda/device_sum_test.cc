@@ -39,7 +39,7 @@ TEST(EmulatedDeviceSum, HasTheBitsOfTheOrderedSum) {
                                  .op = op,
                                  .divisor = adds ? static_cast<int64_t>(num_rows) : 1,
                                  .addend = adds ? output.data() : nullptr};
-          EXPECT_TRUE(comm::device_sum(sum, nullptr));
+          EXPECT_TRUE(comm::device_sum(sum, kNoStream));
           return Outputs{output};
         });
         EXPECT_TRUE(at::equal(found[0], expected));

@@ -62,7 +62,7 @@ EntropyResults run_entropy(const EntropyCase& given, const at::Tensor& logits,
                      .ignore_index = kIgnored,
                      .smoothing = static_cast<float>(given.smoothing),
                      .wants_gradient = wants_gradient},
-                    nullptr);
+                    kNoStream);
   return {own, losses};
 }
 

@@ -14,7 +14,7 @@ at::Tensor bf16_values(at::IntArrayRef sizes) { return at::randn(sizes).to(at::k
 
 at::Tensor largest_parts_of(const at::Tensor& values) {
   auto parts = at::empty({ops::kLargestParts});
-  ops::largest_values(parts.data_ptr<float>(), false, values.data_ptr(), values.numel(), nullptr);
+  ops::largest_values(parts.data_ptr<float>(), false, values.data_ptr(), values.numel(), kNoStream);
   return parts;
 }
 
@@ -25,8 +25,8 @@ TEST(EmulatedFp8, FindsTheLargestMagnitude) {
     const auto before = at::full({ops::kLargestParts}, 3.0f);
     const auto found = run_in_orders([&] {
       const Output parts({ops::kLargestParts}, at::kFloat), joined(before);
-      ops::largest_values(parts.data<float>(), false, values.data_ptr(), count, nullptr);
-      ops::largest_values(joined.data<float>(), true, values.data_ptr(), count, nullptr);
+      ops::largest_values(parts.data<float>(), false, values.data_ptr(), count, kNoStream);
+      ops::largest_values(joined.data<float>(), true, values.data_ptr(), count, kNoStream);
       return Outputs{parts, joined};
     });
     EXPECT_EQ(found[0].max().item<float>(), 100);
@@ -77,7 +77,7 @@ TEST(EmulatedFp8, RoundsRowsAsTorchDoesAndTurnsThem) {
                         .width = width,
                         .parts = parts.data_ptr<float>(),
                         .kind = kind},
-                       nullptr);
+                       kNoStream);
       return Outputs{own, turned, factor};
     };
     const auto both = run_in_orders([&] { return run(true, true); });
@@ -106,7 +106,7 @@ TEST(EmulatedFp8, MakesEverythingNaNOfANaN) {
   ops::to_fp8_rows(
       {.rows = own.data(), .factor = factor.data<float>()},
       {.values = values.data_ptr(), .num_rows = 2, .width = 16, .parts = parts.data_ptr<float>()},
-      nullptr);
+      kNoStream);
   EXPECT_TRUE(own.values().view(at::kFloat8_e4m3fn).to(at::kFloat).isnan().all().item<bool>());
 }
 
@@ -123,7 +123,7 @@ TEST(EmulatedWidening, MultipliesRowsOf8BitIntegers) {
                          .output = output.data(),
                          .values = values.data_ptr<int8_t>(),
                          .scales = scales.data_ptr<float>()},
-                        nullptr);
+                        kNoStream);
         return Outputs{output};
       });
       EXPECT_TRUE(at::equal(found[0], (values.to(at::kFloat) * scales.unsqueeze(1)).to(dtype)));

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::emulation {
+
+inline const auto kNoStream = tensor::DeviceStream::of_emulation();
 
 // What a kernel writes. Begins at a multiple of 16 bytes, `shift` elements further.
 class Output {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fullshard/ops/cuda/largest_parts.h"
+#include "fullshard/ops/cuda/partial_rows.h"
 #include "tests/emulated_cuda/kernel_run.h"
 
 namespace fullshard::emulation {
@@ -114,8 +115,8 @@ TEST(EmulatedNorm, EqualsTheWideExpression) {
       const Output again({given.rows, given.width}, given.dtype, given.shift);
       const Output largest({ops::kLargestParts}, at::kFloat);
       const auto rows = norm_rows(given, inputs, statistics);
-      ops::normalise_rows(output.data(), rows, kEpsilon, largest.data<float>(), nullptr);
-      ops::normalise_rows_again(again.data(), rows, nullptr);
+      ops::normalise_rows(output.data(), rows, kEpsilon, largest.data<float>(), kNoStream);
+      ops::normalise_rows_again(again.data(), rows, kNoStream);
       return Outputs{output, again, largest, statistics.inverse};
     });
     expect_near(found[0], expected.output, tolerance(given), "normalised");
@@ -133,8 +134,8 @@ TEST(EmulatedNorm, HasTheWideExpressionsGradients) {
       const Statistics statistics(given.rows);
       const Output forward({given.rows, given.width}, given.dtype, given.shift);
       const auto rows = norm_rows(given, inputs, statistics);
-      ops::normalise_rows(forward.data(), rows, kEpsilon, nullptr, nullptr);
-      const int64_t num_partials = ops::num_norm_partials(rows);
+      ops::normalise_rows(forward.data(), rows, kEpsilon, nullptr, kNoStream);
+      const int64_t num_partials = ops::num_norm_partials(rows.dtype, rows.num_rows, rows.width);
       const Output weights({num_partials, given.width}, at::kFloat);
       const Output biases({num_partials, given.width}, at::kFloat);
       const Output to_input({given.rows, given.width}, given.dtype, given.shift);
@@ -146,7 +147,7 @@ TEST(EmulatedNorm, HasTheWideExpressionsGradients) {
           .weight_partials = weights.data<float>(),
           .bias_partials = given.centred ? biases.data<float>() : nullptr,
           .largest = largest.data<float>()};
-      ops::norm_gradient_rows(gradients, rows, nullptr);
+      ops::norm_gradient_rows(gradients, rows, kNoStream);
       return Outputs{to_input, largest, weights, biases};
     });
     expect_near(found[0], expected.to_input, tolerance(given), "of the input");
@@ -168,7 +169,7 @@ TEST(EmulatedNorm, MayOverwriteTheGradientItReads) {
       const Statistics statistics(given.rows);
       const Output forward({given.rows, given.width}, given.dtype, given.shift);
       const auto rows = norm_rows(given, inputs, statistics);
-      ops::normalise_rows(forward.data(), rows, kEpsilon, nullptr, nullptr);
+      ops::normalise_rows(forward.data(), rows, kEpsilon, nullptr, kNoStream);
       const Output apart({given.rows, given.width}, given.dtype, given.shift);
       const Output in_place(inputs.to_output, given.shift);
       ops::NormGradientRows gradients{.input_gradient = apart.data(),
@@ -177,10 +178,10 @@ TEST(EmulatedNorm, MayOverwriteTheGradientItReads) {
                                       .weight_partials = nullptr,
                                       .bias_partials = nullptr,
                                       .largest = nullptr};
-      ops::norm_gradient_rows(gradients, rows, nullptr);
+      ops::norm_gradient_rows(gradients, rows, kNoStream);
       gradients.input_gradient = in_place.data();
       gradients.output_gradient = in_place.data();
-      ops::norm_gradient_rows(gradients, rows, nullptr);
+      ops::norm_gradient_rows(gradients, rows, kNoStream);
       return Outputs{apart, in_place};
     });
     EXPECT_TRUE(at::equal(found[0], found[1]));
@@ -194,7 +195,7 @@ TEST(EmulatedNorm, HandsNaNOn) {
   const Statistics statistics(given.rows);
   const Output output({3, 64}, given.dtype), largest({ops::kLargestParts}, at::kFloat);
   ops::normalise_rows(output.data(), norm_rows(given, inputs, statistics), kEpsilon,
-                      largest.data<float>(), nullptr);
+                      largest.data<float>(), kNoStream);
   EXPECT_TRUE(output.values()[1].isnan().all().item<bool>());
   EXPECT_FALSE(output.values()[0].isnan().any().item<bool>());
   EXPECT_TRUE(largest.values().isnan().any().item<bool>());

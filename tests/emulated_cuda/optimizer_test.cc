@@ -37,13 +37,21 @@ std::vector<StepArrays> arrays_of(const StepDtypes& dtypes, int shift) {
   return arrays;
 }
 
-// One launch for each segment of the table, as device_step_cuda.cc makes them.
+const optim::DevicePiece* pieces_in(const optim::DeviceTable& table) {
+  return static_cast<const optim::DevicePiece*>(table.pieces_on_device().const_data_ptr());
+}
+
+const optim::DeviceBlock* blocks_in(const optim::DeviceTable& table) {
+  return static_cast<const optim::DeviceBlock*>(table.blocks_on_device().const_data_ptr());
+}
+
+// One launch for each segment of the table, as device_step.cc makes them.
 template <class Use>
 void for_each_launch(const optim::DeviceTable& table, const double* factor, const Use& use) {
   for (const auto& segment : table.segments()) {
     optim::DeviceLaunch launch;
-    launch.pieces = table.device_pieces();
-    launch.blocks = table.device_blocks() + segment.first_block;
+    launch.pieces = pieces_in(table);
+    launch.blocks = blocks_in(table) + segment.first_block;
     launch.num_blocks = segment.num_blocks;
     launch.first_setting = segment.first_setting;
     launch.num_settings = segment.num_settings;
@@ -61,7 +69,7 @@ void step_by_kernels(const std::vector<StepArrays>& arrays, const Step& step,
   optim::DeviceTable table;
   table.set(fullshard::testing::pieces_of(arrays), at::kCPU);
   for_each_launch(table, factor, [&](const optim::DeviceLaunch& launch, const auto&) {
-    optim::launch_step(launch, &step, nullptr);
+    optim::launch_step(launch, &step, kNoStream);
   });
 }
 
@@ -162,10 +170,10 @@ TEST(EmulatedLamb, UpdatesMomentsThenMovesByRatios) {
     auto* squares = by_block.data<optim::LambSquares>();
     for_each_launch(own_table, nullptr, [&](optim::DeviceLaunch launch, const auto& segment) {
       launch.squares = squares + segment.first_block;
-      optim::launch_moments(launch, &step, nullptr);
+      optim::launch_moments(launch, &step, kNoStream);
     });
-    optim::launch_squares_by_tensor(own_table.device_pieces(), num_tensors, squares,
-                                    by_tensor.data<optim::LambSquares>(), nullptr);
+    optim::launch_squares_by_tensor(pieces_in(own_table), num_tensors, squares,
+                                    by_tensor.data<optim::LambSquares>(), kNoStream);
     return Outputs{by_tensor, Output(again.back().states[1])};
   });
   for (size_t i = 0; i < cpu.size(); ++i) {
@@ -180,7 +188,7 @@ TEST(EmulatedLamb, UpdatesMomentsThenMovesByRatios) {
   table.set(fullshard::testing::pieces_of(moved), at::kCPU);
   for_each_launch(table, nullptr, [&](optim::DeviceLaunch launch, const auto&) {
     launch.ratios = ratios.data_ptr<float>();
-    optim::launch_step(launch, &step, nullptr);
+    optim::launch_step(launch, &step, kNoStream);
   });
   for (size_t i = 0; i < cpu.size(); ++i) {
     auto scaled = step;
@@ -196,7 +204,7 @@ TEST(EmulatedLamb, ClampsRatios) {
       at::tensor({9.0, 1.0, 0.0, 4.0, 1e6, 1.0, 16.0, 0.25, 0.0, 0.0, 1e6, 0.0}, at::kDouble);
   auto ratios = at::empty({3});
   optim::launch_trust_ratios(reinterpret_cast<const optim::LambSquares*>(squares.data_ptr()), 2, 3,
-                             {0.01f, 10.0f}, ratios.data_ptr<float>(), nullptr);
+                             {0.01f, 10.0f}, ratios.data_ptr<float>(), kNoStream);
   EXPECT_EQ(ratios[0].item<float>(), 5.0f / static_cast<float>(std::sqrt(1.25)));
   EXPECT_EQ(ratios[1].item<float>(), 1.0f);
   EXPECT_EQ(ratios[2].item<float>(), 10.0f);
@@ -220,7 +228,7 @@ struct NormTable {
       const Output partials({num_blocks}, at::kDouble);
       const Output results({static_cast<int64_t>(pieces.size())}, at::kDouble);
       engine::launch_norms(kind, pieces.data(), static_cast<int>(pieces.size()), num_blocks,
-                           partials.data<double>(), results.data<double>(), nullptr);
+                           partials.data<double>(), results.data<double>(), kNoStream);
       return Outputs{results};
     })[0];
   }
@@ -264,7 +272,7 @@ TEST(EmulatedNorms, BecomeTheFactorOfGradients) {
   const auto outcome = [&](engine::ClipSettings settings) {
     auto values = at::empty({2}, at::kDouble);
     engine::launch_clip_factor(engine::NormKind::sum_of_squares, numbers.data_ptr<double>(), 2,
-                               settings, values.data_ptr<double>(), nullptr);
+                               settings, values.data_ptr<double>(), kNoStream);
     return std::pair(values[0].item<double>(), values[1].item<double>());
   };
   EXPECT_EQ(outcome({10.0f, 1}), std::pair(5.0, 1.0));
@@ -279,7 +287,7 @@ TEST(EmulatedWatch, FindsNumbersWhoseExponentIsFull) {
   const auto is_found = [](const at::Tensor& values, const engine::ExponentBits& bits) {
     int32_t flag = 0;
     const auto packs = static_cast<int64_t>(values.nbytes() / 16);
-    engine::launch_find_exponent(&flag, values.data_ptr(), packs, bits, nullptr);
+    engine::launch_find_exponent(&flag, values.data_ptr(), packs, bits, kNoStream);
     return flag == 1;
   };
   for (const int64_t place : {0, 1, 4'000, 299'999}) {

@@ -20,6 +20,7 @@ struct Angles {
   ops::RotaryRows rows(int64_t half, const at::Tensor& positions) const {
     return {.cosines = cosines.data_ptr<float>(),
             .sines = sines.data_ptr<float>(),
+            .num_positions = cosines.size(0),
             .positions = positions.defined() ? positions.data_ptr<int64_t>() : nullptr,
             .sequence = 7,
             .half = half};
@@ -36,6 +37,24 @@ at::Tensor turned(const at::Tensor& heads, const Angles& angles, const at::Tenso
                  -1);
 }
 
+TEST(EmulatedRotary, LeavesNanWhereTheTableHasNoAngles) {
+  const int64_t half = 8;
+  const auto positions =
+      at::tensor({int64_t{-1}, int64_t{39}, int64_t{40}, int64_t{1} << 40}, at::kLong);
+  for (const auto dtype : kKernelDtypes) {
+    const Angles angles(half);
+    const auto input = at::randn({4, 1, 2 * half}).to(dtype);
+    const auto found = run_in_orders([&] {
+      const Output output(input);
+      ops::rotate_rows(output.data(), kernel_dtype(dtype), 4, 2 * half, 1,
+                       angles.rows(half, positions), 1, kNoStream);
+      return Outputs{output};
+    });
+    const auto are_nan = found[0].isnan().flatten(1).sum(1).gt(0);
+    EXPECT_TRUE(at::equal(are_nan, at::tensor({1, 0, 1, 1}).ne(0))) << are_nan;
+  }
+}
+
 TEST(EmulatedRotary, TurnsTheFirstHeadsOfEveryRow) {
   const int64_t rows = 21, heads = 5, num_turned = 3;
   const auto positions = at::arange(rows).flip(0).contiguous();
@@ -48,7 +67,7 @@ TEST(EmulatedRotary, TurnsTheFirstHeadsOfEveryRow) {
           const auto found = run_in_orders([&] {
             const Output output(input);
             ops::rotate_rows(output.data(), kernel_dtype(dtype), rows, heads * 2 * half, num_turned,
-                             angles.rows(half, places), sign, nullptr);
+                             angles.rows(half, places), sign, kNoStream);
             return Outputs{output};
           });
           const auto of_row = places.defined() ? places : at::arange(rows) % 7;
@@ -79,7 +98,7 @@ TEST(EmulatedRotary, PacksHeadsAndTurnsThemBack) {
           ops::pack_and_turn_back(
               output.data(), kernel_dtype(dtype), rows,
               {query.data_ptr(), key.data_ptr(), value.data_ptr(), heads, kv_heads}, rotary,
-              nullptr);
+              kNoStream);
           return Outputs{output};
         });
         const auto both = at::cat({query, key}, 1);

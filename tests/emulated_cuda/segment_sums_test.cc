@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/ops/cuda/partial_rows.h"
 #include "tests/emulated_cuda/kernel_run.h"
 
 namespace fullshard::emulation {
@@ -41,7 +42,7 @@ TEST(EmulatedSegments, AddRowsToTheRowsThatTheirIndicesName) {
                                .width = width,
                                .skipped = skipped,
                                .partials = partials.data<float>()},
-                              nullptr);
+                              kNoStream);
             return Outputs{own};
           });
           expect_near(found[0], added_to(table, indices, rows, skipped), 1e-6, "table");

@@ -63,6 +63,20 @@ TEST_P(DeviceEncoders, TakeTheStepOfTheCpuForRowsOfKnownLengths) {
   expect_same_step(GetParam(), known, at::kBFloat16, kBf16Tolerance);
 }
 
+// Lengths that the kernels' packs do not divide.
+TEST_P(DeviceEncoders, TakeTheStepOfTheCpuAtOddLengths) {
+  auto odd = inputs();
+  const bool pairs = odd.labels.sizes() == odd.input_ids.sizes();
+  odd.input_ids = odd.input_ids.narrow(1, 0, 5).contiguous();
+  odd.attention_mask = odd.attention_mask.narrow(1, 0, 5).contiguous();
+  if (odd.token_type_ids.defined()) {
+    odd.token_type_ids = odd.token_type_ids.narrow(1, 0, 5).contiguous();
+  }
+  odd.labels = odd.labels.narrow(1, 0, pairs ? 5 : 3).contiguous();
+  expect_same_step(GetParam(), odd, at::kFloat, 1e-4);
+  expect_same_step(GetParam(), odd, at::kBFloat16, kBf16Tolerance);
+}
+
 TEST_P(DeviceEncoders, GiveTheLossOfTransformers) {
   const auto reference = read_tensor_file(fixture_path(GetParam() + "/reference.safetensors"));
   const auto model = load_decoder(GetParam());

@@ -2,9 +2,9 @@
 // Frozen layers with low-rank parts beside them, in 16 and 8 bits, against the same expressions in
 // fp64.
 #include <ATen/ops/cat.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/memory/device_memory.h"
 #include "fullshard/ops/products/activated_projection.h"
 #include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/ops/products/low_rank.h"
@@ -141,10 +141,9 @@ TEST_F(DeviceAdaptedLayers, KeepTheInputAlone) {
   const auto norm_weight = bf16_randn({1024});
   const auto input = bf16_randn({2048, 1024}).requires_grad_();
   const auto a = bf16_randn({8, 1024}).requires_grad_(), b = bf16_randn({4096, 8}).requires_grad_();
-  const auto before = c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current;
+  const auto before = memory::device_memory({at::kCUDA, 0}).allocated_bytes;
   const auto made = norm_projection(input, {norm_weight, {}, 1e-5, false}, {in_8_bits(rows, a, b)});
-  const auto kept =
-      c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current - before;
+  const auto kept = memory::device_memory({at::kCUDA, 0}).allocated_bytes - before;
   const int64_t output_bytes = int64_t{2048} * 4096 * 2, narrow_bytes = 2048 * 8 * 2;
   EXPECT_LE(kept, output_bytes + narrow_bytes + 2048 * 4 + 8192);
 }

@@ -69,5 +69,26 @@ TEST_F(DeviceBiasedAttention, IsThatOfTheCpuWithAllGradients) {
   }
 }
 
+// What the kernels want of strides and rows is made where it is not so.
+TEST_F(DeviceBiasedAttention, TakesViewsOfAnyStrides) {
+  for (const int64_t keys : {7, 16, 21}) {
+    const auto heads = [&] { return device_randn({2, 3, 16, keys}).permute({0, 3, 1, 2}); };
+    const auto query = heads(), key = heads(), value = heads();
+    const auto in_memory_of_images =
+        device_randn({1, 3, keys, keys}).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto turned = device_randn({1, 3, keys, keys}).transpose(2, 3);
+    const auto of_each_query = device_randn({2, 3, keys, 1});
+    for (const auto& bias : {in_memory_of_images, turned, of_each_query, at::Tensor()}) {
+      const auto on = [&](at::Device device) {
+        AttentionOptions options;
+        if (bias.defined()) options.bias = bias.to(device);
+        options.causal = !bias.defined();
+        return attention(query.to(device), key.to(device), value.to(device), options).cpu();
+      };
+      EXPECT_LE((on(query.device()) - on(at::kCPU)).abs().max().item<double>(), 2e-5);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fullshard::ops

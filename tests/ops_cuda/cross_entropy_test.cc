@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "fullshard/nn/gradient_hook.h"
+#include "tests/errors.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {
@@ -106,6 +107,15 @@ TEST_F(DeviceCrossEntropy, IsZeroWithoutLabelsAndNanForAnUnknownOne) {
   auto wrong = none.clone();
   wrong[2].fill_(9);
   EXPECT_TRUE(std::isnan(linear_cross_entropy(hidden, weight, {}, wrong).item<float>()));
+}
+
+TEST_F(DeviceCrossEntropy, RefusesLabelsOfTheHost) {
+  EXPECT_EQ(testing::message_of([] {
+              linear_cross_entropy(device_randn({4, 16}), device_randn({9, 16}), {},
+                                   at::zeros({4}, at::kLong));
+            }),
+            "linear_cross_entropy: labels lie on cpu, hidden on cuda:0; move the labels there "
+            "first");
 }
 
 }  // namespace

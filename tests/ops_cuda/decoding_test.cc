@@ -44,6 +44,37 @@ TEST_F(DeviceDecoding, MultipliesFewRowsByWeightsOfAnySize) {
   }
 }
 
+TEST_F(DeviceDecoding, MultipliesFewRowsOfFp32) {
+  for (const int64_t width : {32, 96, 2048, 5632}) {
+    for (const int64_t outputs : {1, 15, 2048}) {
+      for (const int64_t rows : {1, 3, 8, 9, 17, 32}) {
+        SCOPED_TRACE(::testing::Message() << rows << " rows, " << outputs << " x " << width);
+        const auto input = device_randn({rows, 1, width});
+        const auto weight = device_randn({outputs, width}), bias = device_randn({outputs});
+        const auto residual = device_randn({rows, 1, outputs});
+        ASSERT_TRUE(has_device_few_rows(input, {.weights = {weight}, .biases = {bias}}, residual));
+        const auto found = few_rows_linear(input, weight, bias, residual);
+        expect_close(found, wide_linear(input, weight, bias, residual), 1e-5, "products");
+        EXPECT_TRUE(at::equal(few_rows_linear(input.narrow(0, 0, 1).contiguous(), weight, bias,
+                                              residual.narrow(0, 0, 1).contiguous()),
+                              found.narrow(0, 0, 1)));
+      }
+    }
+  }
+  const auto input = device_randn({5, 1, 256});
+  const NormTerms norm{device_randn({256}), {}, 1e-5, false};
+  const std::vector<at::Tensor> inner = {device_randn({40, 256}) / 16,
+                                         device_randn({40, 256}) / 16};
+  const FewRowsOperands operands{inner, {{}, {}}, &norm, Activation::silu};
+  ASSERT_TRUE(has_device_few_rows(input, operands, {}));
+  const auto found = at::empty({5, 1, 40}, input.options());
+  device_few_rows(found, input, operands, {});
+  const auto normed = apply_norm(input, norm);
+  const auto wanted = activate(few_rows_linear(normed, inner[0]), Activation::silu) *
+                      few_rows_linear(normed, inner[1]);
+  expect_close(found, wanted.to(at::kDouble), 1e-5, "activated");
+}
+
 TEST_F(DeviceDecoding, GivesARowTheSameBitsInEveryBatch) {
   const auto input = bf16_randn({32, 1, 2048});
   const std::vector<at::Tensor> weights = {bf16_randn({2048, 2048}), bf16_randn({250, 2048}),
@@ -102,7 +133,8 @@ TEST_F(DeviceDecoding, LeavesOthersToTheGeneralProducts) {
   EXPECT_FALSE(refuses(bf16_randn({2, 64}), weight));
   EXPECT_TRUE(refuses(bf16_randn({33, 64}), weight));
   EXPECT_TRUE(refuses(bf16_randn({2, 48}), bf16_randn({64, 48})));
-  EXPECT_TRUE(refuses(device_randn({2, 64}), device_randn({64, 64})));
+  EXPECT_TRUE(refuses(device_randn({2, 64}), weight));
+  EXPECT_TRUE(refuses(device_randn({2, 64}).to(at::kHalf), weight.to(at::kHalf)));
   EXPECT_TRUE(refuses(bf16_randn({2, 64}), weight.t()));
   const at::AutoGradMode with_gradients(true);
   EXPECT_TRUE(refuses(bf16_randn({2, 64}), weight));
@@ -111,6 +143,7 @@ TEST_F(DeviceDecoding, LeavesOthersToTheGeneralProducts) {
 struct Step {
   int64_t heads, kv_heads, width, window;
   bool turns;
+  at::ScalarType dtype;
 };
 
 // Rows of different lengths, one token longer by either way; the caches hold the same then, too.
@@ -118,9 +151,10 @@ void expect_same_attention(const Step& step) {
   const int64_t capacity = 300;
   const std::vector<int64_t> starts = {0, 1, 37, 299, 128};
   const auto rows = static_cast<int64_t>(starts.size());
-  const auto packed = bf16_randn({rows, 1, (step.heads + 2 * step.kv_heads) * step.width});
-  auto keys = bf16_randn({rows, step.kv_heads, capacity, step.width});
-  auto values = bf16_randn({rows, step.kv_heads, capacity, step.width});
+  const auto random = [&](at::IntArrayRef sizes) { return device_randn(sizes).to(step.dtype); };
+  const auto packed = random({rows, 1, (step.heads + 2 * step.kv_heads) * step.width});
+  auto keys = random({rows, step.kv_heads, capacity, step.width});
+  auto values = random({rows, step.kv_heads, capacity, step.width});
   const auto other_keys = keys.clone(), other_values = values.clone();
   const auto frequencies = at::arange(step.width / 2, keys.options().dtype(at::kFloat)) * -0.3;
   const auto table = make_rotary_table(frequencies.exp(), capacity);
@@ -141,16 +175,20 @@ void expect_same_attention(const Step& step) {
   const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
   const auto wanted = cached_attention(wide(query), wide(other_keys), wide(other_values), places,
                                        {.window = step.window});
-  expect_close(found, wanted, 1.0 / 128, "attention");
+  expect_close(found, wanted, step.dtype == at::kFloat ? 1e-5 : 1.0 / 128, "attention");
 }
 
 TEST_F(DeviceDecoding, AttendsToEachRowUpToItsPlaceAndStoresTheNewToken) {
-  for (const int64_t width : {32, 64, 128, 256}) {
-    for (const Step& step :
-         {Step{8, 2, width, 0, true}, Step{4, 4, width, 0, false}, Step{6, 1, width, 20, true}}) {
-      SCOPED_TRACE(::testing::Message() << step.heads << " heads, " << step.kv_heads << " of keys, "
-                                        << width << " wide, window " << step.window);
-      expect_same_attention(step);
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    for (const int64_t width : {32, 64, 128, 256}) {
+      for (const Step& step :
+           {Step{8, 2, width, 0, true, dtype}, Step{4, 4, width, 0, false, dtype},
+            Step{6, 1, width, 20, true, dtype}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << c10::toString(dtype) << ", " << step.heads << " heads, " << step.kv_heads
+                     << " of keys, " << width << " wide, window " << step.window);
+        expect_same_attention(step);
+      }
     }
   }
 }

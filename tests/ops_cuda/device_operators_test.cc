@@ -6,11 +6,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <tuple>
 
+#include "tests/errors.h"
 #include "tests/ops_cuda/on_device.h"
 
 namespace fullshard::ops {
@@ -218,6 +220,25 @@ TEST_F(DeviceRotary, EqualsTheCpu) {
                    "backward");
     }
   }
+}
+
+// The host does not look at positions of a device: a row that the table has not is no number.
+TEST_F(DeviceRotary, GivesNanWhereTheTableEnds) {
+  const auto table = make_rotary_table(device_randn({32}).abs(), 8);
+  const auto input = device_randn({1, 3, 2, 64});
+  const auto places = at::tensor({7, 8, -1}, at::kLong).view({1, 3}).to(at::kCUDA);
+  const auto turned = apply_rotary(input, table, places).cpu();
+  EXPECT_FALSE(turned[0][0].isnan().any().item<bool>());
+  EXPECT_TRUE(turned[0].narrow(0, 1, 2).isnan().all().item<bool>());
+}
+
+TEST_F(DeviceRotary, RefusesPositionsOfTheHost) {
+  const auto table = make_rotary_table(device_randn({32}), 8);
+  EXPECT_EQ(testing::message_of([&] {
+              apply_rotary(device_randn({1, 3, 2, 64}), table, at::zeros({1, 3}, at::kLong));
+            }),
+            "apply_rotary: positions lie on cpu, the input on cuda:0; move the positions there "
+            "first");
 }
 
 TEST_F(DeviceRotary, PacksGradientsTurnedBack) {

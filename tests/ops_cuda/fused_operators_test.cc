@@ -4,10 +4,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include "fullshard/memory/device_memory.h"
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/attention/self_attention.h"
 #include "fullshard/ops/products/activated_projection.h"
@@ -149,9 +149,7 @@ TEST_F(DeviceNormProjection, PassesTheResidualsGradientOnAlone) {
   EXPECT_FALSE(weight.grad().defined());
 }
 
-int64_t held_bytes() {
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current;
-}
+int64_t held_bytes() { return memory::device_memory({at::kCUDA, 0}).allocated_bytes; }
 
 TEST_F(DeviceNormProjection, HoldsNothingButItsResultsAndTwoNumbersPerRow) {
   const auto input = device_randn({4096, 512}, at::kBFloat16).requires_grad_();

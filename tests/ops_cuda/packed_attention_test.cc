@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention that stays inside packed documents, all of them in one launch.
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <cmath>
 
+#include "fullshard/memory/device_memory.h"
 #include "fullshard/ops/attention/self_attention.h"
 #include "tests/ops_cuda/on_device.h"
 
@@ -83,9 +83,7 @@ TEST_F(DevicePackedAttention, HoldsItsInputItsResultAndOneNumberPerRow) {
   const AttentionOptions options{.causal = true, .documents = on_gpu({{300, 700, 24}, {1000, 24}})};
   const auto leaf = device_randn({2, 1024, 12 * 64}, at::kBFloat16).requires_grad_();
   const auto run = [&] { return self_attention({.packed = leaf}, {4, 4}, nullptr, options); };
-  const auto held = [] {
-    return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current;
-  };
+  const auto held = [] { return memory::device_memory({at::kCUDA, 0}).allocated_bytes; };
   run().sum().backward();
   const int64_t before = held();
   const auto made = run();

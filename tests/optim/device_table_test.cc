@@ -25,13 +25,16 @@ TEST(DeviceTable, CutsPiecesIntoChunks) {
   table.set({piece_of(large, optim::StoredAs::fp32, 0), piece_of(small, optim::StoredAs::fp32, 0)},
             at::kCPU);
   EXPECT_EQ(table.num_blocks(), 4);
-  const auto* blocks = table.device_blocks();
+  const auto* blocks =
+      static_cast<const optim::DeviceBlock*>(table.blocks_on_device().const_data_ptr());
   const std::vector<std::pair<int, int>> expected = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(blocks[i].piece, expected[i].first) << i;
     EXPECT_EQ(blocks[i].chunk, expected[i].second) << i;
   }
-  EXPECT_EQ(table.device_pieces()[1].first_block, 3);
+  EXPECT_EQ(static_cast<const optim::DevicePiece*>(table.pieces_on_device().const_data_ptr())[1]
+                .first_block,
+            3);
   EXPECT_EQ(table.segments(),
             (std::vector<optim::DeviceSegment>{{optim::DeviceStorage::fp32, 0, 4, 0, 1}}));
 }

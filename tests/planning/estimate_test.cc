@@ -253,6 +253,59 @@ TEST(Estimate, NamesAnOperatorWhoseSizesNobodyKnows) {
             "knows no sizes for it either");
 }
 
+Estimate estimate_with(const std::string& config, const std::vector<FlagValue>& flags,
+                       const EstimateOptions& options) {
+  std::shared_ptr<LanguageModel> model;
+  {
+    const DeferredScope scope;
+    model = make_model(config, "test", {});
+  }
+  return estimate(model, Plan::from_words("", "", {.flags = flags, .ranks = options.ranks}),
+                  options);
+}
+
+// What every query has a number for with every key is not made, of any family.
+TEST(Estimate, OfLongSequencesOnCpusTakesNoMemory) {
+  const int64_t before = most_resident_kib();
+  for (const auto& config : {small_gpt2(), small_bert(), small_t5()}) {
+    SCOPED_TRACE(config.substr(0, 60));
+    auto longer = nlohmann::json::parse(config);
+    for (const auto* positions : {"n_positions", "max_position_embeddings"}) {
+      if (longer.contains(positions)) longer[positions] = 131072;
+    }
+    for (const auto* dropout : {"attn_pdrop", "attention_probs_dropout_prob", "dropout_rate"}) {
+      if (longer.contains(dropout)) longer[dropout] = 0.1;
+    }
+    const auto result =
+        estimate_with(longer.dump(), {{"--micro-batch", "2"}}, {.sequence_length = 131072});
+    EXPECT_GT(result.on(Tier::device).peak_bytes, 100 * kGiB);
+    EXPECT_LT(most_resident_kib() - before, 512 * 1024);
+  }
+}
+
+// The first micro-batch, the last and one between are what all are.
+TEST(Estimate, OfManyMicroBatchesIsThatOfThree) {
+  int64_t num_losses = 0;
+  const auto peak_with = [&](const std::string& accumulate) {
+    auto linear = deferred<Wrap<torch::nn::Linear>>(4, 4);
+    const auto plan =
+        Plan::parse(R"({"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": )" +
+                        accumulate + "}",
+                    "ds.json");
+    num_losses = 0;
+    const auto loss = [&](at::Device device) {
+      ++num_losses;
+      return linear->forward(at::ones({8, 4}, device)).mean();
+    };
+    return estimate(linear.ptr(), plan, {.ranks = 2}, loss).on(Tier::device).peak_bytes;
+  };
+  peak_with("2");
+  EXPECT_EQ(num_losses, 2 * 2);
+  const int64_t of_three = peak_with("3");
+  EXPECT_EQ(peak_with("3000"), of_three);
+  EXPECT_EQ(num_losses, 2 * 3);
+}
+
 // Keys that a window hides are masked, on GPUs by a tensor of their own.
 TEST(Estimate, PlansWindowsShorterThanTheSequenceOnGpus) {
   auto config = nlohmann::json::parse(small_llama());

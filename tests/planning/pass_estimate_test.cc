@@ -3,9 +3,11 @@
 #include "fullshard/planning/pass_estimate.h"
 
 #include <ATen/Context.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/generation/batch_context.h"
@@ -14,6 +16,7 @@
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
 #include "fullshard/planning/planned_run.h"
+#include "fullshard/tensor/operator_watch.h"
 #include "fullshard/tensor/pretence.h"
 #include "tests/planning/counting_allocator.h"
 #include "tests/planning/measured_run.h"
@@ -131,6 +134,30 @@ TEST(PassEstimate, PlansModelsThatNoMachineHereHolds) {
   EXPECT_EQ(bytes.cache, int64_t{16} * (1536 + 512) * 32 * 8 * 128 * 2 * 2);
   EXPECT_GT(bytes.activations, 100 * kMiB);
   EXPECT_LT(bytes.activations, 8 * kGiB);
+}
+
+class KernelsOfAPlan : public tensor::OperatorWatch {
+ public:
+  void ran(const tensor::OperatorCall& call, int64_t) override { names.insert(call.name); }
+  void marked(int64_t, int64_t) override {}
+  void held(int64_t, int64_t) override {}
+  void held_host(int64_t) override {}
+  void moved_on_disk(int64_t, int64_t, bool) override {}
+  void waited_for_disk(int64_t) override {}
+
+  std::set<std::string> names;
+};
+
+// A plan of a GPU goes the way of a GPU, down to kernels that nobody launches.
+TEST(PassEstimate, NotesTheKernelsOfGeneration) {
+  const auto watch = std::make_shared<KernelsOfAPlan>();
+  const tensor::OperatorWatchScope watched(watch);
+  const auto model = deferred_of(preset_config("llama-tiny"));
+  const auto bytes = planning::generation_bytes(
+      model, {.device = at::Device(at::kCUDA, 0), .dtype = at::kBFloat16},
+      {.num_prompts = 1, .prompt_tokens = 8, .new_tokens = 4});
+  EXPECT_GT(bytes.activations, 0);
+  EXPECT_THAT(watch->names, ::testing::IsSupersetOf({"few_rows", "step_attention"}));
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ TEST(Ring, TellsOfAWrongOrderAndOfTooManyHeld) {
   EXPECT_EQ(message_of([&] { ring.acquire(2); }),
             "offload: visit 2 of a ring whose 2 buffers are all held; release one");
   EXPECT_EQ(message_of([&] { ring.restart(); }),
-            "offload: a ring begins anew while some of it is held; release it");
+            "offload: a ring is restarted while some of it is held; release it first");
   ring.release(1, true);
   ring.acquire(2);
   tiers::Ring same(file, {{0, 0, kWindow}, {0, 0, kWindow}}, {.buffer_count = 2});

@@ -19,7 +19,7 @@ TEST(CudaHostNumber, DoesNotWaitForWorkThatWasGivenLater) {
   const memory::HostNumber on_its_way(number);
   for (int i = 0; i < 10; ++i) factor = at::matmul(factor, factor);  // tens of milliseconds each
   EXPECT_EQ(on_its_way.wait(), 2.5);
-  EXPECT_TRUE(on_its_way.arrival()->query());
+  EXPECT_TRUE(on_its_way.arrival()->has_passed());
   const c10::impl::VirtualGuardImpl guard(kGpu.type());
   EXPECT_FALSE(guard.queryStream(guard.getStream(kGpu)));
 }

@@ -8,7 +8,10 @@
 #include <limits>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/world/fake_world.h"
 #include "fullshard/engine/gradients/device_flags.h"
+#include "fullshard/engine/gradients/non_finite_watch.h"
+#include "fullshard/memory/device_graph.h"
 #include "fullshard/nn/unit.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/optim/adamw.h"
@@ -41,6 +44,23 @@ TEST(DeviceFlags, AreRaisedByInfinitiesAndNanAlone) {
       }
     }
   }
+}
+
+// A graph raises the flags of its capture in every step, whatever the host looked at meanwhile.
+TEST(NonFiniteWatch, KnowsWhatAGraphLooksAt) {
+  const auto values = at::ones({64}, at::TensorOptions().device(kGpu)), sound = values.clone();
+  engine::NonFiniteWatch watch;
+  watch.after_forward("first", {sound});  // the flags' memory is there before the graph
+  watch.start_over();
+  memory::DeviceGraph graph(kGpu);
+  graph.capture([&] { watch.after_forward("of the graph", {values}); }, nullptr);
+  watch.keep_sights();
+  watch.start_over();
+  watch.after_forward("of the host", {sound});
+  values.fill_(std::nan(""));
+  graph.replay();
+  ASSERT_TRUE(watch.first().has_value());
+  EXPECT_EQ(watch.first()->where, "of the graph");
 }
 
 enum class GpuFault { none, output, output_gradient };
@@ -92,6 +112,38 @@ std::string reason_on_gpu(GpuFault fault) {
     if (is_faulty) reason = report.reason;
   }
   return reason;
+}
+
+// What a step keeps for all steps is made in the first forward, whatever mode that is in.
+TEST(CudaStepper, TrainsAfterAFirstForwardInInferenceMode) {
+  FaultyChain model;
+  model->to(kGpu);
+  auto sharded = shard(model, World::single(kGpu));
+  AdamW optimizer(sharded, {.lr = 1e-3});
+  Stepper stepper(sharded, optimizer);
+  const auto input = at::randn({4, 16}, at::TensorOptions().device(kGpu));
+  {
+    const c10::InferenceMode mode;
+    model(input.clone());
+  }
+  for (int step = 0; step < 2; ++step) {
+    stepper.backward(model(input).square().mean());
+    EXPECT_FALSE(stepper.step().skipped);
+    optimizer.zero_grad();
+  }
+}
+
+// Ranks that keep their own gradients know their norm on the host alone (OneBitAdam, frozen).
+TEST(CudaStepper, StepsWhereRanksKeepTheirGradients) {
+  FaultyChain model;
+  model->to(kGpu);
+  const World world = comm::fake_world({.size = 2, .device = kGpu});
+  auto sharded = shard(model, world, {.sharding = {.strategy = Strategy::no_shard}});
+  AdamW optimizer(sharded, {.lr = 1e-3});
+  Stepper stepper(sharded, optimizer, {.max_grad_norm = 1.0});
+  sharded.set_gradient_reduction(false);
+  stepper.backward(model(at::randn({4, 16}, at::TensorOptions().device(kGpu))).square().mean());
+  EXPECT_GT(stepper.step().grad_norm, 0);
 }
 
 TEST(CudaStepper, NamesTheUnitThatMadeANanInForwardOrBackward) {

@@ -79,20 +79,19 @@ bool launch_to(const RowSum& sum, cudaStream_t stream) {
 
 }  // namespace
 
-bool device_sum(const RowSum& sum, void* stream) {
+bool device_sum(const RowSum& sum, tensor::DeviceStream stream) {
   if (sum.numel == 0) return true;
-  const auto at = static_cast<cudaStream_t>(stream);
   switch (sum.rows_dtype) {
     case c10::ScalarType::Float:
-      return launch_to<float, float>(sum, at);
+      return launch_to<float, float>(sum, stream);
     case c10::ScalarType::BFloat16:
-      return launch_to<float, c10::BFloat16>(sum, at);
+      return launch_to<float, c10::BFloat16>(sum, stream);
     case c10::ScalarType::Half:
-      return launch_to<float, c10::Half>(sum, at);
+      return launch_to<float, c10::Half>(sum, stream);
     case c10::ScalarType::Double:
-      return launch_to<double, double>(sum, at);
+      return launch_to<double, double>(sum, stream);
     case c10::ScalarType::Long:
-      return launch<int64_t, int64_t, int64_t>(sum, at);
+      return launch<int64_t, int64_t, int64_t>(sum, stream);
     default:
       return false;
   }

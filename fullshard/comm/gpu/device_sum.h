@@ -4,12 +4,13 @@
 #pragma once
 
 #include "fullshard/comm/gpu/exchanged_sum.h"
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::comm {
 
 inline constexpr int kMaxDeviceRows = 64;
 
-// 1 to kMaxDeviceRows rows. `stream` is a cudaStream_t. False for dtypes that cannot be summed.
-bool device_sum(const RowSum& sum, void* stream);
+// 1 to kMaxDeviceRows rows. False for dtypes that cannot be summed.
+bool device_sum(const RowSum& sum, tensor::DeviceStream stream);
 
 }  // namespace fullshard::comm

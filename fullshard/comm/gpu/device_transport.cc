@@ -16,6 +16,7 @@
 #include "fullshard/comm/gpu/staged_backend.h"
 #include "fullshard/comm/gpu/stream_watch.h"
 #include "fullshard/comm/self_backend.h"
+#include "fullshard/tensor/device_runtime.h"
 
 namespace fullshard::comm {
 namespace {
@@ -162,7 +163,7 @@ at::Device choose_device(const std::string& wanted, int local_rank) {
   if (wanted != "cuda" && !wanted.starts_with("cuda:")) {
     refuse_device(wanted, "expected cpu, cuda or cuda:N");
   }
-  if (!is_built_with_nccl()) {
+  if (!tensor::has_device_kernels()) {
     refuse_device(wanted, "this build of Fullshard has no CUDA; build with the preset cuda");
   }
   const int num_devices = num_cuda_devices();

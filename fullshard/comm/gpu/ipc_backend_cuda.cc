@@ -15,6 +15,7 @@
 #include "fullshard/comm/gpu/ipc_peers.h"
 #include "fullshard/comm/gpu/stream_watch.h"
 #include "fullshard/comm/stream_order.h"
+#include "fullshard/tensor/kernel_launch.h"
 
 namespace fullshard::comm {
 namespace {
@@ -58,8 +59,8 @@ class IpcBackend : public Backend {
     for (int other = 0; other < size(); ++other) {
       copy(rows.select(0, other).data_ptr(), lent[static_cast<size_t>(other)], shard.nbytes());
     }
-    auto drained = part(call);
-    return watched(std::move(begun), order, {rows, shard}, std::move(drained));
+    const auto drained = part(call);
+    return watched(std::move(begun), order, {rows, shard}, drained);
   }
 
   Work reduce_scatter(const Call& call, const at::Tensor& shard, const at::Tensor& rows,
@@ -82,16 +83,16 @@ class IpcBackend : public Backend {
                      .op = options.op,
                      .divisor = options.op == ReduceOp::average ? size() : 1,
                      .addend = options.accumulate ? shard.const_data_ptr() : nullptr};
-    const bool is_known = device_sum(sum, stream_.stream());
-    check(is_known, "reduce_scatter: {} cannot be summed into {}",
+    const tensor::KernelLaunch launch("ordered_sum", stream_);
+    check(device_sum(sum, launch.stream()), "reduce_scatter: {} cannot be summed into {}",
           c10::toString(rows.scalar_type()), c10::toString(shard.scalar_type()));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    auto drained = part(call);
+    launch.check_launched();
+    const auto drained = part(call);
     if (!is_read_alone) {
-      drained->block(stream_);
+      drained.hold(stream_);
       copy(shard.mutable_data_ptr(), result.const_data_ptr(), shard.nbytes());
     }
-    return watched(std::move(begun), order, {rows, shard, result}, std::move(drained));
+    return watched(std::move(begun), order, {rows, shard, result}, drained);
   }
 
   Work all_to_all(const Call& call, const at::Tensor& received, const at::Tensor& sent) override {
@@ -105,8 +106,8 @@ class IpcBackend : public Backend {
       copy(received.select(0, other).data_ptr(), rows[static_cast<size_t>(other)],
            static_cast<size_t>(received.size(1) * element));
     }
-    auto drained = part(call);
-    return watched(std::move(begun), order, {received, sent}, std::move(drained));
+    const auto drained = part(call);
+    return watched(std::move(begun), order, {received, sent}, drained);
   }
 
   Work broadcast(const Call& call, const at::Tensor& tensor, int root) override {
@@ -117,8 +118,8 @@ class IpcBackend : public Backend {
     if (rank() != root) {
       copy(tensor.mutable_data_ptr(), lent[static_cast<size_t>(root)], tensor.nbytes());
     }
-    auto drained = part(call);
-    return watched(std::move(begun), order, {tensor}, std::move(drained));
+    const auto drained = part(call);
+    return watched(std::move(begun), order, {tensor}, drained);
   }
 
   // Never called: barriers belong to the host.
@@ -165,21 +166,19 @@ class IpcBackend : public Backend {
   }
 
   // Happens when everyone has read what was lent.
-  std::shared_ptr<c10::Event> part(const Call& call) {
+  memory::RecordedEvent part(const Call& call) {
     check_cuda(cudaEventRecord(own_of(peers_->done).of(count_), stream_), "marking a stream");
     meeting_.part(call);
     for (const IpcEvents& done : peers_->done) {
       check_cuda(cudaStreamWaitEvent(drain_, done.of(count_)), "waiting for a peer");
     }
-    auto drained = std::make_shared<c10::Event>(at::kCUDA);
-    drained->record(drain_);
-    return drained;
+    return memory::RecordedEvent(drain_);
   }
 
   Work watched(LinkCall call, const StreamOrder& order, std::vector<at::Tensor> used,
-               std::shared_ptr<c10::Event> drained) {
-    link_.end(std::move(call), [drained] { return drained->query(); });
-    return StreamOrder::behind(order.end(), std::move(used), std::move(drained));
+               const memory::RecordedEvent& drained) {
+    link_.end(std::move(call), [drained] { return drained.has_passed(); });
+    return StreamOrder::behind(order.end(), std::move(used), drained);
   }
 
   IpcEvents& own_of(std::vector<IpcEvents>& all) { return all[static_cast<size_t>(rank())]; }

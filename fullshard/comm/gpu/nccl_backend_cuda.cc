@@ -19,6 +19,7 @@
 #include "fullshard/comm/gpu/nccl_backend.h"
 #include "fullshard/comm/gpu/nccl_communicator.h"
 #include "fullshard/comm/stream_order.h"
+#include "fullshard/tensor/kernel_launch.h"
 
 namespace fullshard::comm {
 namespace {
@@ -189,7 +190,7 @@ class NcclBackend : public Backend {
     }
     Work work(std::vector<at::Tensor> used) {
       auto times = order_.end();
-      backend_.link_.end(std::move(call_), [times] { return times->ended.query(); });
+      backend_.link_.end(std::move(call_), [ended = *times->ended] { return ended.has_passed(); });
       return StreamOrder::behind(std::move(times), std::move(used));
     }
     c10::cuda::CUDAStream stream() const { return backend_.stream_; }
@@ -226,10 +227,10 @@ class NcclBackend : public Backend {
       });
     }
     void add(const RowSum& sum) override {
-      check(device_sum(sum, started_.stream().stream()),
-            "reduce_scatter: {} cannot be summed into {}", c10::toString(sum.rows_dtype),
-            c10::toString(sum.output_dtype));
-      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      const tensor::KernelLaunch launch("ordered_sum", started_.stream());
+      check(device_sum(sum, launch.stream()), "reduce_scatter: {} cannot be summed into {}",
+            c10::toString(sum.rows_dtype), c10::toString(sum.output_dtype));
+      launch.check_launched();
     }
     at::Tensor scratch(int64_t numel, at::ScalarType dtype) override {
       return at::empty({numel},

@@ -178,7 +178,7 @@ void launch_kind(const NormPiece* pieces, int num_pieces, int num_blocks, double
 }  // namespace
 
 void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, int num_blocks,
-                  double* partials, double* results, CUstream_st* stream) {
+                  double* partials, double* results, tensor::DeviceStream stream) {
   if (num_blocks == 0) return;
   if (kind == NormKind::largest) {
     launch_kind<Largest>(pieces, num_pieces, num_blocks, partials, results, stream);
@@ -188,7 +188,7 @@ void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, int nu
 }
 
 void launch_clip_factor(NormKind kind, const double* numbers, int64_t numel, ClipSettings settings,
-                        double* outcome, CUstream_st* stream) {
+                        double* outcome, tensor::DeviceStream stream) {
   if (kind == NormKind::largest) {
     clip_kernel<Largest><<<1, kThreads, 0, stream>>>(numbers, numel, settings, false, outcome);
   } else {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;  // cudaStream_t points to it
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::engine {
 
@@ -28,7 +28,7 @@ struct NormPiece {
 // elements and stand in the order of their blocks, num_blocks in all; `partials` has room for a
 // number per block. Both passes add in a fixed order: the same bits in every run.
 void launch_norms(NormKind kind, const NormPiece* pieces, int num_pieces, int num_blocks,
-                  double* partials, double* results, CUstream_st* stream);
+                  double* partials, double* results, tensor::DeviceStream stream);
 
 struct ClipSettings {
   float max_norm = 0;  // 0: no clipping
@@ -38,6 +38,6 @@ struct ClipSettings {
 // rounded as the host does it, outcome[1] what gradients are to be multiplied with, NaN when the
 // norm is not finite.
 void launch_clip_factor(NormKind kind, const double* numbers, int64_t numel, ClipSettings settings,
-                        double* outcome, CUstream_st* stream);
+                        double* outcome, tensor::DeviceStream stream);
 
 }  // namespace fullshard::engine

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_find_exponent(int32_t* flag, const void* values, int64_t num_packs, ExponentBits bits,
-                          CUstream_st* stream) {
+                          tensor::DeviceStream stream) {
   if (num_packs == 0) return;
   const int64_t blocks = std::min<int64_t>((num_packs + kThreads - 1) / kThreads, 528);
   find_exponent<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(

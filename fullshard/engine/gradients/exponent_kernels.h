@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;  // cudaStream_t points to it
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::engine {
 
@@ -16,6 +16,6 @@ struct ExponentBits {
 
 // *flag = 1 when some element has all of them, among num_packs times 16 bytes, aligned to that.
 void launch_find_exponent(int32_t* flag, const void* values, int64_t num_packs, ExponentBits bits,
-                          CUstream_st* stream);
+                          tensor::DeviceStream stream);
 
 }  // namespace fullshard::engine

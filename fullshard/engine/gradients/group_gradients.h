@@ -68,7 +68,8 @@ class GroupGradients {
   void keep_memory() { slots_->keep_memory(); }
   // Where they lie, in an order that does not change.
   std::vector<at::Tensor> memory() const { return slots_->memory(); }
-  // Such work has run, as a backward with its reduction would have.
+  // Such work has run, as a backward with its reduction would have; or what they held before stands
+  // again, after a backward that the device was never given.
   void mark_reduced();
 
   // An update beside the caller reads what was reduced, from here to end_use(): what is dropped

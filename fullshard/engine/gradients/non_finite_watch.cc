@@ -114,7 +114,7 @@ void NonFiniteWatch::start_over() {
   last_sound_ = "the loss";
   last_gradient_ = no_gradient();
   num_forwards_ = num_backwards_ = 0;
-  num_sights_ = 0;
+  num_sights_ = num_kept_;
 }
 
 std::string FirstNonFinite::text() const {

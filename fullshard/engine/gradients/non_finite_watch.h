@@ -43,6 +43,10 @@ class NonFiniteWatch {
   // Waits for a GPU that has looked.
   std::optional<NonFinite> first() const;
   void start_over();
+  // What has been seen since the last start may be looked at again by graphs: its flags are no
+  // others' from here on, or until there are no such graphs any more.
+  void keep_sights() { num_kept_ = num_sights_; }
+  void forget_kept_sights() { num_kept_ = 0; }
 
  private:
   static c10::weak_intrusive_ptr<c10::TensorImpl> no_gradient();
@@ -62,7 +66,8 @@ class NonFiniteWatch {
   // What a raised flag would mean. A device may look again without the host: they outlast a step.
   DeviceFlags flags_;
   std::vector<NonFinite> sights_;
-  size_t num_sights_ = 0;  // in this step
+  size_t num_sights_ = 0;  // in this step, behind those that are kept
+  size_t num_kept_ = 0;
 };
 
 // The earliest of all ranks: forward before backward, then by order, then by rank.

@@ -96,6 +96,9 @@ class ParamGroup {
   at::Tensor shown(const Piece& piece) const;
   // The next update finds it written.
   void note_shown() { is_shown_ = true; }
+  // The next update changes nothing here: what is seen stays. A master that rests elsewhere may not
+  // have the values of the last one yet.
+  void note_unchanged() { is_shown_ = true; }
 
   // Masters in halves have no memory that others could write. Made whole they have it, until the
   // end of an update or of rest_master(), or for good.

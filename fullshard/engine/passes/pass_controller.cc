@@ -179,6 +179,7 @@ void PassController::backward_runs() {
   if (is_stale()) recover();
   if (phase_ == Phase::backward) return;
   phase_ = Phase::backward;
+  ++gradient_version_;
   any_gradient_ = false;
   had_gradients_ = has_gradients();
   const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
@@ -256,7 +257,8 @@ void PassController::flush_reductions() {
   replica_sums_.flush();
 }
 
-void PassController::recover() {
+// Nothing is in flight afterwards, and no unit is in a pass.
+void PassController::abandon_pass() {
   at::NoGradGuard no_grad;
   pass_.open({}, static_cast<int>(units_.size()));
   flush_reductions();
@@ -264,13 +266,34 @@ void PassController::recover() {
   recomputes_.clear();
   log_.clear();
   for (const auto& unit : units_) unit->abandon_pass();
-  // What the failed backward had reduced is mixed with what was there before.
-  const bool loses = had_gradients_;
-  drop_gradients();
-  lost_gradients_ = loses;
   module_gradients_.clear();
   phase_ = Phase::resting;
   backward_task_.reset();
+}
+
+void PassController::recover() {
+  // What a failed backward had reduced is mixed with what was there before.
+  const bool loses = phase_ == Phase::backward ? had_gradients_ : has_gradients();
+  abandon_pass();
+  drop_gradients();
+  lost_gradients_ = loses;
+}
+
+GradientMarks PassController::gradient_marks() const {
+  GradientMarks marks;
+  for (const auto* group : trainable_groups(units_)) {
+    marks.push_back(group->gradients().is_reduced());
+  }
+  return marks;
+}
+
+void PassController::forget_unrun_pass(const GradientMarks& before) {
+  abandon_pass();
+  const auto groups = trainable_groups(units_);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    auto& gradients = groups[i]->gradients();
+    before.at(i) ? gradients.mark_reduced() : gradients.drop();
+  }
 }
 
 void PassController::settle() noexcept {
@@ -295,6 +318,7 @@ bool PassController::has_gradients() const {
 }
 
 void PassController::drop_gradients() {
+  ++gradient_version_;
   for (auto* group : trainable_groups(units_)) group->gradients().drop();
   watch_.start_over();
   lost_gradients_ = false;
@@ -302,6 +326,7 @@ void PassController::drop_gradients() {
 
 void PassController::note_repeated_pass() {
   check(phase_ == Phase::resting, "a repeated pass: another one is under way");
+  ++gradient_version_;
   for (const auto& unit : units_) {
     if (unit->is_trainable()) ++context_.counters->reductions;
   }

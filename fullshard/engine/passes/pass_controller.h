@@ -25,6 +25,9 @@ namespace fullshard::engine {
 
 enum class Phase { resting, backward };
 
+// Which trainable groups hold gradients of finished backwards, in their order.
+using GradientMarks = std::vector<bool>;
+
 class PassController : public UnitEvents {
  public:
   // Collective. All of these outlive it; `units` may be filled later, before start().
@@ -48,6 +51,10 @@ class PassController : public UnitEvents {
 
   // After a backward that threw: waits for what is in flight, drops gradients, releases units.
   void recover();
+  // After a forward or backward whose work the device was never given, as when a graph of it could
+  // not be captured: gradients of earlier backwards, which were marked before, are as they were.
+  GradientMarks gradient_marks() const;
+  void forget_unrun_pass(const GradientMarks& before);
   // The same for the destruction of units: memory that a collective still writes may not be given
   // to somebody else.
   void settle() noexcept;
@@ -61,6 +68,7 @@ class PassController : public UnitEvents {
 
   Phase phase() const { return phase_; }
   bool has_gradients() const;  // of earlier backwards, for the next step
+  uint64_t gradient_version() const { return gradient_version_; }
   const RecomputeStack& recomputes() const { return recomputes_; }
   // False for a deferred model until weights are loaded or initialised; forward throws meanwhile.
   bool has_values() const { return has_values_; }
@@ -70,6 +78,7 @@ class PassController : public UnitEvents {
   void check_awake(std::string_view what) const;  // an error while it sleeps
 
  private:
+  void abandon_pass();
   bool expects_backward() const;
   bool stays_after_forward(const UnitRuntime& unit, bool has_backward) const;
   int gathers_in_flight() const;
@@ -100,8 +109,9 @@ class PassController : public UnitEvents {
   bool has_values_ = true;
   bool is_asleep_ = false;
   bool any_gradient_ = false;
-  bool had_gradients_ = false;         // before the backward that runs now
-  bool lost_gradients_ = false;        // with one that failed
+  bool had_gradients_ = false;   // before the backward that runs now
+  bool lost_gradients_ = false;  // with one that failed
+  uint64_t gradient_version_ = 0;
   bool wants_some_gradients_ = false;  // autograd::grad, or backward(inputs)
   // Dies with autograd's task, whether that ends well or not.
   std::weak_ptr<int> backward_task_;

@@ -26,7 +26,12 @@ bool is_undecided(const tiers::TierOptions& options, at::Device device) {
 
 tiers::TierOptions with_measured_share(tiers::TierOptions options, const World& world) {
   if (!is_undecided(options, world.device())) return options;
-  auto bus = memory::measure_bus(kBusBytes, kRounds).value_or(tiers::BusSpeed{});
+  const auto measured = memory::measure_bus(kBusBytes, kRounds);
+  if (!measured) {  // a device that this build does not know: it updates what is its own
+    options.host_share = 0;
+    return options;
+  }
+  auto bus = *measured;
   auto memory = tiers::measure_host_memory(at::get_num_threads(), kTriadBytes, kRounds);
   if (world.size() > 1) {
     auto times = at::empty({2}, at::kDouble);

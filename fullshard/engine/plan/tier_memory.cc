@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -93,6 +94,17 @@ TierMemory::TierMemory(std::shared_ptr<memory::Pool> device_pool, at::Device dev
   };
   parameter_disk_pool_ = pool_on(parameter_disk_);
   state_disk_pool_ = is_one ? parameter_disk_pool_ : pool_on(state_disk_);
+}
+
+void TierMemory::finish_copies() const noexcept {
+  if (device_.is_cpu()) return;
+  for (const auto* lane : {fetches_.get(), departures_.get()}) {
+    try {
+      lane->mark().wait();
+    } catch (const std::exception&) {
+      // The device is lost, and nothing copies any more.
+    }
+  }
 }
 
 void TierMemory::drain() const {

@@ -40,6 +40,10 @@ class TierMemory {
   // Waits until disks have written what they were given: mapped tensors may be read.
   void drain() const;
 
+  // Waits until a device has made the copies that it was given: memory of the host that they read
+  // or write may go. Whoever meets an error there has been told of it already.
+  void finish_copies() const noexcept;
+
   // Copies of parameters to the device, and of gradients from it.
   memory::Lane& fetches() const { return *fetches_; }
   memory::Lane& departures() const { return *departures_; }

@@ -148,11 +148,21 @@ bool can_use_efficient(const at::Tensor& query, const at::Tensor& mask) {
   return has_dtype && query.size(3) % kTogether == 0;
 }
 
-// Its rows begin at multiples of that.
-at::Tensor aligned_mask(const at::Tensor& mask) {
-  const int64_t num_keys = mask.size(3), missing = (kTogether - num_keys % kTogether) % kTogether;
-  if (missing == 0) return mask.contiguous();
-  return at::constant_pad_nd(mask, {0, missing}).narrow(3, 0, num_keys);
+// Heads as libtorch's kernels read them: dense in their last dimension.
+at::Tensor dense_heads(const at::Tensor& heads) {
+  return heads.stride(-1) == 1 ? heads : heads.contiguous();
+}
+
+// Its rows are dense and begin at multiples of that; one number for all keys becomes one for each.
+at::Tensor aligned_mask(const at::Tensor& mask, int64_t num_keys) {
+  const int64_t missing = (kTogether - num_keys % kTogether) % kTogether;
+  const auto whole = mask.expand({mask.size(0), mask.size(1), mask.size(2), num_keys});
+  if (missing == 0) return whole.contiguous();
+  // Of three dimensions: padding four would keep an order of memory that is meant for images.
+  const auto rows = whole.reshape({-1, mask.size(2), num_keys});
+  return at::constant_pad_nd(rows, {0, missing})
+      .unflatten(0, {mask.size(0), mask.size(1)})
+      .narrow(3, 0, num_keys);
 }
 
 at::Tensor efficient_attention(const at::Tensor& queries, const at::Tensor& keys,
@@ -160,15 +170,15 @@ at::Tensor efficient_attention(const at::Tensor& queries, const at::Tensor& keys
                                const AttentionOptions& options, bool is_causal) {
   std::optional<at::Tensor> bias;
   if (mask.defined()) {
-    bias = aligned_mask(mask).expand(
-        {queries.size(0), queries.size(1), queries.size(2), keys.size(2)});
+    bias = aligned_mask(mask, keys.size(2))
+               .expand({queries.size(0), queries.size(1), queries.size(2), keys.size(2)});
   }
   const auto repeats = queries.size(1) / keys.size(1);
   const auto for_each_head = [&](const at::Tensor& heads) {
-    return repeats == 1 ? heads : heads.repeat_interleave(repeats, 1);
+    return dense_heads(repeats == 1 ? heads : heads.repeat_interleave(repeats, 1));
   };
   return std::get<0>(at::_scaled_dot_product_efficient_attention(
-      queries, for_each_head(keys), for_each_head(values), bias,
+      dense_heads(queries), for_each_head(keys), for_each_head(values), bias,
       /*compute_log_sumexp=*/at::GradMode::is_enabled(), options.dropout, is_causal,
       options.scale));
 }
@@ -191,8 +201,9 @@ bool has_documents_kernel(const at::Tensor& query) {
 at::Tensor flash_attention_of_documents(const at::Tensor& query, const at::Tensor& key,
                                         const at::Tensor& value, const AttentionOptions& options) {
   const auto& [lengths, longest, positions, starts] = *options.documents;
+  const auto side_by_side = [](const at::Tensor& rows) { return dense_heads(rows).flatten(0, 1); };
   const auto result = at::_flash_attention_forward(
-      query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), starts, starts, longest, longest,
+      side_by_side(query), side_by_side(key), side_by_side(value), starts, starts, longest, longest,
       options.dropout, options.causal, /*return_debug_mask=*/false, options.scale);
   return std::get<0>(result).view(query.sizes());
 }

@@ -161,6 +161,11 @@ at::Tensor self_attention(const Projected& input, const SelfAttentionHeads& head
     return composed_attention(input, heads, rotary, options, positions);
   }
   auto packed = input.packed;
+  check(
+      !positions.defined() || positions.device() == packed.device(),
+      "self_attention: positions lie on {}, the rows on {}; move them there first, or make packed "
+      "documents for that device",
+      positions.defined() ? positions.device().str() : "", packed.device().str());
   const bool wants_gradient = at::GradMode::is_enabled() && packed.requires_grad();
   if (rotary != nullptr && packed.is_leaf() && packed.requires_grad()) packed = packed.clone();
   const auto rows =

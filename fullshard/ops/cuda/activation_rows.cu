@@ -132,7 +132,8 @@ bool is_packable_gradient(const ActivationGradientRows& gradients) {
 
 }  // namespace
 
-void activate_rows(void* output, const ActivationRows& rows, float* largest, cudaStream_t stream) {
+void activate_rows(void* output, const ActivationRows& rows, float* largest,
+                   tensor::DeviceStream stream) {
   clear_largest(largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
   const bool drops = rows.dropout.threshold > 0;
@@ -156,7 +157,7 @@ void activate_rows(void* output, const ActivationRows& rows, float* largest, cud
 }
 
 void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,
-                            cudaStream_t stream) {
+                            tensor::DeviceStream stream) {
   clear_largest(gradients.largest, stream);
   if (rows.num_rows == 0 || rows.width == 0) return;
   const bool drops = rows.dropout.threshold > 0;

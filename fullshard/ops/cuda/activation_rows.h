@@ -27,7 +27,8 @@ struct ActivationRows {
 
 // `output`: rows side by side. `largest` gets the largest magnitude of what is written
 // (largest_parts.h); null: not wanted.
-void activate_rows(void* output, const ActivationRows& rows, float* largest, cudaStream_t stream);
+void activate_rows(void* output, const ActivationRows& rows, float* largest,
+                   tensor::DeviceStream stream);
 
 struct ActivationGradientRows {
   const void* output_gradient;  // rows side by side
@@ -39,6 +40,6 @@ struct ActivationGradientRows {
 };
 
 void activate_gradient_rows(const ActivationGradientRows& gradients, const ActivationRows& rows,
-                            cudaStream_t stream);
+                            tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "fullshard/ops/cuda/column_sums.h"
 #include "fullshard/ops/cuda/device_rows.cuh"
 
@@ -9,9 +7,6 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-// Eight blocks on each of 132 multiprocessors; a constant, because bits depend on it.
-constexpr int64_t kBlocks = 1056;
-constexpr int64_t kRowsPerBlock = 32;
 
 // A warp takes every (8 * gridDim.y)-th row; its lanes take kCount columns each.
 template <class T, int kCount>
@@ -79,16 +74,9 @@ void launch_partial_sums(float* partials, const void* data, int64_t num_rows, in
 
 }  // namespace
 
-int64_t num_partial_rows(int64_t num_rows, int64_t width, KernelDtype dtype) {
-  const int64_t pack = dtype == KernelDtype::fp32 ? kPack<float> : kPack<Bf16>;
-  const int64_t across = std::max<int64_t>(blocks_for(width, kWarp * pack), 1);
-  const int64_t most = std::max<int64_t>(kBlocks / across, 1);
-  return std::clamp<int64_t>(blocks_for(num_rows, kRowsPerBlock), 1, most);
-}
-
 void column_sums(float* target, bool accumulate, const void* data, KernelDtype dtype,
                  int64_t num_rows, int64_t width, int64_t row_stride, float* partials,
-                 cudaStream_t stream) {
+                 tensor::DeviceStream stream) {
   if (width == 0) return;
   const int64_t num_partials = num_partial_rows(num_rows, width, dtype);
   with_element(dtype, [&]<class T>(T*) {
@@ -100,7 +88,7 @@ void column_sums(float* target, bool accumulate, const void* data, KernelDtype d
 }
 
 void sum_partials(const PartialRows& first, const PartialRows& second, int64_t num_rows,
-                  int64_t width, cudaStream_t stream) {
+                  int64_t width, tensor::DeviceStream stream) {
   const unsigned kinds = (first.target != nullptr ? 1 : 0) + (second.target != nullptr ? 1 : 0);
   if (width == 0 || kinds == 0) return;
   const dim3 grid(static_cast<unsigned>(blocks_for(width, kWarp)), kinds);

@@ -8,14 +8,11 @@
 
 namespace fullshard::ops {
 
-// How many rows of partial sums column_sums wants room for.
-int64_t num_partial_rows(int64_t num_rows, int64_t width, KernelDtype dtype);
-
 // target[c] = (accumulate ? target[c] : 0) + sum over r of data[r * row_stride + c].
-// `partials`: num_partial_rows x width of fp32.
+// `partials`: num_partial_rows (partial_rows.h) x width of fp32.
 void column_sums(float* target, bool accumulate, const void* data, KernelDtype dtype,
                  int64_t num_rows, int64_t width, int64_t row_stride, float* partials,
-                 cudaStream_t stream);
+                 tensor::DeviceStream stream);
 
 // Contiguous rows of fp32 that a kernel left, and where their sums go; no target: nobody wants
 // them.
@@ -27,6 +24,6 @@ struct PartialRows {
 
 // The same of such rows, of up to two kinds in one launch; no further room is needed.
 void sum_partials(const PartialRows& first, const PartialRows& second, int64_t num_rows,
-                  int64_t width, cudaStream_t stream);
+                  int64_t width, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -9,12 +9,11 @@
 
 #include "fullshard/ops/cuda/kernel_dtype.h"
 #include "fullshard/ops/cuda/largest_parts.h"
+#include "fullshard/ops/cuda/partial_rows.h"
 
 namespace fullshard::ops {
 
 using Bf16 = __nv_bfloat16;
-
-inline constexpr int kWarp = 32;
 
 // Elements of one access of 16 bytes.
 template <class T>
@@ -31,6 +30,8 @@ __device__ __forceinline__ T narrowed(float value) {
     return __float2bfloat16_rn(value);
   }
 }
+
+__device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00000u); }
 
 // All of a pack, from an address that is a multiple of 16.
 template <class T>
@@ -120,10 +121,6 @@ struct LargestStored {
     if (largest > 0) atomicMax(part, largest);
   }
 };
-
-inline int64_t blocks_for(int64_t count, int64_t per_block) {
-  return (count + per_block - 1) / per_block;
-}
 
 // Whether rows that begin here, `stride` elements apart, may be read 16 bytes at a time.
 template <class T>

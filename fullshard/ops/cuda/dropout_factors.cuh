@@ -34,7 +34,7 @@ __device__ __forceinline__ uint2 words_of(uint64_t value) {
 struct FoundDraw {
   uint64_t seed, offset;
 
-  __device__ __forceinline__ explicit FoundDraw(const DropoutDraw& draw)
+  __device__ __forceinline__ explicit FoundDraw(const tensor::RandomPlace& draw)
       : seed(draw.seed_at == nullptr ? draw.seed : static_cast<uint64_t>(*draw.seed_at)),
         offset((draw.seed_at == nullptr ? draw.offset : static_cast<uint64_t>(*draw.offset_at)) +
                draw.further) {}

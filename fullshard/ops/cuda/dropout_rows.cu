@@ -58,7 +58,7 @@ void launch_drop(const DropoutRows& rows, cudaStream_t stream) {
 
 }  // namespace
 
-void drop_rows(const DropoutRows& rows, cudaStream_t stream) {
+void drop_rows(const DropoutRows& rows, tensor::DeviceStream stream) {
   if (rows.count == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) { launch_drop<T>(rows, stream); });
 }

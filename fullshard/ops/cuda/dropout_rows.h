@@ -18,6 +18,6 @@ struct DropoutRows {
   ElementDropout dropout;
 };
 
-void drop_rows(const DropoutRows& rows, cudaStream_t stream);
+void drop_rows(const DropoutRows& rows, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

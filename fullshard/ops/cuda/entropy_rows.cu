@@ -162,7 +162,7 @@ void launch(const EntropyRows& rows, cudaStream_t stream) {
 
 }  // namespace
 
-void entropy_rows(const EntropyRows& rows, cudaStream_t stream) {
+void entropy_rows(const EntropyRows& rows, tensor::DeviceStream stream) {
   if (rows.num_rows == 0 || rows.vocabulary == 0) return;
   with_element(rows.dtype, [&]<class T>(T*) {
     const bool packs = is_packable<T>(rows.logits, rows.row_stride);

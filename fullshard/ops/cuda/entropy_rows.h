@@ -25,6 +25,6 @@ struct EntropyRows {
 // logits are overwritten with it: softmax minus the target distribution, zeros where the label is
 // ignored. What lies between the rows is left alone. A label outside the vocabulary gives NaN: the
 // host cannot look at it without waiting, and a NaN is seen by everybody.
-void entropy_rows(const EntropyRows& rows, cudaStream_t stream);
+void entropy_rows(const EntropyRows& rows, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "fullshard/ops/cuda/activated_value.cuh"
 #include "fullshard/ops/cuda/dependent_launch.cuh"
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/few_rows_products.h"
+#include "fullshard/ops/cuda/few_rows_tiles.cuh"
 
 namespace fullshard::ops {
 namespace {
@@ -15,16 +15,13 @@ namespace {
 // of them, so that one begins while the other ends. Long sums of few outputs have one larger block.
 constexpr int kWarps = 8, kThreads = kWarps * kWarp;
 constexpr int kManyWarps = 16;
-constexpr int64_t kLongWidth = 4096;
 constexpr int kTile = 16;  // outputs of a block: rows of an mma's first operand
 constexpr int kGroup = 8;  // input rows of one mma: columns of its second
 constexpr int kMostRows = static_cast<int>(kMostRowsOfProducts);
-// Of shared memory, for the rows of a block; more of them are read from the cache at every use.
+// Of shared memory, for the rows of a block, so that two blocks fit a multiprocessor of Hopper;
+// more of them are read from the cache at every use.
 constexpr int64_t kMostStagedBytes = 100 * 1024;
 constexpr int64_t kStagedPadding = 32;  // elements: rows begin in other banks
-// Every block norms for itself: for more rows than these, or longer ones, a kernel before it costs
-// less.
-constexpr int64_t kMostNormedRows = 4;
 
 template <int kNumWarps>
 inline constexpr int kBlocksEach = 2 * kWarps / kNumWarps;  // of a multiprocessor
@@ -188,29 +185,6 @@ struct WeightsAhead {
   }
 };
 
-// A tile of the outputs of one of the weights, or of two that belong together.
-struct OutputTile {
-  FewRowsWeight weight, beside;
-  int64_t column, first;  // of the weight's outputs among all; of the tile's in the weight
-};
-
-__device__ __forceinline__ OutputTile tile_at(const FewRowsProducts& products, int64_t tile) {
-  if (products.activation.is_gated) {
-    return {products.weights[0], products.weights[1], 0, tile * (kTile / 2)};
-  }
-  FewRowsWeight own = products.weights[0];
-  int64_t column = 0;
-#pragma unroll
-  for (int next = 1; next < kMostWeights; ++next) {
-    const int64_t num_tiles = (own.num_outputs + kTile - 1) / kTile;
-    if (next >= products.num_weights || tile < num_tiles) continue;
-    tile -= num_tiles;
-    column += own.num_outputs;
-    own = products.weights[next];
-  }
-  return {own, own, column, tile * kTile};
-}
-
 // Outputs beyond the last read the last again; nobody looks at what they make.
 __device__ __forceinline__ WeightRows rows_of_thread(const OutputTile& tile, bool is_gated,
                                                      int64_t width) {
@@ -222,45 +196,8 @@ __device__ __forceinline__ WeightRows rows_of_thread(const OutputTile& tile, boo
           static_cast<const Bf16*>(tile.beside.weight) + lower * width + place * kPack<Bf16>};
 }
 
-__device__ __forceinline__ float with_bias(float sum, const FewRowsWeight& weight, int64_t output) {
-  return weight.bias == nullptr ? sum
-                                : sum + widened(static_cast<const Bf16*>(weight.bias)[output]);
-}
-
 template <int kGroups, int kNumWarps>
-using WarpSums = float[kNumWarps][kGroups * kGroup][kTile + 1];
-
-template <int kGroups, int kNumWarps>
-__device__ __forceinline__ void store_tile(const WarpSums<kGroups, kNumWarps>& sums,
-                                           const OutputTile& tile, const FewRowsProducts& products,
-                                           int64_t num_outputs) {
-  const auto sum_of = [&](int row, int output) {
-    float sum = 0;
-#pragma unroll
-    for (int from = 0; from < kNumWarps; ++from) sum += sums[from][row][output];
-    return sum;
-  };
-  const bool is_gated = products.activation.is_gated;
-  const int num_own = is_gated ? kTile / 2 : kTile;
-  for (int i = threadIdx.x; i < kGroups * kGroup * num_own; i += kNumWarps * kWarp) {
-    const int row = i / num_own, place = i % num_own;
-    const int64_t output = tile.first + place;
-    if (row >= products.num_rows || output >= tile.weight.num_outputs) continue;
-    float sum = with_bias(sum_of(row, place), tile.weight, output);
-    const int64_t at = row * num_outputs + tile.column + output;
-    if (products.residual != nullptr) {
-      sum += widened(static_cast<const Bf16*>(products.residual)[at]);
-    }
-    if (products.activation.is_wanted) {  // of what the plain product would have stored
-      sum = activated_value<Bf16>(widened(narrowed<Bf16>(sum)), products.activation.kind);
-    }
-    if (is_gated) {
-      const float factor = with_bias(sum_of(row, place + kTile / 2), tile.beside, output);
-      sum *= widened(narrowed<Bf16>(factor));
-    }
-    static_cast<Bf16*>(products.output)[at] = narrowed<Bf16>(sum);
-  }
-}
+using WarpSums = TileSums<kNumWarps, kGroups * kGroup, kTile>;
 
 // Steps whose weights a warp asks for at a time: as many as find room in registers, twice.
 template <int kGroups, bool kStaged>
@@ -281,7 +218,7 @@ __global__ void __launch_bounds__(kNumWarps* kWarp, kBlocksEach<kNumWarps>)
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int row = lane / 4, place = lane % 4;
   int64_t index = blockIdx.x;
-  OutputTile tile = tile_at(products, index);
+  OutputTile tile = tile_at<kTile>(products, index);
   WeightRows rows = rows_of_thread(tile, is_gated, width);
   // Weights are nobody's result: they come while the kernel before this one ends.
   WeightsAhead<kAhead, kNumWarps> now, next;
@@ -346,13 +283,13 @@ __global__ void __launch_bounds__(kNumWarps* kWarp, kBlocksEach<kNumWarps>)
     const OutputTile made = tile;
     index += gridDim.x;
     if (index < num_tiles) {  // the next tile's come while this one is stored
-      tile = tile_at(products, index);
+      tile = tile_at<kTile>(products, index);
       rows = rows_of_thread(tile, is_gated, width);
       now.load_from(rows, warp, num_steps);
       next.load_from(rows, warp + kAhead * kNumWarps, num_steps);
     }
     __syncthreads();
-    store_tile<kGroups, kNumWarps>(sums, made, products, num_outputs);
+    store_tile<Bf16, kNumWarps, kGroups * kGroup, kTile>(sums, made, products, num_outputs);
     if (index >= num_tiles) return;
     __syncthreads();
   }
@@ -370,15 +307,20 @@ __global__ void __launch_bounds__(kThreads) norm_few_rows_kernel(FewRowsProducts
             {static_cast<const Bf16*>(products.input), products.width}, scales, products);
 }
 
-int num_multiprocessors() {
-  int device = 0, count = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count > 0 ? count : 1;
-}
-
 int64_t staged_bytes(int64_t num_rows, int64_t width) {
   return num_rows * (width + kStagedPadding) * static_cast<int64_t>(sizeof(Bf16));
+}
+
+// What a block may have beside what the kernel declares: less than a multiprocessor has, and on
+// GPUs other than those of data centres less than 100 KiB.
+template <int kGroups, int kNumWarps>
+int64_t most_staged_bytes() {
+  constexpr int64_t kDeclared =
+      sizeof(WarpSums<kGroups, kNumWarps>) + (kNumWarps == kWarps ? sizeof(RowScales) : 0);
+  int device = 0, of_block = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&of_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return std::min(kMostStagedBytes, of_block - kDeclared);
 }
 
 template <int kGroups, bool kStaged, int kNumWarps>
@@ -395,35 +337,32 @@ void launch(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outp
                    num_outputs);
 }
 
-template <bool kStaged, int kNumWarps>
+template <int kGroups, int kNumWarps>
+void launch_where_it_fits(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
+                          cudaStream_t stream) {
+  const int64_t bytes = staged_bytes(products.num_rows, products.width);
+  if (bytes <= most_staged_bytes<kGroups, kNumWarps>()) {
+    launch<kGroups, true, kNumWarps>(products, num_tiles, num_outputs, stream);
+  } else {
+    launch<kGroups, false, kNumWarps>(products, num_tiles, num_outputs, stream);
+  }
+}
+
+template <int kNumWarps>
 void launch_groups(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
                    cudaStream_t stream) {
   if (products.num_rows <= kGroup) {
-    return launch<1, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
+    launch_where_it_fits<1, kNumWarps>(products, num_tiles, num_outputs, stream);
+  } else if (products.num_rows <= 2 * kGroup) {
+    launch_where_it_fits<2, kNumWarps>(products, num_tiles, num_outputs, stream);
+  } else {
+    launch_where_it_fits<4, kNumWarps>(products, num_tiles, num_outputs, stream);
   }
-  if (products.num_rows <= 2 * kGroup) {
-    return launch<2, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
-  }
-  launch<4, kStaged, kNumWarps>(products, num_tiles, num_outputs, stream);
-}
-
-// By the weights alone, so that a row's sums are the same beside any others.
-template <bool kStaged>
-void launch_warps(const FewRowsProducts& products, int64_t num_tiles, int64_t num_outputs,
-                  cudaStream_t stream) {
-  const bool is_long = products.width >= kLongWidth && num_tiles <= num_multiprocessors();
-  if (is_long) return launch_groups<kStaged, kManyWarps>(products, num_tiles, num_outputs, stream);
-  launch_groups<kStaged, kWarps>(products, num_tiles, num_outputs, stream);
 }
 
 }  // namespace
 
-bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width) {
-  return num_rows <= kMostNormedRows && width < kLongWidth &&
-         staged_bytes(num_rows, width) <= kMostStagedBytes;
-}
-
-void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t stream) {
+void norm_few_rows(void* output, const FewRowsProducts& products, tensor::DeviceStream stream) {
   FewRowsProducts rows = products;
   rows.output = output;
   if (rows.num_rows == 0) return;
@@ -431,22 +370,15 @@ void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t s
                    stream, rows);
 }
 
-void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream) {
-  int64_t num_tiles = 0, num_outputs = 0;
-  if (products.activation.is_gated) {
-    num_outputs = products.weights[0].num_outputs;
-    num_tiles = blocks_for(num_outputs, kTile / 2);
-  } else {
-    for (int part = 0; part < products.num_weights; ++part) {
-      num_tiles += blocks_for(products.weights[part].num_outputs, kTile);
-      num_outputs += products.weights[part].num_outputs;
-    }
-  }
+void multiply_few_rows(const FewRowsProducts& products, tensor::DeviceStream stream) {
+  const auto [num_tiles, num_outputs] = count_tiles<kTile>(products);
   if (num_tiles == 0 || products.num_rows == 0) return;
-  if (staged_bytes(products.num_rows, products.width) <= kMostStagedBytes) {
-    launch_warps<true>(products, num_tiles, num_outputs, stream);
+  // By the weights alone, so that a row's sums are the same beside any others.
+  const bool is_long = products.width >= kLongWidth && num_tiles <= num_multiprocessors();
+  if (is_long) {
+    launch_groups<kManyWarps>(products, num_tiles, num_outputs, stream);
   } else {
-    launch_warps<false>(products, num_tiles, num_outputs, stream);
+    launch_groups<kWarps>(products, num_tiles, num_outputs, stream);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few rows of bf16 with weights whose reading is all the work: the weights go from
-// memory into the tensor cores' registers, once. A row's result does not depend on the others.
+// Products of a few rows with weights whose reading is all the work: the weights go from memory
+// into registers, once. A row's result does not depend on the others.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct FewRowsActivation {
 };
 
 // output [num_rows, all outputs side by side] = norm(input [num_rows, width]) * weights, each added
-// what there is of bias and residual (of the output's shape), and activated. All of them bf16.
+// what there is of bias and residual (of the output's shape), and activated. All of one type.
 struct FewRowsProducts {
   void* output;
   const void* input;
@@ -49,10 +49,16 @@ struct FewRowsProducts {
   FewRowsWeight weights[kMostWeights];
 };
 
-// Whether so many rows may have a norm that is not applied yet. Either way gives the same bits.
-bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width);
-// The products' norm alone: output [num_rows, width].
-void norm_few_rows(void* output, const FewRowsProducts& products, cudaStream_t stream);
-void multiply_few_rows(const FewRowsProducts& products, cudaStream_t stream);
+// Whether so many rows may have a norm that is not applied yet: every block norms for itself, so
+// for more rows than these, or longer ones, a kernel before it costs less. The bits are the same.
+inline constexpr int64_t kMostNormedRows = 4, kLongWidth = 4096;
+inline constexpr bool norms_few_rows_on_the_way(int64_t num_rows, int64_t width) {
+  return num_rows <= kMostNormedRows && width < kLongWidth;
+}
+// The products' norm alone: output [num_rows, width]. Of bf16.
+void norm_few_rows(void* output, const FewRowsProducts& products, tensor::DeviceStream stream);
+void multiply_few_rows(const FewRowsProducts& products, tensor::DeviceStream stream);  // of bf16
+// Of fp32; rows are normed already.
+void multiply_few_wide_rows(const FewRowsProducts& products, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

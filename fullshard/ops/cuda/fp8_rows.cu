@@ -203,12 +203,12 @@ void launch_to_fp8(const Fp8Targets& targets, const Fp8Rows& rows, cudaStream_t 
 }  // namespace
 
 void largest_values(float* parts, bool joins, const void* values, int64_t count,
-                    cudaStream_t stream) {
+                    tensor::DeviceStream stream) {
   largest_kernel<<<kLargestParts, kLargestThreads, 0, stream>>>(
       parts, joins, static_cast<const uint4*>(values), count / kPack<Bf16>);
 }
 
-void to_fp8_rows(const Fp8Targets& targets, const Fp8Rows& rows, cudaStream_t stream) {
+void to_fp8_rows(const Fp8Targets& targets, const Fp8Rows& rows, tensor::DeviceStream stream) {
   if (rows.num_rows == 0 || rows.width == 0) return;
   if (rows.kind == Fp8Kind::e4m3) {
     launch_to_fp8<Fp8Kind::e4m3>(targets, rows, stream);

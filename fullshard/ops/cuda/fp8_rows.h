@@ -3,11 +3,10 @@
 // becomes the largest number of the format.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 #include "fullshard/ops/cuda/largest_parts.h"
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::ops {
 
@@ -17,7 +16,7 @@ enum class Fp8Kind : uint8_t { e4m3, e5m2 };
 // parts[i] = largest magnitude among some of the values, or of those and parts[i] when it `joins`.
 // NaN counts as larger than infinity.
 void largest_values(float* parts, bool joins, const void* values, int64_t count,
-                    cudaStream_t stream);
+                    tensor::DeviceStream stream);
 
 struct Fp8Rows {
   const void* values = nullptr;  // bf16, dense, 16 bytes aligned
@@ -38,6 +37,6 @@ struct Fp8Targets {
   float* factor = nullptr;  // what 8-bit values are multiplied by to be the old ones again
 };
 
-void to_fp8_rows(const Fp8Targets& targets, const Fp8Rows& rows, cudaStream_t stream);
+void to_fp8_rows(const Fp8Targets& targets, const Fp8Rows& rows, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -3,7 +3,7 @@
 // stream, allocate nothing and wait for nothing.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include "fullshard/tensor/device_stream.h"
 
 namespace fullshard::ops {
 

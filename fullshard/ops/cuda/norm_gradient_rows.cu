@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "fullshard/ops/cuda/device_rows.cuh"
 #include "fullshard/ops/cuda/norm_rows.h"
 
@@ -12,9 +10,8 @@ namespace {
 // bias are the sums over rows of gradient * n and of gradient: every block adds its rows in its
 // threads' registers and leaves one row of partial sums. How many blocks there are depends on the
 // shape only, and so do the bits.
-constexpr int kNarrowThreads = 256;
-constexpr int kNarrowRows = kNarrowThreads / kWarp;
-constexpr int64_t kNarrowBlocks = 264, kWideBlocks = 528, kPlainBlocks = 264;
+constexpr int kNarrowThreads = kNarrowNormThreads;
+constexpr int kNarrowRows = kNarrowNormRows;
 
 template <class T, int kThreads, int kPacks, bool kCentred>
 struct ColumnTotals {
@@ -205,27 +202,6 @@ __global__ void __launch_bounds__(kNarrowThreads)
   if (gradients.largest != nullptr) stored.leave<T>(gradients.largest, blockIdx.x);
 }
 
-enum class Form { narrow, wide, widest, any };
-
-// By the width alone: the number of partial rows must be known before the pointers are.
-template <class T>
-Form form_for(int64_t width) {
-  if (width % kPack<T> != 0 || width / kPack < T >> 1024 * 2) return Form::any;
-  if (width / kPack<T> <= kWarp * 4) return Form::narrow;
-  return width / kPack<T> <= 256 * 4 ? Form::wide : Form::widest;
-}
-
-int64_t num_blocks(Form form, int64_t num_rows) {
-  switch (form) {
-    case Form::narrow:
-      return std::clamp<int64_t>(blocks_for(num_rows, kNarrowRows), 1, kNarrowBlocks);
-    case Form::any:
-      return std::clamp<int64_t>(num_rows, 1, kPlainBlocks);
-    default:
-      return std::clamp<int64_t>(num_rows, 1, kWideBlocks);
-  }
-}
-
 template <class T>
 bool are_packable(const NormGradientRows& gradients, const NormRows& rows) {
   return is_packable<T>(rows.input, 0) && is_packable<T>(rows.weight, 0) &&
@@ -235,8 +211,10 @@ bool are_packable(const NormGradientRows& gradients, const NormRows& rows) {
 
 template <class T, bool kCentred>
 void launch_backward(const NormGradientRows& gradients, const NormRows& rows, cudaStream_t stream) {
-  const Form form = form_for<T>(rows.width);
-  const auto blocks = static_cast<unsigned>(num_blocks(form, rows.num_rows));
+  using Form = NormGradientForm;
+  const Form form = norm_gradient_form(rows.dtype, rows.width);
+  const auto blocks =
+      static_cast<unsigned>(num_norm_partials(rows.dtype, rows.num_rows, rows.width));
   const int64_t num_packs = rows.width / kPack<T>;
   if (form == Form::any || !are_packable<T>(gradients, rows)) {
     backward_any_rows<T, kCentred><<<blocks, kNarrowThreads, 0, stream>>>(gradients, rows);
@@ -255,15 +233,8 @@ void launch_backward(const NormGradientRows& gradients, const NormRows& rows, cu
 
 }  // namespace
 
-int64_t num_norm_partials(const NormRows& rows) {
-  int64_t count = 0;
-  with_element(rows.dtype,
-               [&]<class T>(T*) { count = num_blocks(form_for<T>(rows.width), rows.num_rows); });
-  return count;
-}
-
 void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
-                        cudaStream_t stream) {
+                        tensor::DeviceStream stream) {
   if (rows.width == 0) return;
   clear_largest(gradients.largest, stream);
   with_element(rows.dtype, [&]<class T>(T*) {

@@ -185,11 +185,11 @@ void choose_forward(void* output, const NormRows& rows, float epsilon, float* la
 }  // namespace
 
 void normalise_rows(void* output, const NormRows& rows, float epsilon, float* largest,
-                    cudaStream_t stream) {
+                    tensor::DeviceStream stream) {
   choose_forward<false>(output, rows, epsilon, largest, stream);
 }
 
-void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t stream) {
+void normalise_rows_again(void* output, const NormRows& rows, tensor::DeviceStream stream) {
   choose_forward<true>(output, rows, 0, nullptr, stream);
 }
 

@@ -27,24 +27,22 @@ struct NormRows {
 // output = weight * normalised + bias, where RMS norm rounds the normalised values to the dtype
 // before the product. Leaves the statistics.
 void normalise_rows(void* output, const NormRows& rows, float epsilon, float* largest,
-                    cudaStream_t stream);
+                    tensor::DeviceStream stream);
 
 // The same values from statistics that an earlier call left.
-void normalise_rows_again(void* output, const NormRows& rows, cudaStream_t stream);
+void normalise_rows_again(void* output, const NormRows& rows, tensor::DeviceStream stream);
 
 struct NormGradientRows {
   void* input_gradient;         // may be output_gradient itself
   const void* output_gradient;  // of the normalised rows
   const void* added;            // added to the input's gradient; may be null
-  float* weight_partials;       // num_norm_partials x width; null when not wanted
+  float* weight_partials;       // num_norm_partials (partial_rows.h) x width; null when not wanted
   float* bias_partials;         // as that
   float* largest;               // of input_gradient
 };
 
-// Rows of partial sums of the gradients of weight and bias; sum_partials ends them.
-int64_t num_norm_partials(const NormRows& rows);
-
+// The partial sums are ended by sum_partials (column_sums.h).
 void norm_gradient_rows(const NormGradientRows& gradients, const NormRows& rows,
-                        cudaStream_t stream);
+                        tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -13,11 +13,12 @@ __device__ __forceinline__ void turn(float (&first)[kCount], float (&second)[kCo
                                      float sign) {
   const int64_t position =
       rotary.positions != nullptr ? rotary.positions[row] : row % rotary.sequence;
-  const float* cosines = rotary.cosines + position * rotary.half + place;
-  const float* sines = rotary.sines + position * rotary.half + place;
+  const bool is_known = position >= 0 && position < rotary.num_positions;
+  const int64_t angle = (is_known ? position : 0) * rotary.half + place;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const float cosine = cosines[i], sine = sign * sines[i];
+    const float cosine = is_known ? rotary.cosines[angle + i] : not_a_number();
+    const float sine = sign * rotary.sines[angle + i];
     const float x = first[i], y = second[i];
     first[i] = x * cosine - y * sine;
     second[i] = y * cosine + x * sine;
@@ -82,7 +83,8 @@ int count_for(const RotaryRows& rotary, bool packable) {
 }  // namespace
 
 void rotate_rows(void* rows, KernelDtype dtype, int64_t num_rows, int64_t row_stride,
-                 int64_t num_turned, const RotaryRows& rotary, float sign, cudaStream_t stream) {
+                 int64_t num_turned, const RotaryRows& rotary, float sign,
+                 tensor::DeviceStream stream) {
   with_element(dtype, [&]<class T>(T*) {
     const int count = count_for<T>(rotary, is_packable<T>(rows, row_stride));
     const int64_t items = num_rows * num_turned * (rotary.half / count);
@@ -95,7 +97,7 @@ void rotate_rows(void* rows, KernelDtype dtype, int64_t num_rows, int64_t row_st
 }
 
 void pack_and_turn_back(void* rows, KernelDtype dtype, int64_t num_rows, const HeadSources& sources,
-                        const RotaryRows& rotary, cudaStream_t stream) {
+                        const RotaryRows& rotary, tensor::DeviceStream stream) {
   with_element(dtype, [&]<class T>(T*) {
     const bool packable = is_packable<T>(rows, 0) && is_packable<T>(sources.query, 0) &&
                           is_packable<T>(sources.key, 0) && is_packable<T>(sources.value, 0);

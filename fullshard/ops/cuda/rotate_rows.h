@@ -8,10 +8,12 @@
 
 namespace fullshard::ops {
 
-// The angles of every row. Row t is position t % sequence, or positions[t].
+// The angles of every row. Row t is position t % sequence, or positions[t]. What the table has no
+// angles for becomes NaN.
 struct RotaryRows {
-  const float* cosines;  // [positions, half], null: nothing is turned
+  const float* cosines;  // [num_positions, half], null: nothing is turned
   const float* sines;
+  int64_t num_positions;
   const int64_t* positions;  // null: by place
   int64_t sequence;
   int64_t half;  // of a head's width
@@ -19,7 +21,8 @@ struct RotaryRows {
 
 // Turns the first `num_turned` heads of every row in place; `sign` is -1 to turn back.
 void rotate_rows(void* rows, KernelDtype dtype, int64_t num_rows, int64_t row_stride,
-                 int64_t num_turned, const RotaryRows& rotary, float sign, cudaStream_t stream);
+                 int64_t num_turned, const RotaryRows& rotary, float sign,
+                 tensor::DeviceStream stream);
 
 // The heads of several tensors, each with rows side by side.
 struct HeadSources {
@@ -32,6 +35,6 @@ struct HeadSources {
 
 // Rows query | key | value side by side, the first two turned back.
 void pack_and_turn_back(void* rows, KernelDtype dtype, int64_t num_rows, const HeadSources& sources,
-                        const RotaryRows& rotary, cudaStream_t stream);
+                        const RotaryRows& rotary, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -12,7 +12,7 @@ namespace {
 // a partial sum in each, in the chunk's second place where it begins, in the first where it goes
 // on; the second kernel adds them up. So a frequent index does not make one long chain, and no
 // addition depends on timing.
-constexpr int64_t kChunk = 32;
+constexpr int64_t kChunk = kSegmentChunk;
 constexpr int kThreads = 128;
 constexpr int kAhead = 4;  // rows that are read before the first is added
 
@@ -89,9 +89,7 @@ __global__ void __launch_bounds__(kThreads) crossing_sums(SegmentRows rows, int6
 
 }  // namespace
 
-int64_t num_segment_chunks(int64_t num_rows) { return blocks_for(num_rows, kChunk); }
-
-void add_segments(const SegmentRows& rows, cudaStream_t stream) {
+void add_segments(const SegmentRows& rows, tensor::DeviceStream stream) {
   if (rows.num_rows == 0 || rows.width == 0) return;
   const int64_t num_chunks = num_segment_chunks(rows.num_rows);
   const auto across = [&](int count) {

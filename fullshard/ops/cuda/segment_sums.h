@@ -17,11 +17,9 @@ struct SegmentRows {
   int64_t num_rows;
   int64_t width;
   int64_t skipped;  // an index whose rows are passed over; -1: none
-  float* partials;  // 2 x num_segment_chunks x width
+  float* partials;  // 2 x num_segment_chunks (partial_rows.h) x width
 };
 
-int64_t num_segment_chunks(int64_t num_rows);
-
-void add_segments(const SegmentRows& rows, cudaStream_t stream);
+void add_segments(const SegmentRows& rows, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -9,11 +9,22 @@ namespace fullshard::ops {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kElements = kPack<Bf16>;  // that a lane holds of a key
+constexpr int kElements = 8;  // that a lane holds of a key
 
-// A head's new elements as they would be stored: turned, and rounded to bf16.
-template <int kWidth>
-__device__ void load_turned(float* to, const Bf16* from, const StepAttentionRows& step,
+template <class T>
+__device__ __forceinline__ void load_elements(float (&to)[kElements], const T* from) {
+#pragma unroll
+  for (int i = 0; i < kElements; i += kPack<T>) {
+    float part[kPack<T>];
+    load<kPack<T>>(part, from + i);
+#pragma unroll
+    for (int place = 0; place < kPack<T>; ++place) to[i + place] = part[place];
+  }
+}
+
+// A head's new elements as they would be stored: turned, and rounded.
+template <class T, int kWidth>
+__device__ void load_turned(float* to, const T* from, const StepAttentionRows& step,
                             int64_t position) {
   for (int i = threadIdx.x; i < kWidth / 2; i += kWarps * kWarp) {
     const float low = widened(from[i]), high = widened(from[i + kWidth / 2]);
@@ -24,8 +35,8 @@ __device__ void load_turned(float* to, const Bf16* from, const StepAttentionRows
     }
     const float cosine = step.cosines[position * (kWidth / 2) + i];
     const float sine = step.sines[position * (kWidth / 2) + i];
-    to[i] = widened(narrowed<Bf16>(low * cosine - high * sine));
-    to[i + kWidth / 2] = widened(narrowed<Bf16>(high * cosine + low * sine));
+    to[i] = widened(narrowed<T>(low * cosine - high * sine));
+    to[i + kWidth / 2] = widened(narrowed<T>(high * cosine + low * sine));
   }
 }
 
@@ -47,7 +58,7 @@ struct Seen {
 };
 
 // One head of one row. A key is kWidth / 8 lanes wide, so a warp looks at several at a time.
-template <int kWidth>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAttentionRows step) {
   constexpr int kLanes = kWidth / kElements;  // of a key
   constexpr int kKeys = kWarp / kLanes;       // that a warp looks at together
@@ -59,21 +70,30 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
   wait_for_previous();
   let_next_begin();
   const int64_t position = step.positions[row];
+  const int64_t num_places =
+      step.cosines == nullptr ? step.capacity : min(step.capacity, step.num_positions);
+  if (position < 0 || position >= num_places) {
+    for (int i = threadIdx.x; i < kWidth; i += kWarps * kWarp) {
+      static_cast<T*>(step.output)[(row * step.num_heads + head) * kWidth + i] =
+          narrowed<T>(not_a_number());
+    }
+    return;
+  }
   const auto* own =
-      static_cast<const Bf16*>(step.rows) + row * (step.num_heads + 2 * step.num_kv_heads) * kWidth;
-  load_turned<kWidth>(query, own + head * kWidth, step, position);
-  load_turned<kWidth>(new_key, own + (step.num_heads + kv_head) * kWidth, step, position);
+      static_cast<const T*>(step.rows) + row * (step.num_heads + 2 * step.num_kv_heads) * kWidth;
+  load_turned<T, kWidth>(query, own + head * kWidth, step, position);
+  load_turned<T, kWidth>(new_key, own + (step.num_heads + kv_head) * kWidth, step, position);
   for (int i = threadIdx.x; i < kWidth; i += kWarps * kWarp) {
     new_value[i] = widened(own[(step.num_heads + step.num_kv_heads + kv_head) * kWidth + i]);
   }
   __syncthreads();
   const int64_t cache = (row * step.num_kv_heads + kv_head) * step.capacity * kWidth;
-  auto* keys = static_cast<Bf16*>(step.keys) + cache;
-  auto* values = static_cast<Bf16*>(step.values) + cache;
+  auto* keys = static_cast<T*>(step.keys) + cache;
+  auto* values = static_cast<T*>(step.values) + cache;
   if (head % sharing == 0) {  // nobody reads it in this step
     for (int i = threadIdx.x; i < kWidth; i += kWarps * kWarp) {
-      keys[position * kWidth + i] = narrowed<Bf16>(new_key[i]);
-      values[position * kWidth + i] = narrowed<Bf16>(new_value[i]);
+      keys[position * kWidth + i] = narrowed<T>(new_key[i]);
+      values[position * kWidth + i] = narrowed<T>(new_value[i]);
     }
   }
   const int lane = threadIdx.x % kWarp, group = threadIdx.x / kLanes,
@@ -99,8 +119,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
     const int64_t at = base + lane / kLanes;
     const bool is_there = at < position;
     const int64_t line = (is_there ? at : position - 1) * kWidth + first;
-    load<kElements>(key, keys + line);
-    load<kElements>(value, values + line);
+    load_elements(key, keys + line);
+    load_elements(value, values + line);
     const float score = score_of();
     if (is_there) seen.add(score, value);
   }
@@ -134,31 +154,36 @@ __global__ void __launch_bounds__(kWarps* kWarp) step_attention_kernel(StepAtten
       sum += shares[from] * sums[from];
       total += shares[from] * mixed[from][i];
     }
-    static_cast<Bf16*>(step.output)[(row * step.num_heads + head) * kWidth + i] =
-        narrowed<Bf16>(total / sum);
+    static_cast<T*>(step.output)[(row * step.num_heads + head) * kWidth + i] =
+        narrowed<T>(total / sum);
   }
 }
 
-template <int kWidth>
+template <class T, int kWidth>
 void launch_step(const StepAttentionRows& step, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(step.num_heads), static_cast<unsigned>(step.num_rows));
-  launch_dependent(step_attention_kernel<kWidth>, {grid, kWarps * kWarp, 0}, stream, step);
+  launch_dependent(step_attention_kernel<T, kWidth>, {grid, kWarps * kWarp, 0}, stream, step);
+}
+
+template <class T>
+void launch_width(const StepAttentionRows& step, cudaStream_t stream) {
+  switch (step.width) {
+    case 32:
+      return launch_step<T, 32>(step, stream);
+    case 64:
+      return launch_step<T, 64>(step, stream);
+    case 128:
+      return launch_step<T, 128>(step, stream);
+    default:
+      return launch_step<T, 256>(step, stream);
+  }
 }
 
 }  // namespace
 
-void attend_step(const StepAttentionRows& step, cudaStream_t stream) {
+void attend_step(const StepAttentionRows& step, KernelDtype dtype, tensor::DeviceStream stream) {
   if (step.num_rows == 0) return;
-  switch (step.width) {
-    case 32:
-      return launch_step<32>(step, stream);
-    case 64:
-      return launch_step<64>(step, stream);
-    case 128:
-      return launch_step<128>(step, stream);
-    default:
-      return launch_step<256>(step, stream);
-  }
+  with_element(dtype, [&]<class T>(T*) { launch_width<T>(step, stream); });
 }
 
 }  // namespace fullshard::ops

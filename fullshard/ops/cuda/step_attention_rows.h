@@ -11,14 +11,16 @@
 
 namespace fullshard::ops {
 
+// A row whose position the cache or the table does not have gets NaN, and the cache is left alone.
 struct StepAttentionRows {
   void* output;      // [rows, heads * D]
   const void* rows;  // [rows, query | key | value], D elements for each head
   void* keys;        // [rows, kv_heads, capacity, D]
   void* values;
   const int64_t* positions;  // [rows], the number of the new token in its row
-  const float* cosines;      // [positions, D / 2]; null: nothing is turned
+  const float* cosines;      // [num_positions, D / 2]; null: nothing is turned
   const float* sines;
+  int64_t num_positions;
   int64_t num_rows;
   int64_t num_heads;
   int64_t num_kv_heads;
@@ -28,7 +30,7 @@ struct StepAttentionRows {
   float scale;
 };
 
-// All of bf16.
-void attend_step(const StepAttentionRows& step, cudaStream_t stream);
+// All but tables and positions is of `dtype`.
+void attend_step(const StepAttentionRows& step, KernelDtype dtype, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -49,7 +49,7 @@ dim3 widening_grid(const WidenedRows& rows, int count) {
 
 }  // namespace
 
-void widen_rows(const WidenedRows& rows, cudaStream_t stream) {
+void widen_rows(const WidenedRows& rows, tensor::DeviceStream stream) {
   if (rows.num_rows == 0 || rows.width == 0) return;
   const bool is_packed =
       is_packable<int8_t>(rows.values, rows.width) && is_packable<int8_t>(rows.output, 0);

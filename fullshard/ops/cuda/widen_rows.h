@@ -19,6 +19,6 @@ struct WidenedRows {
   const float* scales;
 };
 
-void widen_rows(const WidenedRows& rows, cudaStream_t stream);
+void widen_rows(const WidenedRows& rows, tensor::DeviceStream stream);
 
 }  // namespace fullshard::ops

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two kernels of a decoding step on a GPU, one token per row of bf16. They write into tensors
-// that are given, on the current stream, and read nothing on the host, so that a step can be
-// captured as a graph. A build without CUDA has neither.
+// The two kernels of a decoding step on a GPU, one token per row of bf16 or fp32. They write into
+// tensors that are given, on the current stream, and read nothing on the host, so that a step can
+// be captured as a graph. A build without CUDA has neither.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,8 @@ struct FewRowsOperands {
 
 // Whether rows are few, and of a kind that the kernel has code for; gradients are off.
 bool has_device_few_rows(const at::Tensor& input);
-// And whether the rest is: bf16 on one GPU, contiguous, beginning where it can be read 16 bytes at
-// a time.
+// And whether the rest is: of one type, on one GPU, contiguous, beginning where it can be read 16
+// bytes at a time.
 bool has_device_few_rows(const at::Tensor& input, const FewRowsOperands& operands,
                          const at::Tensor& residual);
 // output [..., all outputs] = norm(input [..., width]) * weights + biases + residual, activated;

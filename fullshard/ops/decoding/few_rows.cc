@@ -18,10 +18,6 @@
 namespace fullshard::ops {
 namespace {
 
-int64_t num_rows_of(const at::Tensor& input) {
-  return input.size(-1) == 0 ? 0 : input.numel() / input.size(-1);
-}
-
 // Absent, or as the kernel reads it beside `input`.
 bool is_plain_beside(const at::Tensor& tensor, const at::Tensor& input) {
   return !tensor.defined() ||

@@ -2,8 +2,8 @@
 // The products of a decoding step, which has one row per sequence: their time is that of reading
 // the weights. Without gradients. On the CPU up to kMostFewRows rows of fp32 or bf16 take a kernel
 // that reads each weight once, sums in fp32, and whose sums for one row do not depend on the
-// others: a sequence gets the same bits in every batch. So do rows of bf16 on a GPU, with sums of
-// its own. Anything else is what linear, norm_projection and activated_projection give.
+// others: a sequence gets the same bits in every batch. So do they on a GPU, with sums of its
+// own. Anything else is what linear, norm_projection and activated_projection give.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -9,6 +9,10 @@
 
 namespace fullshard::ops {
 
+inline int64_t num_rows_of(const at::Tensor& tensor) {
+  return tensor.size(-1) == 0 ? 0 : tensor.numel() / tensor.size(-1);
+}
+
 inline at::Tensor as_matrix(const at::Tensor& tensor) {
   return tensor.reshape({-1, tensor.size(-1)});
 }

@@ -170,6 +170,9 @@ void check_entropy_shapes(const at::Tensor& hidden, const at::Tensor& weight,
         "linear_cross_entropy: {} labels for {} rows; labels have hidden's shape without the last "
         "dimension",
         labels.numel(), hidden.numel() / std::max<int64_t>(hidden.size(-1), 1));
+  check(labels.device() == hidden.device(),
+        "linear_cross_entropy: labels lie on {}, hidden on {}; move the labels there first",
+        labels.device().str(), hidden.device().str());
   check(!bias.defined() || bias.numel() == weight.size(0),
         "linear_cross_entropy: the bias has {} elements, the weight {} rows; they must agree",
         bias.defined() ? bias.numel() : 0, weight.size(0));

@@ -8,14 +8,18 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/nn/product_precision.h"
+#include "fullshard/ops/alignment.h"
+#include "fullshard/ops/cuda/fp8_rows.h"
 #include "fullshard/ops/cuda/largest_parts.h"
 #include "fullshard/ops/device_operators.h"
-#include "fullshard/ops/products/device_fp8_kernels.h"
-#include "fullshard/tensor/operator_watch.h"
-#include "fullshard/tensor/pretence.h"
+#include "fullshard/ops/products/fp8_product.h"
+#include "fullshard/tensor/kernel_launch.h"
 
 namespace fullshard::ops {
 namespace {
+
+using tensor::KernelLaunch;
+using tensor::launch_kernel;
 
 constexpr int64_t kGranule = 16;  // elements that tensor cores want side by side
 
@@ -42,12 +46,28 @@ at::Tensor make_fp8(const at::Tensor& like, int64_t rows, int64_t inner, Fp8Form
   return at::empty({rows, inner}, like.options().dtype(fp8_dtype(format)));
 }
 
-void to_fp8(const Fp8Operand& rows, const Fp8Operand& turned, const at::Tensor& matrix,
+// Either target may have no values; the factor is of whichever has some.
+void to_fp8(const Fp8Operand& rows, const Fp8Operand& turned, const at::Tensor& given,
             const at::Tensor& largest, Fp8Format format) {
-  if (tensor::is_pretended()) {
-    return tensor::note_kernel("to_fp8", {matrix, rows.values, turned.values});
-  }
-  launch_to_fp8(rows, turned, matrix, largest, format);
+  const auto matrix = in_packs(given);
+  launch_kernel("to_fp8", matrix.device(), {matrix, rows.values, turned.values},
+                [&](const KernelLaunch& launch) {
+                  Fp8Targets targets{.rows = launch.write(rows.values),
+                                     .turned = launch.write(turned.values),
+                                     .factor = launch.write_as<float>(
+                                         rows.factor.defined() ? rows.factor : turned.factor)};
+                  if (turned.values.defined()) {
+                    targets.turned_stride = turned.values.stride(0);
+                    targets.turned_length = turned.values.size(1);
+                  }
+                  to_fp8_rows(targets,
+                              {.values = launch.read(matrix),
+                               .num_rows = matrix.size(0),
+                               .width = matrix.size(1),
+                               .parts = launch.read_as<float>(largest),
+                               .kind = format == Fp8Format::e4m3 ? Fp8Kind::e4m3 : Fp8Kind::e5m2},
+                              launch.stream());
+                });
 }
 
 int64_t joined_height(at::TensorList weights) {
@@ -90,12 +110,12 @@ at::Tensor device_largest(at::TensorList matrices) {
   check(!matrices.empty(), "device_largest: no matrix");
   auto parts = make_largest(matrices.front());
   bool joins = false;
-  for (const auto& matrix : matrices) {
-    if (tensor::is_pretended()) {
-      tensor::note_kernel("largest", {matrix});
-    } else {
-      launch_largest(parts, joins, matrix);
-    }
+  for (const auto& given : matrices) {
+    const auto matrix = in_packs(given);
+    launch_kernel("largest", matrix.device(), {matrix}, [&](const KernelLaunch& launch) {
+      largest_values(launch.write_as<float>(parts), joins, launch.read(matrix), matrix.numel(),
+                     launch.stream());
+    });
     joins = true;
   }
   return parts;
@@ -159,7 +179,9 @@ void device_fp8_product(const at::Tensor& output, const Fp8Operand& left, const 
   if (tensor::is_pretended()) {
     return tensor::note_product(output, left.values, right.values.t());
   }
-  launch_fp8_product(output, left, right, terms);
+  launch_kernel("fp8_product", output.device(), int64_t{0}, [&](const KernelLaunch& launch) {
+    multiply_fp8(launch, output, left, right, terms);
+  });
 }
 
 }  // namespace fullshard::ops

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "fullshard/tensor/kernel_launch.h"
+
 namespace fullshard::ops {
 
 // A matrix as it lies in memory, and how it is taken.
@@ -36,8 +38,9 @@ struct LtProduct {
 // several times as long.
 bool is_ragged(const LtProduct& product);
 
-// On the current stream, of whose allocator the workspace is; `like` names the device. False when
-// cublasLt has no kernel for it. Which kernel is asked once per shape, alignment and device.
-bool run_lt_product(const LtProduct& product, const at::Tensor& like);
+// On the stream of the launch, of whose allocator the workspace is; `like` names the device. False
+// when cublasLt has no kernel for it. Which kernel is asked once per shape, alignment and device.
+bool run_lt_product(const tensor::KernelLaunch& launch, const LtProduct& product,
+                    const at::Tensor& like);
 
 }  // namespace fullshard::ops

@@ -4,7 +4,6 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/Exceptions.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <array>
 #include <map>
@@ -215,7 +214,8 @@ bool is_ragged(const LtProduct& product) {
          whole.second.rows != product.second.rows;
 }
 
-bool run_lt_product(const LtProduct& product, const at::Tensor& like) {
+bool run_lt_product(const tensor::KernelLaunch& launch, const LtProduct& product,
+                    const at::Tensor& like) {
   static KnownKernels known;
   const auto& base = base_of(product);
   const auto layouts = layouts_of(product);
@@ -229,8 +229,7 @@ bool run_lt_product(const LtProduct& product, const at::Tensor& like) {
       at::cuda::getCurrentCUDABlasLtHandle(), layouts.description.get(), &one, product.first.data,
       layouts.first.get(), product.second.data, layouts.second.get(), &weight, base.data,
       layouts.base.get(), const_cast<void*>(product.output.data), layouts.output.get(),
-      &choice->algorithm, workspace.mutable_data_ptr(), choice->workspace_bytes,
-      c10::cuda::getCurrentCUDAStream().stream()));
+      &choice->algorithm, workspace.mutable_data_ptr(), choice->workspace_bytes, launch.stream()));
   return true;
 }
 

@@ -4,7 +4,8 @@
 
 namespace fullshard::optim {
 
-void launch_step(const DeviceLaunch& launch, const AdagradStep* settings, CUstream_st* stream) {
+void launch_step(const DeviceLaunch& launch, const AdagradStep* settings,
+                 tensor::DeviceStream stream) {
   launch_rule<AdagradRule>(launch, settings, stream);
 }
 

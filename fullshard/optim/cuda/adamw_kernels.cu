@@ -4,7 +4,8 @@
 
 namespace fullshard::optim {
 
-void launch_step(const DeviceLaunch& launch, const AdamWStep* settings, CUstream_st* stream) {
+void launch_step(const DeviceLaunch& launch, const AdamWStep* settings,
+                 tensor::DeviceStream stream) {
   launch_rule<AdamWRule>(launch, settings, stream);
 }
 

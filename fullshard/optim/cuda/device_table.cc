@@ -142,12 +142,4 @@ int DeviceTable::num_states() const {
                     [](const DeviceArray& state) { return state.data != nullptr; }));
 }
 
-const DevicePiece* DeviceTable::device_pieces() const {
-  return static_cast<const DevicePiece*>(on_device_.const_data_ptr());
-}
-
-const DeviceBlock* DeviceTable::device_blocks() const {
-  return static_cast<const DeviceBlock*>(blocks_on_device_.const_data_ptr());
-}
-
 }  // namespace fullshard::optim

@@ -39,8 +39,9 @@ class DeviceTable {
   int64_t bytes_of_a_pass() const;
   at::Device device() const { return on_device_.device(); }
 
-  const DevicePiece* device_pieces() const;
-  const DeviceBlock* device_blocks() const;
+  // DevicePiece and DeviceBlock, as bytes.
+  const at::Tensor& pieces_on_device() const { return on_device_; }
+  const at::Tensor& blocks_on_device() const { return blocks_on_device_; }
 
   // How often something was uploaded.
   int num_piece_uploads() const { return num_piece_uploads_; }

@@ -97,11 +97,13 @@ __global__ void ratios_kernel(const LambSquares* by_shard, int num_shards, int n
 
 }  // namespace
 
-void launch_step(const DeviceLaunch& launch, const LambStep* settings, CUstream_st* stream) {
+void launch_step(const DeviceLaunch& launch, const LambStep* settings,
+                 tensor::DeviceStream stream) {
   launch_rule<LambRule>(launch, settings, stream);
 }
 
-void launch_moments(const DeviceLaunch& launch, const LambStep* settings, CUstream_st* stream) {
+void launch_moments(const DeviceLaunch& launch, const LambStep* settings,
+                    tensor::DeviceStream stream) {
   if (launch.num_blocks == 0) return;
   with_types(launch.storage, [&]<class Types>() {
     using Rule = MomentsRule<typename Types::Real>;
@@ -112,14 +114,14 @@ void launch_moments(const DeviceLaunch& launch, const LambStep* settings, CUstre
 }
 
 void launch_squares_by_tensor(const DevicePiece* pieces, int num_pieces, const LambSquares* squares,
-                              LambSquares* by_tensor, CUstream_st* stream) {
+                              LambSquares* by_tensor, tensor::DeviceStream stream) {
   if (num_pieces == 0) return;
   squares_kernel<<<static_cast<unsigned>(num_pieces), kStepThreads, 0, stream>>>(pieces, squares,
                                                                                  by_tensor);
 }
 
 void launch_trust_ratios(const LambSquares* by_shard, int num_shards, int num_tensors,
-                         TrustRatioBounds bounds, float* ratios, CUstream_st* stream) {
+                         TrustRatioBounds bounds, float* ratios, tensor::DeviceStream stream) {
   if (num_tensors == 0) return;
   const auto blocks = static_cast<unsigned>((num_tensors + kStepThreads - 1) / kStepThreads);
   ratios_kernel<<<blocks, kStepThreads, 0, stream>>>(by_shard, num_shards, num_tensors, bounds,

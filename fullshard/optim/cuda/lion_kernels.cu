@@ -4,7 +4,8 @@
 
 namespace fullshard::optim {
 
-void launch_step(const DeviceLaunch& launch, const LionStep* settings, CUstream_st* stream) {
+void launch_step(const DeviceLaunch& launch, const LionStep* settings,
+                 tensor::DeviceStream stream) {
   launch_rule<LionRule>(launch, settings, stream);
 }
 

@@ -4,7 +4,7 @@
 
 namespace fullshard::optim {
 
-void launch_step(const DeviceLaunch& launch, const SgdStep* settings, CUstream_st* stream) {
+void launch_step(const DeviceLaunch& launch, const SgdStep* settings, tensor::DeviceStream stream) {
   if (launch.num_states > 0) {
     launch_rule<MomentumRule>(launch, settings, stream);
   } else {

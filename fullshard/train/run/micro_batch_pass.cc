@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/memory/available_memory.h"
 #include "fullshard/memory/device_memory.h"
+#include "fullshard/memory/recorded_event.h"
 #include "fullshard/models/common/head.h"
 #include "fullshard/models/common/unpadded.h"
 #include "fullshard/nn/unit_state.h"
@@ -66,7 +66,8 @@ struct MicroBatchPass::Known {
   Shape shape;
   int64_t num_passes = 0;
   double host_s = 0, device_s = 0;
-  std::optional<std::pair<c10::Event, c10::Event>> span;  // of the last timed pass
+  std::optional<std::pair<memory::RecordedEvent, memory::RecordedEvent>>
+      span;  // of the last timed pass
   double span_host_s = 0;
   bool has_failed = false;
 
@@ -77,9 +78,9 @@ struct MicroBatchPass::Known {
 
   // Once the device has come past it.
   void count_span() {
-    if (!span || !span->second.query()) return;
+    if (!span || !span->second.has_passed()) return;
     host_s += span_host_s;
-    device_s += span->first.elapsedTime(span->second) / 1000;
+    device_s += span->first.seconds_until(span->second);
     span.reset();
   }
 };
@@ -101,18 +102,18 @@ at::Tensor MicroBatchPass::run_in_parts(const ModelInputs& inputs, double weight
   after_forward();
   const at::Tensor weighed = weight == 1.0 ? mean : mean * weight;
   stepper_.backward(weighed);
-  return weighed;
+  return weighed.detach();  // the graph goes with the pass, and what it holds of a stream
 }
 
 at::Tensor MicroBatchPass::run(ModelInputs inputs, double weight) {
   const auto issue = [&] { return run_in_parts(inputs, weight, [] {}); };
   // Packed documents are cut on the host, and otherwise in every batch.
   if (!why_not_.empty() || inputs.documents) return issue();
-  if (has_moved()) known_.clear();
+  if (has_moved()) forget_graphs();
   Known& known = known_of(shape_of(inputs));
   if (known.has_failed) return issue();
-  if (!known.graph && is_worth_capturing(known)) {
-    known.has_failed = !has_room_beside(known);
+  if (!known.graph && is_worth_capturing(known) && comes_after_its_neighbour(known)) {
+    known.has_failed = !has_room_for_graph(known);
     if (!known.has_failed) capture(known, inputs);
   }
   if (!known.graph) return run_timed(known, issue);
@@ -178,16 +179,13 @@ at::Tensor MicroBatchPass::run_timed(Known& known, const Issue& issue) {
   if (known.num_passes <= (any_captured() ? kWarmUpsBeside : kWarmUps) || known.span) {
     return issue();
   }
-  const c10::impl::VirtualGuardImpl guard(device_.type());
-  const auto stream = guard.getStream(device_);
-  known.span.emplace(c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT),
-                     c10::Event(device_.type(), c10::EventFlag::BACKEND_DEFAULT));
+  constexpr auto kTimed = memory::RecordedEvent::Timing::on;
   const int64_t random_before = random_offset();
-  known.span->first.record(stream);
+  const auto device_begin = memory::RecordedEvent::of_caller(device_, kTimed);
   const auto begin = std::chrono::steady_clock::now();
   auto loss = issue();
   known.span_host_s = seconds_since(begin);
-  known.span->second.record(stream);
+  known.span.emplace(device_begin, memory::RecordedEvent::of_caller(device_, kTimed));
   // A graph draws what its pass would have drawn without it. Computing a layer again puts the
   // generator back, which a graph cannot.
   if (random_offset() != random_before && recomputes(model_)) {
@@ -207,11 +205,27 @@ bool MicroBatchPass::is_worth_capturing(Known& known) const {
          known.host_s >= kHostBound * known.device_s;
 }
 
-// Batches of various lengths go on beside it, with activations of their own: no run ends for want
-// of memory that it would have had without graphs.
-bool MicroBatchPass::has_room_beside(const Known& known) const {
-  return known.shape.longest_documents.empty() ||
-         memory::available_bytes(device_) >= memory::device_memory(device_).peak_bytes;
+// A pass that adds to gradients is captured after the one that does not: that one is captured while
+// nothing can be lost, it makes gradients keep their places, and its memory is enough for both.
+bool MicroBatchPass::comes_after_its_neighbour(const Known& known) const {
+  if (!known.shape.adds) return true;
+  Shape first = known.shape;
+  first.adds = false;
+  return std::ranges::any_of(known_,
+                             [&](const auto& seen) { return seen->graph && seen->shape == first; });
+}
+
+// A graph has activations of its own, and while it is captured the allocator gives nothing back to
+// the driver. Batches of various lengths go on beside it. No run ends for want of memory that it
+// would have had without graphs.
+bool MicroBatchPass::has_room_for_graph(const Known& known) const {
+  const auto held = memory::device_memory(device_);
+  const bool has_neighbour = any_captured() != nullptr;
+  if (!has_neighbour) memory::release_unused(device_);
+  const bool is_of_various_lengths = !known.shape.longest_documents.empty();
+  const int64_t activations = held.peak_bytes - held.allocated_bytes;
+  return memory::available_bytes(device_) >=
+         (is_of_various_lengths ? held.peak_bytes : activations);
 }
 
 void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
@@ -221,6 +235,7 @@ void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
   const Known* neighbour = any_captured();
   known.graph.emplace(device_);
   const ShardCounters counters = engine.counters();
+  const auto gradients = engine.gradient_marks();
   try {
     known.graph->capture(
         [&] {
@@ -232,17 +247,15 @@ void MicroBatchPass::capture(Known& known, const ModelInputs& inputs) {
         },
         neighbour == nullptr ? nullptr : &*neighbour->graph);
   } catch (const std::exception& error) {
-    // What the pass left is nothing that ran. Gradients of earlier micro-batches would be lost.
     known.graph.reset();
     known.has_failed = true;
-    if (known.shape.adds) throw;
-    engine.recover();
+    engine.forget_unrun_pass(gradients);
     engine.counters() = counters;
     spdlog::debug("no CUDA graph of this batch's shape: {}", error.what());
     return;
   }
   engine.counters() = counters;  // nothing has run yet
-  engine.keep_gradient_memory();
+  engine.note_captured_pass();
   known.addresses = engine.addresses();
   // What passes outside graphs used is of no use to them.
   const auto is_captured = [](const auto& seen) { return seen->graph.has_value(); };
@@ -265,7 +278,12 @@ at::Tensor MicroBatchPass::repeat(Known& known, const ModelInputs& inputs, doubl
 
 void MicroBatchPass::give_up(const std::string& why) {
   why_not_ = why;
+  forget_graphs();
+}
+
+void MicroBatchPass::forget_graphs() {
   known_.clear();
+  engine::EngineAccess::of(sharded_).forget_captured_passes();
 }
 
 }  // namespace fullshard::train

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <functional>
@@ -62,9 +61,11 @@ class MicroBatchPass {
   const Known* any_captured() const;
   bool has_moved() const;
   bool is_worth_capturing(Known& known) const;
-  bool has_room_beside(const Known& known) const;
+  bool comes_after_its_neighbour(const Known& known) const;
+  bool has_room_for_graph(const Known& known) const;
   int64_t random_offset() const;
   void give_up(const std::string& why);
+  void forget_graphs();
 
   LanguageModel& model_;
   ShardedModel sharded_;

@@ -15,12 +15,16 @@
 namespace fullshard::train {
 namespace {
 
-constexpr int64_t kSmallestEdge = 96, kLargestEdge = 768;  // on a CPU
-constexpr int64_t kEdgeOnGpus = 8192;
-constexpr int kRepetitions = 4;
+struct Edges {
+  int64_t smallest, largest;
+};
+constexpr Edges kOnCpus{96, 768}, kOnGpus{1024, 8192};
 // A processor without instructions for 16-bit products needs seconds for what another does in
 // milliseconds: products that would take longer than this are not tried, nor repeated for longer.
 constexpr double kLongSeconds = 0.05;
+// A GPU that was idle comes to its clock only while it computes, some hundredths of a second long:
+// the first products take several times as long as the later ones.
+constexpr double kRisingSeconds = 0.2;
 
 // Which operand is a transposed view, as training has them: the weight in forward, none in the
 // gradient of a layer's input, the gradient of its output in that of the weight.
@@ -41,15 +45,9 @@ class Product {
         result_(at::empty_like(values_)) {}
 
   // Of the fastest; the first warms up threads and caches.
-  double best_seconds() {
+  double best_seconds(double least_spent = 0) {
     seconds();
-    double best = std::numeric_limits<double>::infinity(), spent = 0;
-    for (int i = 0; i < kRepetitions && spent < kLongSeconds; ++i) {
-      const double taken = seconds();
-      best = std::min(best, taken);
-      spent += taken;
-    }
-    return best;
+    return best_of_repetitions([this] { return seconds(); }, least_spent);
   }
 
  private:
@@ -65,28 +63,39 @@ class Product {
 };
 
 // The best of all sizes that are quickly done.
-double peak_on_cpu(at::ScalarType dtype, Turned turned) {
+double peak_of_sizes(const Edges& edges, at::ScalarType dtype, at::Device device, Turned turned) {
   constexpr double kGrowth = 8;  // of the operations, with twice the edge
   double peak = 0;
-  for (int64_t edge = kSmallestEdge; edge <= kLargestEdge; edge *= 2) {
-    const double seconds = Product(edge, dtype, at::kCPU, turned).best_seconds();
+  for (int64_t edge = edges.smallest; edge <= edges.largest; edge *= 2) {
+    Product product(edge, dtype, device, turned);
+    double seconds = product.best_seconds();
+    const bool is_last = 2 * edge > edges.largest || kGrowth * seconds > kLongSeconds;
+    if (is_last && !device.is_cpu()) seconds = product.best_seconds(kRisingSeconds);
     peak = std::max(peak, operations(edge) / seconds);
-    if (kGrowth * seconds > kLongSeconds) break;
+    if (is_last) break;
   }
   return peak;
 }
 
 }  // namespace
 
+double best_of_repetitions(const std::function<double()>& seconds, double least_spent) {
+  constexpr int kRepetitions = 4;
+  double best = std::numeric_limits<double>::infinity(), spent = 0;
+  for (int i = 0; spent < least_spent || (i < kRepetitions && spent < kLongSeconds); ++i) {
+    const double taken = seconds();
+    best = std::min(best, taken);
+    spent += taken;
+  }
+  return best;
+}
+
 double measure_peak_matmul_flops(at::ScalarType dtype, at::Device device) {
   const at::NoGradGuard no_grad;
-  if (!device.is_cpu()) {
-    return operations(kEdgeOnGpus) /
-           Product(kEdgeOnGpus, dtype, device, Turned::neither).best_seconds();
-  }
+  if (!device.is_cpu()) return peak_of_sizes(kOnGpus, dtype, device, Turned::neither);
   double peak = 0;
   for (const Turned turned : {Turned::right, Turned::neither, Turned::left}) {
-    peak = std::max(peak, peak_on_cpu(dtype, turned));
+    peak = std::max(peak, peak_of_sizes(kOnCpus, dtype, device, turned));
   }
   return peak;
 }

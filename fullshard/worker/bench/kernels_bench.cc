@@ -10,8 +10,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +25,7 @@
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/memory/device_name.h"
+#include "fullshard/memory/recorded_event.h"
 #include "fullshard/ops/attention/fused_attention.h"
 #include "fullshard/report/records/run_file.h"
 #include "fullshard/worker/simulate_run.h"
@@ -56,14 +55,12 @@ double run_on_host(const std::function<void()>& kernel) {
 }
 
 double run_on_device(const std::function<void()>& kernel, at::Device device) {
-  const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-  c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-  begin.record(stream);
+  constexpr auto kTimed = memory::RecordedEvent::Timing::on;
+  const auto begin = memory::RecordedEvent::of_caller(device, kTimed);
   kernel();
-  end.record(stream);
-  end.synchronize();
-  return begin.elapsedTime(end) / 1000;
+  const auto end = memory::RecordedEvent::of_caller(device, kTimed);
+  end.wait();
+  return begin.seconds_until(end);
 }
 
 double median_on_host(const std::function<void()>& kernel) {

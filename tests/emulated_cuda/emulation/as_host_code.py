@@ -7,6 +7,7 @@
     kernel<<<grid, threads, bytes, stream>>>(…)    ::fullshard::emulation::launch(kernel, grid, threads, bytes, stream)(…)
     asm("ex2.approx.ftz.f32 …" : "=f"(y) : "f"(x)) ex2_approx_ftz_f32(y, x)
     extern __shared__ T name[]                     T* const name = …dynamic_shared()
+    __shared__ T name[8];                          …declare_shared(&name, sizeof(name));
 
 Lines keep their numbers, and messages name the original. An instruction that include/ does not have fails to compile.
 """
@@ -51,6 +52,15 @@ def with_instructions(text):
     return re.sub(r"\basm\((?:[^;\"]|\"[^\"]*\")*\);", call, text)
 
 
+def with_declared_memory(text):
+    """After each declaration its names are told with their sizes."""
+    def told(found):
+        names = re.findall(r"(\w+)\s*(?:\[[^,;]*)?(?=,|;)", found.group(1) + ";")
+        calls = "".join(f" ::fullshard::emulation::declare_shared(&{name}, sizeof({name}));" for name in names)
+        return found.group(0) + calls
+    return re.sub(r"(?<!extern )__shared__ [\w:]+(?:<[^;>]*>)? ([^;]*);", told, text)
+
+
 def with_shared_memory(text):
     return re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = static_cast<\1*>(::fullshard::emulation::dynamic_shared());", text)
 
@@ -63,7 +73,7 @@ def main():
     source, target = sys.argv[1:]
     with open(source, encoding="utf-8") as file:
         text = without_comments(file.read())
-    text = with_shared_memory(with_instructions(with_launches(text)))
+    text = with_declared_memory(with_shared_memory(with_instructions(with_launches(text))))
     os.makedirs(os.path.dirname(target), exist_ok=True)
     with open(target, "w", encoding="utf-8") as file:
         file.write(f'#line 1 "{source}"\n{text}')

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <queue>
@@ -29,8 +30,13 @@ namespace {
 
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr unsigned kMostThreads = 1024;
-constexpr unsigned kMostBlocksBeside = 65'535;  // in y and z
-constexpr size_t kMostSharedBytes = 227 * 1024;
+constexpr unsigned kMostBlocksBeside = 65'535;   // in y and z
+constexpr size_t kUsualSharedBytes = 48 * 1024;  // without being asked for
+
+Device& device_played() {
+  static Device device;
+  return device;
+}
 
 class Stack {
  public:
@@ -192,6 +198,16 @@ class Block {
     return exchange->values.data();
   }
 
+  // By the first thread alone: it stands for all.
+  void declare(const void* memory, size_t bytes) {
+    if (current_ == 0) declared_[memory] = bytes;
+  }
+  size_t declared_bytes() const {
+    size_t sum = 0;
+    for (const auto& [memory, bytes] : declared_) sum += bytes;
+    return sum;
+  }
+
   std::vector<LateCopy>& copies() { return threads_[current_].copies; }
   unsigned current() const { return current_; }
   void* shared() { return shared_.data(); }
@@ -294,9 +310,21 @@ class Block {
   // ahead of the others as barriers let it.
   std::priority_queue<unsigned, std::vector<unsigned>, std::greater<>> ready_;
   unsigned current_ = 0;
+  std::map<const void*, size_t> declared_;  // __shared__ of the kernel
   Context outside_;
   std::exception_ptr failure_;
 };
+
+void check_shared(size_t declared, size_t dynamic) {
+  check(declared <= kUsualSharedBytes,
+        "emulated CUDA: a kernel declares {} bytes of shared memory, which no device takes",
+        declared);
+  const auto most = static_cast<size_t>(device_played().most_shared_bytes);
+  check(declared + dynamic <= most,
+        "emulated CUDA: {} bytes of shared memory and {} that the kernel declares, a block of this "
+        "device has {}",
+        dynamic, declared, most);
+}
 
 class Running {
  public:
@@ -328,9 +356,7 @@ void run_grid(Size grid, Size threads, size_t shared_bytes, const std::function<
             grid.z > 0 && grid.z <= kMostBlocksBeside,
         "emulated CUDA: a grid of {} x {} x {} blocks, which no device takes", grid.x, grid.y,
         grid.z);
-  check(shared_bytes <= kMostSharedBytes,
-        "emulated CUDA: {} bytes of shared memory, a block has up to {}", shared_bytes,
-        kMostSharedBytes);
+  check_shared(0, shared_bytes);
   check(running == nullptr, "emulated CUDA: a kernel launches another one");
   grid_size = grid;
   block_size = threads;
@@ -341,8 +367,30 @@ void run_grid(Size grid, Size threads, size_t shared_bytes, const std::function<
   const Running scope(block);
   for (const unsigned i : order) {
     block.run({i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)});
+    check_shared(block.declared_bytes(), shared_bytes);
   }
 }
+
+namespace {
+
+LaunchBy& launcher() {
+  static LaunchBy by;
+  return by;
+}
+
+}  // namespace
+
+void launch_by(LaunchBy by) { launcher() = std::move(by); }
+
+void give_to_stream(CUstream_st* stream, std::function<void()> work) {
+  if (!launcher()) return work();
+  launcher()(stream, std::move(work));
+}
+
+const Device& Device::current() { return device_played(); }
+void Device::use() const { device_played() = *this; }
+
+void declare_shared(const void* memory, size_t bytes) { running->declare(memory, bytes); }
 
 void* dynamic_shared() { return running->shared(); }
 void wait_for_block() { running->wait(State::at_barrier); }

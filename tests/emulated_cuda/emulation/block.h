@@ -9,11 +9,32 @@
 #include <cstdint>
 #include <functional>
 
+struct CUstream_st;  // cudaStream_t points to it
+
 namespace fullshard::emulation {
 
 struct Size {
   unsigned x = 1, y = 1, z = 1;
 };
+
+// The GPU that is played: what its driver says, and refuses.
+struct Device {
+  int major = 9, minor = 0;
+  int most_shared_bytes = 227 * 1024;  // of a block that asks for it, declared ones included
+  // Few, so that grids as large as the device leave work for further rounds.
+  int num_multiprocessors = 4;
+
+  static const Device& current();
+  // For launches from now on.
+  void use() const;
+};
+
+// One of each compute capability that the library names.
+inline constexpr Device kDevices[] = {{.major = 8, .minor = 0, .most_shared_bytes = 163 * 1024},
+                                      {.major = 8, .minor = 6, .most_shared_bytes = 99 * 1024},
+                                      {.major = 8, .minor = 9, .most_shared_bytes = 99 * 1024},
+                                      {.major = 9, .minor = 0, .most_shared_bytes = 227 * 1024},
+                                      {.major = 12, .minor = 0, .most_shared_bytes = 99 * 1024}};
 
 // Of blocks, and of the threads of a block. Random orders come from a seed.
 class ThreadOrder {
@@ -38,9 +59,17 @@ class ThreadOrder {
 // threads of which each waits for another, and whatever body() threw.
 void run_grid(Size grid, Size threads, size_t shared_bytes, const std::function<void()>& body);
 
+// What a launch gives to its stream; else it runs at once.
+using LaunchBy = std::function<void(CUstream_st* stream, std::function<void()> work)>;
+void launch_by(LaunchBy by);
+void give_to_stream(CUstream_st* stream, std::function<void()> work);
+
 // What kernels call, below; each only from inside run_grid.
 
 extern Size block_index, thread_index, grid_size, block_size;
+// What stands for __shared__ in a kernel calls it for every name: the memory of a launch's first
+// thread is counted.
+void declare_shared(const void* memory, size_t bytes);
 void* dynamic_shared();  // aligned to 16 bytes; NaN at a block's begin
 void wait_for_block();
 

@@ -63,12 +63,14 @@ inline Size size_of(const dim3& size) { return {size.x, size.y, size.z}; }
 // parameters of a kernel are copies, as on a device.
 template <class... Parameters>
 auto launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t shared_bytes,
-            cudaStream_t) {
+            cudaStream_t stream) {
   return [=](std::type_identity_t<Parameters>... arguments) {
     const auto values = std::tuple<std::decay_t<Parameters>...>(arguments...);
-    run_grid(size_of(grid), size_of(threads), shared_bytes, [&] {
-      auto own = values;
-      std::apply([&](auto&... each) { kernel(static_cast<Parameters>(each)...); }, own);
+    give_to_stream(stream, [=] {
+      run_grid(size_of(grid), size_of(threads), shared_bytes, [&] {
+        auto own = values;
+        std::apply([&](auto&... each) { kernel(static_cast<Parameters>(each)...); }, own);
+      });
     });
   };
 }

@@ -7,11 +7,14 @@
 
 #include "tests/emulated_cuda/emulation/block.h"
 
-struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
 enum cudaError_t { cudaSuccess = 0 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrComputeCapabilityMajor };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount,
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin
+};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 
 struct dim3 {
@@ -25,9 +28,11 @@ inline cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-// Few multiprocessors, so that grids as large as the device leave work for further rounds.
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr asked, int) {
-  *value = asked == cudaDevAttrMultiProcessorCount ? 4 : 8;
+  const auto& device = ::fullshard::emulation::Device::current();
+  *value = asked == cudaDevAttrMultiProcessorCount      ? device.num_multiprocessors
+           : asked == cudaDevAttrComputeCapabilityMajor ? device.major
+                                                        : device.most_shared_bytes;
   return cudaSuccess;
 }
 
@@ -36,7 +41,7 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
   return cudaSuccess;
 }
 
-inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
-  std::memset(memory, value, bytes);
+inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  ::fullshard::emulation::give_to_stream(stream, [=] { std::memset(memory, value, bytes); });
   return cudaSuccess;
 }

@@ -3,16 +3,12 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <cstring>
 #include <limits>
 
 #include "fullshard/base/error.h"
-#include "fullshard/tensor/operator_watch.h"
-#include "fullshard/tensor/pretence.h"
+#include "fullshard/tensor/kernel_launch.h"
 
 namespace fullshard::engine {
 namespace {
@@ -33,9 +29,10 @@ NormDtype norm_dtype(const at::Tensor& values) {
   }
 }
 
-NormPiece entry_of(const GradientPiece& piece, int64_t first_block) {
+NormPiece entry_of(const tensor::KernelLaunch& launch, const GradientPiece& piece,
+                   int64_t first_block) {
   NormPiece entry;
-  entry.values = piece.values.const_data_ptr();
+  entry.values = launch.read(piece.values);
   entry.numel = piece.values.numel();
   entry.result = piece.tensor;
   entry.first_block = static_cast<int32_t>(first_block);
@@ -49,12 +46,13 @@ struct NormTable {
   int64_t num_blocks = 0;
 };
 
-NormTable table_of(const std::vector<GradientPiece>& gradients) {
+NormTable table_of(const tensor::KernelLaunch& launch,
+                   const std::vector<GradientPiece>& gradients) {
   NormTable table;
   table.pieces.reserve(gradients.size());
   for (const auto& gradient : gradients) {
     if (gradient.values.numel() == 0) continue;
-    table.pieces.push_back(entry_of(gradient, table.num_blocks));
+    table.pieces.push_back(entry_of(launch, gradient, table.num_blocks));
     table.num_blocks += table.pieces.back().num_blocks;
   }
   check(table.num_blocks <= std::numeric_limits<int32_t>::max(),
@@ -73,11 +71,10 @@ at::Tensor uploaded(const std::vector<NormPiece>& pieces, at::Device device) {
   return staging.to(device, at::kByte, /*non_blocking=*/true);
 }
 
-// One launch for all of them.
-void note_norms(const std::vector<GradientPiece>& pieces) {
+int64_t gradient_bytes(const std::vector<GradientPiece>& pieces) {
   int64_t bytes = 0;
   for (const auto& piece : pieces) bytes += tensor::touched_bytes(piece.values);
-  tensor::note_kernel("gradient_norm", bytes);
+  return bytes;
 }
 
 }  // namespace
@@ -86,31 +83,28 @@ at::Tensor norms_on_device(NormKind kind, const std::vector<GradientPiece>& piec
                            int64_t num_tensors, at::Device device) {
   const auto numbers = at::TensorOptions().device(device).dtype(at::kDouble);
   auto results = at::zeros({num_tensors}, numbers);
-  if (tensor::is_pretended()) {
-    note_norms(pieces);
-    return results;
-  }
-  const c10::cuda::CUDAGuard guard(device);
-  const auto table = table_of(pieces);
-  if (table.pieces.empty()) return results;
-  const auto on_device = uploaded(table.pieces, device);
-  auto partials = at::empty({table.num_blocks}, numbers);
-  launch_norms(kind, static_cast<const NormPiece*>(on_device.const_data_ptr()),
-               static_cast<int>(table.pieces.size()), static_cast<int>(table.num_blocks),
-               partials.mutable_data_ptr<double>(), results.mutable_data_ptr<double>(),
-               c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  tensor::launch_kernel(
+      "gradient_norm", device, gradient_bytes(pieces), [&](const tensor::KernelLaunch& launch) {
+        const auto table = table_of(launch, pieces);
+        if (table.pieces.empty()) return;
+        const auto on_device = uploaded(table.pieces, device);
+        auto partials = at::empty({table.num_blocks}, numbers);
+        launch_norms(kind, static_cast<const NormPiece*>(launch.read(on_device)),
+                     static_cast<int>(table.pieces.size()), static_cast<int>(table.num_blocks),
+                     launch.write_as<double>(partials), launch.write_as<double>(results),
+                     launch.stream());
+      });
   return results;
 }
 
 at::Tensor clip_factor_on_device(NormKind kind, const at::Tensor& numbers,
                                  const ClipSettings& settings) {
   auto outcome = at::empty({2}, numbers.options());
-  if (tensor::is_pretended()) return outcome;
-  const c10::cuda::CUDAGuard guard(numbers.device());
-  launch_clip_factor(kind, numbers.const_data_ptr<double>(), numbers.numel(), settings,
-                     outcome.mutable_data_ptr<double>(), c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  tensor::launch_kernel(
+      "clip_factor", numbers.device(), int64_t{0}, [&](const tensor::KernelLaunch& launch) {
+        launch_clip_factor(kind, launch.read_as<double>(numbers), numbers.numel(), settings,
+                           launch.write_as<double>(outcome), launch.stream());
+      });
   return outcome;
 }
 
