@@ -42,28 +42,15 @@ first_of() { # the first of these programs that there is
 
 check_lint() { make --no-print-directory lint PRESET=release; }
 
-check_gcc12() {
-  command -v g++-12 >/dev/null || skip "needs g++-12"
-  build_and_test build/g++-12 -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=g++-12
-}
-
-check_newer() {
-  local compiler
-  compiler=$(first_of g++-15 g++-14 g++-13 clang++-19 clang++-18)
-  [[ -n $compiler ]] || skip "needs g++ 13 or newer, or clang++ 18 or newer"
-  "$compiler" -fopenmp -fsyntax-only -x c++ -include omp.h /dev/null 2>/dev/null || skip "needs omp.h of $compiler: libomp-dev of its version"
-  build_and_test build/newer -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler"
+check_compilers() {
+  COMPILERS_TARGETS="${targets[*]}" scripts/compilers.sh
+  local status=$?
+  [[ $status -ne 77 ]] || skip "needs one of the compilers that scripts/compilers.sh names"
+  return "$status"
 }
 
 check_asan() { build_and_test build/asan --preset asan -DFULLSHARD_UNITY=ON; }
 check_tsan() { build_and_test build/tsan --preset tsan -DFULLSHARD_UNITY=ON; }
-
-# Headers and libraries of the oldest libtorch that is promised.
-check_torch211() {
-  local folder=build/venv-torch-2.11
-  (unset TORCH_DIR PYTHON && DEVICE=cpu FULLSHARD_TORCH_VERSION=2.11.0 FULLSHARD_VENV=$folder scripts/setup.sh) || skip "pip finds no torch 2.11.0 without CUDA"
-  PYTHON=$PWD/$folder/bin/python build_and_test build/torch-2.11 -DCMAKE_BUILD_TYPE=Release
-}
 
 # The whole build with a CUDA libtorch, and its tests where a GPU answers. Without one, the kernels alone,
 # which take no more than c10's number types from it.
@@ -117,7 +104,7 @@ check_docs() {
   scripts/docs.sh build/docs
 }
 
-readonly all=(lint gcc12 newer asan tsan torch211 cuda memcheck cross package docs)
+readonly all=(lint compilers asan tsan cuda memcheck cross package docs)
 checks=("$@")
 [[ ${#checks[@]} -gt 0 ]] || checks=("${all[@]}")
 reason=$(mktemp)
