@@ -14,6 +14,9 @@ def output_of(*command):
 
 
 def commit():
+    """FULLSHARD_COMMIT says which where there is a copy of the tree and no repository."""
+    if "FULLSHARD_COMMIT" in os.environ:
+        return os.environ["FULLSHARD_COMMIT"]
     changed = " with uncommitted changes" if output_of("git", "status", "--porcelain") else ""
     return (output_of("git", "rev-parse", "--short", "HEAD") or "none") + changed
 

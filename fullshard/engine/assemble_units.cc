@@ -3,17 +3,21 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/engine/plan/deferred_model.h"
 #include "fullshard/engine/plan/group_residence.h"
 #include "fullshard/engine/plan/model_casts.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/engine/value_agreement.h"
+#include "fullshard/tensor/pretence.h"
 
 namespace fullshard::engine {
 namespace {
@@ -119,6 +123,31 @@ void take_rank_0_buffers(const UnitPlan& unit, const Communicator& everyone) {
   }
 }
 
+// Taking host memory or a file for a large model takes its seconds: rank 0 says how far it is.
+class SetUpProgress {
+ public:
+  SetUpProgress(const GroupContext& groups, size_t num_units)
+      : ledger_(groups.pool->ledger()),
+        num_units_(num_units),
+        is_told_(groups.mesh->world().rank() == 0 && !tensor::is_pretended()) {}
+
+  void has(size_t num_done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_told_ || num_done == num_units_ || now - told_ < std::chrono::seconds(2)) return;
+    told_ = now;
+    const auto elsewhere =
+        ledger_.held_total(tiers::Tier::host) + ledger_.held_total(tiers::Tier::disk);
+    spdlog::info("sharding: {} of {} units are set up, {:.1f} GiB of them off the device", num_done,
+                 num_units_, static_cast<double>(elsewhere) / kGiB);
+  }
+
+ private:
+  const Ledger& ledger_;
+  const size_t num_units_;
+  const bool is_told_;
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace
 
 bool prepare_module(torch::nn::Module& module, WrapPlan& plan, const Mesh& mesh,
@@ -143,11 +172,13 @@ Units assemble_units(const WrapPlan& plan, const ShardOptions& options, const Sh
   residence =
       place_groups(options, groups.mesh->num_shards(), groups.mesh->world().device(), specs);
   Units assembled;
+  SetUpProgress progress(groups, plan.units.size());
   for (const auto& unit : plan.units) {
     if (options.sync_module_states) take_rank_0_buffers(unit, groups.mesh->everyone());
     const int index = static_cast<int>(assembled.size());
     assembled.push_back(
         std::make_unique<UnitRuntime>(units, index, unit, assembly.make(std::move(specs[index]))));
+    progress.has(assembled.size());
   }
   for (size_t i = 0; i < assembled.size(); ++i) {
     for (const int lender : plan.units[i].lenders) assembled[i]->add_lender(*assembled[lender]);

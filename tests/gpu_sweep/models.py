@@ -57,13 +57,20 @@ def make_data(folder):
     with open(os.path.join(folder, "text.txt"), "w") as file:
         file.writelines(phrase(drawn, 40) + "\n" for _ in range(600))
     lengths = [drawn.randrange(1, 7) for _ in range(800)]
+    sources = [phrase(drawn, n) for n in lengths]  # the target is the first two words
     write_lines(os.path.join(folder, "pairs.jsonl"),
-                ({"translation": {"a": phrase(drawn, n), "b": phrase(drawn, max(1, n - 1))}} for n in lengths))
+                ({"translation": {"a": text, "b": " ".join(text.split(" ")[:2])}} for text in sources))
     write_lines(os.path.join(folder, "labels.jsonl"),
                 ({"text": phrase(drawn, n).upper() if n % 2 else phrase(drawn, n), "label": ["calm", "loud"][n % 2]} for n in lengths))
     write_lines(os.path.join(folder, "answers.jsonl"), ({"prompt": phrase(drawn, 2), "completion": " " + phrase(drawn, n)} for n in lengths))
     write_lines(os.path.join(folder, "prompts.jsonl"),  # some end before others
                 ({"prompt": text} for text in ("alpha bravo ", "golf", "echo foxtrot golf hotel al", "delta echo fox", "hot")))
+    write_lines(os.path.join(folder, "sources.jsonl"),
+                ({"prompt": text} for text in ("alpha bravo charlie", "golf hotel", "echo foxtrot golf hotel alpha", "delta echo foxtrot", "hotel alpha")))
+
+
+def prompts_of(family):
+    return "sources.jsonl" if family in TRANSLATORS else "prompts.jsonl"
 
 
 def make_tokenizer(folder):
@@ -87,5 +94,6 @@ def make_configs(folder):
 
 def training_of(family):
     """The command that trains a family's model, from its configuration to `FAMILY-trained/model`."""
-    return ["train", "--model", family, "--from-scratch", *data_of(family), "--sequence-length", "64", "--steps", "60", "--lr", "3e-3",
+    return ["train", "--model", family, "--from-scratch", *data_of(family), "--sequence-length", "64", "--steps",
+            "400" if family in TRANSLATORS else "150", "--lr", "3e-3",
             "--micro-batch", "16", "--device", "cpu", "--ranks", "1", "--quiet", "--output", f"{family}-trained"]

@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 
-from models import CONFIGS, DECODERS, TRANSLATORS, data_of
+from models import CONFIGS, DECODERS, TRANSLATORS, data_of, prompts_of
 from row import Row
 
 OUTPUT = ["--output", "run", "--overwrite", "--no-save-model", "--quiet"]
@@ -12,9 +12,9 @@ FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtu
 ON_CPU = {"fp8": (("--precision", "bf16"),)}  # what a CPU has not is asked of it as the nearest it has
 
 
-def train(family, *words, steps=4, length="48", micro_batch="4"):
+def train(family, *words, steps=4, length="48", micro_batch="4", lr="1e-4"):
     return ["train", "--model", f"{family}-trained/model", *data_of(family), "--sequence-length", length, "--micro-batch", micro_batch,
-            "--steps", str(steps), "--lr", "1e-3", "--schedule", "constant", "--clip", "1", *OUTPUT, *words]
+            "--steps", str(steps), "--lr", lr, "--schedule", "constant", "--clip", "1", *OUTPUT, *words]
 
 
 def trained(name, family, *words, precision="no", quick=False, ranks=1, **settings):
@@ -41,7 +41,7 @@ def optimizers():
         yield trained(f"{name}, in host memory", "llama", "--optimizer", name, "--offload", "optimizer", precision=precision)
     frozen = ["--optimizer", "OneBitAdam", "--set", "optimizer.params.freeze_step=3", "--strategy", "NO_SHARD"]
     for ranks, precision in itertools.product([1, 2], ["no", "bf16"]):
-        yield trained(f"OneBitAdam past its freeze, {ranks} ranks", "llama", *frozen, precision=precision, ranks=ranks, steps=7,
+        yield trained(f"OneBitAdam past its freeze, {ranks} ranks", "llama", *frozen, precision=precision, ranks=ranks, steps=7, lr="1e-6",
                       quick=precision == "bf16")
 
 
@@ -76,7 +76,7 @@ def offloads():
     yield trained("all in host memory, 2 ranks", "llama", "--offload", "all", precision="bf16", ranks=2)
     kept = json.dumps({"activation_checkpointing": {"cpu_checkpointing": True}, "train_micro_batch_size_per_gpu": 4,
                        "gradient_accumulation_steps": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3},
-                       "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
+                       "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}})
     for family in ["llama", "gpt2", "t5"]:
         words = ["train", "--model", f"{family}-trained/model", *data_of(family), "--sequence-length", "48", "--steps", "4", "--ranks", "1",
                  "--deepspeed", kept, *OUTPUT]
@@ -101,24 +101,28 @@ def checkpoints():
 
 def generation():
     def generate(family, precision, *words):
-        return ["generate", "--model", f"{family}-trained/model", "--tokenizer", "bytes", "--prompts", "prompts.jsonl", "--precision", precision,
+        return ["generate", "--model", f"{family}-trained/model", "--tokenizer", "bytes", "--prompts", prompts_of(family), "--precision", precision,
                 "--json", "--ranks", "1", *words]
 
     def generated(name, family, precision, *words, quick=False):
         return Row(f"generate {family}, {precision}, {name}", [generate(family, precision, *words)], sees="tokens", precision=precision,
                    is_quick=quick)
 
-    plain = ["--greedy", "--max-new-tokens", "24"]
-    for family, precision, batch in itertools.product(DECODERS + TRANSLATORS, ["no", "bf16"], ["1", "5"]):
+    for family, precision, batch in itertools.product(DECODERS + TRANSLATORS, ["no", "bf16"], ["1", "2", "5"]):
         quick = precision == "bf16"
-        yield generated(f"{batch} at a time", family, precision, *plain, "--batch", batch, quick=quick)
-        yield generated(f"beams, {batch} at a time", family, precision, "--num-beams", "3", "--max-new-tokens", "16", "--batch", batch)
+        # What comes after a translation's words was not learnt.
+        plain = ["--greedy", "--max-new-tokens", "6" if family in TRANSLATORS else "24"]
+        yield generated(f"{batch} at a time", family, precision, *plain, "--batch", batch, quick=quick and batch != "1")
+        if batch == "2":  # the last one is alone
+            continue
+        yield generated(f"beams, {batch} at a time", family, precision, "--num-beams", "3", *plain[1:], "--batch", batch)
         for name, words in {"cache in host memory": ["--cache", "host"], "weights in host memory": ["--offload", "param"],
                             "half of the weights in host memory": ["--offload", "param", "--resident-share", "0.5"],
                             "weights on a disk": ["--offload", "param:{disk}"],
                             "weights and cache in host memory": ["--offload", "param", "--cache", "host"]}.items():
             yield generated(f"{name}, {batch} at a time", family, precision, *plain, "--batch", batch, *words,
                             quick=quick and family in ("llama", "t5") and batch == "5" and "half" not in name)
+    plain = ["--greedy", "--max-new-tokens", "24"]
     for family in DECODERS:
         yield generated("prompts in pieces", family, "bf16", *plain, "--prefill-tokens", "5")
         yield generated("no pair of tokens twice", family, "no", *plain, "--no-repeat-ngram", "2")

@@ -64,8 +64,10 @@ std::vector<at::Tensor> logits_of_steps(CachedLanguageModel& cached) {
 }
 
 TEST(CudaGeneration, OfGraphsGivesTheBitsOfKernelsOneByOne) {
-  for (const auto& config : {small_llama(), small_gpt2()}) {
-    const auto model = on_gpu(config, at::kBFloat16);
+  for (const auto& [config, dtype] : {std::pair(small_llama(), at::kBFloat16),
+                                      {small_llama(), at::kFloat},
+                                      {small_gpt2(), at::kBFloat16}}) {
+    const auto model = on_gpu(config, dtype);
     CachedLanguageModel one_by_one(*model, as_graph(false)), graphs(*model, as_graph(true));
     const auto wanted = logits_of_steps(one_by_one), found = logits_of_steps(graphs);
     EXPECT_FALSE(one_by_one.uses_graph());
@@ -78,7 +80,7 @@ TEST(CudaGeneration, OfGraphsGivesTheBitsOfKernelsOneByOne) {
 TEST(CudaGeneration, TakesNoGraphWhereAKernelLooksAtTheHost) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     auto config = small_llama();
-    if (dtype == at::kBFloat16) config["num_attention_heads"] = 4;  // 16 wide
+    config["num_attention_heads"] = 4;  // 16 wide
     const auto model = on_gpu(config, dtype);
     CachedLanguageModel cached(*model, as_graph(true));
     cached.begin(kGpuPrompts, 8);
