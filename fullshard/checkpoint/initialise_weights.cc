@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/model_tensors.h"
 #include "fullshard/engine/engine_access.h"
@@ -28,19 +31,47 @@ void warn_of_buffers(const engine::Engine& engine) {
       fmt::join(buffers, ", "));
 }
 
-void initialise(const checkpoint::ModelTensor& tensor, uint64_t seed, const Initialise& make) {
+// Where a worker makes its tensors, one after the other: pages that are there already.
+class Room {
+ public:
+  at::Tensor of(at::IntArrayRef shape, at::ScalarType dtype) {
+    const int64_t numel = c10::multiply_integers(shape);
+    const int64_t bytes = numel * static_cast<int64_t>(at::elementSize(dtype));
+    if (!memory_.defined() || memory_.numel() < bytes) {
+      memory_.reset();
+      memory_ = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
+    }
+    return memory_.narrow(0, 0, bytes).view(dtype).view(shape);
+  }
+
+ private:
+  at::Tensor memory_;
+};
+
+// This rank's part where a tensor can be made there at once; undefined where it cannot.
+at::Tensor made_in_place(const checkpoint::ModelTensor& tensor, const at::Tensor& own) {
+  const bool is_all = own.numel() == c10::multiply_integers(tensor.shape);
+  const bool is_there = own.is_cpu() && own.is_contiguous() && own.scalar_type() == tensor.dtype &&
+                        made_in(tensor.dtype) == tensor.dtype;
+  return is_all && is_there ? own.view(tensor.shape) : at::Tensor();
+}
+
+void initialise(const checkpoint::ModelTensor& tensor, uint64_t seed, const Initialise& make,
+                Room& room) {
   const at::NoGradGuard no_grad;
   if (tensor.is_buffer) return;
   const auto part = tensor.own_part();
   if (!part) return;
-  auto made = at::empty(tensor.shape, at::TensorOptions().dtype(made_in(tensor.dtype)));
   const auto& name = tensor.names.front();
+  auto made = tensor.whole.defined() ? at::Tensor() : made_in_place(tensor, part->values);
+  const at::Tensor in_place = made;
+  if (!in_place.defined()) made = room.of(tensor.shape, made_in(tensor.dtype));
   make(name, made, seed_of_tensor(seed, name));
+  if (in_place.defined() && made.is_same(in_place)) return;
   if (tensor.whole.defined()) {
     tensor.whole.copy_(made);
   } else {
-    const auto flat = made.contiguous().view({-1});
-    part->values.copy_(flat.narrow(0, part->begin, part->values.numel()));
+    part->values.copy_(made.contiguous().view({-1}).narrow(0, part->begin, part->values.numel()));
   }
 }
 
@@ -67,8 +98,9 @@ void initialise_weights(ShardedModel& model, uint64_t seed, const Initialise& ma
   warn_of_buffers(engine::EngineAccess::of(model));
   engine::replace_values(engine::EngineAccess::of(model), "initialise_weights", [&] {
     // Every tensor has its own generator: who makes it, and when, changes nothing.
-    stored::do_items(static_cast<int64_t>(tensors.size()), num_threads, [&](int, int64_t i) {
-      initialise(tensors[static_cast<size_t>(i)], seed, make);
+    std::vector<Room> rooms(static_cast<size_t>(std::max(num_threads, 1)));
+    stored::do_items(static_cast<int64_t>(tensors.size()), num_threads, [&](int worker, int64_t i) {
+      initialise(tensors[static_cast<size_t>(i)], seed, make, rooms[static_cast<size_t>(worker)]);
     });
   });
 }

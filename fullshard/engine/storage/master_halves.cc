@@ -32,7 +32,8 @@ class OnHost {
  public:
   explicit OnHost(const at::Tensor& tensor) : tensor_(tensor) {
     if (tensor_.is_cpu()) return;
-    room_ = at::empty({std::min(kWindow, tensor_.numel())}, at::TensorOptions().dtype(at::kShort));
+    const auto options = at::TensorOptions().dtype(at::kShort).pinned_memory(tensor_.is_cuda());
+    room_ = at::empty({std::min(kWindow, tensor_.numel())}, options);
   }
 
   at::Tensor part(int64_t first, int64_t numel) const {
