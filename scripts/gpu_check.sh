@@ -35,7 +35,7 @@ if has build; then
   targets=(fullshard fullshard-core)
   if [[ -z ${PYTHON:-}${TORCH_DIR:-} ]] && [[ -x .venv-cuda/bin/python ]]; then export PYTHON=$PWD/.venv-cuda/bin/python; fi
   CUDACXX=$(scripts/choose_device.sh --compiler) cmake --preset cuda >/dev/null
-  $quick || targets=(all)
+  $quick || targets+=(ops_cuda_test optim_cuda_test models_cuda_test training_cuda_test)
   cmake --build build/cuda -j "${JOBS:-$(nproc)}" --target "${targets[@]}" | tail -n 1
 fi
 rest=()

@@ -34,6 +34,8 @@ std::string folder_above(const std::string& folder) {
   return slash == 0 ? "/" : folder.substr(0, slash);
 }
 
+std::string name_of(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
+
 // Rank 0's name where names differ; what lies above it may be another path on another host.
 std::string agreed_folder(std::string folder, const Communicator& everyone,
                           TagValidation validation) {
@@ -269,7 +271,9 @@ void RunningSave::commit() {
   std::optional<Error> problem;
   if (leads_) {
     problem = engine::error_of([&] {
-      const auto text = stored::manifest_text(complete_manifest(reports));
+      auto manifest = complete_manifest(reports);
+      manifest.save_number = stored::next_save_number(folder_above(folder_.path()));
+      const auto text = stored::manifest_text(manifest);
       // What cannot be read again is worth nothing: find out now.
       (void)stored::parse_manifest(text, folder_.path());
       folder_.commit(text);
@@ -281,8 +285,9 @@ void RunningSave::commit() {
   problem.reset();
   if (leads_) {
     problem = engine::error_of([&] {
-      stored::remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept,
-                                     options_.kept_names);
+      auto kept_names = options_.kept_names;
+      kept_names.push_back(name_of(folder_.path()));
+      stored::remove_old_checkpoints(folder_above(folder_.path()), options_.num_kept, kept_names);
     });
   }
   engine::throw_alike(everyone(), while_running(problem), kSave);

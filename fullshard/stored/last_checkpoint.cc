@@ -34,6 +34,7 @@ std::string parent_of(std::string path) {
 
 struct Candidate {
   std::string name;
+  int64_t save_number = 0;
   int64_t saved_at = 0;
   int64_t step = 0;
   std::string problem = {};  // empty: complete
@@ -48,6 +49,7 @@ Candidate examine(const std::string& directory, const std::string& name) {
   const auto folder = fmt::format("{}/{}", directory, name);
   try {
     const auto manifest = read_manifest(folder);
+    candidate.save_number = manifest.save_number;
     candidate.saved_at = manifest.saved_at;
     candidate.step = manifest.progress.step;
     check_files(manifest, folder);
@@ -57,7 +59,8 @@ Candidate examine(const std::string& directory, const std::string& name) {
   return candidate;
 }
 
-// Newest first; those of which nothing can be told come before them.
+// Newest first, by the number of the save and only without one by the clock; those of which nothing
+// can be told come before them.
 std::vector<Candidate> candidates_in(const std::string& directory) {
   std::vector<Candidate> candidates;
   for (const auto& name : base::names_in_folder(directory)) {
@@ -69,7 +72,7 @@ std::vector<Candidate> candidates_in(const std::string& directory) {
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     const auto rank = [](const Candidate& one) {
-      return std::tuple(one.saved_at == 0, one.saved_at, one.step, one.name);
+      return std::tuple(one.saved_at == 0, one.save_number, one.saved_at, one.step, one.name);
     };
     return rank(a) > rank(b);
   });
@@ -89,6 +92,14 @@ LastCheckpoint last_checkpoint(const std::string& directory) {
     last.skipped.push_back(fmt::format("{}: {}", candidate.name, candidate.problem));
   }
   return last;
+}
+
+int64_t next_save_number(const std::string& directory) {
+  int64_t largest = 0;
+  for (const auto& candidate : candidates_in(directory)) {
+    largest = std::max(largest, candidate.save_number);
+  }
+  return largest + 1;
 }
 
 bool is_of_run(const std::string& checkpoint, const std::string& run) {

@@ -19,6 +19,9 @@ struct LastCheckpoint {
 // its size. (Contents are checked as they are read.) Not collective.
 LastCheckpoint last_checkpoint(const std::string& directory);
 
+// The save_number of the next manifest in this folder.
+int64_t next_save_number(const std::string& directory);
+
 // Whether a checkpoint, or a folder of several, is one of the run in this folder: it lies there, or
 // behind a link there, as where checkpoints/ is on another disk.
 bool is_of_run(const std::string& checkpoint, const std::string& run);

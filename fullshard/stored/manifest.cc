@@ -190,6 +190,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"tensors", std::move(tensors)},
                  {"progress", progress_json(manifest.progress)},
                  {"rng", manifest.rng}};
+  if (manifest.save_number > 0) result["save_number"] = manifest.save_number;
   if (manifest.leaves_out_frozen) result["leaves_out_frozen"] = true;
   if (manifest.optimizer) result["optimizer"] = optimizer_json(*manifest.optimizer);
   return with_manifest_checksum(result.dump());
@@ -211,6 +212,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
       "changed: copy it again or use another checkpoint",
       where, manifest.version, kManifestChecksum);
   manifest.saved_at = fields.at("saved_at").integer();
+  if (fields.has("save_number")) manifest.save_number = fields.at("save_number").integer(1);
   manifest.num_ranks = static_cast<int>(fields.at("num_ranks").integer(1));
   manifest.num_shards = static_cast<int>(fields.at("num_shards").integer(1));
   manifest.strategy = fields.at("strategy").text();

@@ -61,8 +61,9 @@ struct StoredOptimizer {
 
 struct Manifest {
   int version = kManifestVersion;
-  int64_t saved_at = 0;  // milliseconds since 1970
-  int num_ranks = 1;     // that saved it
+  int64_t saved_at = 0;     // milliseconds since 1970, by a clock that may have been set back
+  int64_t save_number = 0;  // among those of its folder, rising; 0: of a version without numbers
+  int num_ranks = 1;        // that saved it
   int num_shards = 1;
   std::string strategy = {};
   bool is_node_local = false;      // files of other hosts may be out of sight

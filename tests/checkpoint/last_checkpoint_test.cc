@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "fullshard/stored/manifest.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
 
@@ -72,6 +73,38 @@ TEST(LastCheckpoint, OldOnesGoWhenTheNewOneIsInPlace) {
   save_steps(folder, {5}, {.num_kept = 2, .kept_names = {"step-000002"}});
   EXPECT_THAT(entries_of(folder.path()),
               UnorderedElementsAre("step-000002", "step-000004", "step-000005", "latest"));
+}
+
+// As if it had been saved by a clock that was a day ahead.
+void set_ahead(const std::string& checkpoint, int64_t save_number) {
+  auto manifest = stored::read_manifest(checkpoint);
+  manifest.saved_at += 24 * 3600 * 1000;
+  manifest.save_number = save_number;
+  std::ofstream(checkpoint + "/" + stored::kManifestName, std::ios::trunc)
+      << stored::manifest_text(manifest);
+}
+
+TEST(LastCheckpoint, IsTheOneSavedLastWhateverTheClockSays) {
+  for (const bool has_numbers : {true, false}) {  // of versions before had none
+    const CheckpointsFolder folder;
+    save_steps(folder, {1, 2});
+    set_ahead(folder / "step-000001", has_numbers ? 1 : 0);
+    set_ahead(folder / "step-000002", has_numbers ? 2 : 0);
+    EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 2);
+    save_steps(folder, {3, 4}, {.num_kept = 2});
+    EXPECT_EQ(stored::last_checkpoint(folder.path()).step, 4);
+    EXPECT_THAT(entries_of(folder.path()),
+                UnorderedElementsAre("step-000003", "step-000004", "latest"));
+    EXPECT_EQ(stored::read_manifest(folder / "step-000004").save_number, has_numbers ? 4 : 2);
+  }
+}
+
+// A step that is saved again is the newest then, and stays.
+TEST(LastCheckpoint, NeverRemovesWhatWasJustWritten) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {8, 9});
+  save_steps(folder, {3}, {.num_kept = 1});
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("step-000003", "latest"));
 }
 
 TEST(LastCheckpoint, ADamagedOneDoesNotCountAmongTheKept) {
