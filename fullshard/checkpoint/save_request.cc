@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/checkpoint/save_request.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +11,13 @@
 #include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
 #include "fullshard/formats/replace_file.h"
+#include "fullshard/stored/checkpoint_folder.h"
 
 namespace fullshard::checkpoint {
 namespace {
 
 constexpr const char* kRequest = "/request";
-constexpr int64_t kMostBytes = 255;
+constexpr int64_t kMostBytes = 250;  // with .part behind it a file system's 255
 
 bool can_be(const std::string& name) {
   return formats::is_plain_name(name) && name.size() <= kMostBytes && !name.ends_with(".part") &&
@@ -23,15 +25,28 @@ bool can_be(const std::string& name) {
          std::none_of(name.begin(), name.end(), [](unsigned char sign) { return sign < ' '; });
 }
 
+std::string folder_of(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
+
+void check_is_free(const std::string& directory, const std::string& name) {
+  if (stored::may_become_checkpoint(folder_of(directory, name))) return;
+  fail_as(ErrorKind::usage,
+          "'{}': {} exists and is not a checkpoint, so it is not replaced; take another name",
+          base::printable(name), folder_of(directory, name));
+}
+
 }  // namespace
 
 void ask_for_save(const std::string& directory, const std::string& name) {
   if (!can_be(name)) {
-    fail_as(ErrorKind::usage,
-            "'{}': cannot be the name of a checkpoint; take one without '/', not latest or "
-            "request, not beginning with step-",
-            base::printable(name));
+    fail_as(
+        ErrorKind::usage,
+        "'{}': cannot be the name of a checkpoint; take one without '/', of at most {} bytes, not "
+        "latest or request, not beginning with step-",
+        base::printable(name), kMostBytes);
   }
+  check_is_free(directory, name);
   formats::make_folder_tree(directory);
   formats::replace_file(directory + kRequest, name);
 }
@@ -49,6 +64,13 @@ std::optional<std::string> take_save_request(const std::string& directory) {
   ::unlink(path.c_str());
   while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
   if (!can_be(name)) return std::nullopt;
+  // It may have come there since it was asked for: that must not end the run.
+  if (!stored::may_become_checkpoint(folder_of(directory, name))) {
+    spdlog::warn(
+        "checkpoint save '{}': {} exists and is not a checkpoint, so nothing is saved there",
+        base::printable(name), folder_of(directory, name));
+    return std::nullopt;
+  }
   return name;
 }
 

@@ -62,16 +62,18 @@ void remove_checkpoint(const std::string& folder) {
 CheckpointFolder::CheckpointFolder(std::string folder)
     : folder_(without_slashes(std::move(folder))), part_(folder_ + kPartSuffix) {}
 
+bool may_become_checkpoint(const std::string& folder) {
+  if (!base::is_there(folder)) return true;
+  const auto names = base::names_in_folder(folder);
+  return (base::is_folder(folder) && names.empty()) || is_checkpoint(folder, names);
+}
+
 void CheckpointFolder::begin() const {
   const auto [parent, name] = split(folder_);
   formats::check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
                        "{}: cannot be the folder of a checkpoint", folder_);
-  const auto names = base::names_in_folder(folder_);
-  const bool may_be_replaced = !base::is_there(folder_) ||
-                               (base::is_folder(folder_) && names.empty()) ||
-                               is_checkpoint(folder_, names);
   formats::check_input(
-      may_be_replaced,
+      may_become_checkpoint(folder_),
       "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
       folder_);
   base::remove_flat_folder(part_);  // of a run that was killed

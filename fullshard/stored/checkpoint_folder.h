@@ -14,6 +14,10 @@ inline constexpr const char* kLatest = "latest";
 // "step-000100"
 std::string checkpoint_name(int64_t step);
 
+// Whether a checkpoint may have this name: nothing is there, an empty folder, or a checkpoint,
+// which is replaced.
+bool may_become_checkpoint(const std::string& folder);
+
 // Nothing has the checkpoint's name before commit(): files are written into `<folder>.part`. Where
 // a checkpoint of this name exists it stays until then, and is exchanged in one move.
 class CheckpointFolder {
