@@ -127,6 +127,15 @@ def speed(arguments, found):
             found.add("lines", line.name, lines.verdict(line, ms, gib), **figures)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             found.add("lines", line.name, str(error)[-300:])
+    if arguments.quick:
+        return
+    for start in chosen(lines.STARTS, arguments.only, False):
+        try:
+            seconds = round(lines.measure_start(start, os.path.join(arguments.binaries, "fullshard"), folder), 1)
+            found.add("starts", start.name, "" if seconds <= start.within_s else f"{seconds} s, {start.within_s} s are promised",
+                      seconds=seconds, within_s=start.within_s)
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            found.add("starts", start.name, str(error)[-300:])
 
 
 def sanitizer(arguments, found):
@@ -162,6 +171,9 @@ def record(found, command):
              for name, one in found.parts.get("lines", {}).items()]
     if lines:
         text += "## Lines\n\n" + machine.table(["line", "ms/step", "recorded", "GiB", "recorded"], lines)
+    starts = [[name, one.get("seconds", "-"), one.get("within_s", "-")] for name, one in found.parts.get("starts", {}).items()]
+    if starts:
+        text += "## Starts\n\nA run of one step, without the step.\n\n" + machine.table(["line", "seconds", "at most"], starts)
     programs = [[name, one.get("seconds", "-")] for name, one in found.parts.get("tests", {}).items()]
     if programs:
         text += "## Programs of tests\n\n" + machine.table(["program", "seconds"], programs)

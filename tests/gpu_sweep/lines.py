@@ -8,6 +8,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
 import encoders  # noqa: E402  (their shapes and configurations)
@@ -60,6 +61,22 @@ LINES = [
     Line("llama-1.1b generates, batch 16", generation(16, "bf16"), 1.28),
     Line("llama-1.1b generates, batch 1, fp32", generation(1, "no"), 1.51),
 ]
+
+
+@dataclasses.dataclass
+class Start:
+    """A run of one step: how long all but the step takes, which draws weights and takes page-locked memory."""
+    name: str
+    words: list
+    within_s: float
+
+
+STARTS = [
+    Start("llama-3b starts, all in host memory", tokens("llama-3b", 2048, 4, "--offload", "all", *BF16), 10),
+    Start("14.8e9 parameters start, optimizer in host memory",
+          tokens("qwen-14b", 2048, 4, "--from-scratch", "--offload", "optimizer", "--offload-step", "device", "--offload-resident", "38GB",
+                 "--recompute", *BF16), 45),
+]
 PROMPT, FEW, MANY, BATCHES = 128, 8, 128, 4
 
 
@@ -90,8 +107,19 @@ def make_random_llama(folder):
     save_file(tensors, os.path.join(folder, "model.safetensors"))
 
 
+def make_qwen_folder(folder):
+    """The shape of Qwen2.5-14B, without weights."""
+    os.makedirs(folder)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 152064, "hidden_size": 5120,
+                   "intermediate_size": 13824, "num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8,
+                   "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "hidden_act": "silu",
+                   "tie_word_embeddings": False}, file)
+
+
 def make_files(folder):
     encoders.make_files(folder)
+    make_qwen_folder(os.path.join(folder, "qwen-14b"))
     drawn = random.Random(0)
     with open(os.path.join(folder, "tokens.bin"), "wb") as file:
         file.write(b"".join(drawn.randrange(32000).to_bytes(2, "little") for _ in range(2_000_000)))
@@ -118,15 +146,26 @@ def measure_generation(line, binary, folder):
     return 1000 * (seconds(MANY) - seconds(FEW)) / (MANY - FEW), 0.0
 
 
+def train(binary, words, steps, folder):
+    """The records of a run's steps."""
+    told([binary, *words, "--ranks", "1", "--device", "cuda", "--steps", str(steps), "--lr", "1e-4", "--schedule", "constant", "--clip", "1",
+          "--output", "line", "--overwrite", "--no-save-model", "--quiet"], folder)
+    with open(os.path.join(folder, "line", "metrics.jsonl")) as file:
+        return [json.loads(text) for text in file]
+
+
+def measure_start(start, binary, folder):
+    """Seconds of a run that are not its step's."""
+    begin = time.monotonic()
+    records = train(binary, start.words, 1, folder)
+    return time.monotonic() - begin - sum(record["step_s"] for record in records)
+
+
 def measure(line, binary, folder):
     """Milliseconds of a step and GiB at its fullest; raises with the end of what was said."""
     if line.words[0] == "generate":
         return measure_generation(line, binary, folder)
-    command = [binary, *line.words, "--ranks", "1", "--device", "cuda", "--steps", str(line.warm_up + line.steps), "--lr", "1e-4", "--schedule",
-               "constant", "--clip", "1", "--output", "line", "--overwrite", "--no-save-model", "--quiet"]
-    told(command, folder)
-    with open(os.path.join(folder, "line", "metrics.jsonl")) as file:
-        records = [json.loads(text) for text in file]
+    records = train(binary, line.words, line.warm_up + line.steps, folder)
     return (1000 * statistics.median(record["step_s"] for record in records[line.warm_up:]),
             max(record["device_peak_bytes"] for record in records) / 2**30)
 

@@ -35,7 +35,7 @@ class Table(unittest.TestCase):
 
     def test_every_flag_is_one_of_its_command(self):
         known = {}
-        for words in [words for one in rows.all_rows() for words in one.commands] + [line.words for line in lines.LINES]:
+        for words in [words for one in rows.all_rows() for words in one.commands] + [line.words for line in lines.LINES + lines.STARTS]:
             command = subcommand(words)
             if command not in known:
                 known[command] = flags_of(command)
