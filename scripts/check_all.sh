@@ -99,12 +99,19 @@ check_package() {
   tests/package/run.sh build build/package_test
 }
 
+# Random kills, damages and hostile files; TRIALS_SEED repeats a run's.
+check_trials() {
+  command -v python3 >/dev/null || skip "needs Python"
+  cmake --preset release >/dev/null && cmake --build build -j "$JOBS" --target fullshard_command || return
+  python3 tests/trials/trials.py build/bin --number "${TRIALS_NUMBER:-200}" ${TRIALS_SEED:+--seed "$TRIALS_SEED"}
+}
+
 check_docs() {
   command -v mkdocs >/dev/null || skip "needs mkdocs"
   scripts/docs.sh build/docs
 }
 
-readonly all=(lint compilers asan tsan cuda memcheck cross package docs)
+readonly all=(lint compilers asan tsan cuda memcheck cross package trials docs)
 checks=("$@")
 [[ ${#checks[@]} -gt 0 ]] || checks=("${all[@]}")
 reason=$(mktemp)
