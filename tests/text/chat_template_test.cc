@@ -182,6 +182,97 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a namespace inside another value"));
 }
 
+// Forty lists, each of which holds the one before twice.
+std::string shared_list(const std::string& name) {
+  return "{% set " + name + " = namespace(x=[1]) %}{% for i in range(40) %}{% set " + name +
+         ".x = [" + name + ".x, " + name + ".x] %}{% endfor %}";
+}
+
+TEST(ChatTemplate, CountsWhatValuesShareEachTimeItIsReached) {
+  const auto said = [](const std::string& use) {
+    return message_of([&] { rendered(shared_list("a") + shared_list("b") + use); });
+  };
+  for (const std::string use :
+       {"{{ a.x == b.x }}", "{{ a.x != b.x }}", "{{ a.x in [b.x] }}", "{{ a.x not in [b.x] }}",
+        "{{ {'k': a.x} == {'k': b.x} }}", "{{ a.x is equalto b.x }}", "{{ a.x is ne(b.x) }}",
+        "{{ a.x is in [b.x] }}", "{{ [{'k': a.x}] | selectattr('k', 'equalto', b.x) | list }}",
+        "{{ [{'k': a.x}] | rejectattr('k', 'in', [b.x]) | list }}"}) {
+    EXPECT_THAT(said(use), HasSubstr("does not come to an end")) << use;
+  }
+  for (const std::string use : {"{{ a.x }}",
+                                "{{ a.x | tojson }}",
+                                "{{ a.x | tojson(indent=100) }}",
+                                "{{ a.x | string }}",
+                                "{{ a.x ~ '' }}",
+                                "{{ a.x | trim }}",
+                                "{{ a.x | indent }}",
+                                "{{ a.x | upper }}",
+                                "{{ a.x | replace('a', 'b') }}",
+                                "{{ [a.x] | join }}",
+                                "{{ ','.join([a.x]) }}",
+                                "{{ a }}",
+                                "{{ {'k': a.x} }}",
+                                "{{ {'k': a.x} | tojson }}",
+                                "{{ 'a' | trim(a.x) }}",
+                                "{{ [{}] | map(attribute=a.x) }}",
+                                "{{ [{}] | selectattr(a.x) }}",
+                                "{{ [{}] | selectattr('k', a.x) }}",
+                                "{{ strftime_now(a.x) }}",
+                                "{{ nothing[a.x] }}",
+                                "{{ raise_exception(a.x) }}"}) {
+    EXPECT_THAT(said(use), HasSubstr("chat_template, line 1: ")) << use;
+  }
+}
+
+TEST(ChatTemplate, SharesTextsAmongLists) {
+  // A million items of one text of a MiB.
+  const std::string text =
+      "{% set ns = namespace(t='xxxxxxxxxxxxxxxx') %}{% for i in range(16) %}"
+      "{% set ns.t = ns.t + ns.t %}{% endfor %}";
+  EXPECT_EQ(rendered(text + "{% set ns.l = [ns.t] %}{% for i in range(19) %}"
+                            "{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l | length }}"),
+            "524288");
+}
+
+TEST(ChatTemplate, CountsSearchesByWhatTheyMayCompare) {
+  const std::string text =
+      "{% set ns = namespace(t='aaaaaaaaaaaaaaaa') %}{% for i in range(16) %}"
+      "{% set ns.t = ns.t + ns.t %}{% endfor %}{% set s = ns.t + 'b' %}"
+      "{% set t = ns.t + ns.t + ns.t %}";
+  const auto said = [&](const std::string& use) {
+    return message_of([&] { rendered(text + use); });
+  };
+  for (const std::string use :
+       {"{{ s in t }}", "{{ s is in t }}", "{{ t.find(s) }}", "{{ t.rfind(s) }}",
+        "{{ t.count(s) }}", "{{ t.split(s) }}", "{{ t.rsplit(s) }}", "{{ t.replace(s, '') }}",
+        "{{ t | replace(s, '') }}", "{{ t.strip(s) }}", "{{ t | trim(s) }}"}) {
+    EXPECT_THAT(said(use), HasSubstr("does not come to an end")) << use;
+  }
+  EXPECT_THAT(said("{{ t.replace('a', 'a\n') | indent(1000) }}"),
+              HasSubstr("a text grows too long"));
+  EXPECT_THAT(said("{{ t | list }}"), HasSubstr("a list grows too long"));
+  EXPECT_THAT(said("{{ t.split('a') | length }}"), HasSubstr("a list grows too long"));
+  EXPECT_THAT(said("{% for c in t %}{% endfor %}"), HasSubstr("a list grows too long"));
+}
+
+TEST(ChatTemplate, CountsTheBytesOfTextsThatAreCaptured) {
+  const std::string text(1 << 20, 'x');
+  EXPECT_THAT(
+      message_of([&] {
+        rendered("{% for i in range(90000) %}{% set x %}" + text + "{% endset %}{% endfor %}");
+      }),
+      HasSubstr("does not come to an end"));
+}
+
+TEST(ChatTemplate, IsPrintableInMessages) {
+  const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
+  EXPECT_EQ(said("{{ raise_exception('\x1b]0;x\x07') }}"), "chat_template: \\x1b]0;x\\x07");
+  EXPECT_EQ(said(R"({{ raise_exception('\x1b]0;x\x07') }})"), "chat_template: \\x1b]0;x\\x07");
+  EXPECT_EQ(said(R"({{ nothing['\x1b]0;x'] }})"),
+            "chat_template, line 1: \\x1b]0;x is asked for of something that is not defined");
+  EXPECT_LT(said("{{ raise_exception('" + std::string(1 << 20, 'x') + "') }}").size(), 3000U);
+}
+
 TEST(ChatTemplate, IsFoundInAFolder) {
   TemporaryFolder folder;
   EXPECT_FALSE(load_chat_template(folder.path()));
@@ -206,6 +297,11 @@ TEST(ChatTemplate, IsFoundInAFolder) {
   write("tokenizer_config.json", R"({"unk_token": "<u>", "added_tokens_decoder": {}})");
   loaded = load_chat_template(folder.path());
   EXPECT_EQ(loaded->chat_template.render(messages, loaded->options), "||<u>");
+  write("chat_template.jinja", "caf\xe9 {{ 1 }}");
+  EXPECT_EQ(message_of([&] { load_chat_template(folder.path()); }),
+            folder.path() +
+                "/chat_template.jinja: byte 3 is 0xe9, which is not UTF-8; write the "
+                "template in it");
   write("chat_template.jinja", "{% block %}");
   EXPECT_THAT(message_of([&] { load_chat_template(folder.path()); }),
               HasSubstr(folder.path() + ": chat_template, line 1"));

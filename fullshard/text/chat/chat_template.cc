@@ -10,6 +10,7 @@
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/text_file.h"
 #include "fullshard/text/chat/template_node.h"
+#include "fullshard/text/unicode/utf8.h"
 
 namespace fullshard {
 namespace {
@@ -18,6 +19,13 @@ using nlohmann::ordered_json;
 
 std::optional<std::string> read_if_there(const std::string& path) {
   return base::is_file(path) ? base::find_text_file(path) : std::nullopt;
+}
+
+void check_is_text(std::string_view text, const std::string& path) {
+  const size_t valid = text::valid_utf8_bytes(text);
+  if (valid == text.size()) return;
+  fail_as(ErrorKind::input, "{}: byte {} is 0x{:02x}, which is not UTF-8; write the template in it",
+          path, valid, static_cast<unsigned char>(text[valid]));
 }
 
 // Empty where there is none.
@@ -132,7 +140,9 @@ bool ChatTemplate::marks_generation() const { return text::chat::marks_generatio
 std::optional<LoadedChatTemplate> load_chat_template(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   const ordered_json config = read_object(path);
-  auto text = read_if_there(folder + "/chat_template.jinja");
+  const std::string own_file = folder + "/chat_template.jinja";
+  auto text = read_if_there(own_file);
+  if (text) check_is_text(*text, own_file);
   if (!text) text = template_text(config, path);
   if (!text) return std::nullopt;
   try {

@@ -18,12 +18,13 @@ std::optional<size_t> place_in(int64_t index, size_t size) {
 }
 
 // A missing key is undefined, as in Jinja; a key of what has none is an error.
-Value item_of(const Value& value, const Value& key, int64_t line) {
+Value item_of(const Value& value, const Value& key, RenderState& state, int64_t line) {
   if (value.is_undefined()) {
-    refuse_template(line, "{} is asked for of something that is not defined", key.text());
+    refuse_template(line, "{} is asked for of something that is not defined",
+                    key.text(state, line));
   }
   if (value.is_map() && key.is_string()) {
-    const Value* found = value.find(key.string());
+    const Value* found = value.find(key.string(), state, line);
     return found == nullptr ? Value() : *found;
   }
   if (value.is_list() && key.is_integer()) {
@@ -86,14 +87,15 @@ Value slice_of(const Value& value, const Value& first, const Value& last, const 
   return text;
 }
 
-bool contains(const Value& container, const Value& item, int64_t line) {
+bool contains(const Value& container, const Value& item, RenderState& state, int64_t line) {
   if (container.is_string() && item.is_string()) {
+    state.count_search(line, container.string().size(), item.string().size());
     return container.string().find(item.string()) != std::string::npos;
   }
-  if (container.is_list()) {
-    return std::ranges::find(container.list(), item) != container.list().end();
+  if (container.is_list()) return item.is_in(container.list(), state, line);
+  if (container.is_map()) {
+    return item.is_string() && container.find(item.string(), state, line) != nullptr;
   }
-  if (container.is_map()) return item.is_string() && container.find(item.string()) != nullptr;
   refuse_template(line, "'in' looks into {}", container.type_name());
 }
 
@@ -103,10 +105,8 @@ bool is_less(const Value& left, const Value& right, int64_t line) {
   refuse_template(line, "{} and {} are compared by size", left.type_name(), right.type_name());
 }
 
-constexpr size_t kMostTextBytes = size_t{16} << 20, kMostItems = size_t{1} << 20;
-
 std::string joined_pair(const std::string& left, const std::string& right, int64_t line) {
-  if (left.size() + right.size() > kMostTextBytes) refuse_template(line, "a text grows too long");
+  RenderState::check_text(line, left.size() + right.size());
   return left + right;
 }
 
@@ -116,9 +116,7 @@ Value arithmetic(const std::string& name, const Value& left, const Value& right,
     return joined_pair(left.string(), right.string(), line);
   }
   if (name == "+" && left.is_list() && right.is_list() && left.is_tuple() == right.is_tuple()) {
-    if (left.list().size() + right.list().size() > kMostItems) {
-      refuse_template(line, "a list grows too long");
-    }
+    RenderState::check_list(line, left.list().size() + right.list().size());
     ValueList both = left.list();
     both.insert(both.end(), right.list().begin(), right.list().end());
     return left.is_tuple() ? Value::tuple(std::move(both)) : Value(std::move(both));
@@ -161,15 +159,19 @@ Value binary_value(const Expression& expression, const TemplateScope& scope) {
   if (name == "or" && left.truth()) return left;
   Value right = evaluate(*expression.children[1], scope);
   if (name == "and" || name == "or") return right;
-  if (name == "~") return joined_pair(left.text(), right.text(), line);
+  if (name == "~") {
+    RenderState& state = scope.state();
+    return joined_pair(left.text(state, line), right.text(state, line), line);
+  }
   return arithmetic(name, left, right, line);
 }
 
-bool compares(const std::string& name, const Value& left, const Value& right, int64_t line) {
-  if (name == "==") return left == right;
-  if (name == "!=") return !(left == right);
-  if (name == "in") return contains(right, left, line);
-  if (name == "not in") return !contains(right, left, line);
+bool compares(const std::string& name, const Value& left, const Value& right, RenderState& state,
+              int64_t line) {
+  if (name == "==") return left.equals(right, state, line);
+  if (name == "!=") return !left.equals(right, state, line);
+  if (name == "in") return contains(right, left, state, line);
+  if (name == "not in") return !contains(right, left, state, line);
   if (name == "<") return is_less(left, right, line);
   if (name == ">") return is_less(right, left, line);
   if (name == "<=") return !is_less(right, left, line);
@@ -181,7 +183,7 @@ bool comparison_value(const Expression& expression, const TemplateScope& scope) 
   Value left = evaluate(*expression.children[0], scope);
   for (size_t i = 0; i < expression.names.size(); ++i) {
     Value right = evaluate(*expression.children[i + 1], scope);
-    if (!compares(expression.names[i], left, right, expression.line)) return false;
+    if (!compares(expression.names[i], left, right, scope.state(), expression.line)) return false;
     left = std::move(right);
   }
   return true;
@@ -238,7 +240,7 @@ Value call_value(const Expression& expression, const TemplateScope& scope) {
   if (const TemplateNode* macro = scope.state().macro(expression.name)) {
     return call_macro(*macro, arguments, named, scope, expression.line);
   }
-  return call_function(expression.name, arguments, named, expression.line);
+  return call_function(expression.name, arguments, named, scope.state(), expression.line);
 }
 
 // Jinja gives these names to what a macro is called with beyond its own arguments.
@@ -265,22 +267,22 @@ Value value_of(const Expression& expression, const TemplateScope& scope) {
     case ExpressionKind::map:
       return map_value(expression, scope);
     case ExpressionKind::attribute:
-      return item_of(child(0), expression.name, expression.line);
+      return item_of(child(0), expression.name, scope.state(), expression.line);
     case ExpressionKind::item:
-      return item_of(child(0), child(1), expression.line);
+      return item_of(child(0), child(1), scope.state(), expression.line);
     case ExpressionKind::slice:
       return slice_value(expression, scope);
     case ExpressionKind::call:
       return call_value(expression, scope);
     case ExpressionKind::method:
       return call_method(child(0), expression.name, arguments_of(expression, scope, 1),
-                         expression.line);
+                         scope.state(), expression.line);
     case ExpressionKind::filter:
       return call_filter(child(0), expression.name, arguments_of(expression, scope, 1),
-                         named_arguments_of(expression, scope), expression.line);
+                         named_arguments_of(expression, scope), scope.state(), expression.line);
     case ExpressionKind::test:
       return passes_test(child(0), expression.name, arguments_of(expression, scope, 1),
-                         expression.line) != expression.is_negated;
+                         scope.state(), expression.line) != expression.is_negated;
     case ExpressionKind::unary:
       return unary_value(expression, scope);
     case ExpressionKind::binary:

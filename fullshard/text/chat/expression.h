@@ -122,12 +122,12 @@ Value call_macro(const TemplateNode& macro, const ValueList& arguments, const Va
 
 // Of strings, `name(arguments)`; and filters and functions by name. What is not known is refused.
 Value call_method(const Value& value, const std::string& name, const ValueList& arguments,
-                  int64_t line);
+                  RenderState& state, int64_t line);
 Value call_filter(const Value& value, const std::string& name, const ValueList& arguments,
-                  const ValueEntries& named, int64_t line);
+                  const ValueEntries& named, RenderState& state, int64_t line);
 Value call_function(const std::string& name, const ValueList& arguments, const ValueEntries& named,
-                    int64_t line);
+                    RenderState& state, int64_t line);
 bool passes_test(const Value& value, const std::string& name, const ValueList& arguments,
-                 int64_t line);
+                 RenderState& state, int64_t line);
 
 }  // namespace fullshard::text::chat

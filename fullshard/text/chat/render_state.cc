@@ -2,17 +2,12 @@
 #include "fullshard/text/chat/render_state.h"
 
 #include "fullshard/text/chat/template_tokens.h"
+#include "fullshard/text/chat/value.h"
 
 namespace fullshard::text::chat {
 namespace {
 
-constexpr int64_t kBytesPerStep = 256, kItemsPerStep = 8;
-
-int64_t copied_steps(const Value& value) {
-  if (value.is_string()) return static_cast<int64_t>(value.string().size()) / kBytesPerStep;
-  if (value.is_list()) return static_cast<int64_t>(value.list().size()) / kItemsPerStep;
-  return 0;
-}
+constexpr size_t kBytesPerStep = 256, kItemsPerStep = 8, kComparedBytesPerStep = 4096;
 
 }  // namespace
 
@@ -22,7 +17,30 @@ void RenderState::spend(int64_t line, int64_t steps) {
 }
 
 void RenderState::count(int64_t line, const Value& result) {
-  spend(line, 1 + copied_steps(result));
+  spend(line, 1);
+  if (result.is_string()) count_bytes(line, result.string().size());
+  if (result.is_list()) count_items(line, result.list().size());
+}
+
+void RenderState::count_bytes(int64_t line, size_t bytes) {
+  spend(line, static_cast<int64_t>(bytes / kBytesPerStep));
+}
+
+void RenderState::count_items(int64_t line, size_t items) {
+  spend(line, static_cast<int64_t>(items / kItemsPerStep));
+}
+
+void RenderState::count_search(int64_t line, size_t text_bytes, size_t sought_bytes) {
+  // Both are at most kMostText bytes long, so that the product fits.
+  spend(line, static_cast<int64_t>(text_bytes * sought_bytes / kComparedBytesPerStep));
+}
+
+void RenderState::check_text(int64_t line, size_t bytes) {
+  if (bytes > kMostTextBytes) refuse_template(line, "a text grows too long");
+}
+
+void RenderState::check_list(int64_t line, size_t items) {
+  if (items > kMostItems) refuse_template(line, "a list grows too long");
 }
 
 const TemplateNode* RenderState::macro(const std::string& name) const {

@@ -7,21 +7,29 @@
 #include <map>
 #include <string>
 
-#include "fullshard/text/chat/value.h"
-
 namespace fullshard::text::chat {
 
+class Value;
 struct TemplateNode;
 
 class RenderState {
  public:
-  static constexpr int64_t kMostSteps = 2'000'000;  // a conversation takes thousands
-  static constexpr int kMostCalls = 50;             // of macros, inside each other
+  static constexpr int64_t kMostSteps = 2'000'000;            // a conversation takes thousands
+  static constexpr int kMostCalls = 50;                       // of macros, inside each other
+  static constexpr size_t kMostTextBytes = size_t{16} << 20;  // of one text
+  static constexpr size_t kMostItems = size_t{1} << 20;       // of one list
 
   // One step, and what copying its result costs: an Error beyond the limit.
   void count(int64_t line, const Value& result);
   void count(int64_t line) { spend(line, 1); }
   void count_loop(int64_t line) { spend(line, kStepsOfLoop); }  // each time through it
+  void count_bytes(int64_t line, size_t bytes);                 // written or compared
+  void count_items(int64_t line, size_t items);                 // looked through
+  // One text looked for in another: at worst each begins at every place of the other.
+  void count_search(int64_t line, size_t text_bytes, size_t sought_bytes);
+
+  static void check_text(int64_t line, size_t bytes);  // that one text may have
+  static void check_list(int64_t line, size_t items);  // that one list may have
 
   void define_macro(const std::string& name, const TemplateNode& macro) { macros_[name] = &macro; }
   const TemplateNode* macro(const std::string& name) const;

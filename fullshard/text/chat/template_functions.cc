@@ -10,9 +10,8 @@
 namespace fullshard::text::chat {
 namespace {
 
-constexpr size_t kMostValueBytes = size_t{16} << 20;  // of one string
-
-Value list_of(const std::vector<std::string>& texts) {
+Value list_of(const std::vector<std::string>& texts, int64_t line) {
+  RenderState::check_list(line, texts.size());
   return ValueList(texts.begin(), texts.end());
 }
 
@@ -36,7 +35,7 @@ ValueList items_of(const ValueMap& map) {
 }
 
 Value map_method(const Value& value, const std::string& name, const ValueList& arguments,
-                 int64_t line) {
+                 RenderState& state, int64_t line) {
   const ValueMap& map = value.map();
   if (name == "items") return items_of(map);
   ValueList list;
@@ -51,17 +50,18 @@ Value map_method(const Value& value, const std::string& name, const ValueList& a
   if (name == "get") {
     expect_arguments("method", name, arguments, 1, 2, line);
     expect_strings(name, arguments, 1, line);
-    if (const Value* found = value.find(arguments[0].string())) return *found;
+    if (const Value* found = value.find(arguments[0].string(), state, line)) return *found;
     return arguments.size() > 1 ? arguments[1] : Value(nullptr);
   }
   refuse_template(line, "the method {} of a mapping is not supported", name);
 }
 
-Value joined_text(const ValueList& list, const std::string& between, int64_t line) {
+Value joined_text(const ValueList& list, const std::string& between, RenderState& state,
+                  int64_t line) {
   std::string result;
   for (size_t i = 0; i < list.size(); ++i) {
-    result += (i == 0 ? "" : between) + list[i].text();
-    if (result.size() > kMostValueBytes) refuse_template(line, "a text grows too long");
+    result += (i == 0 ? "" : between) + list[i].text(state, line);
+    RenderState::check_text(line, result.size());
   }
   return result;
 }
@@ -76,22 +76,26 @@ Value in_case(const std::string& text, const std::string& name, int64_t line) {
 }
 
 Value replaced_text(const std::string& text, const std::string& old, const std::string& with,
-                    int64_t line) {
+                    RenderState& state, int64_t line) {
   const size_t most = old.empty() ? 0 : text.size() / old.size();
-  if (most * with.size() > kMostValueBytes) refuse_template(line, "a text may grow too long");
+  if (most * with.size() > RenderState::kMostTextBytes) {
+    refuse_template(line, "a text may grow too long");
+  }
+  state.count_search(line, text.size(), old.size());
   return with_replaced(text, old, with);
 }
 
 Value split_text(const std::string& text, const std::string& name, const ValueList& arguments,
                  int64_t line) {
-  if (arguments.empty() || arguments[0].is_none()) return list_of(split_at_space(text));
+  if (arguments.empty() || arguments[0].is_none()) return list_of(split_at_space(text), line);
   if (arguments[0].string().empty()) refuse_template(line, "{} by nothing", name);
   if (arguments.size() > 1 && !arguments[1].is_integer()) {
     refuse_template(line, "{} expects a whole number of cuts", name);
   }
-  return list_of(split_at(text, arguments[0].string(),
-                          arguments.size() > 1 ? arguments[1].integer() : -1,
-                          name == "rsplit" ? Side::right : Side::left));
+  return list_of(
+      split_at(text, arguments[0].string(), arguments.size() > 1 ? arguments[1].integer() : -1,
+               name == "rsplit" ? Side::right : Side::left),
+      line);
 }
 
 // Where `found` in `text` is, in characters.
@@ -107,7 +111,7 @@ int64_t length_of(const Value& value, int64_t line) {
   return num_characters(value.string());
 }
 
-std::string indented(const std::string& text, const ValueList& arguments) {
+std::string indented(const std::string& text, const ValueList& arguments, int64_t line) {
   const int64_t width =
       !arguments.empty() && arguments[0].is_integer() ? arguments[0].integer() : 4;
   const bool first = arguments.size() > 1 && arguments[1].truth();
@@ -117,44 +121,50 @@ std::string indented(const std::string& text, const ValueList& arguments) {
     result += text[i];
     const bool begins_line = text[i] == '\n' && i + 1 < text.size() && text[i + 1] != '\n';
     if (begins_line) result += space;
+    RenderState::check_text(line, result.size());
   }
   return result;
 }
 
+// Undefined where the item has none.
+Value attribute_of(const Value& item, const std::string& key, RenderState& state, int64_t line) {
+  state.count(line);
+  const Value* found = item.is_map() ? item.find(key, state, line) : nullptr;
+  return found == nullptr ? Value() : *found;
+}
+
 // selectattr('role', 'equalto', 'user') and rejectattr.
 Value selected(const Value& value, const std::string& name, const ValueList& arguments,
-               int64_t line) {
+               RenderState& state, int64_t line) {
   expect_arguments("filter", name, arguments, 1, 3, line);
   if (!value.is_list()) refuse_template(line, "{} of {}", name, value.type_name());
+  const std::string key = arguments[0].text(state, line);
+  const std::string test = arguments.size() > 1 ? arguments[1].text(state, line) : "";
+  const ValueList rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
+                       arguments.end());
   ValueList kept;
   for (const Value& item : value.list()) {
-    const Value* found = item.is_map() ? item.find(arguments[0].text()) : nullptr;
-    const Value attribute = found == nullptr ? Value() : *found;
-    const ValueList rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
-                         arguments.end());
-    const bool passes = arguments.size() < 2
-                            ? attribute.truth()
-                            : passes_test(attribute, arguments[1].text(), rest, line);
+    const Value attribute = attribute_of(item, key, state, line);
+    const bool passes =
+        arguments.size() < 2 ? attribute.truth() : passes_test(attribute, test, rest, state, line);
     if (passes == (name == "selectattr")) kept.push_back(item);
   }
   return kept;
 }
 
 // map(attribute='content').
-Value mapped(const Value& value, const ValueEntries& named, int64_t line) {
+Value mapped(const Value& value, const ValueEntries& named, RenderState& state, int64_t line) {
   if (!value.is_list() || named.size() != 1 || named[0].first != "attribute") {
     refuse_template(line, "the filter map is supported as map(attribute=…) of a list only");
   }
+  const std::string key = named[0].second.text(state, line);
   ValueList result;
-  for (const Value& item : value.list()) {
-    const Value* found = item.is_map() ? item.find(named[0].second.text()) : nullptr;
-    result.push_back(found == nullptr ? Value() : *found);
-  }
+  for (const Value& item : value.list()) result.push_back(attribute_of(item, key, state, line));
   return result;
 }
 
 Value json_text_of(const Value& value, const ValueList& arguments, const ValueEntries& named,
-                   int64_t line) {
+                   RenderState& state, int64_t line) {
   Value indent = arguments.empty() ? Value(nullptr) : arguments[0];
   for (const auto& [name, given] : named) {
     if (name == "indent") {
@@ -163,7 +173,8 @@ Value json_text_of(const Value& value, const ValueList& arguments, const ValueEn
       refuse_template(line, "the argument {} of tojson is not supported", name);
     }
   }
-  return value.json(indent.is_integer() ? std::clamp<int64_t>(indent.integer(), 0, 100) : -1);
+  const int64_t width = indent.is_integer() ? std::clamp<int64_t>(indent.integer(), 0, 100) : -1;
+  return value.json(width, state, line);
 }
 
 constexpr int64_t kMostInRange = 100'000;  // as Jinja's sandbox has it
@@ -200,8 +211,8 @@ Value copied_map(const ValueEntries& named, bool is_namespace) {
 }  // namespace
 
 Value call_method(const Value& value, const std::string& name, const ValueList& arguments,
-                  int64_t line) {
-  if (value.is_map()) return map_method(value, name, arguments, line);
+                  RenderState& state, int64_t line) {
+  if (value.is_map()) return map_method(value, name, arguments, state, line);
   if (!value.is_string()) {
     refuse_template(line, "the method {} of {} is not supported", name, value.type_name());
   }
@@ -209,23 +220,26 @@ Value call_method(const Value& value, const std::string& name, const ValueList& 
   const bool takes_two = name == "split" || name == "rsplit" || name == "replace";
   expect_arguments("method", name, arguments, 0, takes_two ? 2 : 1, line);
   if (name == "join" && arguments.size() == 1 && arguments[0].is_list()) {
-    return joined_text(arguments[0].list(), text, line);
+    return joined_text(arguments[0].list(), text, state, line);
   }
   const bool may_be_none = name == "split" && !arguments.empty() && arguments[0].is_none();
   if (!may_be_none) expect_strings(name, arguments, name == "replace" ? 2 : 1, line);
+  if (!arguments.empty() && !may_be_none) {
+    state.count_search(line, text.size(), arguments[0].string().size());
+  }
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     const Side side = name == "strip" ? Side::both : name == "lstrip" ? Side::left : Side::right;
     return arguments.empty() ? stripped(text, side) : stripped(text, arguments[0].string(), side);
   }
   if (name == "split" || name == "rsplit") return split_text(text, name, arguments, line);
   if (name == "replace" && arguments.size() == 2) {
-    return replaced_text(text, arguments[0].string(), arguments[1].string(), line);
+    return replaced_text(text, arguments[0].string(), arguments[1].string(), state, line);
   }
   if (arguments.empty()) {
     if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
       return in_case(text, name, line);
     }
-    if (name == "splitlines") return list_of(split_lines(text));
+    if (name == "splitlines") return list_of(split_lines(text), line);
     if (name == "isdigit") {
       return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
     }
@@ -249,31 +263,37 @@ Value call_method(const Value& value, const std::string& name, const ValueList& 
 }
 
 Value call_filter(const Value& value, const std::string& name, const ValueList& arguments,
-                  const ValueEntries& named, int64_t line) {
-  if (name == "tojson") return json_text_of(value, arguments, named, line);
-  if (name == "map") return mapped(value, named, line);
+                  const ValueEntries& named, RenderState& state, int64_t line) {
+  if (name == "tojson") return json_text_of(value, arguments, named, state, line);
+  if (name == "map") return mapped(value, named, state, line);
   if (!named.empty()) {
     refuse_template(line, "the argument {} of the filter {} is not supported", named[0].first,
                     name);
   }
   if (name == "trim") {
     expect_arguments("filter", name, arguments, 0, 1, line);
-    return arguments.empty() ? stripped(value.text(), Side::both)
-                             : stripped(value.text(), arguments[0].text(), Side::both);
+    const std::string text = value.text(state, line);
+    if (arguments.empty()) return stripped(text, Side::both);
+    const std::string letters = arguments[0].text(state, line);
+    state.count_search(line, text.size(), letters.size());
+    return stripped(text, letters, Side::both);
   }
   if (name == "length" || name == "count") return length_of(value, line);
   if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
-    const Value cased = in_case(value.text(), name, line);
+    const Value cased = in_case(value.text(state, line), name, line);
     return name == "title" ? Value(titled(cased.string())) : cased;
   }
-  if (name == "string") return value.text();
+  if (name == "string") return value.text(state, line);
   if (name == "safe") return value;
-  if (name == "indent") return indented(value.text(), arguments);
-  if (name == "selectattr" || name == "rejectattr") return selected(value, name, arguments, line);
+  if (name == "indent") return indented(value.text(state, line), arguments, line);
+  if (name == "selectattr" || name == "rejectattr") {
+    return selected(value, name, arguments, state, line);
+  }
   if (name == "items" && value.is_map()) return items_of(value.map());
   if (name == "replace") {
     expect_arguments("filter", name, arguments, 2, 2, line);
-    return replaced_text(value.text(), arguments[0].text(), arguments[1].text(), line);
+    return replaced_text(value.text(state, line), arguments[0].text(state, line),
+                         arguments[1].text(state, line), state, line);
   }
   if (name == "default" || name == "d") {
     expect_arguments("filter", name, arguments, 1, 2, line);
@@ -283,14 +303,18 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
   }
   if (name == "join" && value.is_list()) {
     expect_arguments("filter", name, arguments, 0, 1, line);
-    return joined_text(value.list(), arguments.empty() ? "" : arguments[0].text(), line);
+    const std::string between = arguments.empty() ? "" : arguments[0].text(state, line);
+    return joined_text(value.list(), between, state, line);
   }
   if ((name == "first" || name == "last") && value.is_list()) {
     if (value.list().empty()) return {};
     return name == "first" ? value.list().front() : value.list().back();
   }
   if (name == "list" && value.is_list()) return ValueList(value.list());
-  if (name == "list" && value.is_string()) return list_of(characters_of(value.string()));
+  if (name == "list" && value.is_string()) {
+    RenderState::check_list(line, static_cast<size_t>(num_characters(value.string())));
+    return list_of(characters_of(value.string()), line);
+  }
   if (name == "abs" && value.is_integer() && value.integer() != INT64_MIN) {
     return std::abs(value.integer());
   }
@@ -304,10 +328,11 @@ Value call_filter(const Value& value, const std::string& name, const ValueList& 
 }
 
 Value call_function(const std::string& name, const ValueList& arguments, const ValueEntries& named,
-                    int64_t line) {
+                    RenderState& state, int64_t line) {
   if (name == "raise_exception") {
     expect_arguments("function", name, arguments, 1, 1, line);
-    fail_as(ErrorKind::input, "chat_template: {}", arguments[0].text());
+    fail_as(ErrorKind::input, "chat_template: {}",
+            base::printable(arguments[0].text(state, line), kMostSaidBytes));
   }
   if ((name == "namespace" || name == "dict") && arguments.empty()) {
     return copied_map(named, name == "namespace");
@@ -319,13 +344,13 @@ Value call_function(const std::string& name, const ValueList& arguments, const V
   if (name == "range") return range_of(arguments, line);
   if (name == "strftime_now") {
     expect_arguments("function", name, arguments, 1, 1, line);
-    return time_text(arguments[0].text());
+    return time_text(arguments[0].text(state, line));
   }
   refuse_template(line, "the function {} is not supported", name);
 }
 
 bool passes_test(const Value& value, const std::string& name, const ValueList& arguments,
-                 int64_t line) {
+                 RenderState& state, int64_t line) {
   const bool compares =
       name == "equalto" || name == "eq" || name == "ne" || name == "in" || name == "divisibleby";
   expect_arguments("test", name, arguments, compares ? 1 : 0, compares ? 1 : 0, line);
@@ -349,13 +374,14 @@ bool passes_test(const Value& value, const std::string& name, const ValueList& a
       arguments[0].integer() > 0) {
     return value.integer() % arguments[0].integer() == 0;
   }
-  if (name == "equalto" || name == "eq") return value == arguments[0];
-  if (name == "ne") return !(value == arguments[0]);
+  if (name == "equalto" || name == "eq") return value.equals(arguments[0], state, line);
+  if (name == "ne") return !value.equals(arguments[0], state, line);
   if (name == "in" && arguments[0].is_string() && value.is_string()) {
+    state.count_search(line, arguments[0].string().size(), value.string().size());
     return arguments[0].string().find(value.string()) != std::string::npos;
   }
   if (name == "in" && arguments[0].is_list()) {
-    return std::ranges::find(arguments[0].list(), value) != arguments[0].list().end();
+    return value.is_in(arguments[0].list(), state, line);
   }
   refuse_template(line, "the test {} is not supported", name);
 }

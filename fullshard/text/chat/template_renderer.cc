@@ -28,10 +28,11 @@ class TemplateRenderer {
     scope.state().count(node.line);
     switch (node.kind) {
       case TemplateNodeKind::text:
+        scope.state().count_bytes(node.line, node.text.size());
         write(node.text, node.line);
         return Flow::on;
       case TemplateNodeKind::print:
-        write(evaluate(*node.expression, scope).text(), node.line);
+        write(evaluate(*node.expression, scope).text(scope.state(), node.line), node.line);
         return Flow::on;
       case TemplateNodeKind::set:
         set(node, scope);
@@ -95,6 +96,7 @@ class TemplateRenderer {
     } else if (value.is_map()) {
       for (const auto& [key, item] : value.map().entries) items.emplace_back(key);
     } else if (value.is_string()) {
+      RenderState::check_list(node.line, static_cast<size_t>(num_characters(value.string())));
       for (std::string& letter : characters_of(value.string())) items.emplace_back(letter);
     } else if (!value.is_undefined()) {
       refuse_template(node.line, "a loop over {}", value.type_name());

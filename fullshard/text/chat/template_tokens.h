@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 
 namespace fullshard::text::chat {
 
@@ -38,12 +39,15 @@ struct TemplatePart {
 // {%- -%}, {{- -}}, {#- -#} where the template says so. Comments are gone.
 std::vector<TemplatePart> template_parts(std::string_view text);
 
-// What a template says that cannot be done; the text names the line.
+inline constexpr size_t kMostSaidBytes = 2000;  // of a message
+
+// What a template says that cannot be done; the text names the line. What it quotes of the template
+// and of messages is made printable.
 template <class... Values>
 [[noreturn]] void refuse_template(int64_t line, fmt::format_string<Values...> format,
                                   Values&&... values) {
   fail_as(ErrorKind::input, "chat_template, line {}: {}", line,
-          fmt::format(format, std::forward<Values>(values)...));
+          base::printable(fmt::format(format, std::forward<Values>(values)...), kMostSaidBytes));
 }
 
 }  // namespace fullshard::text::chat

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/text/chat/render_state.h"
 
 namespace fullshard::text::chat {
 namespace {
@@ -43,11 +46,111 @@ std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void write_line_end(std::string& output, int64_t indent, int64_t depth) {
-  if (indent < 0) return;
-  output += '\n';
-  output.append(static_cast<size_t>(indent * depth), ' ');
-}
+// One text, of which every piece counts.
+class ValueWriter {
+ public:
+  ValueWriter(RenderState& state, int64_t line) : state_(state), line_(line) {}
+  std::string take() { return std::move(output_); }
+
+  void write_repr(const Value& value) {
+    state_.count(line_);
+    if (value.is_list()) {
+      write_list(value);
+    } else if (value.is_map()) {
+      write_map(value);
+    } else {
+      put(scalar_repr(value));
+    }
+  }
+
+  void write_json(const Value& value, int64_t indent, int64_t depth = 1) {
+    state_.count(line_);
+    if (value.is_list()) {
+      put("[");
+      for (const Value& item : value.list()) {
+        begin_json_item(&item == &value.list().front(), indent, depth);
+        write_json(item, indent, depth + 1);
+      }
+      end_json_items(value.list().empty(), indent, depth);
+      put("]");
+    } else if (value.is_map()) {
+      put("{");
+      const ValueEntries& entries = value.map().entries;
+      for (const auto& entry : entries) {
+        begin_json_item(&entry == &entries.front(), indent, depth);
+        put(json_string(entry.first));
+        put(": ");
+        write_json(entry.second, indent, depth + 1);
+      }
+      end_json_items(entries.empty(), indent, depth);
+      put("}");
+    } else {
+      put(scalar_json(value));
+    }
+  }
+
+ private:
+  void put(std::string_view piece) {
+    RenderState::check_text(line_, output_.size() + piece.size());
+    output_ += piece;
+  }
+
+  static std::string scalar_repr(const Value& value) {
+    if (value.is_undefined()) return {};
+    if (value.is_none()) return "None";
+    if (value.is_bool()) return value.truth() ? "True" : "False";
+    if (value.is_integer()) return fmt::format("{}", value.integer());
+    return value.is_number() ? float_text(value.number()) : quoted(value.string());
+  }
+
+  static std::string scalar_json(const Value& value) {
+    if (value.is_none() || value.is_undefined()) return "null";
+    if (value.is_bool()) return value.truth() ? "true" : "false";
+    return value.is_string() ? json_string(value.string()) : scalar_repr(value);
+  }
+
+  void write_list(const Value& value) {
+    put(value.is_tuple() ? "(" : "[");
+    const char* between = "";
+    for (const Value& item : value.list()) {
+      put(std::exchange(between, ", "));
+      write_repr(item);
+    }
+    const bool is_single = value.is_tuple() && value.list().size() == 1;
+    put(is_single ? ",)" : value.is_tuple() ? ")" : "]");
+  }
+
+  void write_map(const Value& value) {
+    put("{");
+    const char* between = "";
+    for (const auto& [key, item] : value.map().entries) {
+      put(std::exchange(between, ", "));
+      put(quoted(key));
+      put(": ");
+      write_repr(item);
+    }
+    put("}");
+  }
+
+  void begin_json_item(bool is_first, int64_t indent, int64_t depth) {
+    if (!is_first) put(indent < 0 ? ", " : ",");
+    end_line(indent, depth);
+  }
+
+  void end_json_items(bool are_none, int64_t indent, int64_t depth) {
+    if (!are_none) end_line(indent, depth - 1);
+  }
+
+  void end_line(int64_t indent, int64_t depth) {
+    if (indent < 0) return;
+    put("\n");
+    put(std::string(static_cast<size_t>(indent * depth), ' '));
+  }
+
+  RenderState& state_;
+  int64_t line_;
+  std::string output_;
+};
 
 }  // namespace
 
@@ -111,7 +214,8 @@ double Value::number() const {
   return static_cast<double>(integer());
 }
 
-const Value* Value::find(const std::string& key) const {
+const Value* Value::find(const std::string& key, RenderState& state, int64_t line) const {
+  state.count_items(line, map().entries.size());
   for (const auto& [name, value] : map().entries) {
     if (name == key) return &value;
   }
@@ -128,68 +232,18 @@ void Value::set(const std::string& key, Value value) const {
   map().entries.emplace_back(key, std::move(value));
 }
 
-std::string Value::text() const {
+std::string Value::text(RenderState& state, int64_t line) const {
+  if (is_string()) return string();
   if (is_undefined()) return {};
-  return is_string() ? string() : repr();
+  ValueWriter writer(state, line);
+  writer.write_repr(*this);
+  return writer.take();
 }
 
-std::string Value::repr() const {
-  if (is_undefined()) return {};
-  if (is_none()) return "None";
-  if (is_bool()) return truth() ? "True" : "False";
-  if (is_integer()) return fmt::format("{}", integer());
-  if (is_number()) return float_text(number());
-  if (is_string()) return quoted(string());
-  std::string result;
-  if (is_list()) {
-    for (const Value& item : list()) result += (result.empty() ? "" : ", ") + item.repr();
-    if (!is_tuple()) return "[" + result + "]";
-    return "(" + result + (list().size() == 1 ? ",)" : ")");
-  }
-  for (const auto& [key, value] : map().entries) {
-    result += (result.empty() ? "" : ", ") + quoted(key) + ": " + value.repr();
-  }
-  return "{" + result + "}";
-}
-
-std::string Value::json(int64_t indent) const {
-  std::string output;
-  write_json(output, indent, 1);
-  return output;
-}
-
-void Value::write_json(std::string& output, int64_t indent, int64_t depth) const {
-  const char* between = indent < 0 ? ", " : ",";
-  if (is_none() || is_undefined()) {
-    output += "null";
-  } else if (is_bool()) {
-    output += truth() ? "true" : "false";
-  } else if (is_string()) {
-    output += json_string(string());
-  } else if (is_number()) {
-    output += repr();
-  } else if (is_list()) {
-    output += '[';
-    for (size_t i = 0; i < list().size(); ++i) {
-      if (i > 0) output += between;
-      write_line_end(output, indent, depth);
-      list()[i].write_json(output, indent, depth + 1);
-    }
-    if (!list().empty()) write_line_end(output, indent, depth - 1);
-    output += ']';
-  } else {
-    output += '{';
-    bool is_first = true;
-    for (const auto& [key, value] : map().entries) {
-      if (!is_first) output += between;
-      is_first = false;
-      write_line_end(output, indent, depth);
-      output += json_string(key) + ": ";
-      value.write_json(output, indent, depth + 1);
-    }
-    if (!is_first) write_line_end(output, indent, depth - 1);
-    output += '}';
-  }
+std::string Value::json(int64_t indent, RenderState& state, int64_t line) const {
+  ValueWriter writer(state, line);
+  writer.write_json(*this, indent);
+  return writer.take();
 }
 
 const char* Value::type_name() const {
@@ -202,20 +256,35 @@ const char* Value::type_name() const {
   return is_list() ? "a list" : "a mapping";
 }
 
-bool operator==(const Value& left, const Value& right) {
+bool Value::equals(const Value& other, RenderState& state, int64_t line) const {
+  state.count(line);
   const auto counts = [](const Value& value) { return value.is_number() || value.is_bool(); };
-  if (counts(left) && counts(right)) return left.number() == right.number();
-  if (left.data_.index() != right.data_.index()) return false;
-  if (left.is_string()) return left.string() == right.string();
-  if (left.is_tuple() != right.is_tuple()) return false;
-  if (left.is_list()) return left.list() == right.list();
-  if (!left.is_map()) return true;
-  if (left.map().entries.size() != right.map().entries.size()) return false;
-  for (const auto& [key, value] : left.map().entries) {
-    const Value* other = right.find(key);
-    if (other == nullptr || !(*other == value)) return false;
+  if (counts(*this) && counts(other)) return number() == other.number();
+  if (data_.index() != other.data_.index()) return false;
+  if (is_string()) {
+    if (string().size() == other.string().size()) state.count_bytes(line, string().size());
+    return string() == other.string();
   }
-  return true;
+  if (is_tuple() != other.is_tuple()) return false;
+  if (is_list()) {
+    return std::ranges::equal(list(), other.list(), [&](const Value& left, const Value& right) {
+      return left.equals(right, state, line);
+    });
+  }
+  return !is_map() || has_entries_of(other, state, line);
+}
+
+bool Value::has_entries_of(const Value& other, RenderState& state, int64_t line) const {
+  if (map().entries.size() != other.map().entries.size()) return false;
+  return std::ranges::all_of(map().entries, [&](const auto& entry) {
+    const Value* found = other.find(entry.first, state, line);
+    return found != nullptr && entry.second.equals(*found, state, line);
+  });
+}
+
+bool Value::is_in(const ValueList& list, RenderState& state, int64_t line) const {
+  return std::ranges::any_of(list,
+                             [&](const Value& item) { return item.equals(*this, state, line); });
 }
 
 }  // namespace fullshard::text::chat

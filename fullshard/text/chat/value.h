@@ -12,6 +12,7 @@
 
 namespace fullshard::text::chat {
 
+class RenderState;
 class Value;
 using ValueList = std::vector<Value>;
 using ValueEntries = std::vector<std::pair<std::string, Value>>;  // in the order they came
@@ -22,8 +23,11 @@ struct ValueMap {
   bool is_namespace = false;
 };
 
-// Lists and dictionaries are shared by copies, as in Python; only a namespace ever changes, and it
-// is part of no other value, so that no value holds itself.
+// Texts, lists and dictionaries are shared by copies, as in Python; only a namespace ever changes,
+// and it is part of no other value, so that no value holds itself. What is shared counts once in
+// memory and each time in a walk: a value of forty lists may be a tree of 2^40 leaves. So what
+// walks over values counts its steps in the state of the rendering, at the template's `line`, and
+// ends with an Error beyond the limits.
 class Value {
  public:
   struct Undefined {};
@@ -33,8 +37,8 @@ class Value {
   Value(bool value) : data_(value) {}
   Value(int64_t value) : data_(value) {}
   Value(double value) : data_(value) {}
-  Value(std::string value) : data_(std::move(value)) {}
-  Value(const char* value) : data_(std::string(value)) {}
+  Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}
+  Value(const char* value) : Value(std::string(value)) {}
   Value(ValueList list);  // an Error where it is nested too deep
   Value(ValueMap map);
   static Value tuple(ValueList list);  // a list in all but how it is printed and compared
@@ -45,7 +49,9 @@ class Value {
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
   bool is_integer() const { return std::holds_alternative<int64_t>(data_); }
   bool is_number() const { return is_integer() || std::holds_alternative<double>(data_); }
-  bool is_string() const { return std::holds_alternative<std::string>(data_); }
+  bool is_string() const {
+    return std::holds_alternative<std::shared_ptr<const std::string>>(data_);
+  }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const ValueList>>(data_); }
   bool is_tuple() const { return is_tuple_; }
   bool is_map() const { return std::holds_alternative<std::shared_ptr<ValueMap>>(data_); }
@@ -53,30 +59,30 @@ class Value {
   bool truth() const;
   int64_t integer() const;  // of bools too
   double number() const;
-  const std::string& string() const { return std::get<std::string>(data_); }
+  const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
   const ValueList& list() const { return *std::get<std::shared_ptr<const ValueList>>(data_); }
   ValueMap& map() const { return *std::get<std::shared_ptr<ValueMap>>(data_); }
 
-  const Value* find(const std::string& key) const;      // of a map
+  // Of a map; null where it has no such key.
+  const Value* find(const std::string& key, RenderState& state, int64_t line) const;
   void set(const std::string& key, Value value) const;  // in a namespace
 
   // As str() writes it, which is what a template prints; undefined is empty.
-  std::string text() const;
+  std::string text(RenderState& state, int64_t line) const;
   // As json.dumps writes it: ", " and ": ", or over lines with `indent` spaces; not escaped to
   // ASCII.
-  std::string json(int64_t indent = -1) const;
+  std::string json(int64_t indent, RenderState& state, int64_t line) const;
+  // As == answers, and as `in` looks through a list.
+  bool equals(const Value& other, RenderState& state, int64_t line) const;
+  bool is_in(const ValueList& list, RenderState& state, int64_t line) const;
   const char* type_name() const;  // for messages
-
-  friend bool operator==(const Value& left, const Value& right);
 
  private:
   static constexpr int kDeepest = 200;  // its destruction recurses
   static int depth_around(const Value& part, int depth);
+  bool has_entries_of(const Value& other, RenderState& state, int64_t line) const;
 
-  std::string repr() const;
-  void write_json(std::string& output, int64_t indent, int64_t depth) const;
-
-  std::variant<Undefined, std::nullptr_t, bool, int64_t, double, std::string,
+  std::variant<Undefined, std::nullptr_t, bool, int64_t, double, std::shared_ptr<const std::string>,
                std::shared_ptr<const ValueList>, std::shared_ptr<ValueMap>>
       data_;
   int depth_ = 0;
