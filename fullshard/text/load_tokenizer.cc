@@ -97,6 +97,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   try {
     text::PipelineParts parts = load_parts(file, config);
     parts.cuts_left = config.cuts_left;
+    parts.file = file;
     return text::make_pipeline(std::move(parts));
   } catch (const Error& error) {
     // Parts name their place in the file; the file itself is named here, unless it was another one.

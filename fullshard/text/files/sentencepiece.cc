@@ -19,7 +19,7 @@ class SentencePieceDecoder : public Decoder {
         strips_(file.add_dummy_prefix || file.remove_extra_spaces),
         strips_all_(file.remove_extra_spaces) {}
 
-  void apply(std::vector<std::string>& tokens) const override {
+  void rewrite(std::vector<std::string>& tokens, const GrowthLimit&) const override {
     std::string text, bytes;
     bool at_begin = true, stripped = false;
     for (const auto& token : tokens) {

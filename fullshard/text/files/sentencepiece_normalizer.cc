@@ -20,7 +20,7 @@ class SentencePieceNormalizer : public Normalizer {
     }
   }
 
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit& limit) const override {
     std::string_view rest = text;
     if (remove_extra_) {
       for (Prefix prefix = next(rest); !rest.empty() && prefix.text == " "; prefix = next(rest)) {
@@ -31,7 +31,7 @@ class SentencePieceNormalizer : public Normalizer {
     if (!rest.empty()) {
       result.reserve(rest.size() * 2);
       if (add_prefix_ && !as_suffix_) result += space_;
-      append(rest, result);
+      append(rest, result, limit);
       while (remove_extra_ && result.ends_with(space_))
         result.resize(result.size() - space_.size());
       if (add_prefix_ && as_suffix_) result += space_;
@@ -59,7 +59,7 @@ class SentencePieceNormalizer : public Normalizer {
     return {length, text.substr(0, length)};
   }
 
-  void append(std::string_view rest, std::string& result) const {
+  void append(std::string_view rest, std::string& result, const GrowthLimit& limit) const {
     bool after_space = remove_extra_;
     while (!rest.empty()) {
       Prefix prefix = next(rest);
@@ -73,6 +73,7 @@ class SentencePieceNormalizer : public Normalizer {
           result += letter;
         }
       }
+      limit.check_bytes(result.size());
       after_space = remove_extra_ && prefix.text.ends_with(' ');
     }
   }

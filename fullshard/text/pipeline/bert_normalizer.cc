@@ -18,7 +18,7 @@ class BertNormalizer : public Normalizer {
  public:
   explicit BertNormalizer(BertNormalizerOptions options) : options_(options) {}
 
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit&) const override {
     if (options_.clean_text || options_.chinese) text = cleaned(text);
     if (options_.strip_accents) text = without_accents(text);
     if (options_.lowercase) text = lowercase(text);

@@ -16,6 +16,12 @@ std::string joined(const Tokens& tokens) {
   return text;
 }
 
+size_t bytes_of(const Tokens& tokens) {
+  size_t bytes = 0;
+  for (const auto& token : tokens) bytes += token.size();
+  return bytes;
+}
+
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string result;
   for (size_t begin = 0;;) {
@@ -30,8 +36,8 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 class SequenceDecoder : public Decoder {
  public:
   explicit SequenceDecoder(std::vector<DecoderPointer> steps) : steps_(std::move(steps)) {}
-  void apply(Tokens& tokens) const override {
-    for (const auto& step : steps_) step->apply(tokens);
+  void rewrite(Tokens& tokens, const GrowthLimit& limit) const override {
+    for (const auto& step : steps_) step->apply(tokens, limit);
   }
 
  private:
@@ -40,7 +46,7 @@ class SequenceDecoder : public Decoder {
 
 class ByteLevelDecoder : public Decoder {
  public:
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override {
     std::string bytes;
     for (const auto& token : tokens) bytes += from_byte_level(token).value_or(token);
     tokens = {replace_invalid_utf8(bytes)};
@@ -52,7 +58,7 @@ class WordPieceDecoder : public Decoder {
   WordPieceDecoder(std::string prefix, bool cleanup)
       : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0 && tokens[i].starts_with(prefix_)) {
         tokens[i].erase(0, prefix_.size());
@@ -80,7 +86,7 @@ class MetaspaceDecoder : public Decoder {
  public:
   MetaspaceDecoder(std::string replacement, bool keep_first)
       : replacement_(std::move(replacement)), keep_first_(keep_first) {}
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = replaced(tokens[i], replacement_, i == 0 && !keep_first_ ? "" : " ");
     }
@@ -93,7 +99,7 @@ class MetaspaceDecoder : public Decoder {
 
 class ByteFallback : public Decoder {
  public:
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override {
     Tokens result;
     std::string bytes;
     const auto flush = [&] {
@@ -119,22 +125,25 @@ class ByteFallback : public Decoder {
 
 class Fuse : public Decoder {
  public:
-  void apply(Tokens& tokens) const override { tokens = {joined(tokens)}; }
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override { tokens = {joined(tokens)}; }
 };
 
 class ReplaceDecoder : public Decoder {
  public:
   ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit& limit) const override {
     std::vector<Match> found;
+    size_t made = 0;
     for (auto& token : tokens) {
       found.clear();
       pattern_->find(token, found);
       std::string result;
       for (const Match& match : found) {
         result += match.is_match ? content_ : token.substr(match.begin, match.end - match.begin);
+        limit.check_bytes(made + result.size());
       }
+      made += result.size();
       token = std::move(result);
     }
   }
@@ -148,7 +157,7 @@ class StripDecoder : public Decoder {
  public:
   StripDecoder(std::string content, size_t start, size_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void apply(Tokens& tokens) const override {
+  void rewrite(Tokens& tokens, const GrowthLimit&) const override {
     for (auto& token : tokens) {
       for (size_t i = 0; i < start_ && token.starts_with(content_); ++i) {
         token.erase(0, content_.size());
@@ -165,6 +174,13 @@ class StripDecoder : public Decoder {
 };
 
 }  // namespace
+
+void Decoder::apply(Tokens& tokens) const { apply(tokens, GrowthLimit(bytes_of(tokens))); }
+
+void Decoder::apply(Tokens& tokens, const GrowthLimit& limit) const {
+  rewrite(tokens, limit);
+  limit.check_bytes(bytes_of(tokens));
+}
 
 DecoderPointer decoder_sequence(std::vector<DecoderPointer> steps) {
   return std::make_unique<SequenceDecoder>(std::move(steps));

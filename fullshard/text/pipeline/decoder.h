@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/text/pipeline/growth_limit.h"
 #include "fullshard/text/pipeline/pattern.h"
 
 namespace fullshard::text {
@@ -14,8 +15,13 @@ namespace fullshard::text {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Changes the tokens; after the last step, they are joined.
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
+  // Changes the tokens; after the last step, they are joined. No more bytes are made than the limit
+  // for those of the tokens allows: an Error of kind input.
+  void apply(std::vector<std::string>& tokens) const;
+  void apply(std::vector<std::string>& tokens, const GrowthLimit& limit) const;
+
+ private:
+  virtual void rewrite(std::vector<std::string>& tokens, const GrowthLimit& limit) const = 0;
 };
 
 using DecoderPointer = std::unique_ptr<const Decoder>;

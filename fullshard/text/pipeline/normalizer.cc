@@ -10,8 +10,8 @@ namespace {
 class NormalizerSequence : public Normalizer {
  public:
   explicit NormalizerSequence(std::vector<NormalizerPointer> steps) : steps_(std::move(steps)) {}
-  void apply(std::string& text) const override {
-    for (const auto& step : steps_) step->apply(text);
+  void rewrite(std::string& text, const GrowthLimit& limit) const override {
+    for (const auto& step : steps_) step->apply(text, limit);
   }
 
  private:
@@ -21,7 +21,9 @@ class NormalizerSequence : public Normalizer {
 class Form : public Normalizer {
  public:
   explicit Form(NormalForm form) : form_(form) {}
-  void apply(std::string& text) const override { text = to_normal_form(text, form_); }
+  void rewrite(std::string& text, const GrowthLimit&) const override {
+    text = to_normal_form(text, form_);
+  }
 
  private:
   NormalForm form_;
@@ -29,7 +31,7 @@ class Form : public Normalizer {
 
 class Lowercase : public Normalizer {
  public:
-  void apply(std::string& text) const override { text = lowercase(text); }
+  void rewrite(std::string& text, const GrowthLimit&) const override { text = lowercase(text); }
 };
 
 // Keeps the characters for which change(character) is not kNothing, changed to what it says.
@@ -48,7 +50,7 @@ void change_characters(std::string& text, const Change& change) {
 
 class StripAccents : public Normalizer {
  public:
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit&) const override {
     change_characters(text,
                       [](uint32_t c) { return Characters::get().has(c, kMark) ? kNothing : c; });
   }
@@ -59,7 +61,7 @@ class Replace : public Normalizer {
   Replace(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit& limit) const override {
     std::vector<Match> found;
     pattern_->find(text, found);
     std::string result;
@@ -67,6 +69,7 @@ class Replace : public Normalizer {
     for (const Match& match : found) {
       if (match.is_match) {
         result += content_;
+        limit.check_bytes(result.size());
       } else {
         result.append(text, match.begin, match.end - match.begin);
       }
@@ -82,7 +85,7 @@ class Replace : public Normalizer {
 class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit&) const override {
     if (!text.empty()) text.insert(0, prefix_);
   }
 
@@ -94,7 +97,7 @@ class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit&) const override {
     const Characters& characters = Characters::get();
     size_t begin = 0, end = text.size();
     for (size_t i = begin; left_ && i < end; begin = i) {
@@ -127,7 +130,9 @@ uint32_t nmt_change(uint32_t c) {
 
 class Nmt : public Normalizer {
  public:
-  void apply(std::string& text) const override { change_characters(text, nmt_change); }
+  void rewrite(std::string& text, const GrowthLimit&) const override {
+    change_characters(text, nmt_change);
+  }
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/text/pipeline/growth_limit.h"
 #include "fullshard/text/pipeline/pattern.h"
 #include "fullshard/text/unicode/charsmap.h"
 #include "fullshard/text/unicode/normal_forms.h"
@@ -16,7 +17,16 @@ namespace fullshard::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual void apply(std::string& text) const = 0;
+  // Makes no more of a text than the limit allows: an Error of kind input.
+  void apply(std::string& text, const GrowthLimit& limit) const {
+    rewrite(text, limit);
+    limit.check_bytes(text.size());
+  }
+  void apply(std::string& text) const { apply(text, GrowthLimit(text.size())); }
+
+ private:
+  // A step that may write many bytes for one asks the limit as it writes.
+  virtual void rewrite(std::string& text, const GrowthLimit& limit) const = 0;
 };
 
 using NormalizerPointer = std::unique_ptr<const Normalizer>;

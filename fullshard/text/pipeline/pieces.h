@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullshard/text/pipeline/growth_limit.h"
 #include "fullshard/text/pipeline/pattern.h"
 
 namespace fullshard::text {
@@ -28,6 +29,7 @@ class Pieces {
  public:
   std::string text;
   std::vector<TextPiece> list;
+  GrowthLimit limit;  // of the text
 
   std::string_view of(const TextPiece& piece) const {
     return std::string_view(text).substr(piece.begin, piece.end - piece.begin);
@@ -61,6 +63,7 @@ class Pieces {
     for (const TextPiece& piece : list) {
       const auto begin = static_cast<uint32_t>(next_text_.size());
       if (piece.token == TextPiece::kWord) write(piece, of(piece), next_text_);
+      limit.check_bytes(next_text_.size());
       const auto end = static_cast<uint32_t>(next_text_.size());
       if (piece.token != TextPiece::kWord || begin < end) {
         next_list_.push_back({begin, end, piece.token, piece.is_first});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/text/models/shelf.h"
 #include "fullshard/text/models/word_cache.h"
 #include "fullshard/text/unicode/utf8.h"
@@ -11,8 +12,11 @@
 namespace fullshard::text {
 namespace {
 
-// So that positions fit 32 bits even where normalizing makes a text eleven times as long.
+// So that positions fit 32 bits, whatever the steps make of a text.
 constexpr size_t kLongestText = size_t{128} << 20;
+static_assert(kLongestText * GrowthLimit::kMostTimes <= UINT32_MAX);
+
+constexpr size_t kMostToldBytes = 1000;  // of a message
 
 std::optional<int32_t> id_in(const AddedTokens& added, const Model& model, std::string_view token) {
   int32_t id = added.id_of(token);
@@ -59,6 +63,8 @@ class Pipeline : public Tokenizer {
   bool cuts_left() const override { return parts_.cuts_left; }
 
  private:
+  std::vector<int32_t> ids_of(std::string_view text, bool special) const;
+  std::string text_of(const std::vector<int32_t>& ids, bool skip_special) const;
   void take_apart(std::string_view text, Scratch& scratch) const;
   void append_normalized(std::string_view part, bool is_first, Scratch& scratch) const;
   void append_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
@@ -69,9 +75,29 @@ class Pipeline : public Tokenizer {
   mutable Shelf<Scratch> shelf_;
 };
 
+// What goes wrong in use, as in a regular expression, is the file's.
+template <class Act>
+auto naming_file(const std::string& file, const Act& act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    if (file.empty()) throw;
+    throw Error(base::printable(fmt::format("{}: {}", file, error.what()), kMostToldBytes),
+                error.kind());
+  }
+}
+
 std::vector<int32_t> Pipeline::encode(std::string_view text, bool special) const {
+  return naming_file(parts_.file, [&] { return ids_of(text, special); });
+}
+
+std::string Pipeline::decode(const std::vector<int32_t>& ids, bool skip_special) const {
+  return naming_file(parts_.file, [&] { return text_of(ids, skip_special); });
+}
+
+std::vector<int32_t> Pipeline::ids_of(std::string_view text, bool special) const {
   if (text.size() > kLongestText) {
-    fail_as(ErrorKind::input, "tokenizer: a text of {} bytes; split it, {} are the most",
+    fail_as(ErrorKind::input, "cannot take a text of {} bytes at once; split it, {} are the most",
             text.size(), kLongestText);
   }
   std::string repaired;
@@ -79,7 +105,9 @@ std::vector<int32_t> Pipeline::encode(std::string_view text, bool special) const
     repaired = replace_invalid_utf8(text);
     text = repaired;
   }
+  const GrowthLimit limit(text.size());
   const auto scratch = shelf_.borrow();
+  scratch->pieces.limit = limit;
   take_apart(text, *scratch);
   if (parts_.pre_tokenizer != nullptr) parts_.pre_tokenizer->apply(scratch->pieces);
   if (space_marks_ != nullptr) space_marks_->apply(scratch->pieces);
@@ -92,7 +120,7 @@ std::vector<int32_t> Pipeline::encode(std::string_view text, bool special) const
       append_word(scratch->pieces.of(piece), *scratch, ids);
     }
   }
-  return parts_.post_processor.apply(std::move(ids), special);
+  return parts_.post_processor.apply(std::move(ids), special, limit);
 }
 
 // Added tokens of the original text, and what lies between them.
@@ -113,11 +141,12 @@ void Pipeline::take_apart(std::string_view text, Scratch& scratch) const {
 
 void Pipeline::append_normalized(std::string_view part, bool is_first, Scratch& scratch) const {
   scratch.part = part;
-  if (parts_.normalizer != nullptr) parts_.normalizer->apply(scratch.part);
+  if (parts_.normalizer != nullptr) parts_.normalizer->apply(scratch.part, scratch.pieces.limit);
   scratch.inner.clear();
   parts_.added.find(scratch.part, true, scratch.inner);
   const auto base = static_cast<uint32_t>(scratch.pieces.text.size());
   scratch.pieces.text += scratch.part;
+  scratch.pieces.limit.check_bytes(scratch.pieces.text.size());
   for (const auto& found : scratch.inner) {
     scratch.pieces.list.push_back({base + static_cast<uint32_t>(found.begin),
                                    base + static_cast<uint32_t>(found.end), found.id,
@@ -142,7 +171,7 @@ void Pipeline::append_word(std::string_view word, Scratch& scratch,
   scratch.cache.keep(word, hash, std::span(ids).subspan(before));
 }
 
-std::string Pipeline::decode(const std::vector<int32_t>& ids, bool skip_special) const {
+std::string Pipeline::text_of(const std::vector<int32_t>& ids, bool skip_special) const {
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {

@@ -30,6 +30,7 @@ struct PipelineParts {
   std::set<int32_t> hidden;  // ids that decode() leaves out with the special ones
   bool cache_words = true;   // false where a word is a whole text
   bool cuts_left = false;
+  std::string file;  // named by what goes wrong in use; "": none
 };
 
 // The configuration's roles, looked up in these parts.

@@ -3,7 +3,8 @@
 
 namespace fullshard::text {
 
-std::vector<int32_t> PostProcessor::apply(std::vector<int32_t> ids, bool special) const {
+std::vector<int32_t> PostProcessor::apply(std::vector<int32_t> ids, bool special,
+                                          const GrowthLimit& limit) const {
   for (const auto& stage : stages_) {
     std::vector<int32_t> result;
     result.reserve(ids.size() + stage.size());
@@ -13,6 +14,7 @@ std::vector<int32_t> PostProcessor::apply(std::vector<int32_t> ids, bool special
       } else if (special) {
         result.push_back(item);
       }
+      limit.check_tokens(result.size());
     }
     ids = std::move(result);
   }

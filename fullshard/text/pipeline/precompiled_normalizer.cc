@@ -20,7 +20,7 @@ class PrecompiledNormalizer : public Normalizer {
     }
   }
 
-  void apply(std::string& text) const override {
+  void rewrite(std::string& text, const GrowthLimit& limit) const override {
     std::string result;
     result.reserve(text.size() + text.size() / 4);
     const auto is_ascii = [&](size_t i) {
@@ -29,10 +29,12 @@ class PrecompiledNormalizer : public Normalizer {
     for (size_t i = 0; i < text.size();) {
       if (is_ascii(i) && is_ascii(i + 1) && text[i] != '\r') {  // a cluster of its own
         append_ascii(text[i++], result);
+        limit.check_bytes(result.size());
         continue;
       }
       const size_t length = cluster_length(std::string_view(text).substr(i));
       append_cluster(std::string_view(text).substr(i, length), result);
+      limit.check_bytes(result.size());
       i += length;
     }
     text = std::move(result);
