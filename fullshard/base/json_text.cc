@@ -2,6 +2,13 @@
 #include "fullshard/base/json_text.h"
 
 #include <algorithm>
+#include <forward_list>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "fullshard/base/printable.h"
 
 namespace fullshard::base {
 namespace {
@@ -25,23 +32,90 @@ size_t end_of_string(std::string_view text, size_t start) {
   return std::min(at, text.size());
 }
 
+bool is_followed_by_colon(std::string_view text, size_t end) {
+  const size_t next = text.find_first_not_of(" \t\r\n", end + 1);
+  return next != std::string_view::npos && text[next] == ':';
+}
+
+// The arrays and objects around a place, with the keys that they have had so far.
+class OpenObjects {
+ public:
+  explicit OpenObjects(std::string_view text) : text_(text) {}
+
+  void enter(size_t at) {
+    if (first_keys_.size() == kMostJsonDepth) {
+      refuse_at(text_, at + 1, fmt::format("is nested more than {} deep", kMostJsonDepth));
+    }
+    first_keys_.push_back(keys_.size());
+  }
+
+  void leave() {
+    if (first_keys_.empty()) return;
+    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(first_keys_.back());
+    check_differ({first, keys_.end()});
+    keys_.erase(first, keys_.end());
+    first_keys_.pop_back();
+  }
+
+  // The string from `begin` to its closing quote at `end`.
+  void add_key(size_t begin, size_t end) {
+    std::string_view name = text_.substr(begin + 1, end - begin - 1);
+    if (name.find('\\') != std::string_view::npos) {  // may be written in several ways
+      const auto written = text_.substr(begin, end - begin + 1);
+      const auto key = nlohmann::json::parse(written, nullptr, /*allow_exceptions=*/false);
+      if (!key.is_string()) return;  // the parser will say so
+      name = resolved_.emplace_front(key.get<std::string>());
+    }
+    keys_.push_back({std::hash<std::string_view>()(name), name, begin});
+  }
+
+ private:
+  struct Key {
+    size_t hash;
+    std::string_view name;
+    size_t at;
+  };
+
+  void check_differ(std::span<Key> keys) const {
+    const auto is_before = [](const Key& left, const Key& right) {
+      if (left.hash != right.hash) return left.hash < right.hash;
+      return left.name != right.name ? left.name < right.name : left.at < right.at;
+    };
+    std::ranges::sort(keys, is_before);
+    const auto twin = std::ranges::adjacent_find(keys, [](const Key& left, const Key& right) {
+      return left.hash == right.hash && left.name == right.name;
+    });
+    if (twin == keys.end()) return;
+    constexpr size_t kMostShown = 100;  // bytes
+    refuse_at(text_, std::next(twin)->at + 1,
+              fmt::format("has the key \"{}\" twice, again", printable(twin->name, kMostShown)));
+  }
+
+  std::string_view text_;
+  std::vector<Key> keys_;                    // of all that are open, outermost first
+  std::vector<size_t> first_keys_;           // of each, its place in keys_
+  std::forward_list<std::string> resolved_;  // names that the text has with escapes
+};
+
 }  // namespace
 
-void check_json_depth(std::string_view text) {
-  int depth = 0;
+void check_json_form(std::string_view text) {
+  OpenObjects open(text);
   for (size_t at = text.find_first_of("\"[]{}"); at != std::string_view::npos;
        at = text.find_first_of("\"[]{}", at + 1)) {
     switch (text[at]) {
-      case '"':
-        at = end_of_string(text, at);
+      case '"': {
+        const size_t end = end_of_string(text, at);
+        if (is_followed_by_colon(text, end)) open.add_key(at, end);
+        at = end;
         break;
+      }
       case ']':
       case '}':
-        --depth;
+        open.leave();
         break;
       default:
-        if (++depth <= kMostJsonDepth) break;
-        refuse_at(text, at + 1, fmt::format("is nested more than {} deep", kMostJsonDepth));
+        open.enter(at);
     }
   }
 }

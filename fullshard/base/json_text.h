@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON text from outside: files, lines of files. nlohmann::json copies, compares and writes values
-// by recursion, so that text of 100,000 brackets would end the program; here such text is refused
-// before anything is made of it. Every JSON that others may have written is read through this, or
-// through formats/safetensors/strict_json.h, which is stricter still.
+// by recursion, so that text of 100,000 brackets would end the program, and of a key that is there
+// twice it takes the last; here such text is refused before anything is made of it. Every JSON that
+// others may have written is read through this, or through formats/safetensors/strict_json.h, which
+// is stricter still.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,9 @@ class JsonError : public Error {
   size_t column_;
 };
 
-// Throws JsonError where arrays and objects nest deeper than kMostJsonDepth. The text need not be
-// valid.
-void check_json_depth(std::string_view text);
+// Throws JsonError where arrays and objects nest deeper than kMostJsonDepth, and where an object
+// has a key twice. The text need not be valid.
+void check_json_form(std::string_view text);
 
 // What the parser says, as a JsonError. `byte` is counted from 1, as the parser does.
 [[noreturn]] void refuse_json(std::string_view text, size_t byte);
@@ -42,7 +43,7 @@ void check_json_depth(std::string_view text);
 // The value of a text; JsonError when there is none.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text) {
-  check_json_depth(text);
+  check_json_form(text);
   try {
     return Json::parse(text);
   } catch (const typename Json::parse_error& error) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/base/json_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace fullshard::base {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string nested(int depth, const std::string& open = "[", const std::string& close = "]") {
   std::string text;
@@ -45,6 +48,25 @@ TEST(JsonText, BracketsInStringsAndSideBySideDoNotNest) {
   std::string flat = "[[]";
   for (int i = 0; i < 1000; ++i) flat += ",[{}]";
   EXPECT_EQ(parse_json(flat + "]").size(), 1001u);
+}
+
+TEST(JsonText, RefusesAKeyThatAnObjectHasTwice) {
+  EXPECT_EQ(refusal(R"({"prompt": 1, "prompt": 2})"),
+            "has the key \"prompt\" twice, again at column 15");
+  EXPECT_EQ(refusal("{\"a\": [{\"b\": {}, \"c\": 1,\n \"b\" : 2}]}"),
+            "has the key \"b\" twice, again at line 2, column 2");
+  EXPECT_EQ(refusal(R"({"ab": 1, "\u0061b": 2})"), "has the key \"ab\" twice, again at column 11");
+  EXPECT_EQ(refusal(R"({"\u001b": 1, "\u001b": 2})"),
+            "has the key \"\\x1b\" twice, again at column 15");
+  std::string many = "{";
+  for (int i = 0; i < 100'000; ++i) many += "\"k" + std::to_string(i) + "\": 1, ";
+  EXPECT_EQ(parse_json(many + "\"last\": 1}").size(), 100'001u);
+  EXPECT_THAT(refusal(many + "\"k77777\": 1}"), HasSubstr("has the key \"k77777\" twice"));
+}
+
+TEST(JsonText, ObjectsSideBySideAndStringsMayHaveTheSameKeys) {
+  const std::string text = R"([{"a":{"a":1},"b":"\"a\":"},{"a":["a","b"],"b":2},{"\\a":3,"a":4}])";
+  EXPECT_EQ(parse_json<nlohmann::ordered_json>(text).dump(), text);
 }
 
 TEST(JsonText, SaysWhereItIsWrongAndShowsNothingOfIt) {
