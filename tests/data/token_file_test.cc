@@ -2,9 +2,12 @@
 #include "fullshard/data/tokens/token_file.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -164,6 +167,50 @@ TEST(TokenWriter, LeavesNothingUnlessItFinishes) {
   EXPECT_TRUE(testing::entries_of(folder.path()).empty());
   EXPECT_EQ(error_of([&] { AtomicFile file(folder.file("no/a.bin")); }, folder),
             "no/a.bin: cannot be written (No such file or directory)");
+}
+
+TEST(TokenWriter, LeavesNothingWhenItsProcessIsKilled) {
+  const DataFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(folder.file("a.bin"));
+    file.append("something");
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  // Where files need a name while they are written, the next one of that name takes it away.
+  { AtomicFile(folder.file("a.bin")).append("anything"); }
+  EXPECT_TRUE(testing::entries_of(folder.path()).empty());
+}
+
+TEST(TokenWriter, RemovesThePartsThatAreNobodysAndNoOtherFiles) {
+  const DataFolder folder;
+  folder.write("a.bin.123-7ffc2e40.partial", "left");
+  folder.write("a.bin.124-7ffc2e40.partial", "being written");
+  for (const char* name : {"a.bin", "b.bin.123-7f.partial", "a.bin.123-7g.partial", "a.bin.partial",
+                           "a.bin.123-7f.partially"}) {
+    folder.write(name, "another's");
+  }
+  const int writer = ::open(folder.file("a.bin.124-7ffc2e40.partial").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(writer, LOCK_EX), 0);
+  {
+    AtomicFile file(folder.file("a.bin"));
+    file.append("new");
+    EXPECT_EQ(read_file(folder.file("a.bin")), "another's");
+    file.commit();
+  }
+  EXPECT_EQ(read_file(folder.file("a.bin")), "new");
+  EXPECT_THAT(testing::entries_of(folder.path()),
+              ::testing::UnorderedElementsAre("a.bin", "a.bin.124-7ffc2e40.partial",
+                                              "b.bin.123-7f.partial", "a.bin.123-7g.partial",
+                                              "a.bin.partial", "a.bin.123-7f.partially"));
+  ::close(writer);
+  remove_abandoned_parts(folder.path(), ".bin");
+  EXPECT_THAT(testing::entries_of(folder.path()),
+              ::testing::UnorderedElementsAre("a.bin", "a.bin.123-7g.partial", "a.bin.partial",
+                                              "a.bin.123-7f.partially"));
 }
 
 TEST(TokenWriter, DoesNotTakeTheNameOfADevice) {

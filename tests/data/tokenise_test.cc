@@ -2,6 +2,7 @@
 #include "fullshard/data/text/tokenise.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "fullshard/data/text/in_order.h"
 #include "fullshard/data/text/text_cache.h"
@@ -193,6 +194,18 @@ TEST(TextCache, IsWrittenOnceAndBelongsToTextAndTokenizer) {
   EXPECT_EQ(tokenised_text(options, plain, cache.path()).size(), 11);
   EXPECT_EQ(made, 3);
   EXPECT_EQ(testing::entries_of(cache.path()).size(), 3u);
+}
+
+TEST(TextCache, RemovesWhatInterruptedRunsLeftOfAnyText) {
+  const DataFolder folder;
+  ASSERT_EQ(::mkdir(folder.file("cache").c_str(), 0777), 0);
+  folder.write("cache/0123456789abcdef.tokens.123-7ffc2e40.partial", "left");
+  const TokeniseOptions options{.files = {folder.write("a.txt", many_lines(20))}};
+  const ToyTokenizer tokenizer;
+  tokenised_text(options, tokenizer, folder.file("cache"));
+  const auto names = testing::entries_of(folder.file("cache"));
+  ASSERT_EQ(names.size(), 1u);
+  EXPECT_TRUE(names[0].ends_with(".tokens"));
 }
 
 TEST(TextCache, ThatIsDamagedIsMadeAgain) {

@@ -12,12 +12,14 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/sha256.h"
 #include "fullshard/data/text/text_parts.h"
+#include "fullshard/data/tokens/atomic_file.h"
 #include "fullshard/data/tokens/token_stream.h"
 #include "fullshard/data/tokens/token_writer.h"
 
 namespace fullshard::data {
 namespace {
 
+constexpr const char* kTokensEnding = ".tokens";
 constexpr size_t kBeginning = 4096;  // bytes of each text that stand for how a tokenizer behaves
 
 std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokenizer) {
@@ -74,9 +76,10 @@ TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokeni
     return tokenise_into(AtomicFile::in_memory(name_of_files(options.files)), options, tokenizer)
         .finish_in_memory();
   }
-  const std::string path = folder + "/" + fingerprint(options, tokenizer) + ".tokens";
+  const std::string path = folder + "/" + fingerprint(options, tokenizer) + kTokensEnding;
   if (auto kept = open_kept(path)) return std::move(*kept);
-  ::mkdir(folder.c_str(), 0777);  // what fails shows when the file is opened
+  ::mkdir(folder.c_str(), 0777);                  // what fails shows when the file is opened
+  remove_abandoned_parts(folder, kTokensEnding);  // of other texts too: they have other names
   tokenise_into(AtomicFile(path), options, tokenizer).finish();
   return TokenFile(path);
 }

@@ -9,9 +9,10 @@
 
 namespace fullshard::data {
 
-// Written beside its place under another name; commit() moves it there, replacing what was. Without
-// commit() nothing stays. An Error when something cannot be written, as on a full
-// disk.
+// Written in the folder of its place: without a name, so that nothing of it stays whatever ends the
+// process, or, where the file system has no such files, as PATH.PID-ADDRESS.partial; commit() gives
+// it its name, replacing what was. Without commit() nothing stays. What processes that are gone
+// left of the same file is removed. An Error when something cannot be written, as on a full disk.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -32,9 +33,14 @@ class AtomicFile {
   AtomicFile(std::string path, std::string partial, int descriptor);
 
   std::string path_;
-  std::string partial_;  // empty: in memory, or committed
-  int descriptor_ = -1;
+  std::string partial_;    // empty: in memory
+  bool is_named_ = false;  // it lies under that name
+  int descriptor_ = -1;    // locked, so that nobody takes it for abandoned
   int64_t size_ = 0;
 };
+
+// Removes the parts of files whose names end in `ending` that processes left in the folder which
+// are gone: those that no process holds a lock on. A folder that cannot be read has none.
+void remove_abandoned_parts(const std::string& folder, std::string_view ending);
 
 }  // namespace fullshard::data
