@@ -176,6 +176,7 @@ at::Tensor CachedLanguageModel::read_prompts(const Rows& prompts) {
   const auto tokens = padded_behind(prompts);
   at::Tensor logits;
   for (int64_t first = 0; first < tokens.size(1); first += options_.prefill_tokens) {
+    if (options_.on_prompt_pass) options_.on_prompt_pass();
     const int64_t count = std::min(options_.prefill_tokens, tokens.size(1) - first);
     const ChunkEnds ends = ends_in(prompts, first, count);
     models::CachedPass pass(*cache_);
@@ -190,6 +191,7 @@ at::Tensor CachedLanguageModel::read_prompts(const Rows& prompts) {
 }
 
 at::Tensor CachedLanguageModel::read_sources(const Rows& sources) {
+  if (options_.on_prompt_pass) options_.on_prompt_pass();
   const auto tokens = padded_behind(sources).to(options_.device);
   const auto places = at::arange(tokens.size(1), tokens.options()).unsqueeze(0);
   const auto ends = indices(lengths_of_rows(sources), options_.device).unsqueeze(1);

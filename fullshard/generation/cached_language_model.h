@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,8 @@ struct CachedModelOptions {
   std::optional<int64_t> start_token = {};
   // Where passes are collective: asked before each of them. Outlives the model; null: they are not.
   const generation::PassVote* vote = nullptr;
+  // Before each pass that reads a prompt, or a chunk of it: begin() makes many.
+  std::function<void()> on_prompt_pass = {};
   // The weights lie where they lie as long as this is used, whole: on a GPU a step may then be a
   // graph (generation/step_graph.h) where the model's kernels allow it.
   bool weights_stay = false;

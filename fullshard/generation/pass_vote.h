@@ -15,12 +15,11 @@ enum class PassKind {
   encode,  // those of the encoder before them
 };
 
-// One thread of every rank. A rank that is gone ends the wait with an Error that names it; one that
-// computes is waited for without a limit.
+// One thread of every rank. A rank that is gone, or late by the limit of a step, ends the wait with
+// an Error that names it.
 class PassVote {
  public:
-  explicit PassVote(const Communicator& everyone)
-      : everyone_(everyone.limited_by(TimeLimit::none)) {}
+  explicit PassVote(const Communicator& everyone) : everyone_(everyone) {}
 
   // Collective. The most that any rank wants, which all of them make; none: all are done.
   PassKind agree(PassKind own) const;

@@ -22,6 +22,7 @@
 #include "fullshard/generation/generate.h"
 #include "fullshard/generation/generation_config.h"
 #include "fullshard/generation/pass_vote.h"
+#include "fullshard/generation/progress_vote.h"
 #include "fullshard/generation/prompt_file.h"
 #include "fullshard/generation/whole_weights.h"
 #include "fullshard/text/byte_tokenizer.h"
@@ -223,10 +224,13 @@ std::string lines_of(const std::vector<GeneratedSequence>& results, const Genera
 
 // Signals end the run between two steps, so that what is written is whole.
 GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& num_done,
-                               size_t num_prompts) {
+                               size_t num_prompts, const std::function<void()>& on_step = {}) {
   GenerateCallbacks callbacks;
-  callbacks.on_step = [&interruption, &num_done, num_prompts] {
-    if (!interruption.is_asked_for()) return;
+  callbacks.on_step = [&interruption, &num_done, num_prompts, on_step] {
+    if (!interruption.is_asked_for()) {
+      if (on_step) on_step();
+      return;
+    }
     fail_as(ErrorKind::interrupted,
             "generate: {}: {} of {} prompts are done, and all of theirs is written",
             train::interruption_name(interruption.signal()), num_done, num_prompts);
@@ -264,23 +268,27 @@ RoundLines make_lines(TokenModel& model, const std::vector<GeneratePrompt>& own,
   }
 }
 
-// `serve` is called where this rank has no more steps to make and others may.
+// How ranks stay together: what is called before each step, and where a rank has no more steps to
+// make and others may.
+struct TogetherCalls {
+  std::function<void()> on_step = {};
+  std::function<void()> wait_for_all;
+};
+
 void write_as_lines(TokenModel& model, const GenerationJob& job, const World& world,
-                    GenerationOutput* output, const std::function<void()>& serve) {
+                    GenerationOutput* output, const TogetherCalls& together) {
   const train::Interruption interruption;
   size_t begin = 0;
-  const auto callbacks = callbacks_of(interruption, begin, job.prompts.size());
-  // A rank that still computes is not late.
-  const Communicator patient = world.communicator().limited_by(TimeLimit::none);
+  const auto callbacks = callbacks_of(interruption, begin, job.prompts.size(), together.on_step);
   while (begin < job.prompts.size()) {
     const Round round = round_of(begin, job.prompts.size(), world, job.options.batch);
     const std::vector<GeneratePrompt> own(
         job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first),
         job.prompts.begin() + static_cast<std::ptrdiff_t>(round.first + round.count));
     const RoundLines made = make_lines(model, own, job, world.rank(), callbacks);
-    serve();
-    engine::throw_alike(patient, made.problem, "logits of generation");
-    const auto texts = engine::gather_texts(patient, made.lines, "generated text");
+    together.wait_for_all();
+    engine::throw_alike(world.communicator(), made.problem, "logits of generation");
+    const auto texts = engine::gather_texts(world.communicator(), made.lines, "generated text");
     if (output != nullptr) {
       for (const std::string& text : texts) output->write(text);
     }
@@ -409,12 +417,21 @@ int run_generate(const cli::RunArguments& arguments) {
     if (world.size() > 1) model_options.vote = &vote;
   }
   generation::WholeWeights weights(sharded, resident);
+  generation::ProgressVote progress(world.communicator(), world.timeouts().step);
+  TogetherCalls together;
+  if (model_options.vote == nullptr) {
+    together.on_step = model_options.on_prompt_pass = [&progress] { progress.step(); };
+  }
   CachedLanguageModel model(*run.model, model_options);
+  together.wait_for_all = [&] {
+    if (model_options.vote != nullptr) return model.serve_others();
+    progress.wait_for_all();
+  };
   MeasuredSteps measured(model);
   if (is_watched) {
     write_to_terminal(measured, std::move(job));
   } else {
-    write_as_lines(measured, job, world, output.get(), [&model] { model.serve_others(); });
+    write_as_lines(measured, job, world, output.get(), together);
   }
   weights.close();
   if (tells) say_end(measured, floor);

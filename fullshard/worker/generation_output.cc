@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "fullshard/base/error.h"
 
@@ -55,9 +56,24 @@ void GenerationOutput::write(const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t size = ::write(descriptor_, text.data() + done, text.size() - done);
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) fail("{}: cannot be written: {}", name_, std::strerror(errno));
+    if (size < 0) {
+      const int problem = errno;
+      const size_t whole = std::string_view(text).substr(0, done).rfind('\n') + 1;  // npos + 1 is 0
+      take_back(done - whole);
+      fail("{}: cannot be written: {}", name_, std::strerror(problem));
+    }
     done += static_cast<size_t>(size);
   }
+}
+
+void GenerationOutput::take_back(size_t bytes) const {
+  struct stat facts = {};
+  const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
+  const bool is_file = end >= 0 && ::fstat(descriptor_, &facts) == 0 && S_ISREG(facts.st_mode);
+  if (!is_file || bytes == 0) return;
+  // The file keeps the part of a line where even this fails: there is nothing left to try.
+  if (::ftruncate(descriptor_, end - static_cast<off_t>(bytes)) != 0) return;
+  ::lseek(descriptor_, end - static_cast<off_t>(bytes), SEEK_SET);
 }
 
 }  // namespace fullshard::worker

@@ -32,9 +32,12 @@ class GenerationOutput {
   GenerationOutput(const GenerationOutput&) = delete;
   GenerationOutput& operator=(const GenerationOutput&) = delete;
 
+  // What cannot be written is an Error. A regular file then ends with the last whole line.
   void write(const std::string& text);
 
  private:
+  void take_back(size_t bytes) const;
+
   std::string name_;
   int descriptor_;
 };

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <vector>
 
+#include "tests/cli/long_runs.h"
 #include "tests/launch/shell.h"
 
 namespace fullshard::cli {
@@ -350,6 +351,13 @@ TEST_F(Generation, SaysWhatIsWrongAtOnce) {
   expect(gpt2 + "--prompt a --greedy --temperature 2", 2, "--greedy");
   expect(gpt2 + "--prompts long.jsonl --stop x", 2, "--stop: the model's folder has no tokenizer");
   expect(gpt2 + "--prompts long.jsonl --num-return-sequences 2", 2, "all would be the same");
+  expect(gpt2 + "--prompts long.jsonl --num-beams 1000000000", 2,
+         "num_beams is 1000000000, expected from 1 to 16384");
+  expect(gpt2 + "--prompts long.jsonl --temperature 1 --num-return-sequences 1000000000", 2,
+         "num_return_sequences is 1000000000, expected from 1 to 16384");
+  folder_.write("twice.jsonl", "{\"prompt\": \"a\", \"prompt\": \"b\"}\n");
+  expect(gpt2 + "--prompts twice.jsonl", 4,
+         "twice.jsonl, line 1: has the key \"prompt\" twice, again at column 16");
   expect("--model " + kModelFolders + "bert --prompt a --tokenizer bytes", 4, "makes no text");
   expect(gpt2 + "--prompts long.jsonl --max-new-token 3", 2, "--max-new-tokens");
 }
@@ -448,6 +456,48 @@ TEST_F(Generation, FailsOnAllRanksWhereOneRanksLogitsAreNotFinite) {
     EXPECT_EQ(ended.status, 1) << how << ": " << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("rank 0: prompt 0: after 0 new tokens")) << how;
     EXPECT_TRUE(lines_of(ended.output).empty()) << how;
+  }
+}
+
+// A limit on the size of files stands for a full disk.
+TEST_F(Generation, CutsOffThePartOfALineThatAFullDiskTook) {
+  write_byte_llama();
+  std::string prompts;
+  for (int i = 0; i < 40; ++i) prompts += "prompt " + std::to_string(i) + "\n";
+  folder_.write("p.txt", prompts);
+  const auto ended =
+      run("--model bytes-llama --tokenizer bytes --prompts p.txt --batch 40 --max-new-tokens 5 "
+          "--output out.jsonl",
+          "trap '' XFSZ; ulimit -f 4; ");
+  EXPECT_EQ(ended.status, 1) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("out.jsonl: cannot be written: File too large"));
+  const std::string text = folder_.read("out.jsonl");
+  EXPECT_TRUE(text.ends_with("\n")) << text;
+  const auto lines = lines_of(text);
+  EXPECT_GT(lines.size(), 3u);
+  EXPECT_LT(lines.size(), 40u);
+}
+
+class GenerationLife : public LongRuns {};
+
+// Ranks make steps of their own, or every step together.
+TEST_F(GenerationLife, NamesARankThatStandsStill) {
+  std::filesystem::create_directories(folder_ / "bytes-llama");
+  folder_.write("bytes-llama/config.json", kByteLlama);
+  std::string prompts;
+  for (int i = 0; i < 20000; ++i) prompts += "p" + std::to_string(i) + "\n";
+  folder_.write("p.txt", prompts);
+  for (const std::string how : {"", "--resident-share 0 "}) {
+    const auto ended = run_and(
+        "generate --model bytes-llama --tokenizer bytes --prompts p.txt --batch 4 "
+        "--max-new-tokens 30 --output out.jsonl --overwrite --ranks 2 --step-timeout 3 --grace 1 " +
+            how,
+        "until [ -s out.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; set -- $(ranks); "
+        "kill -STOP $2");
+    EXPECT_EQ(ended.status, 1) << how << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("rank 1")) << how;
+    EXPECT_THAT(ended.output, HasSubstr("--step-timeout")) << how;
+    std::filesystem::remove(folder_ / "out.jsonl");
   }
 }
 
