@@ -102,23 +102,27 @@ PromptSearch::RowScores PromptSearch::log_probabilities(std::span<float> scores,
 std::vector<Continuation> PromptSearch::best_continuations(
     const std::vector<RowScores>& rows) const {
   const size_t num_ends = batch_.options.eos_tokens.size();
-  std::vector<Continuation> all;
-  all.reserve(rows.size() * rows.front().ruled.size());
-  for (size_t beam = 0; beam < rows.size(); ++beam) {
-    for (size_t token = 0; token < rows[beam].ruled.size(); ++token) {
-      all.push_back(
-          {rows[beam].ruled[token] + running_[beam].score, beam, static_cast<int64_t>(token)});
-    }
-  }
-  const size_t kept = std::min(std::max<size_t>(2, 1 + num_ends) * rows.size(), all.size());
+  const size_t kept = std::max<size_t>(2, 1 + num_ends) * rows.size();
   const auto is_better = [](const Continuation& left, const Continuation& right) {
     if (left.score != right.score) return left.score > right.score;
     return left.beam != right.beam ? left.beam < right.beam : left.token < right.token;
   };
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end(),
-                    is_better);
-  all.resize(kept);
-  return all;
+  std::vector<Continuation> best;  // a heap with the worst on top
+  for (size_t beam = 0; beam < rows.size(); ++beam) {
+    for (size_t token = 0; token < rows[beam].ruled.size(); ++token) {
+      const Continuation next{rows[beam].ruled[token] + running_[beam].score, beam,
+                              static_cast<int64_t>(token)};
+      if (best.size() == kept) {
+        if (!is_better(next, best.front())) continue;
+        std::ranges::pop_heap(best, is_better);
+        best.pop_back();
+      }
+      best.push_back(next);
+      std::ranges::push_heap(best, is_better);
+    }
+  }
+  std::ranges::sort_heap(best, is_better);
+  return best;
 }
 
 Beam PromptSearch::extended(const Continuation& continuation,

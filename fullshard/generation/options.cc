@@ -14,6 +14,10 @@ namespace {
 constexpr const char* kTemperatures =
     "a number above 0; the likeliest token is had without sampling";
 
+// Of one prompt. Whether they fit into memory is told later, from tables that have a row for each.
+constexpr int64_t kMostSequences = 16'384;
+constexpr const char* kSequences = "from 1 to 16384";
+
 class OptionProblems {
  public:
   template <class Value>
@@ -54,9 +58,11 @@ void check_choice(const GenerateOptions& options, OptionProblems& problems) {
 }
 
 void check_sequences(const GenerateOptions& options, OptionProblems& problems) {
-  problems.expect(options.num_beams >= 1, "num_beams", options.num_beams, "at least 1");
-  problems.expect(options.num_return_sequences >= 1, "num_return_sequences",
-                  options.num_return_sequences, "at least 1");
+  problems.expect(options.num_beams >= 1 && options.num_beams <= kMostSequences, "num_beams",
+                  options.num_beams, kSequences);
+  problems.expect(
+      options.num_return_sequences >= 1 && options.num_return_sequences <= kMostSequences,
+      "num_return_sequences", options.num_return_sequences, kSequences);
   const auto is_empty = [](const std::string& text) { return text.empty(); };
   if (std::ranges::any_of(options.stop, is_empty)) problems.add("a stop text is empty");
 }

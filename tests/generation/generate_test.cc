@@ -314,6 +314,18 @@ TEST(Generate, NamesEveryOptionThatMakesNoSense) {
               HasSubstr("beam search does not sample"));
 }
 
+// Each of them is rows of every step, and of tables that are made before memory is looked at.
+TEST(Generate, RefusesMoreSequencesThanAnyBatchHas) {
+  for (const int64_t many : {int64_t{16'385}, int64_t{1'000'000'000}}) {
+    EXPECT_EQ(message_of([&] { check_generate_options({.num_beams = many}); }),
+              fmt::format("generate: num_beams is {}, expected from 1 to 16384", many));
+    EXPECT_EQ(message_of([&] {
+                check_generate_options({.do_sample = true, .num_return_sequences = many});
+              }),
+              fmt::format("generate: num_return_sequences is {}, expected from 1 to 16384", many));
+  }
+}
+
 TEST(Generate, LooksAtTheTemperatureOnlyWhereItSamples) {
   GenerateOptions options = {.temperature = 0};
   EXPECT_EQ(message_of([&] { check_generate_options(options); }), "no error");
