@@ -2,15 +2,15 @@
 // Text from a model:
 //
 //   CachedLanguageModel model(*language_model);
-//   const auto ids = tokenizer->encode(text, /*special=*/true);
-//   const auto results = generate(model, {{.tokens = {ids.begin(), ids.end()}}}, options,
-//                                 tokenizer.get());
+//   const auto results = generate(model, {{.tokens = tokenizer->encode(text, /*special=*/true)}},
+//                                 options, tokenizer.get());
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fullshard/base/error.h"
@@ -21,8 +21,15 @@
 
 namespace fullshard {
 
+// Ids of tokens, also as a tokenizer gives them.
+struct PromptTokens : std::vector<int64_t> {
+  using std::vector<int64_t>::vector;
+  PromptTokens(std::vector<int64_t> ids) : vector(std::move(ids)) {}
+  PromptTokens(const std::vector<int32_t>& ids) : vector(ids.begin(), ids.end()) {}
+};
+
 struct GeneratePrompt {
-  std::vector<int64_t> tokens = {};
+  PromptTokens tokens = {};
   // Its number among all prompts of a job, which other ranks and batches share: with the seed it
   // says what is drawn.
   int64_t number = 0;

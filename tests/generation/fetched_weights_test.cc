@@ -119,6 +119,32 @@ Tokens generated_by(const std::string& folder, const FetchedRun& run) {
   return all;
 }
 
+// The block of docs/generation.md, with a tokenizer of bytes.
+TEST(Generate, TakesAModelFolderAndWhatATokenizerGives) {
+  for (const int ranks : {1, 2}) {
+    run_ranks({.ranks = ranks}, [&](const World& world) {
+      const auto source = find_model(fixture_path("llama"));
+      const auto model = make_deferred_model(source);
+      auto sharded = shard(model, world);
+      load_model_weights(source.folder, *model, sharded);
+      const auto tokenizer = load_tokenizer("bytes");
+      model->eval();
+      CachedLanguageModel cached(*model);
+      GenerateOptions options;
+      options.max_new_tokens = 5;
+      const auto tokens = tokenizer->encode("\x07\x09\x0b", /*special=*/false);
+      std::string said;
+      const auto results =
+          generate(cached, {{.tokens = tokens}}, options, tokenizer.get(),
+                   {.on_token = [&](const TokenEvent& event) { said += event.text; }});
+      const auto plain = load_generator("llama");
+      CachedLanguageModel alone(*plain);
+      EXPECT_EQ(results[0].tokens, generate(alone, {{.tokens = {7, 9, 11}}}, options)[0].tokens);
+      EXPECT_EQ(said, results[0].text);
+    });
+  }
+}
+
 class FetchedWeights : public ::testing::TestWithParam<std::string> {};
 
 // With three ranks they have two, two and one prompts; with six, one has none at all.
