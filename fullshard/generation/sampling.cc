@@ -100,8 +100,4 @@ double log_sum_exp(std::span<const float> scores) {
   return highest + std::log(sum);
 }
 
-double log_probability(std::span<const float> scores, int64_t token) {
-  return static_cast<double>(scores[static_cast<size_t>(token)]) - log_sum_exp(scores);
-}
-
 }  // namespace fullshard::generation

@@ -30,8 +30,6 @@ std::vector<Candidate> candidates_of(std::span<const float> scores, const Genera
 // The candidate in whose interval of the cumulative probabilities `uniform`, in [0, 1), falls.
 int64_t drawn_token(std::span<const Candidate> candidates, double uniform);
 
-// Of one token by the distribution that the scores stand for.
-double log_probability(std::span<const float> scores, int64_t token);
 // log(sum(exp(scores))).
 double log_sum_exp(std::span<const float> scores);
 

@@ -51,8 +51,6 @@ std::string dumped(const ordered_json& value, int indent = -1) {
 
 }  // namespace
 
-std::string rung_json(const RungResult& result) { return dumped(json_of(result)); }
-
 std::string rungs_json(const Climbed& climbed) {
   ordered_json all = ordered_json::array();
   for (size_t index = 0; index < climbed.results.size(); ++index) {

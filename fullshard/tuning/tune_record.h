@@ -15,8 +15,6 @@
 
 namespace fullshard::tuning {
 
-// One object of `--json` and of tune.json, without a line break.
-std::string rung_json(const RungResult& result);
 // `--json`: all of them, the winner last.
 std::string rungs_json(const Climbed& climbed);
 
