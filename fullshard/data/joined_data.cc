@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fullshard/base/crc32c.h"
 #include "fullshard/base/error.h"
 #include "fullshard/data/join_rows.h"
 #include "fullshard/data/permutation.h"
@@ -72,6 +73,19 @@ std::vector<std::string> all_warnings(const Parts& parts, const DataOf& data_of)
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
+}
+
+// By the tokens of some examples, so that it stays where files are moved.
+uint32_t identity_of(const Dataset& data) {
+  if (data.size() == 0) return 0;
+  std::vector<int64_t> examples = {0, data.size() / 2, data.size() - 1};
+  examples.erase(std::ranges::unique(examples).begin(), examples.end());
+  const TokenBatch batch = data.batch(examples, /*seed=*/0, /*epoch=*/0);
+  uint32_t sum = 0;
+  for (const auto* part : {&batch.input_ids, &batch.labels}) {
+    sum = base::crc32c(part->data(), static_cast<int64_t>(part->size() * sizeof(int64_t)), sum);
+  }
+  return sum;
 }
 
 const Dataset& data_in(const std::unique_ptr<Dataset>& part) { return *part; }
@@ -182,8 +196,9 @@ std::vector<std::string> MixedData::warnings() const {
 std::string MixedData::mixture() const {
   std::string text;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    text += fmt::format("{}{:.6g} of {}", text.empty() ? "" : ", ", share_of(i),
-                        parts_[i].data->size());
+    const Dataset& data = *parts_[i].data;
+    text += fmt::format("{}{:.6g} of {} ({:08x})", text.empty() ? "" : ", ", share_of(i),
+                        data.size(), identity_of(data));
   }
   return text;
 }

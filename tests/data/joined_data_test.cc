@@ -25,6 +25,7 @@ using testing::DataFolder;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using testing::ToyTokenizer;
 using Ids = std::vector<int64_t>;
 
@@ -116,8 +117,21 @@ TEST(MixedData, RepeatsNothingBeforeAPartIsThrough) {
 }
 
 TEST(MixedData, SaysWhatItsOrderDependsOn) {
-  EXPECT_EQ(mixed(300, 1700, 0.25, 7).mixture(), "0.25 of 300, 0.75 of 1700");
+  EXPECT_THAT(mixed(300, 1700, 0.25, 7).mixture(),
+              MatchesRegex("0.25 of 300 \\([0-9a-f]{8}\\), 0.75 of 1700 \\([0-9a-f]{8}\\)"));
   EXPECT_EQ(CountedData(3, 0).mixture(), "");
+}
+
+// Data sets of one size and weight are still not each other.
+TEST(MixedData, KnowsItsPartsByTheirTokens) {
+  const auto mixture = [](int64_t first, int64_t second) {
+    std::vector<WeightedData> parts;
+    parts.push_back({std::make_unique<CountedData>(50, first), 1});
+    parts.push_back({std::make_unique<CountedData>(50, second), 1});
+    return MixedData(std::move(parts), 3).mixture();
+  };
+  EXPECT_EQ(mixture(0, 10000), mixture(0, 10000));
+  EXPECT_NE(mixture(0, 10000), mixture(10000, 0));
 }
 
 TEST(MixedData, WarnsWhereItsFilesShouldComeInOrder) {
@@ -242,7 +256,8 @@ TEST(OpenMixedData, TakesSoManySamplesOfAllTogether) {
       .max_samples = 8,
       .num_threads = 1};
   EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->size(), 8);
-  EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->mixture(), "0.5 of 4, 0.5 of 4");
+  EXPECT_THAT(open_mixed_data(options, &kByteTokenizer, 0, 5).train->mixture(),
+              MatchesRegex("0.5 of 4 \\([0-9a-f]{8}\\), 0.5 of 4 \\([0-9a-f]{8}\\)"));
   options.max_samples = 3;
   EXPECT_EQ(open_mixed_data(options, &kByteTokenizer, 0, 5).train->size(), 3);
   options.max_samples = 0;

@@ -56,6 +56,13 @@ TEST(ResumedData, NamesAMixtureThatIsAnother) {
                           "trained with 0.7 of 20, 0.3 of 10; from here on other examples come "
                           "than without the interruption"));
   EXPECT_THAT(changes(""), ElementsAre(::testing::StartsWith("--data: shares: is one data set, ")));
+  // Of two data sets of one size each keeps its identity; older checkpoints do not say it.
+  EXPECT_THAT(changes("0.7 of 20 (1f3c9a02), 0.3 of 10 (00c4d5e6)"), IsEmpty());
+  progress.data->place = data_place(order, 9, "0.5 of 20 (1f3c9a02), 0.5 of 20 (00c4d5e6)");
+  EXPECT_THAT(changes("0.5 of 20 (1f3c9a02), 0.5 of 20 (00c4d5e6)"), IsEmpty());
+  EXPECT_THAT(changes("0.5 of 20 (00c4d5e6), 0.5 of 20 (1f3c9a02)"),
+              ElementsAre(::testing::StartsWith(
+                  "--data: shares: is 0.5 of 20 (00c4d5e6), 0.5 of 20 (1f3c9a02), but the 9 ")));
   progress.data->place = data_place(order, 9, "");
   EXPECT_THAT(changes(""), IsEmpty());
   EXPECT_THAT(changes("1 of 30"), ElementsAre(::testing::HasSubstr("trained with one data set;")));

@@ -14,6 +14,22 @@ std::string mixture_text(const std::string& mixture) {
   return mixture.empty() ? "one data set" : mixture;
 }
 
+// "0.5 of 10 (1f3c9a02)": checkpoints of older versions do not say which data sets they were.
+bool tells_identities(const std::string& mixture) { return mixture.ends_with(')'); }
+
+std::string without_identities(const std::string& mixture) {
+  std::string text;
+  bool is_inside = false;
+  for (const char letter : mixture) {
+    is_inside |= letter == '(';
+    if (!is_inside) text += letter;
+    if (letter != ')') continue;
+    is_inside = false;
+    text.pop_back();  // the space before it
+  }
+  return text;
+}
+
 }  // namespace
 
 DataPlace data_place(const ExampleOrder& order, int64_t steps, std::optional<std::string> mixture) {
@@ -48,7 +64,9 @@ std::vector<std::string> changes_of_data(const Progress& progress, const Example
   add("--order", order_name(order.order()), before.order);
   add("--data: number of examples", order.num_examples(), before.num_examples);
   if (mixture && before.mixture) {
-    add("--data: shares", mixture_text(*mixture), mixture_text(*before.mixture));
+    const bool compares_all = before.mixture->empty() || tells_identities(*before.mixture);
+    add("--data: shares", mixture_text(compares_all ? *mixture : without_identities(*mixture)),
+        mixture_text(*before.mixture));
   }
   return changes;
 }
