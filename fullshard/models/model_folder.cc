@@ -13,6 +13,7 @@
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/printable.h"
 #include "fullshard/models/bert/bert_model.h"
+#include "fullshard/models/common/config_reader.h"
 #include "fullshard/models/gpt2/gpt2_model.h"
 #include "fullshard/models/llama/llama_model.h"
 #include "fullshard/models/t5/t5_model.h"
@@ -62,7 +63,8 @@ json parse(const std::string& text, const std::string& where) {
 std::string architecture_named(const json& config) {
   const auto found = config.find("architectures");
   if (found == config.end() || !found->is_array() || found->empty()) return {};
-  return found->front().is_string() ? found->front().get<std::string>() : found->front().dump();
+  return found->front().is_string() ? found->front().get<std::string>()
+                                    : models::shown_value(found->front());
 }
 
 std::string model_type_named(const json& config) {

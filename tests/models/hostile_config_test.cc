@@ -15,6 +15,7 @@
 namespace fullshard::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr int64_t kHuge = int64_t{1} << 41;
@@ -137,6 +138,49 @@ TEST(HostileConfig, DeepNestingIsRefusedByPlace) {
 TEST(HostileConfig, NumbersBeyondFp64AreRefused) {
   EXPECT_EQ(refused(R"({"model_type": "bert", "layer_norm_eps": 1e999})"),
             "m/config.json: holds a number beyond the range of fp64");
+}
+
+TEST(HostileConfig, NumbersThatMakeEverythingNanAreRefused) {
+  struct Case {
+    std::string folder, key, least;
+  };
+  for (const Case& one : std::vector<Case>{{"llama", "rms_norm_eps", "0"},
+                                           {"llama", "initializer_range", "0"},
+                                           {"gpt2", "layer_norm_epsilon", "0"},
+                                           {"gpt2", "initializer_range", "0"},
+                                           {"bert", "layer_norm_eps", "0"},
+                                           {"bert", "initializer_range", "0"},
+                                           {"t5", "layer_norm_epsilon", "0"},
+                                           {"t5", "initializer_factor", "0"}}) {
+    auto config = fixture_json(one.folder + "/config.json");
+    config[one.key] = -1;
+    EXPECT_EQ(refused(config.dump()),
+              fmt::format("m/config.json: no {} can be made of it:\n  {} is -1: expected a number "
+                          "of at least {}",
+                          model_named(one.folder), one.key, one.least));
+  }
+  for (const double theta : {0.0, -10000.0, 0.5}) {
+    auto config = fixture_json("llama/config.json");
+    config.erase("rope_parameters");
+    config.erase("rope_scaling");
+    config["rope_theta"] = theta;
+    EXPECT_THAT(refused(config.dump()), HasSubstr("rope_theta is ")) << theta;
+    config.erase("rope_theta");
+    config["rope_parameters"] = {{"rope_theta", theta}, {"rope_type", "default"}};
+    EXPECT_THAT(refused(config.dump()), HasSubstr("rope_parameters.rope_theta is ")) << theta;
+  }
+}
+
+TEST(HostileConfig, WhatIsNestedIsNotShown) {
+  nlohmann::json deep = nlohmann::json::array();
+  for (int i = 0; i < 90; ++i) deep = nlohmann::json::array({deep});
+  auto config = fixture_json("llama/config.json");
+  config["hidden_size"] = deep;
+  EXPECT_EQ(refused(config.dump()),
+            "m/config.json: no LlamaForCausalLM can be made of it:\n  hidden_size is a list with 1 "
+            "entries: expected an integer");
+  EXPECT_THAT(refused(nlohmann::json{{"architectures", {deep}}}.dump()),
+              StartsWith("m/config.json: a model with architecture \"a list with 1 entries\" and"));
 }
 
 TEST(HostileConfig, NamesAreShownEscapedAndShort) {

@@ -105,8 +105,8 @@ BertConfig read_bert_config(const nlohmann::json& config, const std::string& whe
   bert.hidden_dropout = reader.probability("hidden_dropout_prob", bert.hidden_dropout);
   bert.attention_dropout =
       reader.probability("attention_probs_dropout_prob", bert.attention_dropout);
-  bert.epsilon = reader.number("layer_norm_eps", bert.epsilon);
-  bert.initializer_range = reader.number("initializer_range", bert.initializer_range);
+  bert.epsilon = reader.at_least(0, "layer_norm_eps", bert.epsilon);
+  bert.initializer_range = reader.at_least(0, "initializer_range", bert.initializer_range);
   bert.tied_head = reader.flag("tie_word_embeddings", bert.tied_head);
   if (kind == BertKind::classifier) read_classifier(reader, config, options.weights, bert);
   reader.supports_only("position_embedding_type", "absolute");

@@ -94,7 +94,17 @@ bool is_harmless(std::string_view key, const json& value) {
          is_switched_off(key, value);
 }
 
+constexpr size_t kMostShownBytes = 200;
+
 }  // namespace
+
+std::string shown_value(const json& value) {
+  const bool is_nested = value.is_structured() && std::ranges::any_of(value, [](const json& item) {
+                           return item.is_structured();
+                         });
+  if (!is_nested) return base::printable(value.dump(), kMostShownBytes);
+  return fmt::format("{} with {} entries", value.is_array() ? "a list" : "an object", value.size());
+}
 
 ConfigReader::ConfigReader(const json& config, std::string where, std::string model)
     : config_(&config),
@@ -169,6 +179,13 @@ double ConfigReader::number(std::string_view key, double otherwise) {
   return otherwise;
 }
 
+double ConfigReader::at_least(double least, std::string_view key, double otherwise) {
+  const double value = number(key, otherwise);
+  if (value >= least) return value;
+  refuse(key, fmt::format("expected a number of at least {}", least));
+  return otherwise;
+}
+
 double ConfigReader::probability(std::string_view key, double otherwise) {
   const double value = number(key, otherwise);
   if (value >= 0 && value < 1) return value;
@@ -231,10 +248,9 @@ void ConfigReader::harmless(std::initializer_list<std::string_view> keys) {
 
 void ConfigReader::refuse(std::string_view key, const std::string& reason) {
   const auto found = config_->find(key);
-  constexpr size_t kMostShown = 200;  // bytes
-  const std::string value = found == config_->end() ? "absent" : found->dump();
-  problems_->push_back(fmt::format("{} is {}: {}", base::printable(path(key), kMostShown),
-                                   base::printable(value, kMostShown), reason));
+  const std::string value = found == config_->end() ? "absent" : shown_value(*found);
+  problems_->push_back(
+      fmt::format("{} is {}: {}", base::printable(path(key), kMostShownBytes), value, reason));
 }
 
 void ConfigReader::refuse_unread() {

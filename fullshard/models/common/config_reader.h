@@ -20,6 +20,9 @@
 
 namespace fullshard::models {
 
+// A value as messages show it: printable, not long, and without what is nested in it.
+std::string shown_value(const nlohmann::json& value);
+
 // Borrows the configuration. A getter that meets a value it cannot use notes a problem and gives
 // `otherwise`, so the values count only after finish(). A key that is null is absent, but for
 // optional_integer. `otherwise` is the default of the original's configuration class.
@@ -37,6 +40,7 @@ class ConfigReader {
   // null is a value here: it stands for nothing, whatever `otherwise` is.
   std::optional<int64_t> optional_integer(std::string_view key, std::optional<int64_t> otherwise);
   double number(std::string_view key, double otherwise);
+  double at_least(double least, std::string_view key, double otherwise);
   double probability(std::string_view key, double otherwise);  // 0 <= value < 1
   bool flag(std::string_view key, bool otherwise);
   std::string text(std::string_view key, const std::string& otherwise);

@@ -43,8 +43,8 @@ Gpt2Config read_gpt2_config(const nlohmann::json& config, const std::string& whe
   result.embedding_dropout = reader.probability("embd_pdrop", 0.1);
   result.attention_dropout = reader.probability("attn_pdrop", 0.1);
   result.residual_dropout = reader.probability("resid_pdrop", 0.1);
-  result.norm_epsilon = reader.number("layer_norm_epsilon", 1e-5);
-  result.deviation = reader.number("initializer_range", 0.02);
+  result.norm_epsilon = reader.at_least(0, "layer_norm_epsilon", 1e-5);
+  result.deviation = reader.at_least(0, "initializer_range", 0.02);
   result.scales_scores = reader.flag("scale_attn_weights", true);
   result.scales_scores_by_layer = reader.flag("scale_attn_by_inverse_layer_idx", false);
   result.tied = reader.flag("tie_word_embeddings", true);

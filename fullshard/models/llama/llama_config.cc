@@ -172,8 +172,8 @@ LlamaConfig read_llama_config(LlamaFamily family, const nlohmann::json& config,
   read_windows(reader, result);
   result.activation = read_activation(reader, "hidden_act", "silu");
   result.attention_dropout = reader.probability("attention_dropout", 0);
-  result.norm_epsilon = reader.number("rms_norm_eps", 1e-6);
-  result.deviation = reader.number("initializer_range", 0.02);
+  result.norm_epsilon = reader.at_least(0, "rms_norm_eps", 1e-6);
+  result.deviation = reader.at_least(0, "initializer_range", 0.02);
   result.tied = reader.flag("tie_word_embeddings", false);
   result.padding_token = read_padding_token(reader, result.vocabulary);
   result.rope = read_rope(reader, result.positions);

@@ -30,6 +30,11 @@ double read_positive(ConfigReader& reader, std::string_view key) {
   return 1;
 }
 
+// Below 1 frequencies would grow with their number, and at 0 be infinite.
+double read_theta(ConfigReader& reader, double otherwise) {
+  return reader.at_least(1, "rope_theta", otherwise);
+}
+
 void read_scaling(ConfigReader& reader, int64_t max_positions, RopeConfig& result) {
   const auto key = reader.one_of({"rope_type", "type"});
   reader.harmless({"rope_type", "type"});
@@ -72,14 +77,14 @@ RopeConfig read_rope(ConfigReader& reader, int64_t max_positions) {
   reader.supports_only("partial_rotary_factor", 1.0);
   if (reader.has("rope_parameters")) {
     auto section = reader.section("rope_parameters");
-    result.theta = section.number("rope_theta", reader.number("rope_theta", result.theta));
+    result.theta = read_theta(section, read_theta(reader, result.theta));
     if (reader.has("rope_scaling")) {
       reader.harmless({"rope_scaling"});
       reader.refuse("rope_scaling", "rope_parameters stands in its place; keep one of them");
     }
     read_scaling(section, max_positions, result);
   } else {
-    result.theta = reader.number("rope_theta", result.theta);
+    result.theta = read_theta(reader, result.theta);
     auto section = reader.section("rope_scaling");
     read_scaling(section, max_positions, result);
   }

@@ -119,8 +119,8 @@ T5Config read_t5_config(const nlohmann::json& config, const std::string& where,
   read_feed_forward(reader, t5);
   read_head(reader, options.weights, t5);
   t5.dropout = reader.probability("dropout_rate", t5.dropout);
-  t5.epsilon = reader.number("layer_norm_epsilon", t5.epsilon);
-  t5.initializer_factor = reader.number("initializer_factor", t5.initializer_factor);
+  t5.epsilon = reader.at_least(0, "layer_norm_epsilon", t5.epsilon);
+  t5.initializer_factor = reader.at_least(0, "initializer_factor", t5.initializer_factor);
   t5.padding_token = read_token(reader, "pad_token_id", t5.padding_token, t5.vocabulary);
   t5.start_token = read_token(reader, "decoder_start_token_id", t5.padding_token, t5.vocabulary);
   reader.harmless({"classifier_dropout", "n_positions"});
