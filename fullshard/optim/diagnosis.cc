@@ -39,8 +39,18 @@ std::string where(const BreakdownEvidence& evidence) {
 }  // namespace
 
 std::string diagnose(const BreakdownEvidence& evidence) {
-  std::string text =
-      fmt::format("{}; {}. Likely causes:", what_happened(evidence), where(evidence));
+  std::string text = fmt::format("{}; {}. ", what_happened(evidence), where(evidence));
+  if (!evidence.bad_weight.empty() && !evidence.has_updated) {
+    return text + fmt::format(
+                      "Parameter '{}' is not finite, and no step has changed it: the weights that "
+                      "training begins with hold NaN or infinity. Check what they were loaded from "
+                      "(fullshard checkpoint verify names such tensors)",
+                      evidence.bad_weight);
+  }
+  if (!evidence.bad_weight.empty()) {
+    text += fmt::format("Parameter '{}' is not finite any more. ", evidence.bad_weight);
+  }
+  text += "Likely causes:";
   if (evidence.compute_dtype == at::kHalf) {
     text +=
         "\n  - a model trained in bf16 runs in fp16, whose largest value is 65504: use bf16 or "

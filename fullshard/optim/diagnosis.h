@@ -16,6 +16,8 @@ struct BreakdownEvidence {
   std::optional<double> bad_loss{};  // not finite, of `bad_loss_rank`
   int bad_loss_rank = 0;
   std::string first_place{};  // "the forward of unit 'blocks.1' on rank 2"; empty: unknown
+  std::string bad_weight{};   // the first parameter that is not finite; empty: all are
+  bool has_updated = true;    // a step before this one changed the weights
   at::ScalarType compute_dtype = at::kFloat;
   double lr = 0;
   bool is_scale_at_minimum = false;

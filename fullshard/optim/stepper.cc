@@ -12,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/engine_access.h"
 #include "fullshard/engine/gradients/gradient_factor.h"
+#include "fullshard/engine/non_finite_master.h"
 #include "fullshard/memory/host_number.h"
 #include "fullshard/optim/diagnosis.h"
 
@@ -115,6 +116,7 @@ void Stepper::update_when_finite(StepReport& report, engine::NormRiders* riders)
 void Stepper::finish_step() {
   model_.zero_grad();
   skipped_in_a_row_ = 0;
+  has_updated_ = true;
   (void)scaler_.update(false);
   if (scheduler_ != nullptr) scheduler_->step();
 }
@@ -194,6 +196,8 @@ void Stepper::handle_non_finite(StepReport& report) {
     if (is_stuck) evidence.skipped_in_a_row = skipped_in_a_row_;
     if (loss) std::tie(evidence.bad_loss_rank, evidence.bad_loss) = *loss;
     evidence.first_place = place;
+    evidence.bad_weight = engine::first_non_finite_master(engine::EngineAccess::of(model_));
+    evidence.has_updated = has_updated_;
     evidence.compute_dtype = model_.options().param_dtype.value_or(at::kFloat);
     evidence.lr = report.lr;
     evidence.is_scale_at_minimum = !could_lower;

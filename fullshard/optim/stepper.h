@@ -107,6 +107,7 @@ class Stepper {
   int64_t num_steps_ = 0;
   int64_t num_skipped_ = 0;
   int skipped_in_a_row_ = 0;
+  bool has_updated_ = false;  // by a step of this stepper
 };
 
 }  // namespace fullshard

@@ -75,6 +75,8 @@ struct Script {
   int steps = 4;
   int bad_rank = 1;
   int bad_block = 1;
+  double lr = 1e-2;
+  bool begins_broken = false;     // a weight of the bad block is NaN
   std::map<int, Fault> faults{};  // by step
 };
 
@@ -93,8 +95,12 @@ at::Tensor masters_of(const ShardedModel& sharded) {
 
 StepperResult run_rank(const World& world, const Script& script) {
   auto chain = make_chain();
+  if (script.begins_broken) {
+    at::NoGradGuard no_grad;
+    chain->blocks[script.bad_block]->linear->weight[7][3].fill_(std::nan(""));
+  }
   auto sharded = shard(chain, world, script.shard);
-  AdamW optimizer(sharded, {.lr = 1e-2});
+  AdamW optimizer(sharded, {.lr = script.lr});
   LrScheduler scheduler(make_linear_schedule({.num_warmup_steps = 0, .num_training_steps = 100}),
                         optimizer);
   Stepper stepper(sharded, optimizer, script.stepper, &scheduler);
@@ -165,6 +171,34 @@ TEST(Stepper, ANanInAForwardIsDiagnosedWithUnitRankCausesAndRemedies) {
               "  - the learning rate of 0.0098 is too high: lower it, or warm up for more steps\n"
               "  - the data: an empty or fully masked batch, labels out of range, or values that "
               "are not finite in the input");
+  }
+}
+
+TEST(Stepper, WeightsThatAreNotFiniteFromTheBeginningAreNamedAndNothingElseBlamed) {
+  Script script;
+  script.begins_broken = true;
+  for (const int size : {1, 2, 3}) {
+    for (const auto& result : run_stepper(size, script)) {
+      EXPECT_TRUE(result.error.starts_with("step 1: the loss is nan on rank 0; the first value "))
+          << result.error;
+      EXPECT_TRUE(result.error.ends_with(
+          ". Parameter 'block1.linear.weight' is not finite, and no step has changed it: the "
+          "weights that training begins with hold NaN or infinity. Check what they were loaded "
+          "from (fullshard checkpoint verify names such tensors)"))
+          << result.error;
+    }
+  }
+}
+
+TEST(Stepper, WeightsThatAStepHasMadeInfiniteAreNamedWithTheLearningRate) {
+  Script script;
+  script.lr = 1e39;
+  for (const auto& result : run_stepper(2, script)) {
+    EXPECT_TRUE(result.error.starts_with("step 2: the loss is nan on rank 0")) << result.error;
+    EXPECT_NE(result.error.find(". Parameter 'block0.linear.weight' is not finite any more. Likely "
+                                "causes:\n  - the learning rate of "),
+              std::string::npos)
+        << result.error;
   }
 }
 
