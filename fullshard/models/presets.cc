@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that people train by name. The GPT-2 and Llama ones are those of the benchmarks.
+// Sizes that people train by name. The GPT-2 and Llama ones are those of the benchmarks; positions
+// are those of GPT-2, TinyLlama (1.1b), Llama 3.2 (3b), Llama 3 (8b) and BERT.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -44,6 +45,7 @@ struct LlamaSize {
   int64_t inner_width;
   int64_t vocabulary;
   bool tied;
+  int64_t positions = 2048;
 };
 
 json llama(const LlamaSize& size) {
@@ -58,7 +60,7 @@ json llama(const LlamaSize& size) {
           {"hidden_size", size.width},
           {"initializer_range", 0.02},
           {"intermediate_size", size.inner_width},
-          {"max_position_embeddings", 2048},
+          {"max_position_embeddings", size.positions},
           {"mlp_bias", false},
           {"num_attention_heads", size.heads},
           {"num_hidden_layers", size.layers},
@@ -127,8 +129,8 @@ Presets presets() {
       {"llama-15m", llama({6, 288, 6, 6, 768, 32000, true})},
       {"llama-110m", llama({12, 768, 12, 12, 2048, 32000, true})},
       {"llama-1.1b", llama({22, 2048, 32, 4, 5632, 32000, false})},
-      {"llama-3b", llama({28, 3072, 24, 8, 8192, 128256, true})},
-      {"llama-8b", llama({32, 4096, 32, 8, 14336, 128256, false})},
+      {"llama-3b", llama({28, 3072, 24, 8, 8192, 128256, true, 131072})},
+      {"llama-8b", llama({32, 4096, 32, 8, 14336, 128256, false, 8192})},
       {"bert-base", bert_base()},
       {"t5-small", t5({512, 2048, 6, 8, false})},
       {"t5-base", t5({768, 3072, 12, 12, false})},

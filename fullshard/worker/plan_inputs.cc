@@ -3,14 +3,13 @@
 
 #include <algorithm>
 
-#include "fullshard/base/error.h"
 #include "fullshard/cli/flags/checkpoint_arguments.h"
+#include "fullshard/train/run/run_data.h"
 
 namespace fullshard::worker {
 namespace {
 
 constexpr int kUsualGpusPerHost = 8;
-constexpr int64_t kUsualSequence = 512;
 
 }  // namespace
 
@@ -28,13 +27,7 @@ planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device dev
 }
 
 int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model) {
-  const int64_t most = model.max_positions();
-  if (most > 0 && options.sequence_length > most) {
-    fail_as(ErrorKind::usage, "--sequence-length: is {}, but the model has {} positions",
-            options.sequence_length, most);
-  }
-  if (options.sequence_length > 0) return options.sequence_length;
-  return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
+  return train::sequence_length_of(options.sequence_length, model);
 }
 
 }  // namespace fullshard::worker

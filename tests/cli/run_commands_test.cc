@@ -214,7 +214,8 @@ TEST_F(Runs, EndWithAClearMessageOnBadInput) {
       {"--data nowhere.bin" + llama, "nowhere.bin"},
       {"--data t.bin --model bare", "bare: has no config.json"},
       {"--data t.bin --model cut --sequence-length 16", "cut/model.safetensors"},
-      {"--data t.bin --sequence-length 100000" + llama, "--sequence-length: is 100000, but", 2},
+      {"--data t.bin --sequence-length 100000" + llama,
+       "--sequence-length: is 100000, but the model has ", 2},
       {"--data t.bin --tokenizer bytes --sequence-length 16" + llama,
        "bytes: has 259 tokens, but the model's vocabulary is 50"},
   };

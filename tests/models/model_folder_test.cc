@@ -89,6 +89,18 @@ TEST(ModelFolder, PresetsHaveTheirSizes) {
   EXPECT_EQ(parameters_of(*deferred_preset("llama-8b")), 8030261248);
 }
 
+TEST(ModelFolder, PresetsHaveThePositionsOfTheirFamilies) {
+  for (const auto& [name, positions] :
+       std::vector<std::pair<std::string, int64_t>>{{"gpt2-124m", 1024},
+                                                    {"gpt2-350m", 1024},
+                                                    {"llama-1.1b", 2048},
+                                                    {"llama-3b", 131072},
+                                                    {"llama-8b", 8192},
+                                                    {"bert-base", 512}}) {
+    EXPECT_EQ(deferred_preset(name)->max_positions(), positions) << name;
+  }
+}
+
 TEST(ModelFolder, EveryPresetCanBeMade) {
   EXPECT_THAT(preset_names(), IsSupersetOf({"gpt2-124m", "gpt2-350m", "llama-15m", "llama-110m",
                                             "llama-1.1b", "llama-3b", "llama-8b", "bert-base",

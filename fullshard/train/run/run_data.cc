@@ -56,17 +56,19 @@ std::optional<LossOn> loss_on_of(const std::string& name) {
   return name == "all" ? LossOn::all : LossOn::completions;
 }
 
+}  // namespace
+
 int64_t sequence_length_of(int64_t asked, const LanguageModel& model) {
   const int64_t most = model.max_positions();
   if (most > 0 && asked > most) {
-    fail_as(ErrorKind::usage, "--sequence-length: is {}, but the model has {} positions", asked,
-            most);
+    fail_as(ErrorKind::usage,
+            "--sequence-length: is {}, but the model has {} positions; give at most {}, or "
+            "--model a folder whose config.json has more",
+            asked, most, most);
   }
   if (asked > 0) return asked;
   return most > 0 ? std::min(most, kUsualSequence) : kUsualSequence;
 }
-
-}  // namespace
 
 std::vector<std::string> RunData::warnings() const {
   std::vector<std::string> all;

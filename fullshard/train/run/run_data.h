@@ -23,6 +23,9 @@ struct RunData {
   std::vector<std::string> warnings() const;  // of both
 };
 
+// Tokens of an example: what is asked for (0: the usual), which the model's positions must hold.
+int64_t sequence_length_of(int64_t asked, const LanguageModel& model);
+
 // A tokenizer, task or sequence length that does not fit the model is an Error.
 RunData open_run_data(const RunOptions& options, const std::string& model_folder,
                       const LanguageModel& model);
