@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +15,64 @@ namespace fullshard::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct FlagEffect {
+  std::string_view flag, effect;
+};
+
+// What stands in a report next to a value that no key of the configuration explains.
+constexpr std::array kEffects = {
+    FlagEffect{"--zero-stage", "what is sharded: 1 states, 2 gradients too, 3 parameters too"},
+    FlagEffect{"--strategy", "what is sharded over the ranks, and when it is gathered"},
+    FlagEffect{"--sharding-factor", "ranks that share one copy of the model"},
+    FlagEffect{"--wrap", "which modules are gathered as a whole"},
+    FlagEffect{"--offload", "what rests outside the device"},
+    FlagEffect{"--offload-ratio", "share of the states that leaves the device"},
+    FlagEffect{"--offload-resident", "bytes of parameters that stay on the device"},
+    FlagEffect{"--offload-step", "where offloaded states are updated"},
+    FlagEffect{"--precision", "what forward and backward compute in"},
+    FlagEffect{"--recompute", "activations are computed again in the backward"},
+    FlagEffect{"--optimizer", "the rule of the update"},
+    FlagEffect{"--lr", "the learning rate after the warm-up"},
+    FlagEffect{"--adam-beta1", "how long the mean of gradients remembers"},
+    FlagEffect{"--adam-beta2", "how long the mean of their squares remembers"},
+    FlagEffect{"--adam-epsilon", "keeps the division by that mean's root finite"},
+    FlagEffect{"--weight-decay", "how strongly weights are drawn to zero"},
+    FlagEffect{"--schedule", "how the learning rate changes over steps"},
+    FlagEffect{"--warmup", "steps (or, below 1, the share of them) in which the rate rises"},
+    FlagEffect{"--clip", "the largest norm of a step's gradients; 0: any"},
+    FlagEffect{"--micro-batch", "examples of a rank in one forward"},
+    FlagEffect{"--accumulate", "micro-batches of a rank in one step"},
+    FlagEffect{"--drop-last", "a last batch of an epoch that is not full is left out"},
+    FlagEffect{"--steps", "optimizer steps of the run; 0: as epochs say"},
+    FlagEffect{"--epochs", "times through the data, where steps are 0; 0: one"},
+    FlagEffect{"--seed", "new weights, the order of the data, dropout"},
+    FlagEffect{"--order", "in which order examples come"},
+    FlagEffect{"--sequence-length", "tokens of an example; 0: the model's, at most 512"},
+    FlagEffect{"--target-length", "tokens of a target; 0: as the sequence length"},
+    FlagEffect{"--max-samples", "so many examples of the data; 0: all"},
+    FlagEffect{"--task", "what the loss is of; empty: what the model is for"},
+    FlagEffect{"--loss-on",
+               "which tokens the loss counts; empty: completions where rows have such"},
+    FlagEffect{"--packing", "several documents in a sequence"},
+    FlagEffect{"--mask-probability", "share of tokens that a masked model is to find"},
+    FlagEffect{"--label-smoothing", "share of the loss that goes to all other tokens"},
+    FlagEffect{"--reduce-once", "gradients meet once in a step, not once in a micro-batch"},
+    FlagEffect{"--tf32", "products of fp32 on CUDA; empty: as libtorch has it"},
+    FlagEffect{"--lora-rank", "width of the adapter"},
+    FlagEffect{"--lora-alpha", "the adapter counts alpha / rank; null: alpha is 8"},
+    FlagEffect{"--lora-dropout", "share of the adapter's input that is dropped; null: none"},
+    FlagEffect{"--lora-targets", "which layers have an adapter; empty: the model's usual"},
+    FlagEffect{"--lora-modules-to-save", "layers that are trained whole"},
+    FlagEffect{"--lora-rslora", "the adapter counts alpha / sqrt(rank)"},
+};
+
+std::string_view effect_of(std::string_view flag) {
+  for (const FlagEffect& one : kEffects) {
+    if (one.flag == flag) return one.effect;
+  }
+  return {};
+}
 
 class SettingsTable {
  public:
@@ -187,7 +246,7 @@ std::string with_settings(const std::string& configuration,
   auto json = Json::parse(configuration);
   for (const EffectiveSetting& one : settings) {
     auto& row = json[one.flag];
-    if (!row.contains("effect")) row["effect"] = "";
+    if (!row.contains("effect")) row["effect"] = effect_of(one.flag);
     row["value"] = Json::parse(one.value);
     row["origin"] = one.origin;
   }

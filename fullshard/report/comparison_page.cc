@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -13,6 +14,7 @@
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
 #include "fullshard/base/json_text.h"
+#include "fullshard/base/utf8_character.h"
 #include "fullshard/report/charts/html_text.h"
 #include "fullshard/report/charts/line_chart.h"
 #include "fullshard/report/page_assets.h"
@@ -29,6 +31,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMostDifferences = 300;
 constexpr size_t kLongestValue = 200;
+constexpr size_t kKeptFront = 20;  // of what long values share before they differ
 
 struct ComparedRun {
   const RunFolder& folder;
@@ -85,6 +88,10 @@ std::string numbers_table(const std::vector<ComparedRun>& runs) {
   std::string rows = fmt::format("<tr><td>status</td>{}</tr>\n", states);
   rows += numbers_row("steps", runs, [](const ComparedRun& run) {
     return fmt::format("{}", run.totals.last()->step);
+  });
+  rows += numbers_row("counted since step", runs, [](const ComparedRun& run) {
+    const int64_t since = run.totals.first_step();
+    return since > 0 ? fmt::format("{}", since) : "";
   });
   rows += numbers_row("last loss", runs,
                       [](const ComparedRun& run) { return format_loss(run.totals.last()->loss); });
@@ -186,6 +193,32 @@ void add_configuration(const std::string& text, Facts& facts) {
   }
 }
 
+// "-1" and "-.5" are values.
+bool is_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word[1] != '.' &&
+         std::isdigit(static_cast<unsigned char>(word[1])) == 0;
+}
+
+// Each flag with its values by itself, what comes before the first as "command".
+void add_command(const std::vector<std::string>& command, Facts& facts) {
+  const std::string own = "command", given = "given";
+  std::string key = own;
+  const auto add = [&](const std::string& value) {
+    std::string& text = facts[key].value;
+    text = text.empty() || text == given ? value : text + " " + value;
+  };
+  for (const std::string& word : command) {
+    if (!is_flag(word)) {
+      add(word);
+      continue;
+    }
+    const size_t equals = std::min(word.find('='), word.size());
+    key = own + " " + word.substr(0, equals);
+    facts.try_emplace(key, Fact{.value = given});
+    if (equals < word.size()) add(word.substr(equals + 1));
+  }
+}
+
 Facts facts_of(const RunFolder& run) {
   Facts facts;
   if (!run.record) return facts;
@@ -202,9 +235,7 @@ Facts facts_of(const RunFolder& run) {
   add("replicas", fmt::format("{}", record.mesh.replicas));
   add("planned steps", fmt::format("{}", record.num_steps));
   for (const auto& [name, version] : record.versions) add("version of " + name, version);
-  std::string command;
-  for (const std::string& word : record.command) command += (command.empty() ? "" : " ") + word;
-  add("command", command);
+  add_command(record.command, facts);
   return facts;
 }
 
@@ -223,14 +254,35 @@ bool is_difference(const std::string& key, const std::vector<Facts>& facts) {
   return values.size() > 1 || (is_missing && is_chosen);
 }
 
+// How many bytes the front has that long values share and that need not be shown.
+size_t shared_front(const std::string& key, const std::vector<Facts>& facts) {
+  std::vector<std::string_view> values;
+  for (const Facts& own : facts) {
+    if (const auto found = own.find(key); found != own.end()) values.push_back(found->second.value);
+  }
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const auto end = std::mismatch(least->begin(), least->end(), most->begin(), most->end());
+  auto front = static_cast<size_t>(end.first - least->begin());
+  front -= std::min(front, kKeptFront);
+  while (front > 0 && base::continues_utf8_character((*least)[front])) --front;
+  const bool fits = std::all_of(values.begin(), values.end(), [](std::string_view value) {
+    return value.size() <= kLongestValue;
+  });
+  return fits ? 0 : front;
+}
+
 std::string difference_row(const std::string& key, const std::vector<Facts>& facts) {
+  const size_t front = shared_front(key, facts);
   std::string cells;
   for (const Facts& own : facts) {
     const auto found = own.find(key);
-    cells += found == own.end()
-                 ? "<td class=\"effect\">not said</td>"
-                 : fmt::format("<td><code>{}</code></td>",
-                               escape_html(shortened(found->second.value, kLongestValue)));
+    if (found == own.end()) {
+      cells += "<td class=\"effect\">not said</td>";
+      continue;
+    }
+    const std::string value = shortened(found->second.value.substr(front), kLongestValue);
+    cells += fmt::format("<td><code>{}{}</code></td>", front > 0 ? "\xE2\x80\xA6" : "",
+                         escape_html(value));
   }
   return fmt::format("<tr><td><code>{}</code></td>{}</tr>\n",
                      escape_html(shortened(key, kLongestValue)), cells);

@@ -20,10 +20,14 @@ const readable = value => {
 
 const linearTicks = (low, high, whole) => {
   const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
-  const found = [1, 2, 5, 10].map(times => times * power).find(size => size >= rough);
-  const step = whole ? Math.max(1, found) : found, ticks = [];
-  for (let i = Math.ceil(low / step); i * step <= high; ++i) ticks.push(i * step);
-  return ticks;
+  const sizes = [.5, 1, 2, 5, 10].map(times => times * power), found = sizes.findIndex(size => size >= rough);
+  const apart = size => {
+    const step = whole ? Math.max(1, size) : size, ticks = [];
+    for (let i = Math.ceil(low / step); i * step <= high; ++i) ticks.push(i * step);
+    return ticks;
+  };
+  const ticks = apart(sizes[found]);
+  return ticks.length < 3 ? apart(sizes[found - 1]) : ticks;
 };
 
 const logarithmicTicks = (low, high) => {

@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kLongText = 600;
 constexpr size_t kMostWarnings = 50;
 constexpr size_t kWorthSmoothing = 100;  // steps
+constexpr double kFewestInMean = 10;
 
 std::string text_of(std::string_view text, size_t bytes = kLongText) {
   return escape_html(shortened(text, bytes));
@@ -84,7 +85,8 @@ std::vector<ChartPoint> points_of(const std::vector<StepRecord>& steps,
 
 // An exponential mean over about a hundredth of the run.
 std::vector<ChartPoint> smoothed(std::vector<ChartPoint> points) {
-  const double newest = 2 / (static_cast<double>(points.size()) / 100 + 1);
+  const double width = std::max(static_cast<double>(points.size()) / 100, kFewestInMean);
+  const double newest = 2 / (width + 1);
   double mean = 0, weight = 0;
   for (ChartPoint& point : points) {
     if (!std::isfinite(point.y)) continue;  // stays a gap
@@ -186,9 +188,9 @@ std::string disk_tile(const DiskTraffic& disk) {
 }
 
 std::string time_tile(const RunRecord& record, const RunTotals& totals) {
-  const std::string inside = fmt::format("{} inside steps", format_clock(totals.seconds()));
   if (!record.ended) return tile("time", format_clock(totals.seconds()), "inside steps");
-  return tile("time", format_clock(static_cast<double>(*record.ended - record.started)), inside);
+  return tile("time", format_clock(static_cast<double>(*record.ended - record.started)),
+              clock_note(totals, record.first_step.value_or(0)));
 }
 
 }  // namespace
@@ -236,11 +238,14 @@ std::string numbers_section(const RunFolder& run, const RunTotals& totals) {
   if (const auto mfu = totals.median_mfu()) tiles += tile("MFU", format_percent(*mfu), "median");
   tiles += memory_tile(totals);
   if (run.record && run.record->disk) tiles += disk_tile(*run.record->disk);
-  const bool is_told = run.record && run.record->tokens > 0;
-  tiles += tile("tokens", format_count(is_told ? run.record->tokens : totals.tokens()), "seen");
+  tiles +=
+      tile("tokens", format_count(totals.tokens()),
+           fmt::format("in {} step{}", totals.num_steps(), totals.num_steps() == 1 ? "" : "s"));
   tiles += time_tile(run.record.value_or(RunRecord{}), totals);
+  const int64_t since = totals.first_step();
   tiles += tile("steps", fmt::format("{}", totals.last()->step),
-                fmt::format("{} skipped", totals.num_skipped()));
+                fmt::format("{} skipped{}", totals.num_skipped(),
+                            since > 0 ? fmt::format("; counted since step {}", since) : ""));
   return "<dl class=\"tiles\">\n" + tiles + "</dl>\n";
 }
 

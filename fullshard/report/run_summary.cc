@@ -32,12 +32,14 @@ void add_record(const RunRecord& record, Json& summary) {
   summary["shards"] = record.mesh.shards;
   summary["device"] = record.device;
   summary["planned_steps"] = record.num_steps;
+  summary["first_step"] = record.first_step.value_or(0);
   summary["warnings"] = record.warnings;
 }
 
 void add_totals(const RunTotals& totals, Json& summary) {
   const auto& last = totals.last();
   summary["steps"] = last ? last->step : 0;
+  summary["counted_since"] = totals.first_step();
   summary["loss"] = last ? json_number(last->loss) : Json(nullptr);
   summary["best"] = best(totals.best());
   summary["evaluation"] = best(totals.last_evaluation());

@@ -79,5 +79,19 @@ TEST(EffectiveSettings, StandAmongTheKeysOfAConfiguration) {
   EXPECT_EQ(told["--data"]["effect"], "");
 }
 
+TEST(EffectiveSettings, EachSayWhatTheyDo) {
+  RunOptions options;
+  options.lora.rank = 4;
+  for (const char* const file :
+       {R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})",
+        R"({"zero_optimization": {"stage": 3}})", "distributed_type: FSDP\n"}) {
+    const Plan plan = Plan::parse(file, "file", {.ranks = 2});
+    const auto settings =
+        effective_settings(plan, options, 2, [](std::string_view) { return false; });
+    const auto told = nlohmann::json::parse(with_settings("{}", settings));
+    for (const auto& [flag, row] : told.items()) EXPECT_NE(row["effect"], "") << flag;
+  }
+}
+
 }  // namespace
 }  // namespace fullshard::config

@@ -48,6 +48,11 @@ TEST(Downsample, KeepsExtremesEndsAndGaps) {
 TEST(ChartScale, HasRoundTicks) {
   EXPECT_THAT(labels_of(ChartScale::linear(0, 10)), ElementsAre("0", "2", "4", "6", "8", "10"));
   EXPECT_THAT(labels_of(ChartScale::linear(2.1, 2.9)), ElementsAre("2.2", "2.4", "2.6", "2.8"));
+  EXPECT_THAT(labels_of(ChartScale::linear(5.2, 7.73)),
+              ElementsAre("5.5", "6.0", "6.5", "7.0", "7.5"));
+  EXPECT_THAT(labels_of(ChartScale::linear(30, 290)),
+              ElementsAre("50", "100", "150", "200", "250"));
+  EXPECT_THAT(labels_of(ChartScale::linear(11, 39)), ElementsAre("15", "20", "25", "30", "35"));
   EXPECT_THAT(labels_of(ChartScale::linear(0, 3e-4)),
               ElementsAre("0", "0.0001", "0.0002", "0.0003"));
   EXPECT_THAT(labels_of(ChartScale::linear(0, 3e-5)), ElementsAre("0", "1e-5", "2e-5", "3e-5"));

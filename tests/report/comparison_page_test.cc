@@ -57,6 +57,35 @@ TEST(Comparison, ListsTheSettingsThatDifferOnly) {
               HasSubstr("<p class=\"note\">None.</p>"));
 }
 
+TEST(Comparison, ShowsTheArgumentsThatDiffer) {
+  const std::string data = std::string(300, 'd') + ".txt";
+  RunFolder first = compared_run("a", 0.5), second = compared_run("b", 0.5);
+  first.record->command = {"fullshard", "train", "--data", data, "--lr", "-1", "--output=a", "-q"};
+  second.record->command = {"fullshard", "train",    "--data", data,       "--lr",
+                            "-1",        "--output", "b",      "--resume", "auto"};
+  const std::string page = html_comparison({first, second}, kComparedAt);
+  EXPECT_THAT(page, HasSubstr("<tr><td><code>command --output</code></td><td><code>a</code></td>"
+                              "<td><code>b</code></td></tr>"));
+  EXPECT_THAT(page, HasSubstr("<tr><td><code>command --resume</code></td>"
+                              "<td class=\"effect\">not said</td><td><code>auto</code></td></tr>"));
+  EXPECT_THAT(page, HasSubstr("<tr><td><code>command -q</code></td><td><code>given</code></td>"
+                              "<td class=\"effect\">not said</td></tr>"));
+  EXPECT_THAT(page, Not(HasSubstr("<code>command</code>")));
+  EXPECT_THAT(page, Not(HasSubstr("command --data")));
+  EXPECT_THAT(page, Not(HasSubstr("command --lr")));
+}
+
+TEST(Comparison, ShowsLongValuesFromWhereTheyDiffer) {
+  const std::string front(300, 'd');
+  RunFolder first = compared_run("a", 0.5), second = compared_run("b", 0.5);
+  first.record->command = {"fullshard", "train", "--data", front + "one"};
+  second.record->command = {"fullshard", "train", "--data", front + "two"};
+  const std::string shared = "\xE2\x80\xA6" + std::string(20, 'd');
+  EXPECT_THAT(
+      html_comparison({first, second}, kComparedAt),
+      HasSubstr("<td><code>" + shared + "one</code></td><td><code>" + shared + "two</code></td>"));
+}
+
 TEST(Comparison, PassesOverDefaultsThatAnotherFileHasNoWordFor) {
   RunFolder other = compared_run("b", 0.5);
   other.record->configuration = R"({"fsdp_config.fsdp_version": {"value": 2, "origin": "default"},

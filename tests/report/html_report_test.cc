@@ -79,6 +79,27 @@ TEST(HtmlReport, ShowsTheNumbersOfARun) {
   EXPECT_THAT(page, HasSubstr("<p class=\"about\">Step 4 of 10.</p>"));
 }
 
+// The clock alone is of the last part of a run that was resumed.
+TEST(HtmlReport, CountsAllPartsOfAResumedRun) {
+  RunFolder run = example_folder();
+  run.record->first_step = 3;
+  run.record->tokens = 4096;  // as the last part alone would count
+  const std::string page = html_report(run, kNow);
+  EXPECT_THAT(page, HasSubstr("<dt>tokens</dt><dd>16.4 K<small>in 4 steps<"));
+  EXPECT_THAT(page, HasSubstr("<dt>steps</dt><dd>4<small>0 skipped<"));
+  EXPECT_THAT(page, HasSubstr("<dt>time</dt><dd>1:15<small>since step 3; 0:01 inside all steps<"));
+}
+
+TEST(HtmlReport, NamesTheStepsOfTheRunThatItBeganWith) {
+  RunFolder run = example_folder();
+  for (StepRecord& step : run.metrics.steps) step.step += 100;
+  run.record->first_step = run.metrics.first_step = 100;
+  const std::string page = html_report(run, kNow);
+  EXPECT_THAT(page, HasSubstr("<dt>tokens</dt><dd>16.4 K<small>in 4 steps<"));
+  EXPECT_THAT(page, HasSubstr("<dt>steps</dt><dd>104<small>0 skipped; counted since step 100<"));
+  EXPECT_THAT(page, HasSubstr("<dt>time</dt><dd>1:15<small>0:01 inside steps<"));
+}
+
 TEST(HtmlReport, DrawsItsPictures) {
   const std::string page = html_report(example_folder(), kNow);
   for (const char* title :
@@ -88,6 +109,27 @@ TEST(HtmlReport, DrawsItsPictures) {
   }
   EXPECT_THAT(page, HasSubstr(R"(data-name="training" data-values="1 4 2 2 3 1.33333 4 1")"));
   EXPECT_THAT(page, HasSubstr(R"(data-name="evaluation" data-values="4 1.25")"));
+}
+
+// Of 121 steps a hundredth would be the step itself.
+TEST(HtmlReport, SmoothsOverTenStepsAtLeast) {
+  RunFolder run = example_folder();
+  run.metrics.steps.clear();
+  for (int step = 1; step <= 121; ++step) {
+    run.metrics.steps.push_back(report_at_step(step));
+    run.metrics.steps.back().loss = step == 120 ? 12 : 1;
+  }
+  EXPECT_THAT(html_report(run, kNow), HasSubstr(" 119 1 120 3 121 2.63636\" data-mean"));
+}
+
+TEST(HtmlReport, SaysWhyARankHoldsMoreGradientsThanOneWithoutSharding) {
+  RunFolder run = example_folder();
+  run.record->memory = {.unsharded = {{"gradients", "device", 100}},
+                        .ranks = {{{"gradients", "device", 100}}}};
+  const char* const reason = "A rank also counts the whole gradients of units that are under way";
+  EXPECT_THAT(html_report(run, kNow), Not(HasSubstr(reason)));
+  run.record->memory.ranks[0][0].bytes = 101;
+  EXPECT_THAT(html_report(run, kNow), HasSubstr(reason));
 }
 
 TEST(HtmlReport, SetsMemoryBesideTheUnshardedRun) {

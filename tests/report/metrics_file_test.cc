@@ -64,6 +64,21 @@ TEST(MetricsWriter, ResumesSoThatNoStepIsThereTwice) {
   EXPECT_EQ(read_file(folder.file("m")), lines_of({1, 2, 3}));
 }
 
+TEST(MetricsWriter, AddsUpTheLinesThatItKeeps) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({1, 2, 3, 4}));
+  EXPECT_EQ(MetricsWriter(folder.file("m"), 3).kept().num_steps(), 3);
+  EXPECT_FALSE(MetricsWriter(folder.file("m")).kept().last().has_value());
+}
+
+TEST(ReadMetrics, CountsFromWhereTheRunOfTheLinesBegan) {
+  TemporaryFolder folder;
+  put(folder.file("m"), lines_of({110}));
+  EXPECT_EQ(read_metrics(folder.file("m"), 100).totals().num_steps(), 10);
+  EXPECT_EQ(read_metrics(folder.file("m"), 110).totals().num_steps(), 1) << "an earlier part's";
+  EXPECT_EQ(read_metrics(folder.file("m"), 0).totals().num_steps(), 110);
+}
+
 TEST(MetricsWriter, RemovesAHalfWrittenLineWhenItResumes) {
   TemporaryFolder folder;
   put(folder.file("m"), lines_of({1, 2}) + "{\"step\":3,");

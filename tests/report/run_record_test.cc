@@ -46,6 +46,7 @@ RunRecord example_run() {
                             .write_wait_s = 0.25};
   record.warnings = {"ds.json:9: key: has no effect"};
   record.num_steps = 100;
+  record.first_step = 40;
   record.tokens = 4096;
   record.started = 1936163289;
   record.ended = 1936163299;
@@ -82,6 +83,7 @@ TEST(RunRecord, IsReadBackAsItWasWritten) {
   EXPECT_EQ(back.memory.ranks.at(0).at(1).tier, "host");
   EXPECT_EQ(back.memory.unsharded.at(1).bytes, 800);
   EXPECT_EQ(back.memory.planned.at(0).peak_at, "backward of unit 'layers.1'");
+  EXPECT_EQ(back.first_step, 40);
   EXPECT_EQ(back.started, 1936163289);
   EXPECT_EQ(back.ended, 1936163299);
   EXPECT_EQ(back.configuration, example_run().configuration);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/report/records/run_totals.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,8 @@
 
 namespace fullshard::report {
 namespace {
+
+using ::testing::HasSubstr;
 
 StepRecord at_step(int64_t step, double loss) {
   return {.step = step,
@@ -57,6 +60,16 @@ TEST(RunTotals, CountFromWhereTheRunBegan) {
   resumed.add(at_step(6, 1));
   resumed.add(at_step(9, 1));
   EXPECT_EQ(resumed.num_steps(), 4);
+  EXPECT_EQ(resumed.first_step(), 5);
+}
+
+TEST(RunTotals, TellWhereAFileWithoutItsBeginningBegins) {
+  RunTotals totals;
+  totals.add(at_step(110, 1));
+  EXPECT_EQ(totals.first_step(), 0) << "not known yet";
+  totals.add(at_step(120, 1));
+  EXPECT_EQ(totals.first_step(), 100);
+  EXPECT_EQ(totals.num_steps(), 20);
 }
 
 TEST(RunTotals, KeepsWhatIsNotFiniteOutOfOrders) {
@@ -87,7 +100,7 @@ TEST(SummaryTable, SaysWhatARunCameTo) {
   second.mfu = 0.5;
   second.skipped = true;
   totals.add(second);
-  EXPECT_EQ(summary_table(totals, 75, {{"model", "out/model"}, {"report", "out/report.html"}}),
+  EXPECT_EQ(summary_table(totals, {75}, {{"model", "out/model"}, {"report", "out/report.html"}}),
             "steps       2 (1 skipped)\n"
             "tokens      2 K\n"
             "time        1:15, 0:04 inside steps\n"
@@ -98,6 +111,23 @@ TEST(SummaryTable, SaysWhatARunCameTo) {
             "memory      200 B of a rank's host\n"
             "model       out/model\n"
             "report      out/report.html\n");
+}
+
+TEST(SummaryTable, SaysOfWhichStepsTheClockIs) {
+  RunTotals totals;
+  for (int step = 1; step <= 3; ++step) totals.add(at_step(step, 3));
+  const std::string text = summary_table(totals, {75, 2}, {});
+  EXPECT_THAT(text, HasSubstr("steps     3\ntokens    3 K\n"
+                              "time      1:15, since step 2; 0:06 inside all steps\n"));
+}
+
+TEST(SummaryTable, NamesTheStepsOfAnotherRun) {
+  RunTotals totals(100);
+  totals.add(at_step(101, 3));
+  totals.add(at_step(102, 3));
+  EXPECT_THAT(summary_table(totals, {75, 100}, {}),
+              HasSubstr("steps     2 since step 100\ntokens    2 K\n"
+                        "time      1:15, 0:04 inside steps\n"));
 }
 
 }  // namespace

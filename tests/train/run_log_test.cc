@@ -104,6 +104,23 @@ TEST(RunLog, KeepsTheLinesOfTheRunThatItGoesOnFrom) {
   EXPECT_EQ(losses, (std::vector<double>{1, 2, 3, 40}));
 }
 
+TEST(RunLog, CountsTheStepsOfAllItsParts) {
+  const TemporaryFolder folder;
+  with_log(1, quiet_in(folder), [](RunLog& log, int) {
+    for (int step = 1; step <= 3; ++step) log.step({.step = step, .loss = 1, .tokens = 10});
+    log.finish();
+  });
+  auto options = quiet_in(folder);
+  options.first_step = 2;
+  with_log(1, options, [](RunLog& log, int) {
+    log.step({.step = 3, .loss = 1, .tokens = 10});
+    log.finish();
+  });
+  const RunRecord record = read_run_record(folder.file("run.json"));
+  EXPECT_EQ(record.tokens, 30);
+  EXPECT_EQ(record.first_step, 2);
+}
+
 TEST(RunLog, RefusesAFolderThatHoldsARunOnAllRanks) {
   const TemporaryFolder folder;
   with_log(1, quiet_in(folder), [](RunLog& log, int) { finish_two_steps(log); });

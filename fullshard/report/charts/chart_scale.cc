@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kWorthLogarithms = 20;
 constexpr int kAboutTicks = 5;
+constexpr int kFewestTicks = 3;  // fewer do not tell how far apart values are
 constexpr double kSlack = 1e-9;  // of a step: an end that is a round number has its tick
 
 // 1, 2 or 5 times a power of ten, not below `step`.
@@ -22,6 +23,12 @@ double round_step(double step) {
     if (factor * power >= step * (1 - kSlack)) return factor * power;
   }
   return 10 * power;
+}
+
+// The next round one below.
+double smaller_step(double step) {
+  const double leading = step / std::pow(10, std::floor(std::log10(step) + kSlack));
+  return step / (leading > 4 ? 2.5 : 2);
 }
 
 // "1.5e-4" for 1.50e-04.
@@ -80,9 +87,11 @@ double ChartScale::place(double value) const {
 }
 
 void ChartScale::place_linear_ticks(double least_step) {
+  const auto first = [this] { return std::ceil(low_ / step_ - kSlack); };
+  const auto last = [this] { return std::floor(high_ / step_ + kSlack); };
   step_ = std::max(least_step, round_step((high_ - low_) / kAboutTicks));
-  const double first = std::ceil(low_ / step_ - kSlack), last = std::floor(high_ / step_ + kSlack);
-  for (double i = first; i <= last && ticks_.size() < 9; ++i) ticks_.push_back(i * step_);
+  if (last() - first() + 1 < kFewestTicks) step_ = std::max(least_step, smaller_step(step_));
+  for (double i = first(); i <= last() && ticks_.size() < 9; ++i) ticks_.push_back(i * step_);
 }
 
 void ChartScale::place_logarithmic_ticks() {

@@ -125,6 +125,14 @@ double bytes_for(const Shares& shares, std::string_view purpose) {
   return sum;
 }
 
+// A model of few units may have most of its gradients whole at once, next to the shards.
+std::string gradients_note(const Shares& unsharded, const Shares& rank) {
+  const double whole = bytes_for(unsharded, "gradients"), own = bytes_for(rank, "gradients");
+  if (whole == 0 || own <= whole) return {};
+  return "<p class=\"note\">A rank also counts the whole gradients of units that are under way, "
+         "next to its shard of all: in a model of few units that may be more than one copy.</p>";
+}
+
 // In the order of their colours, others behind.
 std::vector<std::string> purposes_of(const Shares& shares) {
   std::vector<std::string> purposes;
@@ -186,7 +194,11 @@ std::string memory_bars_html(const MemoryPlan& plan, int world, const std::strin
   for (const auto& [bar, beside] : bars) body += bar_html(bar, longest, beside);
   if (bars.empty()) body = R"(<p class="nothing">no memory plan in run.json</p>)";
   if (!note.empty()) body += fmt::format("<p class=\"note\">{}</p>", escape_html(note));
-  if (!shown.empty()) body += table_html(plan.unsharded, plan.ranks[shown[0].rank], shown[0].name);
+  if (!shown.empty()) {
+    const Shares& first = plan.ranks[shown[0].rank];
+    body += table_html(plan.unsharded, first, shown[0].name);
+    body += gradients_note(plan.unsharded, first);
+  }
   return fmt::format(
       "<figure class=\"chart\"><figcaption><b>Memory by purpose</b>{}</figcaption>{}</figure>\n",
       legend_of(all), body);

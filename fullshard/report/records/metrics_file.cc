@@ -59,12 +59,12 @@ StepRecord parse_next(const Lines& lines, const std::string& path, int64_t previ
 
 RunTotals MetricsReading::totals() const {
   if (all_lines) return *all_lines;
-  RunTotals totals;
+  RunTotals totals(first_step);
   for (const StepRecord& step : steps) totals.add(step);
   return totals;
 }
 
-MetricsReading read_metrics(const std::string& path) {
+MetricsReading read_metrics(const std::string& path, std::optional<int64_t> first_step) {
   MetricsReading reading;
   StepHistory history;
   RunTotals totals;
@@ -76,6 +76,10 @@ MetricsReading read_metrics(const std::string& path) {
     }
     try {
       const StepRecord record = parse_next(lines, path, previous);
+      if (previous == 0 && first_step && record.step > *first_step) {
+        reading.first_step = first_step;
+        totals = RunTotals(first_step);
+      }
       history.add(record);
       totals.add(record);
       previous = record.step;
@@ -102,8 +106,13 @@ void MetricsWriter::cut_after(int64_t last_step) {
       cut = lines.start();
       break;
     }
-    previous = parse_next(lines, file_.path(), previous).step;
-    if (previous > last_step) cut = lines.start();
+    const StepRecord record = parse_next(lines, file_.path(), previous);
+    previous = record.step;
+    if (previous > last_step) {
+      cut = lines.start();
+    } else {
+      kept_.add(record);
+    }
   }
   if (last_step <= 0 && file_.bytes() > 0) cut = 0;
   if (cut) file_.cut(*cut);

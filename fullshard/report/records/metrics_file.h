@@ -16,6 +16,7 @@ namespace fullshard::report {
 struct MetricsReading {
   std::vector<StepRecord> steps{};       // of a long run those that stand out (step_history.h)
   std::optional<RunTotals> all_lines{};  // of all steps, where `steps` are not all
+  std::optional<int64_t> first_step{};   // done before the first of them, where that is known
   std::vector<std::string> problems{};  // "FILE:LINE: …" of lines that were left out, the first few
   int64_t num_left_out = 0;
   bool is_half_written = false;  // the last line has no end yet; it is not among the steps
@@ -25,7 +26,8 @@ struct MetricsReading {
 
 // Reads on past bad lines. A file that is not there has no steps. However long it is, the reading
 // takes no more than a few megabytes: a rank reads it every few seconds while it trains.
-MetricsReading read_metrics(const std::string& path);
+// `first_step`, of run.json: lines that begin after it are all of a run that went on from there.
+MetricsReading read_metrics(const std::string& path, std::optional<int64_t> first_step = {});
 
 // Appends lines; each is in the file when append() returns. One thread.
 class MetricsWriter {
@@ -35,6 +37,9 @@ class MetricsWriter {
   // cannot be read.
   explicit MetricsWriter(const std::string& path, int64_t last_step = 0);
 
+  // What the lines that were kept come to.
+  const RunTotals& kept() const { return kept_; }
+
   // Steps must rise. When the disk is full: an Error, and no half a line in the file.
   void append(const StepRecord& record);
 
@@ -42,6 +47,7 @@ class MetricsWriter {
   void cut_after(int64_t last_step);
 
   AppendFile file_;
+  RunTotals kept_;
   int64_t last_step_;
 };
 

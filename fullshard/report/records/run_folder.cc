@@ -97,7 +97,8 @@ RunFolder read_run_folder(const std::string& path) {
   } catch (const Error& error) {
     run.problems.emplace_back(error.what());
   }
-  run.metrics = read_metrics(metrics);
+  run.metrics =
+      read_metrics(metrics, run.record ? run.record->first_step : std::optional<int64_t>());
   run.problems.insert(run.problems.end(), run.metrics.problems.begin(), run.metrics.problems.end());
   run.last_write = std::max(last_write_time(record), last_write_time(metrics));
   read_logs(run);

@@ -89,6 +89,9 @@ class ObjectReader {
     if (!value->is_number_integer()) refuse(key, *value, "a whole number");
     target = value->get<int64_t>();
   }
+  void read(const char* key, std::optional<int64_t>& target) const {
+    if (find(key) != nullptr) read(key, target.emplace());
+  }
   void read(const char* key, double& target) const {
     const Json* value = find(key);
     if (value == nullptr) return;
@@ -263,6 +266,7 @@ std::string to_json(const RunRecord& record) {
                    {"architecture", record.model.architecture},
                    {"parameters", record.model.parameters}};
   json["num_steps"] = record.num_steps;
+  if (record.first_step) json["first_step"] = *record.first_step;
   json["tokens"] = record.tokens;
   json["started"] = report::format_utc(record.started);
   json["ended"] = record.ended ? Json(report::format_utc(*record.ended)) : Json();
@@ -298,6 +302,7 @@ RunRecord parse_run_record(std::string_view text, std::string_view where) {
   model.read("architecture", record.model.architecture);
   model.read("parameters", record.model.parameters);
   reader.read("num_steps", record.num_steps);
+  reader.read("first_step", record.first_step);
   reader.read("tokens", record.tokens);
   record.started = reader.time("started").value_or(0);
   record.ended = reader.time("ended");

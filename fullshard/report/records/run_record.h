@@ -75,8 +75,10 @@ struct RunRecord {
   MemoryPlan memory{};
   std::optional<DiskTraffic> disk{};  // absent: nothing rests on one, or the run goes on
   std::vector<std::string> warnings{};
-  int64_t num_steps = 0;           // planned; 0: not known
-  int64_t tokens = 0;              // seen so far, all ranks; 0 while running
+  int64_t num_steps = 0;  // planned; 0: not known
+  // Done when it was started: 0, or where it was resumed. Absent: an older file.
+  std::optional<int64_t> first_step{};
+  int64_t tokens = 0;              // of all steps of metrics.jsonl, all ranks; 0 while running
   int64_t started = 0;             // seconds since 1970, UTC
   std::optional<int64_t> ended{};  // absent while running
 };

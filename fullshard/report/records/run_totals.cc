@@ -74,21 +74,34 @@ void RunTotals::add(const StepRecord& record) {
   last_ = record;
 }
 
+int64_t RunTotals::first_step() const {
+  if (steps_before_) return *steps_before_;
+  return num_records_ < 2 ? 0 : last_->step - num_steps_;
+}
+
 double RunTotals::median_tokens_per_s() const { return median(tokens_per_s_.values()); }
 double RunTotals::median_step_s() const { return median(step_s_.values()); }
 std::optional<double> RunTotals::median_mfu() const {
   return mfu_.values().empty() ? std::nullopt : std::optional(median(mfu_.values()));
 }
 
-std::string summary_table(const RunTotals& totals, double elapsed,
+std::string clock_note(const RunTotals& totals, int64_t first_step) {
+  const std::string inside = format_clock(totals.seconds());
+  if (first_step <= totals.first_step()) return inside + " inside steps";
+  return fmt::format("since step {}; {} inside all steps", first_step, inside);
+}
+
+std::string summary_table(const RunTotals& totals, const Elapsed& elapsed,
                           const std::vector<std::pair<std::string, std::string>>& places) {
   std::vector<std::pair<std::string, std::string>> rows;
   const std::string skipped =
       totals.num_skipped() > 0 ? fmt::format(" ({} skipped)", totals.num_skipped()) : "";
-  rows.emplace_back("steps", fmt::format("{}{}", totals.num_steps(), skipped));
+  const std::string since =
+      totals.first_step() > 0 ? fmt::format(" since step {}", totals.first_step()) : "";
+  rows.emplace_back("steps", fmt::format("{}{}{}", totals.num_steps(), since, skipped));
   rows.emplace_back("tokens", format_count(totals.tokens()));
-  rows.emplace_back("time", fmt::format("{}, {} inside steps", format_clock(elapsed),
-                                        format_clock(totals.seconds())));
+  rows.emplace_back("time", fmt::format("{}, {}", format_clock(elapsed.seconds),
+                                        clock_note(totals, elapsed.first_step)));
   if (totals.last()) rows.emplace_back("loss", losses_text(totals.last()->loss, totals.best()));
   if (const auto evaluation = totals.last_evaluation()) {
     rows.emplace_back("evaluation", losses_text(evaluation->loss, totals.best_evaluation()));

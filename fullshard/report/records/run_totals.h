@@ -22,15 +22,18 @@ struct BestLoss {
 class RunTotals {
  public:
   RunTotals() = default;
-  // Of a run that begins after so many steps.
-  explicit RunTotals(int64_t steps_before) : steps_before_(steps_before) {}
+  // Of a run that begins after so many steps; nothing: that is not known.
+  explicit RunTotals(std::optional<int64_t> steps_before) : steps_before_(steps_before) {}
 
   // In the order of steps. Where steps before a record were not recorded, they are taken to be like
   // it; when it is not known where the run began, the first record stands for as many steps as the
   // second.
   void add(const StepRecord& record);
 
-  int64_t num_steps() const { return num_steps_; }  // seen by this run, those of an earlier not
+  int64_t num_steps() const { return num_steps_; }
+  // The steps done before the first of them: another run's, whose checkpoint this one began with,
+  // or of a part of it that recorded none.
+  int64_t first_step() const;
   int64_t num_skipped() const { return num_skipped_; }
   int64_t tokens() const { return tokens_; }
   double seconds() const { return seconds_; }  // inside steps
@@ -61,9 +64,18 @@ class RunTotals {
   EvenSample tokens_per_s_, mfu_, step_s_;
 };
 
+// What stands next to a clock that was started after so many steps: "1:02 inside steps". Of a run
+// that was resumed it has not run for all of them, and that is said.
+std::string clock_note(const RunTotals& totals, int64_t first_step);
+
+// The wall clock's, with what happened between steps.
+struct Elapsed {
+  double seconds = 0;
+  int64_t first_step = 0;  // done when it began
+};
+
 // Rows "name  value", ended by line breaks. `places` are more rows at its end: where things are.
-// `elapsed` is the wall clock's, with what happened between steps.
-std::string summary_table(const RunTotals& totals, double elapsed,
+std::string summary_table(const RunTotals& totals, const Elapsed& elapsed,
                           const std::vector<std::pair<std::string, std::string>>& places);
 
 }  // namespace fullshard::report

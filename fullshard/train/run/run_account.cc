@@ -52,9 +52,12 @@ RunAccount::RunAccount(const RunOptions& options, const std::vector<std::string>
   record_.configuration = config::with_settings(plan.effective_json(), settings);
   for (const Problem& warning : plan.warnings()) record_.warnings.push_back(warning.text());
   record_.num_steps = num_steps;
+  record_.first_step = first_step;
   record_.memory.planned = std::move(planned_memory);
   write_run_record(in(options_, "run.json"), record_);
   metrics_ = std::make_unique<report::MetricsWriter>(in(options_, "metrics.jsonl"), first_step);
+  if (metrics_->kept().last()) totals_ = metrics_->kept();
+  seconds_before_ = totals_.seconds();
   monitors_ = report::open_monitors(
       {.tensorboard = settings_.tensorboard,
        .csv = settings_.csv_monitor,
@@ -150,7 +153,7 @@ void RunAccount::take_memory(const ShardedModel& sharded) {
 }
 
 void RunAccount::take_disk_traffic(const ShardedModel& sharded) {
-  record_.disk = disk_traffic_of_all(sharded, totals_.seconds());
+  record_.disk = disk_traffic_of_all(sharded, totals_.seconds() - seconds_before_);
 }
 
 void RunAccount::show_memory() {
@@ -183,7 +186,9 @@ void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   if (options_.json) {
     nlohmann::json summary = {{"status", std::string(name_of(record_.status))},
-                              {"steps", totals_.num_steps()},
+                              {"steps", totals_.first_step() + totals_.num_steps()},
+                              {"first_step", record_.first_step.value_or(0)},
+                              {"skipped_steps", totals_.num_skipped()},
                               {"tokens", totals_.tokens()},
                               {"seconds", elapsed.count()},
                               {"output", options_.output}};
@@ -201,7 +206,8 @@ void RunAccount::summarise(const std::vector<std::pair<std::string, std::string>
     if (!record_.stopped_early.empty()) rows.emplace_back("stopped early", record_.stopped_early);
     if (record_.disk) rows.emplace_back("disk", wear_text(*record_.disk));
     rows.insert(rows.end(), places.begin(), places.end());
-    fmt::print("{}", report::summary_table(totals_, elapsed.count(), rows));
+    fmt::print("{}", report::summary_table(
+                         totals_, {elapsed.count(), record_.first_step.value_or(0)}, rows));
   }
   base::flush_standard_output();
 }

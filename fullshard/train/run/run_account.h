@@ -61,7 +61,8 @@ class RunAccount {
   bool writes_;
   RunSettings settings_;
   RunRecord record_;
-  report::RunTotals totals_;
+  report::RunTotals totals_;   // of all steps that metrics.jsonl has
+  double seconds_before_ = 0;  // inside those before first_step
   bool has_warned_of_page_ = false;
   std::unique_ptr<report::MetricsWriter> metrics_;
   std::vector<std::unique_ptr<report::Monitor>> monitors_;

@@ -101,9 +101,12 @@ struct RunLog::Files {
     record.model.architecture = nn::class_name_of(model.module());
     record.configuration = settings_json(options);
     record.num_steps = options.num_steps;
+    if (options.first_step > 0) record.first_step = options.first_step;
     write();
     metrics =
         std::make_unique<report::MetricsWriter>(folder + "/metrics.jsonl", options.first_step);
+    totals = metrics->kept().last() ? metrics->kept() : report::RunTotals(record.first_step);
+    seconds_before = totals.seconds();
     report::ProgressOptions how = train::run_progress(launcher);
     if (options.quiet) how.mode = report::ProgressMode::silent;
     how.num_steps = options.num_steps;
@@ -144,7 +147,7 @@ struct RunLog::Files {
 
   void show_summary() const {
     const std::chrono::duration<double> elapsed = SteadyClock::now() - start;
-    fmt::print("{}", report::summary_table(totals, elapsed.count(),
+    fmt::print("{}", report::summary_table(totals, {elapsed.count(), record.first_step.value_or(0)},
                                            {{"report", folder + "/report.html"}}));
     std::fflush(stdout);
   }
@@ -152,7 +155,8 @@ struct RunLog::Files {
   std::string folder;
   report::RunLock lock;  // the folder has one owner at a time
   RunRecord record = {};
-  report::RunTotals totals = {};
+  report::RunTotals totals = {};  // of all steps that metrics.jsonl has
+  double seconds_before = 0;      // inside those before first_step
   std::unique_ptr<report::MetricsWriter> metrics = {};
   std::unique_ptr<report::ProgressLine> progress = {};
   SteadyClock::time_point start = SteadyClock::now(), page_written = start;
@@ -219,7 +223,8 @@ void RunLog::warn(const std::string& line) {
 void RunLog::finish(RunStatus status, const std::string& problem) {
   check_goes_on();
   MemoryPlan memory = train::memory_of_all(model_);
-  auto disk = train::disk_traffic_of_all(model_, files_ ? files_->totals.seconds() : 0);
+  auto disk = train::disk_traffic_of_all(
+      model_, files_ ? files_->totals.seconds() - files_->seconds_before : 0);
   has_ended_ = true;
   if (!files_) return;
   files_->record.memory = std::move(memory);
