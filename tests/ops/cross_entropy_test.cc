@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
@@ -14,6 +15,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/nn/gradient_hook.h"
 #include "fullshard/ops/embedding.h"
+#include "fullshard/tensor/pretence.h"
 #include "tests/ops/gradients.h"
 
 namespace fullshard::ops {
@@ -310,6 +313,19 @@ TEST(LinearCrossEntropy, HoldsOneChunkOfLogitsWithoutGradients) {
     linear_cross_entropy(hidden, weight, {}, labels, {.chunk_rows = 8});
   }
   EXPECT_LT(meter->peak(), 4 * 8 * 5000 + (64 << 10));
+}
+
+// Four million chunks, which one by one would take a core minutes.
+TEST(LinearCrossEntropy, IsPlannedWithoutWalkingAllOfItsChunks) {
+  constexpr int64_t kManyRows = int64_t{1} << 22;
+  const std::clock_t before = std::clock();
+  const tensor::PretenceScope pretence;
+  const auto hidden = at::empty({kManyRows, 8}).requires_grad_();
+  const auto weight = at::empty({100, 8}).requires_grad_();
+  const auto labels = at::zeros({kManyRows}, at::kLong);
+  linear_cross_entropy(hidden, weight, {}, labels, {.chunk_rows = 1}).backward();
+  EXPECT_EQ(hidden.grad().numel(), hidden.numel());
+  EXPECT_LT(std::clock() - before, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(LinearCrossEntropy, GivesTheSameLossOnOneAndTwoThreads) {

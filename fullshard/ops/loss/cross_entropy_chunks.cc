@@ -12,6 +12,7 @@
 #include "fullshard/ops/device_operators.h"
 #include "fullshard/ops/kernels/cross_entropy_kernels.h"
 #include "fullshard/ops/kernels/kernel_dispatch.h"
+#include "fullshard/tensor/alike_turns.h"
 #include "fullshard/tensor/parallel.h"
 
 namespace fullshard::ops {
@@ -153,7 +154,9 @@ CrossEntropySums run_chunks(const CrossEntropyProblem& problem, const CrossEntro
   }
   if (wanted.bias) sums.bias = at::zeros({weight.size(0)}, wide);
   const auto buffer = make_buffer(all_hidden, rows, weight.size(0));
+  const int64_t num_chunks = rows > 0 ? (num_rows + rows - 1) / rows : 0;
   for (int64_t first = 0; first < num_rows; first += rows) {
+    if (tensor::may_leave_out(first / rows, num_chunks)) continue;
     const int64_t count = std::min(rows, num_rows - first);
     const auto hidden = all_hidden.narrow(0, first, count);
     const auto logits = buffer.narrow(0, 0, count);
