@@ -45,17 +45,20 @@ class Climber {
   }
 
   // Less offload and a lower stage first; then rungs that take larger batches. Either way ends at
-  // the first that is no faster.
+  // the second in a row that is no faster: the first may be one slow measurement.
   void try_others() {
+    constexpr int kMostSlower = 2;
     const size_t start = ladder_index_of(best_rung());
-    for (size_t index = start; index-- > 0;) {
-      if (fits_at_first_batch(index) && !is_faster_grown(index)) break;
+    int slower = 0;
+    for (size_t index = start; index-- > 0 && slower < kMostSlower;) {
+      if (fits_at_first_batch(index)) slower = is_faster_grown(index) ? 0 : slower + 1;
     }
-    for (size_t index = start + 1; index < size(); ++index) {
+    slower = 0;
+    for (size_t index = start + 1; index < size() && slower < kMostSlower; ++index) {
       const Rung& rung = options_.rungs[index];
       const bool is_closed = !options_.from_frugal && (rung.sixteen_bit || is_on_disk(rung));
       if (is_closed || !fits_at_first_batch(index)) continue;
-      if (takes_larger_batch(index) && !is_faster_grown(index)) break;
+      if (takes_larger_batch(index)) slower = is_faster_grown(index) ? 0 : slower + 1;
     }
   }
 

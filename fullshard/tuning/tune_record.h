@@ -15,7 +15,7 @@
 
 namespace fullshard::tuning {
 
-// `--json`: all of them, the winner last.
+// `--json`: all of them as objects like those of tune.json, the winner last.
 std::string rungs_json(const Climbed& climbed);
 
 // The file is replaced as a whole after each change. One thread.
