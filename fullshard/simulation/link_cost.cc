@@ -67,11 +67,6 @@ Ring ring_of(const comm::GroupShape& group, double bytes, int rounds) {
           .bytes = rounds * share * bytes};
 }
 
-double all_reduce_seconds(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
-  return std::min(ring_seconds(ring_of(group, bytes, 2), group, cluster),
-                  tree_seconds(bytes, group, cluster));
-}
-
 // Bytes that a rank takes from its neighbours, and from (and to) its like on other hosts.
 struct HostsParts {
   double inside = 0, crossing = 0;
@@ -107,6 +102,17 @@ bool sums_to_all(const Collective& call) {
          (call.operation == Operation::reduce_scatter && call.slices == 1);
 }
 
+Ring ring_of(const Collective& call) {
+  const auto bytes = static_cast<double>(call.bytes);
+  Ring ring = ring_of(call.shape, bytes, sums_to_all(call) ? 2 : 1);
+  // Fewer slices than ranks: replicas of a slice pass its sum on.
+  if (call.operation == Operation::reduce_scatter && call.slices > 1) {
+    const int replicas = call.shape.size / call.slices;
+    ring.bytes += bytes * (replicas - 1) / call.shape.size;
+  }
+  return ring;
+}
+
 }  // namespace
 
 LinkLevel level_of(const comm::GroupShape& group) {
@@ -121,14 +127,16 @@ double seconds_of(const Collective& call, const Cluster& cluster) {
   if (cluster.collectives == CollectiveAlgorithm::hosts) {
     return (sums_to_all(call) ? 2 : 1) * seconds_between_hosts(bytes, group, cluster);
   }
-  if (sums_to_all(call)) return all_reduce_seconds(bytes, group, cluster);
-  Ring ring = ring_of(group, bytes, 1);
-  // Fewer slices than ranks: replicas of a slice pass its sum on.
-  if (call.operation == Operation::reduce_scatter) {
-    const int replicas = group.size / std::max(call.slices, 1);
-    ring.bytes += bytes * (replicas - 1) / group.size;
-  }
-  return ring_seconds(ring, group, cluster);
+  const double ring = ring_seconds(ring_of(call), group, cluster);
+  return sums_to_all(call) ? std::min(ring, tree_seconds(bytes, group, cluster)) : ring;
+}
+
+SentBytes sent_bytes(const Collective& call) {
+  const LinkLevel level = level_of(call.shape);
+  if (level == LinkLevel::none) return {};
+  const double bytes = ring_of(call).bytes;
+  return {.all = bytes,
+          .between_hosts = level == LinkLevel::between ? bytes / call.shape.on_host : 0};
 }
 
 double share_of(const Collective& call, const Cluster& cluster) {

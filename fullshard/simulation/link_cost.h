@@ -21,6 +21,12 @@ LinkLevel level_of(const comm::GroupShape& group);
 
 double seconds_of(const Collective& call, const Cluster& cluster);
 
+// What a rank sends in it, and of that what leaves its host: NCCL's rings, over all links alike.
+struct SentBytes {
+  double all = 0, between_hosts = 0;
+};
+SentBytes sent_bytes(const Collective& call);
+
 // What it takes while it runs of what computes. Without GPUs the cores that compute also copy.
 double share_of(const Collective& call, const Cluster& cluster);
 

@@ -49,6 +49,18 @@ EstimateOptions workload_of(const SimulateOptions& options) {
           .label_smoothing = options.label_smoothing};
 }
 
+SentBytes sent_in_last_step(const RecordedSchedule& schedule) {
+  SentBytes sent;
+  for (size_t i = schedule.last_step; i < schedule.tasks.size(); ++i) {
+    const ScheduledTask& task = schedule.tasks[i];
+    if (task.kind != TaskKind::collective) continue;
+    const SentBytes own = sent_bytes(task.call);
+    sent.all += own.all;
+    sent.between_hosts += own.between_hosts;
+  }
+  return sent;
+}
+
 }  // namespace
 
 RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
@@ -87,7 +99,9 @@ Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& pla
                     const SimulateOptions& options) {
   const auto recorded = simulation::record_run(model, plan, options);
   const auto batch = plan.batch_sizes(options.ranks);
-  Simulation result{.ranks = options.ranks, .memory = recorded.memory};
+  Simulation result{.ranks = options.ranks,
+                    .memory = recorded.memory,
+                    .sent = simulation::sent_in_last_step(recorded.schedule)};
   result.num_tokens = batch.micro_batch * batch.accumulation * options.sequence_length;
   const Cluster& cluster = options.cluster;
   const int sharing_disk = std::min(options.ranks, cluster.gpus_per_host);

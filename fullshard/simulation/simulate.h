@@ -13,6 +13,7 @@
 #include "fullshard/planning/estimate.h"
 #include "fullshard/simulation/cluster.h"
 #include "fullshard/simulation/kernel_table.h"
+#include "fullshard/simulation/link_cost.h"
 #include "fullshard/simulation/replay.h"
 #include "fullshard/tensor/pretence.h"
 
@@ -34,6 +35,7 @@ struct Simulation {
   int64_t num_tokens = 0;  // of one step on one rank
   Estimate memory{};
   simulation::Replay timeline{};  // of the last step
+  simulation::SentBytes sent{};   // by a rank, in one step
 
   double tokens_per_second() const { return tokens_per_second_per_gpu() * ranks; }
   double tokens_per_second_per_gpu() const {

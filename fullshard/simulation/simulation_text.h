@@ -15,6 +15,9 @@ namespace fullshard::simulation {
 std::string simulation_text(const std::vector<Simulation>& simulations, const Cluster& cluster,
                             const KernelTable& kernels);
 
+// How far steps were from published ones: what a reader should add to every time.
+std::string simulation_error_text();
+
 // {"ranks", "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "exposed_communication_s",
 //  "device_peak_bytes", …}; of several a list of such objects.
 std::string simulation_json(const std::vector<Simulation>& simulations, const Cluster& cluster);

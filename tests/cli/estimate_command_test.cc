@@ -50,6 +50,41 @@ TEST(EstimateCommand, WarnsOfFlagsOfTheTableWithoutIt) {
               HasSubstr("warning: --gpus-per-node: has no effect without --deepspeed-table\n"));
 }
 
+TEST(EstimateCommand, HasARowForEachShardingFactor) {
+  const std::string words =
+      "fullshard estimate --model llama-tiny --sequence-length 16 --precision bf16 --micro-batch 1 "
+      "--sharding-factors --ranks 16 ";
+  const auto ended = launch::shell(words + "--json");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  const auto rows = nlohmann::json::parse(ended.output);
+  ASSERT_EQ(rows.size(), 5u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i]["factor"], 1 << i);
+    EXPECT_EQ(rows[i]["copies"], 16 >> i);
+    EXPECT_GT(rows[i]["step_s"], 0.0);
+    EXPECT_EQ(rows[i]["fits"], true);
+    if (i > 0) EXPECT_LT(rows[i]["rest_bytes"], rows[i - 1]["rest_bytes"]);
+  }
+  // Two hosts of eight: what one host shards it gathers at home.
+  EXPECT_LT(rows[3]["sent_between_hosts_bytes"], rows[4]["sent_between_hosts_bytes"]);
+  const auto table = launch::shell(words + "--cluster a100-40 --device-memory 1MB");
+  EXPECT_THAT(table.output, HasSubstr("factor copies"));
+  EXPECT_THAT(table.output, HasSubstr("fullshard simulate on a100-40 (976.6 KiB of memory)"));
+  EXPECT_THAT(table.output, Not(HasSubstr(" yes ")));
+}
+
+TEST(EstimateCommand, HasNoShardingFactorsOfWhatShardsNothing) {
+  const std::string words = kPlanned + "1GB --ranks 2 --sharding-factors ";
+  const auto whole = launch::shell(words + "--strategy NO_SHARD");
+  EXPECT_EQ(whole.status, 2);
+  EXPECT_THAT(whole.output, HasSubstr("--sharding-factors: the plan shards nothing"));
+  const auto named = launch::shell(words + "--sharding-factor 2");
+  EXPECT_EQ(named.status, 2);
+  EXPECT_THAT(named.output, HasSubstr("keep one of the flags"));
+  EXPECT_THAT(launch::shell(kPlanned + "1GB --cluster h100").output,
+              HasSubstr("warning: --cluster: has no effect without --sharding-factors\n"));
+}
+
 // The question was answered; `train` is what ends with 3.
 TEST(EstimateCommand, IsDoneAlsoWhereItDoesNotFit) {
   const auto ended = launch::shell(kPlanned + "1MB --json");

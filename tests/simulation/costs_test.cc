@@ -114,6 +114,18 @@ TEST(LinkCost, OfHostsIsCopiedByTheCoresThatCompute) {
   EXPECT_EQ(share_of(call_of(Operation::all_gather, 1000, {1, 1}, 1), cluster), 0);
 }
 
+// Of 16 ranks on two hosts of eight: a ring has one link of eight between the hosts.
+TEST(LinkCost, CountsWhatARankSends) {
+  const auto gather = sent_bytes(call_of(Operation::all_gather, 1600, {16, 8}, 16));
+  EXPECT_EQ(gather.all, 1500);
+  EXPECT_EQ(gather.between_hosts, 1500.0 / 8);
+  const auto sum = sent_bytes(call_of(Operation::all_reduce, 1600, {8, 8}, 1));
+  EXPECT_EQ(sum.all, 2 * 1400);
+  EXPECT_EQ(sum.between_hosts, 0);
+  EXPECT_EQ(sent_bytes(call_of(Operation::all_reduce, 1600, {2, 1}, 1)).between_hosts, 1600);
+  EXPECT_EQ(sent_bytes(call_of(Operation::all_gather, 1600, {1, 1}, 1)).all, 0);
+}
+
 TEST(LinkCost, OneRankTakesNoTime) {
   EXPECT_EQ(seconds_of(call_of(Operation::all_gather, 1 << 30, {1, 1}, 1), round_cluster()), 0);
 }

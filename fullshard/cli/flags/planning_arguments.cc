@@ -115,6 +115,16 @@ void RunArguments::add_planning() {
       ->add_flag("--deepspeed-table", planning_.deepspeed_table,
                  "print what DeepSpeed's own estimators say instead")
       ->group(kPlanning);
+  command_
+      ->add_flag("--sharding-factors", planning_.sharding_factors,
+                 "a row for each number of ranks that one copy may be sharded over: memory, bytes "
+                 "sent, step time on GPUs")
+      ->group(kPlanning);
+  command_
+      ->add_option("--cluster", planning_.factors_cluster,
+                   "with --sharding-factors: a file or a preset, as simulate takes it; default: "
+                   "h100")
+      ->group(kPlanning);
   const auto number = [&](const char* name, auto& value, const char* help) {
     command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
   };

@@ -26,6 +26,8 @@ enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, k
 struct PlanningOptions {
   std::string device_memory{}, host_memory{};  // "80GB"; empty: this machine's
   bool deepspeed_table = false;
+  bool sharding_factors = false;     // a row for each divisor of the ranks
+  std::string factors_cluster = {};  // whose GPUs and links those have; empty: h100
   int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
   int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
 };
