@@ -362,9 +362,10 @@ void say_start(const WeightResidence& residence, bool keeps_cache_on_host, doubl
 void say_end(const MeasuredSteps& steps, double floor) {
   if (steps.num_steps() == 0) return;
   const double each = steps.seconds_per_step();
-  const auto share = fmt::format(": {:.2f} of what the memory allows", floor / each);
+  const auto least = fmt::format(
+      "; reading the weights at the memory's speed takes {:.2f} ms of it", 1000 * floor);
   base::say(fmt::format("{} steps of {:.2f} ms each{}\n", steps.num_steps(), 1000 * each,
-                        floor > 0 ? share : ""));
+                        floor > 0 ? least : ""));
 }
 
 }  // namespace
