@@ -26,6 +26,7 @@
 #include "fullshard/train/run/comms_log.h"
 #include "fullshard/train/run/flops_table.h"
 #include "fullshard/train/run/interruption.h"
+#include "fullshard/train/run/kept_memory.h"
 #include "fullshard/train/run/peak_matmul_flops.h"
 #include "fullshard/train/run/resumed_data.h"
 #include "fullshard/train/run/run_account.h"
@@ -478,3 +479,4 @@ int run_train(const cli::RunArguments& arguments, const std::vector<std::string>
 }
 
 }  // namespace fullshard::worker
+  if (arguments.device() == "cpu") train::keep_freed_memory();

@@ -30,7 +30,8 @@ TEST(Variables, OfLaunchersAreReadInOnePlace) {
                            "config/accelerate_environment.cc",  // ACCELERATE_*, FSDP_*: settings
                            "config/questionnaire.cc",           // HOME
                            "launch/devices.cc",                 // CUDA_VISIBLE_DEVICES
-                           "launch/rank_environment.cc"));      // OMP_NUM_THREADS
+                           "launch/rank_environment.cc",        // OMP_NUM_THREADS
+                           "train/run/kept_memory.cc"));        // GLIBC_TUNABLES, MALLOC_*
 }
 
 }  // namespace
