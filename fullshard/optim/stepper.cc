@@ -206,14 +206,16 @@ void Stepper::handle_non_finite(StepReport& report) {
     report.reason = optim::diagnose(evidence);
     if (options_.on_breakdown == OnBreakdown::stop) fail("{}", report.reason);
   } else {
-    report.reason =
-        fmt::format("step {}: gradients overflowed at loss scale {}, first in {}", report.step + 1,
-                    report.loss_scale, place.empty() ? "a place that is not known" : place);
+    const std::string what = options_.loss_scale
+                                 ? fmt::format("overflowed at loss scale {}", report.loss_scale)
+                                 : "are not finite";
+    report.reason = fmt::format("step {}: gradients {}, first in {}", report.step + 1, what,
+                                place.empty() ? "a place that is not known" : place);
   }
   if (model_.mesh().world().rank() != 0) return;
-  const bool is_scaled = report.loss_scale != 1 || scaler_.scale() != 1;
-  spdlog::warn("{}; the step is skipped{}", report.reason,
-               is_scaled ? fmt::format(", the loss scale is now {}", scaler_.scale()) : "");
+  spdlog::warn(
+      "{}; the step is skipped{}", report.reason,
+      scaler_.is_dynamic() ? fmt::format(", the loss scale is now {}", scaler_.scale()) : "");
 }
 
 void Stepper::restore(int64_t num_steps, int64_t num_skipped) {

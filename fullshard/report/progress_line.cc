@@ -38,7 +38,10 @@ std::vector<Part> parts_of(const StepRecord& record, int64_t num_steps,
   if (record.eval_loss) parts.push_back({"eval loss " + format_loss(*record.eval_loss), 4});
   parts.push_back({"lr " + format_significant(record.lr, 3), 5});
   if (record.skipped) {
-    parts.push_back({"skipped at scale " + format_significant(record.loss_scale, 6), 2});
+    const bool is_scaled = record.loss_scale != 1;
+    parts.push_back(
+        {is_scaled ? "skipped at scale " + format_significant(record.loss_scale, 6) : "skipped",
+         2});
   } else if (record.grad_norm) {
     parts.push_back({"norm " + format_significant(*record.grad_norm, 3), 6});
   }

@@ -389,6 +389,22 @@ class TrainRun {
     }
   }
 
+  // A model that no step has changed is not written as one that was trained. Without a model to
+  // write, as where a few steps are measured, it is a warning.
+  void judge_skipped_steps(const Trainer& trainer, train::RunAccount& account) const {
+    const int64_t steps = trainer.num_steps(), skipped = trainer.num_skipped();
+    if (2 * skipped <= steps) return;
+    const bool is_half = precision_of(plan_).compute == at::kHalf;
+    const std::string text = fmt::format(
+        "{}{} of {} steps were skipped, because their gradients were not finite; {}",
+        skipped == steps ? "nothing was learnt: " : "", skipped, steps,
+        is_half ? "begin with a lower loss scale (fp16.initial_scale_power), or train in bf16"
+                : "lower --lr, or look for values in the data that are not finite");
+    const bool writes = options_.save_model && !trainer.was_interrupted();
+    if (skipped == steps && writes) fail("{}; no model is written", text);
+    account.warn(text);
+  }
+
   // What was trained: the model, or the adapter alone.
   void save_result(const std::string& folder, ShardedModel& sharded, const std::string& tokenizer) {
     if (run_.adapter) {
@@ -428,6 +444,7 @@ class TrainRun {
     account.take_disk_traffic(sharded);
     places_ = {{"report", options_.output + "/report.html"}};
     write_trace(trainer, account);
+    judge_skipped_steps(trainer, account);
     if (!trainer.last_saved().empty()) places_.emplace_back("checkpoint", trainer.last_saved());
     if (options_.restore_best && trainer.has_best() && base::is_folder(options_.output + "/best")) {
       load_result(options_.output + "/best", sharded);
@@ -475,8 +492,8 @@ class TrainRun {
 
 int run_train(const cli::RunArguments& arguments, const std::vector<std::string>& command) {
   std::signal(SIGPIPE, SIG_IGN);  // what nobody reads any more must not end a run
+  if (arguments.device() == "cpu") train::keep_freed_memory();
   return TrainRun(arguments, command).run();
 }
 
 }  // namespace fullshard::worker
-  if (arguments.device() == "cpu") train::keep_freed_memory();

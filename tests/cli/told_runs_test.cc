@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "tests/cli/short_runs.h"
 
@@ -128,6 +129,78 @@ TEST_F(ToldRuns, CountStepsThatWereNotLogged) {
   const auto summary = nlohmann::json::parse(ended.output);
   EXPECT_EQ(summary["steps"], 8);
   EXPECT_EQ(summary["tokens"], 8 * 2 * 2 * 16);
+}
+
+// Whatever is told of a resumed run is of all its steps; one that began in another folder says so.
+TEST_F(ToldRuns, CountTheStepsOfAllTheirParts) {
+  write_tokens("t.bin", 4000);
+  const std::string words =
+      "--quiet --json --no-save-model --data t.bin --sequence-length 16 --micro-batch 2 --model " +
+      kRunModels + "llama ";
+  ASSERT_EQ(run("train --output first --steps 2 --save-every 2 " + words).status, 0);
+  const auto resumed = run("train --output first --steps 5 --resume auto " + words);
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  const auto begun = run("train --output second --steps 5 --resume first/checkpoints " + words);
+  ASSERT_EQ(begun.status, 0) << begun.output;
+  for (const auto& [folder, ended, since] :
+       {std::tuple("first", &resumed, 0), std::tuple("second", &begun, 2)}) {
+    const int tokens = (5 - since) * 2 * 16;
+    const auto summary = nlohmann::json::parse(ended->output);
+    EXPECT_EQ(summary["steps"], 5) << folder;
+    EXPECT_EQ(summary["first_step"], 2) << folder;
+    EXPECT_EQ(summary["tokens"], tokens) << folder;
+    const auto report = nlohmann::json::parse(run(std::string("report --json ") + folder).output);
+    EXPECT_EQ(report["steps"], 5) << folder;
+    EXPECT_EQ(report["counted_since"], since) << folder;
+    EXPECT_EQ(report["first_step"], 2) << folder;
+    EXPECT_EQ(report["tokens"], tokens) << folder;
+    const auto record = nlohmann::json::parse(folder_.read(std::string(folder) + "/run.json"));
+    EXPECT_EQ(record["tokens"], tokens) << folder;
+  }
+  EXPECT_THAT(folder_.read("first/report.html"), HasSubstr("since step 2; "));
+}
+
+// A scale of 2^32 overflows in every step of a few.
+TEST_F(ToldRuns, FailWhereEveryStepWasSkipped) {
+  write_tokens("t.bin", 4000);
+  const std::string words =
+      "train --quiet --device cpu --data t.bin --eval-data t.bin --eval-batches 1 --keep-best "
+      "--sequence-length 16 --micro-batch 2 --steps 3 --overwrite --config fp16.json --model " +
+      kRunModels + "llama ";
+  folder_.write("fp16.json", R"({"fp16": {"enabled": true, "initial_scale_power": 32}})");
+  const std::string text =
+      "nothing was learnt: 3 of 3 steps were skipped, because their gradients were not finite; "
+      "begin with a lower loss scale (fp16.initial_scale_power), or train in bf16";
+  const launch::Ended ended = run(words);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.output, HasSubstr("error: " + text + "; no model is written\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/model"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fullshard-run/best"));
+  const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
+  EXPECT_EQ(record["status"], "failed");
+  EXPECT_THAT(record["problem"].get<std::string>(), HasSubstr(text));
+  // Nothing can pass for trained: a warning, as for steps that are only measured.
+  const launch::Ended measured = run(words + "--no-save-model");
+  EXPECT_EQ(measured.status, 0) << measured.output;
+  EXPECT_THAT(measured.output, HasSubstr("warning: " + text + "\n"));
+}
+
+TEST_F(ToldRuns, WarnAtTheEndWhereMostStepsWereSkipped) {
+  write_tokens("t.bin", 4000);
+  folder_.write("fp16.json", R"({"fp16": {"enabled": true, "initial_scale_power": 24,
+                                          "hysteresis": 1}})");
+  const launch::Ended ended =
+      run("train --quiet --device cpu --data t.bin --sequence-length 16 --micro-batch 2 --steps 12 "
+          "--config fp16.json --model " +
+          kRunModels + "llama");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  int skipped = 0;
+  for (const auto& step : metrics("fullshard-run")) skipped += step["skipped"] ? 1 : 0;
+  EXPECT_GT(skipped, 6);
+  EXPECT_LT(skipped, 12);
+  EXPECT_THAT(ended.output,
+              HasSubstr("warning: " + std::to_string(skipped) + " of 12 steps were skipped"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "fullshard-run/model"));
 }
 
 TEST_F(ToldRuns, SayWhichFlagsHaveNoEffect) {

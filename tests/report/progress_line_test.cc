@@ -80,6 +80,8 @@ TEST(ProgressText, SaysThatAStepWasSkipped) {
   record.skipped = true;
   record.loss_scale = 32768;
   EXPECT_THAT(progress_text(record, 10, 5.0, 50), HasSubstr("skipped at scale 32768"));
+  record.loss_scale = 1;
+  EXPECT_THAT(progress_text(record, 10, 5.0, 50), HasSubstr("skipped  "));
 }
 
 TEST(ProgressLine, DrawsOverItselfAtMostTenTimesASecond) {

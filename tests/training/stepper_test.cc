@@ -210,7 +210,7 @@ TEST(Stepper, TheBackwardOfAUnitIsToldFromItsForward) {
   for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");  // the loss is fine, so the step is skipped as an overflow
     EXPECT_EQ(result.reports[0].reason,
-              "step 1: gradients overflowed at loss scale 1, first in the backward of unit "
+              "step 1: gradients are not finite, first in the backward of unit "
               "'block2' on rank 0");
     EXPECT_FALSE(result.reports[1].skipped);
   }
@@ -225,7 +225,7 @@ TEST(Stepper, TheBackwardOfAUnitInTheMiddleIsToldFromItsNeighbours) {
   for (const auto& result : run_stepper(2, script)) {
     ASSERT_EQ(result.error, "");
     EXPECT_EQ(result.reports[0].reason,
-              "step 1: gradients overflowed at loss scale 1, first in the backward of unit "
+              "step 1: gradients are not finite, first in the backward of unit "
               "'block1' on rank 1");
   }
 }

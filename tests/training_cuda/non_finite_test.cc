@@ -153,7 +153,7 @@ TEST(CudaStepper, NamesTheUnitThatMadeANanInForwardOrBackward) {
             std::string::npos)
       << reason_on_gpu(GpuFault::output);
   EXPECT_EQ(reason_on_gpu(GpuFault::output_gradient),
-            "step 2: gradients overflowed at loss scale 1, first in the backward of unit 'block1' "
+            "step 2: gradients are not finite, first in the backward of unit 'block1' "
             "on rank 0");
 }
 

@@ -237,6 +237,7 @@ void Trainer::evaluate_at(int64_t step, StepRecord& record, const OnBest& on_bes
   const auto result = evaluate(model_, *evaluation_, sharded_.mesh().world(), options_.evaluation);
   last_evaluation_ = result.loss;
   record.eval_loss = result.loss;
+  if (num_skipped() == num_steps()) return;  // of the values that the run began with
   const train::EarlyStoppingRule stopping(options_.early_stopping);
   best_evaluation_ = stopping.add(best_evaluation_, step + 1, result.loss);
   if (best_evaluation_->step == step + 1 && on_best) on_best(step + 1, result.loss);

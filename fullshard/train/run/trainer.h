@@ -92,6 +92,10 @@ class Trainer {
   const std::string& stopped_early() const { return stopped_early_; }
   // The last checkpoint that run() wrote; empty: none.
   const std::string& last_saved() const { return last_saved_; }
+  // Steps that were made, and of them those skipped for gradients that were not finite; of the
+  // whole run where it was resumed.
+  int64_t num_steps() const { return stepper_->num_steps(); }
+  int64_t num_skipped() const { return stepper_->num_skipped(); }
   std::optional<double> last_evaluation() const { return last_evaluation_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   // Of this rank, where the options say so.
