@@ -20,7 +20,7 @@
 
 namespace fullshard {
 
-// The newest whole checkpoint of a folder, and which ones are none.
+// The newest whole checkpoint of a folder, and the newer ones that are not whole.
 using LastCheckpoint = stored::LastCheckpoint;
 // Of a folder: the checkpoint saved last among those that are complete. Not collective.
 using stored::last_checkpoint;
