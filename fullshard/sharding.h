@@ -23,3 +23,4 @@
 #include "fullshard/nn/recompute.h"
 #include "fullshard/nn/recompute_policy.h"
 #include "fullshard/nn/unit.h"
+#include "fullshard/tensor/error_text.h"

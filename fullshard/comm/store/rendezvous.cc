@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fullshard/comm/store/server_line.h"
+#include "fullshard/tensor/error_text.h"
 
 namespace fullshard::comm {
 namespace {
@@ -21,10 +22,8 @@ using Handle = c10::intrusive_ptr<c10d::Store>;
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-// Torch's errors carry a backtrace; people see only their first line.
 std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  const std::string text = error_text(error);
   return text.substr(0, text.find('\n'));
 }
 
