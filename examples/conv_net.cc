@@ -52,7 +52,7 @@ int main(int count, char** arguments) try {
   const int steps = count > 1 ? std::atoi(arguments[1]) : 100;
   const auto world = fullshard::World::from_environment();
   Net net;
-  auto sharded = fullshard::shard(net, world, {.sync_module_states = true});
+  auto sharded = fullshard::shard(net, world);
   fullshard::AdamW optimizer(sharded, {.lr = 3e-3});
   torch::manual_seed(world.rank());  // every rank learns from images of its own
   for (int step = 0; step < steps; ++step) {
@@ -69,6 +69,6 @@ int main(int count, char** arguments) try {
   const auto right = net(x).argmax(1).eq(lies).sum().item<int64_t>();
   if (world.rank() == 0) std::printf("%d of 256 new images are right\n", static_cast<int>(right));
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
+  std::fprintf(stderr, "error: %s\n", fullshard::error_text(error).c_str());
   return 1;
 }

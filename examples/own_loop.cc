@@ -68,7 +68,7 @@ void train(const std::string& output, int64_t steps, int64_t stop_after) {
   const auto world = fullshard::World::from_environment();
   torch::manual_seed(0);  // of the first weights: every run begins alike
   Model model(32, 3);
-  auto sharded = fullshard::shard(model, world, {.sync_module_states = true});
+  auto sharded = fullshard::shard(model, world);
   fullshard::PieceParameters pieces(sharded);
   torch::optim::AdamW optimizer(pieces.tensors(), torch::optim::AdamWOptions(kRate));
 
@@ -119,6 +119,6 @@ int main(int count, char** arguments) try {
   train(arguments[1], count > 2 ? std::stoll(arguments[2]) : 100,
         count > 3 ? std::stoll(arguments[3]) : 0);
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
+  std::fprintf(stderr, "error: %s\n", fullshard::error_text(error).c_str());
   return 1;
 }

@@ -38,7 +38,7 @@ FULLSHARD_UNIT(Model);
 int main() try {
   const auto world = fullshard::World::from_environment();
   Model model(64, 4);
-  auto sharded = fullshard::shard(model, world, {.sync_module_states = true});
+  auto sharded = fullshard::shard(model, world);
   fullshard::AdamW optimizer(sharded, {.lr = 1e-3});
   const bool speaks = world.rank() == 0;
   if (speaks) std::printf("%s", sharded.tree().c_str());
@@ -55,6 +55,6 @@ int main() try {
     optimizer.zero_grad();
   }
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
+  std::fprintf(stderr, "error: %s\n", fullshard::error_text(error).c_str());
   return 1;
 }

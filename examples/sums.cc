@@ -116,7 +116,7 @@ int main(int count, char** arguments) {
     fullshard::check(count >= 3, "usage: sums MODEL_FOLDER HELD_OUT_FILE [NUMBER]");
     return run(arguments[1], arguments[2], count > 3 ? std::stoul(arguments[3]) : 1000);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", fullshard::error_text(error).c_str());
     return 1;
   }
 }

@@ -48,8 +48,10 @@ std::string how_to_make_unit(const torch::nn::Module& module) {
   const auto holder = library_holder(type);
   if (!holder.empty()) return fmt::format("hold it as fullshard::Wrap<{}>", holder);
   return fmt::format(
-      "derive it from fullshard::Unit and write FULLSHARD_UNIT({}) in place of TORCH_MODULE({})",
-      name, name);
+      "derive it from fullshard::Unit and write FULLSHARD_UNIT({}) in place of TORCH_MODULE({}), "
+      "or, "
+      "where you cannot edit it, hold it as fullshard::Wrap<{}>",
+      name, name, name);
 }
 
 std::string how_to_run_hooks(const torch::nn::Module& module) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build into a fresh folder, builds a project outside the tree against it, and runs
-# the program; then the installed commands, up to training on two ranks. Called as: cmake -D BUILD=… -D SOURCE=… -D WORK=… -D COMPILER=… -D LAUNCHER=… -P run.cmake
+# its programs, README's among them; then the installed commands, up to training on two ranks. Called as: cmake -D BUILD=… -D SOURCE=… -D WORK=… -D COMPILER=… -D LAUNCHER=… -P run.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output
                   ERROR_VARIABLE output)
@@ -16,16 +16,40 @@ if(NOT EXISTS "${program}")
 endif()
 
 file(REMOVE_RECURSE "${WORK}")
+
+# The first program that README shows, letter by letter.
+file(READ "${SOURCE}/README.md" page)
+string(FIND "${page}" "```cpp\n" begin)
+math(EXPR begin "${begin} + 7")
+string(SUBSTRING "${page}" ${begin} -1 page)
+string(FIND "${page}" "```" length)
+string(SUBSTRING "${page}" 0 ${length} page)
+file(WRITE "${WORK}/readme.cc" "${page}")
+
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix")
 run("${CMAKE_COMMAND}" -S "${SOURCE}/tests/install" -B "${WORK}/build" -G Ninja
-    "-DPROGRAM=${program}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+    "-DPROGRAM=${program}" "-DREADME_PROGRAM=${WORK}/readme.cc" "-DCMAKE_PREFIX_PATH=${WORK}/prefix" "-DCMAKE_CXX_COMPILER=${COMPILER}"
     "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 run("${CMAKE_COMMAND}" --build "${WORK}/build")
 run("${WORK}/build/outside")
+run("${WORK}/build/readme")
+
+# refused(<target> <pattern>): what a compiler says of a wrong call begins with it.
+function(refused target pattern)
+  execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" --target ${target}
+                  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  string(REGEX MATCH "[^\n]*: error: [^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*" first "${output}")
+  if(status EQUAL 0 OR NOT first MATCHES "${pattern}")
+    message(FATAL_ERROR "${target}: status ${status}, expected '${pattern}' in the first lines of\n${output}")
+  endif()
+endfunction()
+refused(misspelt_option "sync_module_state = true")
+refused(module_in_place_of_holder "takes a module's holder")
 if(NOT EXISTS "${WORK}/prefix/bin/fullshard")
   return()
 endif()
 run("${WORK}/prefix/bin/fullshard" launch --ranks 2 -- "${WORK}/build/outside")
+run("${WORK}/prefix/bin/fullshard" launch --ranks 2 -- "${WORK}/build/readme")
 
 # The installed commands, with nothing of this build's environment: no LD_LIBRARY_PATH, no PATH into
 # the tree.

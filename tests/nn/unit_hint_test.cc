@@ -52,7 +52,8 @@ struct MineImpl : torch::nn::Module {
 TEST(UnitHint, NamesTheMacroForAClassOfTheUsers) {
   EXPECT_EQ(how_to_make_unit(MineImpl()),
             "derive it from fullshard::Unit and write FULLSHARD_UNIT(Mine) in place of "
-            "TORCH_MODULE(Mine)");
+            "TORCH_MODULE(Mine), or, where you cannot edit it, hold it as fullshard::Wrap<Mine>");
+  EXPECT_TRUE(Wrap<MineImpl>()->runs_hooks());
 }
 
 }  // namespace
