@@ -110,6 +110,7 @@ RunningSave::RunningSave(const std::string& folder, const ShardedModel& model,
   const auto problem = engine::error_of([&] {
     auto& engine = engine::EngineAccess::of(model_);
     engine.settle_updates();
+    engine.check_registered();
     check(engine.has_values(),
           "save_checkpoint: the model was built deferred and its parameters have no values yet; "
           "call load_weights, load_checkpoint or initialise_weights first");

@@ -191,6 +191,7 @@ class Saver {
 void save_weights(const std::string& folder, ShardedModel& model, const SaveOptions& options) {
   auto& engine = engine::EngineAccess::of(model);
   engine.check_awake("save_weights");
+  engine.check_registered();
   check(engine.has_values(),
         "save_weights: the model was built deferred and its parameters have no values yet; call "
         "load_weights or initialise_weights first");

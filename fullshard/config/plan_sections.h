@@ -34,8 +34,8 @@ struct ShardingPlan {
   Setting<std::string> backward_prefetch{"BACKWARD_PRE"};  // or BACKWARD_POST, NO_PREFETCH
   Setting<bool> forward_prefetch{false};
   Setting<bool> limit_all_gathers{true};
-  Setting<bool> sync_module_states{false};
-  Setting<bool> deferred_loading{false};  // create sharded; read only what a rank owns
+  Setting<bool> sync_module_states{true};  // DeepSpeed always takes rank 0's
+  Setting<bool> deferred_loading{false};   // create sharded; read only what a rank owns
 
   // DeepSpeed's twelve knobs; 0 in a size: no limit.
   Setting<bool> overlap_comm{true};

@@ -15,6 +15,7 @@
 #include "fullshard/engine/plan/deferred_model.h"
 #include "fullshard/engine/plan/group_residence.h"
 #include "fullshard/engine/plan/model_casts.h"
+#include "fullshard/engine/plan/parameter_checks.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/engine/value_agreement.h"
 #include "fullshard/tensor/pretence.h"
@@ -154,6 +155,7 @@ bool prepare_module(torch::nn::Module& module, WrapPlan& plan, const Mesh& mesh,
                     const ShardOptions& options) {
   const auto& world = mesh.world();
   check_dtypes(options, world.device());
+  check_parameters(plan);
   switch_recompute(module, plan, options.recompute);
   check_ranks_agree(mesh.everyone(), plan, options.sync_module_states);
   if (!options.sync_module_states) check_values_agree(mesh.everyone(), plan);

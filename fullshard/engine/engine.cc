@@ -8,8 +8,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/engine/assemble_units.h"
 #include "fullshard/engine/passes/activation_packer.h"
-#include "fullshard/engine/plan/measured_share.h"
 #include "fullshard/engine/plan/model_casts.h"
+#include "fullshard/engine/settle_options.h"
 
 namespace fullshard::engine {
 namespace {
@@ -52,53 +52,53 @@ Ahead fetches_ahead(const Mesh& mesh) {
   return runs_beside ? Ahead::one_unit : Ahead::within_limits;
 }
 
-ShardOptions with_share(ShardOptions options, const World& world) {
-  options.offload = with_measured_share(std::move(options.offload), world);
-  return options;
-}
-
 }  // namespace
 
-Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& options)
-    : options_(with_share(options, world)),
-      decision_(decide_sharding(options.sharding, world.size(), world.ranks_per_host())),
-      plan_(plan_units(module, options.wrap, options.ignored_modules,
-                       options.advises_on_units && gathers(decision_))),
+Engine::Engine(torch::nn::Module& module, const World& world, const ShardOptions& given)
+    : module_(module),
+      options_(settle_options(given, module, world)),
+      decision_(decide_sharding(options_.sharding, world.size(), world.ranks_per_host())),
+      plan_(plan_units(module, options_.wrap, options_.ignored_modules,
+                       options_.advises_on_units && gathers(decision_))),
       mesh_(world, decision_.num_shards),
-      traffic_(mesh_, options.traffic),
+      traffic_(mesh_, options_.traffic),
       ledger_(std::make_shared<Ledger>()),
       pool_(std::make_shared<memory::Pool>(
           memory_source(mesh_), ledger_, tiers::Tier::device,
           world.device().is_cpu() ? memory::Returned::kept : memory::Returned::freed)),
-      tiers_(pool_, world.device(), world.rank(), options.offload),
+      tiers_(pool_, world.device(), world.rank(), options_.offload),
       context_{&mesh_,
                &traffic_,
                &draining_,
                pool_,
                &tiers_,
                &counters_,
-               shares_one_copy(mesh_, options),
-               options.contiguous_gradients},
-      schedule_(schedule_options(options, decision_), {}),
+               shares_one_copy(mesh_, options_),
+               options_.contiguous_gradients},
+      schedule_(schedule_options(options_, decision_), {}),
       passes_(units_, schedule_, context_, watch_),
       unit_context_{&passes_, &passes_.recomputes(), &counters_, &watch_} {
-  passes_.set_has_values(prepare_module(module, plan_, mesh_, options));
-  watch_.watch_outputs(options.watch_non_finite);
+  passes_.set_has_values(prepare_module(module, plan_, mesh_, options_));
+  watch_.watch_outputs(options_.watch_non_finite);
   units_ = assemble_units(plan_, options_, decision_.sharding, context_, unit_context_, residence_);
   for (const auto& note : residence_.notes) plan_.warnings.push_back(note);
   schedule_ =
-      Schedule(schedule_options(options, decision_), unit_sizes(units_), fetches_ahead(mesh_));
+      Schedule(schedule_options(options_, decision_), unit_sizes(units_), fetches_ahead(mesh_));
   shared_ = share_counters(units_, context_);
-  if (!options.offload_activations) return;
-  set_saved_tensors(make_activation_packer(module, ledger_, options.offload_activations_min_bytes));
+  if (!options_.offload_activations) return;
+  set_saved_tensors(
+      make_activation_packer(module, ledger_, options_.offload_activations_min_bytes));
 }
 
 Engine::~Engine() {
   passes_.settle();
   tiers_.finish_copies();
-  for (const auto& unit : plan_.units) {
-    unit.state->set_hooks(nullptr);
-    for (auto* inner : unit.inner) inner->set_hooks(nullptr);
+  const auto take_back = [](nn::UnitState& state, const nn::ForwardHooks* own) {
+    if (state.hooks() == own) state.set_hooks(nullptr);
+  };
+  for (size_t i = 0; i < units_.size(); ++i) {
+    take_back(*plan_.units[i].state, units_[i].get());
+    for (auto* inner : plan_.units[i].inner) take_back(*inner, units_[i]->inner_hooks());
   }
   clear_forward_casts(plan_);
   if (options_.offload_activations) set_saved_tensors(nullptr);
@@ -119,6 +119,8 @@ void Engine::start() {
     plan_.units[i].state->set_hooks(units_[i].get());
     for (auto* inner : plan_.units[i].inner) inner->set_hooks(units_[i]->inner_hooks());
   }
+  registered_.emplace(module_, plan_, options_.ignored_modules);
+  passes_.look_at_registrations(&*registered_);
 }
 
 std::string Engine::why_not_repeatable() const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "fullshard/engine/passes/unit_runtime.h"
 #include "fullshard/engine/passes/update_stream.h"
 #include "fullshard/engine/plan/options.h"
+#include "fullshard/engine/plan/registered_parameters.h"
 #include "fullshard/memory/pool.h"
 #include "fullshard/nn/saved_tensor_hooks.h"
 
@@ -78,6 +80,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The host waits for all of them: masters and states may be read and written.
   void settle_updates();
 
+  // An error when a parameter came into the module after it was sharded.
+  void check_registered() const { registered_->check(); }
+
   // Around a sleep (sleep.h). At rest nothing is gathered, reduced or updated, and nobody looks at
   // full parameters.
   void come_to_rest(std::string_view what);
@@ -122,6 +127,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_no_scope(std::string_view what) const;
   void set_saved_tensors(const std::shared_ptr<nn::SavedTensorPacker>& packer);
 
+  torch::nn::Module& module_;
   ShardOptions options_;
   ShardingDecision decision_;
   WrapPlan plan_;
@@ -136,6 +142,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   GroupContext context_;
   tiers::Residence residence_;
   Units units_;
+  std::optional<RegisteredParameters> registered_;  // since start()
   Schedule schedule_;
   PassController passes_;
   UnitContext unit_context_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/engine/sharded_model.h"
 
+#include <c10/core/InferenceMode.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -33,9 +34,28 @@ NoSync::~NoSync() {
   if (engine_) engine_->set_reduces(true);
 }
 
+namespace {
+
+std::shared_ptr<torch::nn::Module> checked_module(std::shared_ptr<torch::nn::Module> module) {
+  if (!module) {
+    fail_as(ErrorKind::usage,
+            "shard: the module is empty: its holder was made with nullptr, or is a shared_ptr to "
+            "nothing; make the module before it is sharded");
+  }
+  if (c10::InferenceMode::is_enabled()) {
+    fail_as(ErrorKind::usage,
+            "shard: called inside c10::InferenceMode, where autograd records nothing and never "
+            "will for what is made there; shard the model outside, and open the mode around "
+            "forwards");
+  }
+  return module;
+}
+
+}  // namespace
+
 ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const World& world,
                            const ShardOptions& options)
-    : module_(std::move(module)),
+    : module_(checked_module(std::move(module))),
       engine_(std::make_shared<engine::Engine>(*module_, world, options)),
       state_(std::make_shared<State>()) {
   engine_->start();
@@ -219,6 +239,7 @@ void ShardedModel::check_all_reduced(std::string_view what) const {
 
 void ShardedModel::check_can_update() const {
   engine_->check_gradients_kept();
+  engine_->check_registered();
   for (const auto& unit : engine_->units()) {
     for (const auto& group : unit->groups()) group->check_trained_as_sharded();
   }
@@ -330,6 +351,10 @@ at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
   if (tier != tiers::Tier::disk) state.zero_();  // a new file reads as zeros
   state_->optimizer_states.push_back({std::move(memory), state});
   return state;
+}
+
+ShardedModel shard(const ShardableModule& model, const World& world, const ShardOptions& options) {
+  return ShardedModel(model.module(), world, options);
 }
 
 const ShardOptions& ShardedModel::options() const { return engine_->options(); }

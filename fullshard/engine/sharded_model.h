@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "fullshard/comm/world/mesh.h"
@@ -176,15 +177,30 @@ class ShardedModel {
   std::shared_ptr<State> state_;
 };
 
-// Collective. Shards `model` (a module holder or a shared_ptr to a module) in place. Warnings go to
-// the log of rank 0 and to warnings().
-template <class Model>
-ShardedModel shard(const Model& model, const World& world, const ShardOptions& options = {}) {
-  if constexpr (requires { model.ptr(); }) {
-    return ShardedModel(model.ptr(), world, options);
-  } else {
-    return ShardedModel(model, world, options);
+// What shard() takes: a module holder, or a shared_ptr to a module.
+class ShardableModule {
+ public:
+  template <class Model>
+  ShardableModule(const Model& model) {  // NOLINT(google-explicit-constructor)
+    if constexpr (requires { model.is_empty(), model.ptr(); }) {
+      if (!model.is_empty()) module_ = model.ptr();
+    } else {
+      static_assert(std::is_convertible_v<const Model&, std::shared_ptr<torch::nn::Module>>,
+                    "shard() takes a module's holder or a std::shared_ptr to the module: write "
+                    "shard(model, …), not shard(*model, …) or shard(model.get(), …)");
+      module_ = model;
+    }
   }
-}
+
+  const std::shared_ptr<torch::nn::Module>& module() const { return module_; }  // null: empty
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+};
+
+// Collective. Shards `model` in place. Warnings go to the log of rank 0 and to warnings(). No
+// template: a compiler shows what it cannot make ShardOptions of, and little else.
+ShardedModel shard(const ShardableModule& model, const World& world,
+                   const ShardOptions& options = {});
 
 }  // namespace fullshard

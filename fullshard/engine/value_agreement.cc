@@ -89,7 +89,7 @@ void check_values_agree(const Communicator& everyone, const WrapPlan& plan) {
   }
   check_hashes_agree(everyone, own, std::vector<int>(everyone.size(), 0), "shard",
                      "build the same values on every rank (torch::manual_seed with the same number "
-                     "before the model is made), or set ShardOptions::sync_module_states = true to "
+                     "before the model is made), or leave ShardOptions::sync_module_states true to "
                      "take rank 0's");
 }
 

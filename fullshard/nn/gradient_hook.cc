@@ -66,6 +66,8 @@ void clear_gradient_hook(const at::Tensor& parameter) {
   impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
+bool has_gradient_hook(const at::Tensor& parameter) { return find_hook(parameter) != nullptr; }
+
 void set_gradient_sink(const at::Tensor& parameter, OpenSink open, TakeGradient take) {
   if (!open && find_hook(parameter) == nullptr) return;
   GradientHook& hook = find_or_install_hook(parameter);

@@ -41,6 +41,7 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
 void set_gradient_hook(const at::Tensor& parameter, GradientHook::Function function,
                        std::function<void()> arriving = {});
 void clear_gradient_hook(const at::Tensor& parameter);
+bool has_gradient_hook(const at::Tensor& parameter);  // any tensor may be asked
 
 // `open` is asked in backward, once per gradient that an operator is about to write; an empty one
 // takes the sink away.

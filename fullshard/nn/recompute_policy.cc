@@ -36,6 +36,20 @@ RecomputePolicy RecomputePolicy::predicate(Predicate predicate) {
   return policy;
 }
 
+std::string RecomputePolicy::text() const {
+  switch (kind_) {
+    case Kind::none:
+      return "none";
+    case Kind::all:
+      return "all";
+    case Kind::classes:
+      return fmt::format("classes {}", fmt::join(names_, ", "));
+    case Kind::predicate:
+      return "predicate";
+  }
+  return {};
+}
+
 // Chooses first and switches then, so that an error leaves the model as it was.
 class RecomputeSwitch {
  public:

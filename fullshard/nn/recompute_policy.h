@@ -35,6 +35,7 @@ class RecomputePolicy {
   static RecomputePolicy predicate(Predicate predicate);
 
   bool is_none() const { return kind_ == Kind::none; }
+  std::string text() const;  // "classes Block, Head"; predicates all read alike
 
  private:
   friend class RecomputeSwitch;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/apply_plan.h"
 
-#include <torch/nn/module.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -257,17 +255,6 @@ std::unique_ptr<LrSchedule> make_trainer_schedule(const SchedulerPlan& plan, int
   return make_stable_decay(args, warmup, total);
 }
 
-// Rank 0 says it for all: where it has values the others may be deferred.
-bool is_deferred_on_rank_0(const torch::nn::Module& model, const World& world) {
-  const auto parameters = model.parameters();
-  const bool is_deferred = std::any_of(parameters.begin(), parameters.end(),
-                                       [](const at::Tensor& each) { return each.is_meta(); });
-  const auto answer = world.communicator().allocate(1, at::kLong);
-  answer.fill_(is_deferred ? 1 : 0);
-  world.communicator().broadcast(answer, 0, "whether rank 0's model is deferred").wait();
-  return answer.item<int64_t>() != 0;
-}
-
 }  // namespace
 
 Precision precision_of(const Plan& plan) {
@@ -309,16 +296,10 @@ ShardOptions shard_options_of(const Plan& plan) {
   return options;
 }
 
-ShardOptions train::shard_options_for(const torch::nn::Module& model, const World& world,
-                                      const Plan& plan) {
+ShardedModel shard(const ShardableModule& model, const World& world, const Plan& plan) {
   plan.check(world.size(), world.device().is_cpu() ? "cpu" : "cuda");
-  set_log_level(plan);
-  ShardOptions options = shard_options_of(plan);
-  // Accelerate's files ask for it unless they say otherwise.
-  if (options.sync_module_states && is_deferred_on_rank_0(model, world)) {
-    options.sync_module_states = false;
-  }
-  return options;
+  train::set_log_level(plan);
+  return shard(model, world, shard_options_of(plan));
 }
 
 StepperOptions stepper_options_of(const Plan& plan, std::optional<int64_t> num_ranks) {

@@ -20,14 +20,6 @@
 #include "fullshard/optim/stepper.h"
 #include "fullshard/train/run_settings.h"
 
-namespace fullshard::train {
-
-// Collective. Checks the plan against this world; what it says for `model`.
-ShardOptions shard_options_for(const torch::nn::Module& model, const World& world,
-                               const Plan& plan);
-
-}  // namespace fullshard::train
-
 namespace fullshard {
 
 Precision precision_of(const Plan& plan);
@@ -44,12 +36,7 @@ std::unique_ptr<Optimizer> make_optimizer(const ShardedModel& model, const Plan&
 // `total_steps` serves schedules whose total the plan leaves open.
 std::unique_ptr<LrSchedule> make_schedule(const Plan& plan, int64_t total_steps);
 
-// Collective. Checks the plan against this world, then shards `model` in place. Where rank 0's
-// model is deferred there is nothing that sync_module_states could take, and it is left aside:
-// load_checkpoint, load_weights or initialise_weights give all ranks the same values.
-template <class Model>
-ShardedModel shard(const Model& model, const World& world, const Plan& plan) {
-  return shard(model, world, train::shard_options_for(*model, world, plan));
-}
+// Collective. Checks the plan against this world, then shards `model` in place.
+ShardedModel shard(const ShardableModule& model, const World& world, const Plan& plan);
 
 }  // namespace fullshard

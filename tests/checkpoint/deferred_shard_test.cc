@@ -110,15 +110,14 @@ TEST(DeferredShard, TakesRank0sValuesWhereOnlyRank0HasAny) {
   }
 }
 
-TEST(DeferredShard, SyncModuleStatesNeedsValuesOnRank0) {
+TEST(DeferredShard, TakesNothingFromARank0WithoutValues) {
   for (const int ranks : {1, 2}) {
     run_ranks({.ranks = ranks}, [](const World& world) {
       auto model = deferred<SmallModel>();
-      ShardOptions options;
-      options.sync_module_states = true;
-      EXPECT_THAT(message_of([&] { shard(model, world, options); }),
-                  HasSubstr("sync_module_states takes rank 0's values, and rank 0's model is "
-                            "deferred ('embedding.weight' has none)"));
+      auto sharded = shard(model, world, {.sync_module_states = true});
+      EXPECT_FALSE(sharded.options().sync_module_states);
+      EXPECT_THAT(message_of([&] { model(small_batch(0, 0)); }),
+                  HasSubstr("the model was built deferred and its parameters have no values yet"));
     });
   }
 }
@@ -126,9 +125,15 @@ TEST(DeferredShard, SyncModuleStatesNeedsValuesOnRank0) {
 TEST(DeferredShard, RanksDeferAlike) {
   run_ranks({.ranks = 2}, [](const World& world) {
     auto model = world.rank() == 0 ? SmallModel() : deferred<SmallModel>();
-    EXPECT_THAT(message_of([&] { shard(model, world); }),
+    EXPECT_THAT(message_of([&] { shard(model, world, {.sync_module_states = false}); }),
                 HasSubstr("rank 0 has embedding.weight [11, 5] Float in the root unit, rank 1 has "
                           "embedding.weight [11, 5] Float deferred in the root unit"));
+  });
+  run_ranks({.ranks = 2}, [](const World& world) {
+    auto model = world.rank() == 1 ? SmallModel() : deferred<SmallModel>();
+    EXPECT_THAT(message_of([&] { shard(model, world); }),
+                HasSubstr("rank 0 has embedding.weight [11, 5] Float deferred in the root unit, "
+                          "rank 1 has embedding.weight [11, 5] Float in the root unit"));
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/engine/engine.h"
 #include "fullshard/formats/weights/open_weights.h"
@@ -64,6 +65,20 @@ std::string saved_bytes(const Way& way, const Values& values, const SaveOptions&
     }
   });
   return read_file(folder.file("model.safetensors"));
+}
+
+TEST(SaveWeights, RefusesAParameterThatCameAfterShard) {
+  const TemporaryFolder folder;
+  run_ranks({.ranks = 2}, [&](const World& world) {
+    SmallModel model;
+    auto sharded = shard(model, world);
+    model->register_parameter("late", at::zeros({3}));
+    const std::string late = "parameter 'late' was registered after shard()";
+    EXPECT_THAT(message_of([&] { save_weights(folder.file("weights"), sharded); }),
+                HasSubstr(late));
+    EXPECT_THAT(message_of([&] { save_checkpoint(folder.file("checkpoint"), sharded, {}); }),
+                HasSubstr(late));
+  });
 }
 
 TEST(SaveWeights, TheSameBytesForEveryStrategyAndWorldFromMastersInFullPrecision) {

@@ -3,9 +3,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+
+#include <set>
 
 #include "fullshard/nn/class_name.h"
 #include "fullshard/nn/unit.h"
@@ -61,6 +64,24 @@ TEST(ModuleWalk, GivesOwnParametersAndBuffers) {
   EXPECT_EQ(layer.children.at(0).parameters.size(), 2);
   EXPECT_EQ(join_path("layers.0", "scale"), "layers.0.scale");
   EXPECT_EQ(join_path("", "scale"), "scale");
+}
+
+TEST(ParameterPrint, ChangesWithEveryParameterOfTheTree) {
+  Net net;
+  std::set<uint64_t> prints{parameter_print(*net)};
+  EXPECT_EQ(parameter_print(*net), *prints.begin());
+  EXPECT_NE(parameter_print(*Net()), *prints.begin());
+  const auto changed = [&] { return prints.insert(parameter_print(*net)).second; };
+  const auto kept = net->named_children().front().value()->named_children().front().value();
+  kept->register_parameter("late", at::zeros({3}));
+  EXPECT_TRUE(changed());
+  net->register_module("more", torch::nn::Linear(2, 2));
+  EXPECT_TRUE(changed());
+  const auto held = net->named_children()["more"];
+  net->replace_module("more", torch::nn::Linear(2, 2));
+  EXPECT_TRUE(changed());
+  net->register_buffer("table", at::zeros({3}));
+  EXPECT_FALSE(changed());
 }
 
 TEST(ClassName, DropsNamespacesAndImpl) {

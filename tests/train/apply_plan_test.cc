@@ -186,6 +186,20 @@ TEST(ApplyPlan, RanksWhoseModelIsDeferredStillTakeRank0sValues) {
   });
 }
 
+// As DeepSpeed's engine broadcasts them.
+TEST(ApplyPlan, ADeepSpeedFileTakesRank0sValues) {
+  const auto plan = Plan::parse(R"({"zero_optimization": {"stage": 3}})", "ds_config.json");
+  run_ranks({2}, [&](const World& world) {
+    auto model = make_model();
+    at::NoGradGuard no_grad;
+    const auto original = model->parameters().front().clone();
+    model->parameters().front().add_(world.rank());
+    auto sharded = shard(model, world, plan);
+    const auto full = sharded.gather_full();
+    EXPECT_TRUE(at::equal(model->parameters().front(), original));
+  });
+}
+
 std::vector<at::Tensor> masters_of(const ShardedModel& sharded) {
   std::vector<at::Tensor> masters;
   for (const auto& piece : sharded.pieces()) masters.push_back(piece.master.clone());

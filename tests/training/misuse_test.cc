@@ -150,15 +150,19 @@ TEST(Misuse, NoOperatorReadsAReleasedParameter) {
 
 TEST(Misuse, MovingCloningAndSavingTheModuleAreRefused) {
   with_model([](TinyTransformer& model, ShardedModel&, const World&) {
-    EXPECT_THAT(text_thrown_by([&] { model->to(at::kDouble); }), HasSubstr(kSharded));
+    const auto converted = text_thrown_by([&] { model->to(at::kDouble); });
+    EXPECT_THAT(converted, HasSubstr(kSharded));
+    EXPECT_THAT(converted,
+                HasSubstr("change its dtype or device (Module::to), do so before shard()"));
     EXPECT_THAT(text_thrown_by([&] { model->blocks[0]->up->clone(); }), HasSubstr(kSharded));
-    EXPECT_THAT(text_thrown_by([&] {
-                  std::ostringstream stream;
-                  torch::serialize::OutputArchive archive;
-                  model->save(archive);
-                  archive.save_to(stream);
-                }),
-                HasSubstr(kSharded));
+    const auto saved = text_thrown_by([&] {
+      std::ostringstream stream;
+      torch::serialize::OutputArchive archive;
+      model->save(archive);
+      archive.save_to(stream);
+    });
+    EXPECT_THAT(saved, HasSubstr(kSharded));
+    EXPECT_THAT(saved, HasSubstr("save_model, save_weights or save_checkpoint"));
   });
 }
 

@@ -18,10 +18,12 @@ namespace {
 
 constexpr const char* kRemedy =
     "; build the same values on every rank (torch::manual_seed with the same number before the "
-    "model is made), or set ShardOptions::sync_module_states = true to take rank 0's";
+    "model is made), or leave ShardOptions::sync_module_states true to take rank 0's";
+
+const ShardOptions kOwnValues = {.sync_module_states = false};
 
 std::vector<ShardOptions> replicated_and_sharded(int ranks) {
-  std::vector<ShardOptions> ways(3);
+  std::vector<ShardOptions> ways(3, kOwnValues);
   ways[0].sharding.zero_stage = 0;
   ways[1].sharding.zero_stage = 3;
   ways[2].sharding.strategy = Strategy::hybrid_shard;
@@ -55,7 +57,7 @@ TEST(ValueAgreement, ListsAllRanksThatDiffer) {
     TrainingOptions training;
     training.seed = world.rank() == 0 ? 7 : 8;
     auto model = make_model(training);
-    EXPECT_EQ(message_of([&] { shard(model, world); }),
+    EXPECT_EQ(message_of([&] { shard(model, world, kOwnValues); }),
               fmt::format("shard: parameter 'embedding.weight' has other values on ranks 1, 2 than "
                           "on rank 0{}",
                           kRemedy));
@@ -77,7 +79,7 @@ TEST(ValueAgreement, LooksAtBuffersToo) {
     Counting model;
     model->count[2] = world.rank();
     EXPECT_EQ(
-        message_of([&] { shard(model, world); }),
+        message_of([&] { shard(model, world, kOwnValues); }),
         fmt::format("shard: buffer 'count' has other values on rank 1 than on rank 0{}", kRemedy));
   });
 }
@@ -86,7 +88,7 @@ TEST(ValueAgreement, BuffersOfOtherShapesAreOtherModels) {
   run_ranks({.ranks = 2}, [](const World& world) {
     Counting model;
     if (world.rank() == 1) model->register_buffer("more", at::ones({2}));
-    EXPECT_EQ(message_of([&] { shard(model, world); }),
+    EXPECT_EQ(message_of([&] { shard(model, world, kOwnValues); }),
               "shard: ranks hold different models: rank 0 has nothing more, rank 1 has buffer more "
               "[2] Float in the root unit; build the same model on every rank");
   });
@@ -99,7 +101,7 @@ TEST(ValueAgreement, NotANumberAgreesWithItself) {
       at::NoGradGuard no_grad;
       model->weight.fill_(std::numeric_limits<float>::quiet_NaN());
     }
-    EXPECT_NO_THROW(shard(model, world));
+    EXPECT_NO_THROW(shard(model, world, kOwnValues));
   });
 }
 
@@ -110,9 +112,23 @@ TEST(ValueAgreement, IsNotAskedForWhereRank0sValuesAreTaken) {
     auto model = make_model(training);
     ShardOptions options;
     options.sharding.zero_stage = 0;
-    options.sync_module_states = true;
     EXPECT_NO_THROW(shard(model, world, options));
   });
+}
+
+TEST(ValueAgreement, RanksThatDrewOtherNumbersStartFromThoseOfRank0) {
+  for (const int ranks : {2, 3}) {
+    run_ranks({.ranks = ranks}, [](const World& world) {
+      TrainingOptions training;
+      const auto first = make_model(training);
+      training.seed += static_cast<uint64_t>(world.rank());
+      auto model = make_model(training);
+      auto sharded = shard(model, world);
+      const auto full = sharded.gather_full();
+      const auto expected = first->parameters(), found = model->parameters();
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i]));
+    });
+  }
 }
 
 // One number per rank where all is well.

@@ -95,9 +95,11 @@ void ParamGroup::take_values() {
 }
 
 void ParamGroup::take_rank_0_values() {
-  const auto staging = context_.pool->take(layout_.numel() * element_bytes(spec_.master_dtype),
-                                           tiers::Purpose::workspace);
-  const auto values = staging.as(layout_.numel(), spec_.master_dtype);
+  // Not a block of the pool, which would keep it for a taker as large.
+  const auto values = context_.pool->allocate(layout_.numel(), spec_.master_dtype);
+  auto& ledger = context_.pool->ledger();
+  const auto bytes = static_cast<int64_t>(values.nbytes());
+  ledger.hold(tiers::Purpose::workspace, tiers::Tier::device, bytes);
   copy_slots(values, false);
   context_.mesh->everyone().broadcast(values, 0, owner_).wait();
   const int64_t first = context_.mesh->shard() * layout_.shard_numel();
@@ -106,6 +108,7 @@ void ParamGroup::take_rank_0_values() {
       {.write_full = [&](const at::Tensor& full) { master_->write_seen(full, values); },
        .write_own =
            [&](const at::Tensor& own) { own.copy_(values.narrow(0, first, own.numel())); }});
+  ledger.drop(tiers::Purpose::workspace, tiers::Tier::device, bytes);
 }
 
 void ParamGroup::adopt_parameters() {

@@ -67,6 +67,9 @@ void PassController::before_forward(UnitRuntime& unit) {
         "with write_back",
         describe_unit(unit.path()));
   }
+  const bool is_whole_forward =
+      unit.index() == 0 && !unit.is_called() && !recomputes_.is_replaying();
+  if (is_whole_forward && registered_) registered_->check();
   if (is_stale()) recover();
   if (recomputes_.is_replaying()) {  // inside a backward, where the unit has its turn
     begin_unit(unit);

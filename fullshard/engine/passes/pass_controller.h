@@ -19,6 +19,7 @@
 #include "fullshard/engine/passes/unit_events.h"
 #include "fullshard/engine/passes/unit_runtime.h"
 #include "fullshard/engine/plan/group_context.h"
+#include "fullshard/engine/plan/registered_parameters.h"
 #include "fullshard/engine/plan/schedule.h"
 
 namespace fullshard::engine {
@@ -39,6 +40,8 @@ class PassController : public UnitEvents {
   // `life` keeps all of this while autograd's callback at the end of a backward runs; once it is
   // gone that does nothing.
   void start(std::weak_ptr<void> life);
+  // From here on every forward of the whole model asks them; they outlive it.
+  void look_at_registrations(const RegisteredParameters* registered) { registered_ = registered; }
 
   void before_forward(UnitRuntime& unit) override;
   void after_forward(UnitRuntime& unit, bool has_backward) override;
@@ -104,6 +107,7 @@ class PassController : public UnitEvents {
   RecomputeStack recomputes_;
   ModuleGradients module_gradients_;
   std::weak_ptr<void> life_;
+  const RegisteredParameters* registered_ = nullptr;
 
   Phase phase_ = Phase::resting;
   bool has_values_ = true;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fullshard/base/error.h"
 #include "fullshard/engine/plan/unit_name.h"
 
 namespace fullshard::engine {
@@ -215,6 +216,12 @@ void UnitRuntime::hook_inputs(const std::vector<at::Tensor>& inputs) {
 }
 
 void UnitRuntime::before_backward(const at::Tensor& output_gradient) {
+  // Autograd records this backward, to read parameters again when they are released.
+  check(!at::GradMode::is_enabled() || numel_ == 0,
+        "backward of {} with create_graph = true: second derivatives need whole parameters, and "
+        "those of this unit are released after the pass; leave create_graph out, or train on one "
+        "rank, with NO_SHARD or under ZeRO stage 1 or 2",
+        owner_);
   context_.events->backward_runs();
   context_.watch->before_backward(owner_, output_gradient);
   if (is_done_ && !ended_early_) return;

@@ -65,9 +65,11 @@ struct ShardOptions {
   // can say where they appeared.
   bool watch_non_finite = true;
 
-  // Take rank 0's parameters and buffers, unit by unit. The other ranks' models may be deferred;
-  // rank 0's may not. Off: every rank must have made the same values, and is told where not.
-  bool sync_module_states = false;
+  // Take rank 0's parameters and buffers, unit by unit; the other ranks' models may be deferred.
+  // Where rank 0's own is, there is nothing to take: values come after shard(). Off saves the
+  // messages where ranks read the same files: each must have the same values, and is told where
+  // not.
+  bool sync_module_states = true;
   // At every step the ranks take rank 0's buffers, as DDP's broadcast_buffers does before every
   // forward: BatchNorm's statistics are those of rank 0's batches on all of them. Off: each rank
   // keeps its own, and a checkpoint has rank 0's. docs/training.md, "Buffers".

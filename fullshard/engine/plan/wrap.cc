@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
-#include <regex>
 #include <set>
 #include <unordered_map>
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/engine/plan/ignored_modules.h"
 #include "fullshard/engine/plan/unit_name.h"
 #include "fullshard/nn/unit_hint.h"
 
@@ -45,6 +44,22 @@ WrapPolicy WrapPolicy::predicate(Predicate predicate) {
   return policy;
 }
 
+std::string WrapPolicy::text() const {
+  switch (kind_) {
+    case Kind::marked:
+      return "marked";
+    case Kind::classes:
+      return fmt::format("classes {}", fmt::join(names_, ", "));
+    case Kind::min_size:
+      return fmt::format("min_size {}", min_numel_);
+    case Kind::none:
+      return "none";
+    case Kind::predicate:
+      return "predicate";
+  }
+  return {};
+}
+
 int64_t UnitPlan::numel() const {
   int64_t total = 0;
   for (const auto& parameter : parameters) total += parameter.tensor.numel();
@@ -62,12 +77,11 @@ int64_t UnitPlan::largest_tensor() const {
 class UnitPlanner {
  public:
   UnitPlanner(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored)
-      : tree_(nn::walk_modules(root)), policy_(policy) {
-    if (!ignored.empty()) ignored_ = compile(ignored);
-  }
+      : tree_(nn::walk_modules(root)), policy_(policy), ignored_(ignored) {}
 
   WrapPlan plan(bool advises) {
     check_class_names();
+    check_not_sharded(tree_);
     check_hooks(tree_);
     choose(tree_, /*is_root=*/true);
     choose_large_vocabulary();
@@ -79,18 +93,7 @@ class UnitPlanner {
   }
 
  private:
-  static std::regex compile(const std::string& pattern) {
-    try {
-      return std::regex(pattern);
-    } catch (const std::regex_error& error) {
-      fail_as(ErrorKind::usage, "ignored_modules '{}': not a regular expression: {}", pattern,
-              error.what());
-    }
-  }
-
-  bool is_ignored(const nn::ModuleNode& node) const {
-    return ignored_ && std::regex_match(node.path, *ignored_);
-  }
+  bool is_ignored(const nn::ModuleNode& node) const { return ignored_.has(node.path); }
 
   void check_class_names() const {
     if (policy_.kind_ != WrapPolicy::Kind::classes) return;
@@ -105,6 +108,20 @@ class UnitPlanner {
 
   static std::string shown_path(const nn::ModuleNode& node) {
     return node.path.empty() ? "(root)" : node.path;
+  }
+
+  void check_not_sharded(const nn::ModuleNode& node) const {
+    if (is_ignored(node)) return;
+    const auto* state = dynamic_cast<nn::UnitState*>(node.module);
+    if (state && state->hooks()) {
+      fail_as(
+          ErrorKind::usage,
+          "shard: module '{}' of class {} is sharded already, and a module is sharded once: for "
+          "other options end its ShardedModel, build the module again and shard that "
+          "(save_weights and load_weights take its values along)",
+          shown_path(node), node.class_name);
+    }
+    for (const auto& child : node.children) check_not_sharded(child);
   }
 
   // A unit whose forward goes past its hooks would be met by nothing but released parameters.
@@ -311,7 +328,7 @@ class UnitPlanner {
 
   nn::ModuleNode tree_;
   const WrapPolicy& policy_;
-  std::optional<std::regex> ignored_;
+  engine::IgnoredModules ignored_;
   std::set<torch::nn::Module*> chosen_;
   int64_t largest_unit_ = 0;  // below the root, as the policy chose them
   std::vector<const nn::ModuleNode*> ignored_nodes_;

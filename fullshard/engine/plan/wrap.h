@@ -42,6 +42,8 @@ class WrapPolicy {
   static WrapPolicy none();
   static WrapPolicy predicate(Predicate predicate);
 
+  std::string text() const;  // "classes Block, Head"; predicates all read alike
+
  private:
   friend class UnitPlanner;
   enum class Kind { marked, classes, min_size, none, predicate };
@@ -78,9 +80,9 @@ struct WrapPlan {
 };
 
 // `ignored` is a regular expression over module paths (whole path); what lies below a match is left
-// alone. Errors: a class name that no module has (lists those there are), a chosen module that is
-// no unit, a root that is none, a unit that does not run its hooks. With `advises` the plan warns
-// of units so large that more of them would save memory.
+// alone. Errors: a module that is sharded already, a class name that no module has (lists those
+// there are), a chosen module that is no unit, a root that is none, a unit that does not run its
+// hooks. With `advises` the plan warns of units so large that more of them would save memory.
 WrapPlan plan_units(torch::nn::Module& root, const WrapPolicy& policy, const std::string& ignored,
                     bool advises = true);
 

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -12,13 +11,11 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
-#include "fullshard/engine/plan/deferred_model.h"
 #include "fullshard/engine/plan/unit_name.h"
+#include "fullshard/tensor/error_text.h"
 
 namespace fullshard::engine {
 namespace {
-
-constexpr std::string_view kNoValues = "no values of ";
 
 // "embedding.weight [11, 5] Float"
 std::string describe_tensor(const std::string& name, const at::Tensor& tensor) {
@@ -50,14 +47,6 @@ std::string describe(const WrapPlan& plan, bool taken) {
   return text;
 }
 
-[[noreturn]] void fail_without_values(std::string_view parameter) {
-  fail(
-      "shard: sync_module_states takes rank 0's values, and rank 0's model is deferred ('{}' has "
-      "none); build it with values there, or leave sync_module_states out and call load_weights or "
-      "initialise_weights after shard()",
-      parameter);
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> lines;
@@ -76,15 +65,8 @@ bool is_alone(const Communicator& everyone) {
 }
 
 void check_ranks_agree(const Communicator& everyone, const WrapPlan& plan, bool taken) {
-  const auto deferred = taken && everyone.rank() == 0 ? first_deferred(plan) : std::string();
-  if (is_alone(everyone)) {
-    if (!deferred.empty()) fail_without_values(deferred);
-    return;
-  }
-  auto own = describe(plan, taken);
-  if (!deferred.empty()) own = std::string(kNoValues) + deferred;
-  const auto texts = gather_texts(everyone, own, "the comparison of models");
-  if (texts[0].starts_with(kNoValues)) fail_without_values(texts[0].substr(kNoValues.size()));
+  if (is_alone(everyone)) return;
+  const auto texts = gather_texts(everyone, describe(plan, taken), "the comparison of models");
   for (int rank = 1; rank < everyone.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
     const auto first = lines_of(texts[0]);
@@ -126,10 +108,8 @@ std::optional<Error> error_of(const std::function<void()>& body) {
     return std::nullopt;
   } catch (const Error& error) {
     return error;
-  } catch (const c10::Error& error) {
-    return Error(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return Error(error.what());
+    return Error(error_text(error));
   }
 }
 

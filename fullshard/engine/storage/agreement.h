@@ -19,8 +19,7 @@ bool is_alone(const Communicator& everyone);
 
 // Collective. Compares names, shapes and dtypes of the units' parameters and buffers, and
 // requires_grad; the error, the same on every rank, names the first difference and the ranks that
-// have it. Parameters are deferred on all ranks or on none; where rank 0's values are `taken` its
-// own must not be.
+// have it. Parameters are deferred on all ranks or on none, unless rank 0's values are `taken`.
 void check_ranks_agree(const Communicator& everyone, const WrapPlan& plan, bool taken);
 
 // Collective. Every rank's text, in order of ranks. `what` names the call.

@@ -13,9 +13,10 @@ FlatBuffer::FlatBuffer(const Layout& layout, at::ScalarType dtype, const std::st
     : layout_(layout),
       released_message_(fmt::format(
           "a parameter of {} is used while it is sharded: its full values exist only inside that "
-          "unit's forward and backward. Call the unit as block(x) or block->forward(x), or open "
-          "`auto full = sharded.gather_full();` around code that reads, copies, moves or saves it. "
-          "Optimizers step over the shards: "
+          "unit's forward and backward. Call the unit as block(x) or block->forward(x). To read or "
+          "copy it, open `auto full = sharded.gather_full();`. To save the model, call "
+          "save_model, save_weights or save_checkpoint in place of torch::save. To change its "
+          "dtype or device (Module::to), do so before shard(). To train it, step over the shards: "
           "fullshard::AdamW(sharded, …)",
           owner)),
       updated_message_(fmt::format(
