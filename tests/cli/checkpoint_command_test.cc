@@ -271,6 +271,20 @@ TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
   EXPECT_EQ(folder_.read("out/config.json"), folder_.read("run/model/config.json"));
   EXPECT_EQ(run("checkpoint diff run run/model").status, 0);
   EXPECT_EQ(run("checkpoint save run ../away").status, 2);
+  ASSERT_EQ(launch::shell("mkdir " + folder_ / "run/checkpoints/mine" + "; touch " +
+                          folder_ / "run/checkpoints/mine/notes")
+                .status,
+            0);
+  const launch::Ended taken = run("checkpoint save run mine");
+  EXPECT_EQ(taken.status, 2);
+  EXPECT_THAT(taken.output, HasSubstr("run/checkpoints/mine exists and is not a checkpoint"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/request"));
+  // As if the folder had come when it had been asked for.
+  folder_.write("run/checkpoints/request", "mine");
+  const launch::Ended warned = run(words + "--ranks 2 --steps 1 --overwrite 2>&1");
+  EXPECT_EQ(warned.status, 0) << warned.output;
+  EXPECT_THAT(warned.output, HasSubstr("run/checkpoints/mine exists and is not a checkpoint, so "
+                                       "nothing is saved there"));
   EXPECT_EQ(run("checkpoint save nowhere name").status, 4);
 }
 

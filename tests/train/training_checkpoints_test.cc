@@ -6,12 +6,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <atomic>
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <memory>
 
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/diff_checkpoints.h"
+#include "fullshard/checkpoint/save_request.h"
 #include "fullshard/comm/world/world.h"
 #include "fullshard/stored/any_checkpoint.h"
 #include "fullshard/train/apply_plan.h"
@@ -106,6 +111,37 @@ TEST(TrainingCheckpoints, AnAsynchronousSaveIsSettledBeforeTheNextStep) {
   SmallRun other(World::single(), fsdp_configuration("NO_SHARD"), false);
   load_checkpoint(folder / "step-000002", other.sharded);
   expect_equal_masters(other.masters(), after_two);
+}
+
+// It was free when the run looked, and is not when the run saves.
+TEST(TrainingCheckpoints, WhatIsInTheWayOfANamedOneDoesNotEndTheRun) {
+  for (const bool is_async : {false, true}) {
+    const RunFolder folder;
+    std::atomic<int> last_step = 0;
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      SmallRun run(world, fsdp_configuration("FULL_SHARD"), true);
+      Trainer trainer(*run.model, run.sharded, run.plan, run.data, nullptr,
+                      {.steps = 3,
+                       .global_batch = 4,
+                       .micro_batch = 2,
+                       .checkpoint_folder = folder.path(),
+                       .save_every = 3,
+                       .async_save = is_async});
+      if (world.rank() == 0) checkpoint::ask_for_save(folder.path(), "mine");
+      trainer.run(
+          [&](const StepRecord& record) {
+            last_step = static_cast<int>(record.step);
+            if (record.step > 1) return;
+            ::mkdir((folder / "mine").c_str(), 0755);
+            std::ofstream(folder / "mine/notes.txt") << "mine";
+          },
+          {}, {});
+    });
+    EXPECT_EQ(last_step, 3);
+    EXPECT_THAT(entries_of(folder.path()),
+                ::testing::UnorderedElementsAre("mine", "step-000003", "latest"));
+    EXPECT_EQ(read_file(folder / "mine/notes.txt"), "mine");
+  }
 }
 
 TEST(TrainingCheckpoints, AFullStateDictHasTheWeightsForOtherProgramsBesideIt) {

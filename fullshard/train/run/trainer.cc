@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/train/run/trainer.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/printable.h"
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/engine/gradients/norm_riders.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -269,11 +272,25 @@ int64_t Trainer::resume(const std::string& path) {
 void Trainer::save_if_due(int64_t steps_done) {
   saver_.poll();
   note_saved();
-  if (requested_) save_as(*requested_, steps_done);
+  if (requested_) save_as_requested(*requested_, steps_done);
   if (options_.save_every == 0) return;
   const bool is_last = was_interrupted_ || !stopped_early_.empty() || steps_done == options_.steps;
   if (is_last || steps_done % options_.save_every == 0)
     save_as(stored::checkpoint_name(steps_done), steps_done);
+}
+
+// What is in the way of a name that a user chose costs that checkpoint and not the run. It is found
+// before anything is written, on all ranks alike.
+void Trainer::save_as_requested(const std::string& name, int64_t steps_done) {
+  try {
+    save_as(name, steps_done);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    if (sharded_.mesh().world().rank() == 0) {
+      spdlog::warn("checkpoint save '{}': nothing is saved there: {}", base::printable(name),
+                   error.what());
+    }
+  }
 }
 
 void Trainer::save_as(const std::string& name, int64_t steps_done) {

@@ -126,6 +126,7 @@ class Trainer {
   // Also when the run was interrupted: what was done is not lost.
   void save_if_due(int64_t steps_done);
   void save_as(const std::string& name, int64_t steps_done);
+  void save_as_requested(const std::string& name, int64_t steps_done);
   void note_saved();
   void finish_saving();
   void evaluate_at(int64_t step, StepRecord& record, const OnBest& on_best);
