@@ -27,6 +27,22 @@ std::string deepspeed_error_of(const FolderCopy& copy) {
   });
 }
 
+void exchange(FolderCopy& copy, const std::string& one, const std::string& other) {
+  copy.move(one, "kept");
+  copy.move(other, one);
+  copy.move("kept", other);
+}
+
+// As if the file, which another name was given to, had been saved under that name.
+void save_under_own_name(const FolderCopy& copy, const std::string& name, const std::string& old) {
+  const std::string from = old.substr(0, old.size() - 3), to = name.substr(0, name.size() - 3);
+  std::string bytes = copy.bytes(name);
+  for (size_t at = bytes.find(from + "/"); at != std::string::npos; at = bytes.find(from + "/")) {
+    bytes.replace(at, from.size(), to);
+  }
+  write_file(copy.file(name), bytes);
+}
+
 struct Fixture {
   std::string name;
   int stage;
@@ -124,6 +140,10 @@ TEST(DeepSpeedFolder, NamesMissingFiles) {
                 "there");
   copy.move(kRank1, kRank0);
   EXPECT_EQ(deepspeed_error_of(copy),
+            kRank0 + ": was saved as " + kRank1 +
+                "; files of two ranks were exchanged or renamed: copy the checkpoint again");
+  save_under_own_name(copy, kRank0, kRank1);
+  EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 +
                 ": optimizer_state_dict: partition_count says 2 ranks, there are 1 "
                 "*_optim_states.pt; some were not copied, or belong to another checkpoint");
@@ -140,14 +160,30 @@ TEST(DeepSpeedFolder, RefusesTwoFilesOfOneRank) {
 
 TEST(DeepSpeedFolder, NoticesExchangedFiles) {
   FolderCopy copy(checkpoint_fixture("zero1/global_step2"));
-  copy.move(kRank0, "kept");
-  copy.move(kRank1, kRank0);
-  copy.move("kept", kRank1);
+  exchange(copy, kRank0, kRank1);
+  save_under_own_name(copy, kRank0, kRank1);
+  save_under_own_name(copy, kRank1, kRank0);
   EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 +
                 ": optimizer_state_dict: says that it holds 1 elements of 'emb.weight' from its "
                 "element 0 on, expected 34 from 0 on; files of two ranks or checkpoints were "
                 "exchanged");
+}
+
+// Of stage 3 all shapes are alike, and every checksum is right.
+TEST(DeepSpeedFolder, NoticesExchangedFilesByTheNamesTheyWereSavedUnder) {
+  for (const std::string kind : {"optim", "model"}) {
+    const auto file_of = [&](int rank) {
+      return "zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_" + kind + "_states.pt";
+    };
+    FolderCopy copy(checkpoint_fixture("zero3/global_step2"));
+    exchange(copy, file_of(0), file_of(1));
+    EXPECT_EQ(deepspeed_error_of(copy),
+              file_of(0) + ": was saved as " + file_of(1) +
+                  "; files of two ranks were exchanged or renamed: copy the checkpoint again");
+    exchange(copy, file_of(0), file_of(1));
+    EXPECT_EQ(deepspeed_error_of(copy), "no error");
+  }
 }
 
 TEST(DeepSpeedFolder, RefusesFilesOfAnotherModelOrStage) {

@@ -27,6 +27,14 @@ bool holds_states(const std::string& folder) {
                              [](const auto& name) { return name.ends_with("_states.pt"); });
 }
 
+enum class FileOf { model, optimizer };
+
+struct RankFile {
+  FileOf kind;
+  int rank;
+  bool operator==(const RankFile&) const = default;
+};
+
 // "zero_pp_rank_12_" -> 12
 std::optional<int> rank_before(std::string_view name, std::string_view end) {
   if (!name.ends_with(end)) return std::nullopt;
@@ -39,6 +47,25 @@ std::optional<int> rank_before(std::string_view name, std::string_view end) {
   const auto [stop, problem] = std::from_chars(name.data(), name.data() + name.size(), rank);
   if (problem != std::errc() || stop != name.data() + name.size() || rank < 0) return std::nullopt;
   return rank;
+}
+
+// Nothing: a file of a run that was also parallel in another way, or not one of a checkpoint.
+std::optional<RankFile> parse_name(std::string_view name) {
+  if (const auto rank = rank_before(name, kOptimizerEnd)) return RankFile{FileOf::optimizer, *rank};
+  if (const auto rank = rank_before(name, kModelEnd)) return RankFile{FileOf::model, *rank};
+  if (name == kModelEnd) return RankFile{FileOf::model, 0};
+  return std::nullopt;
+}
+
+// The archive in a file knows under which name it was saved. Of two ranks whose shapes are alike
+// nothing else tells that their files were exchanged.
+void check_is_own_file(const TorchFile& file, const std::string& name) {
+  const std::string saved = fmt::format("{}.pt", file.saved_name());
+  const auto found = parse_name(saved);
+  check_input(!found || found == parse_name(name),
+              "{}: was saved as {}; files of two ranks were exchanged or renamed: copy the "
+              "checkpoint again",
+              file.path(), saved);
 }
 
 std::string read_tag(const std::string& path) {
@@ -74,6 +101,7 @@ std::vector<SharedTorchFile> open_all(const NamesByRank& names, const std::strin
   std::vector<SharedTorchFile> files;
   for (const auto& [rank, name] : names) {
     files.push_back(std::make_shared<const TorchFile>(fmt::format("{}/{}", folder, name)));
+    check_is_own_file(*files.back(), name);
   }
   return files;
 }
@@ -104,16 +132,11 @@ DeepSpeedFiles open_deepspeed_files(const std::string& path, const std::string& 
   NamesByRank optimizers;
   for (const auto& name : names_in(files.folder)) {
     if (!name.ends_with("_states.pt")) continue;
-    if (const auto rank = rank_before(name, kOptimizerEnd)) {
-      add(optimizers, *rank, name, files.folder);
-    } else if (const auto model_rank = rank_before(name, kModelEnd)) {
-      add(models, *model_rank, name, files.folder);
-    } else if (name == kModelEnd) {
-      add(models, 0, name, files.folder);
-    } else {
-      fail_input("{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not read",
-                 files.folder, name);
-    }
+    const auto file = parse_name(name);
+    check_input(file.has_value(),
+                "{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not read",
+                files.folder, name);
+    add(file->kind == FileOf::model ? models : optimizers, file->rank, name, files.folder);
   }
   check_input(!models.empty(), "{}: has no *_model_states.pt", files.folder);
   check_input(!optimizers.empty(),

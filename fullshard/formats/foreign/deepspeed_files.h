@@ -30,8 +30,9 @@ bool is_deepspeed_folder(const std::string& path);
 // DIR/TAG, which must be there; where `path` is DIR and no tag is given, `latest` decides.
 std::string find_deepspeed_folder(const std::string& path, const std::string& tag = {});
 
-// Opens all of them. Without a tag `latest` decides. Missing ranks, two files of one rank and
-// checkpoints of model-parallel or mixture-of-experts runs are errors of the kind `input`.
+// Opens all of them. Without a tag `latest` decides. Missing ranks, two files of one rank, files
+// that were saved as another rank's and checkpoints of model-parallel or mixture-of-experts runs
+// are errors of the kind `input`.
 DeepSpeedFiles open_deepspeed_files(const std::string& path, const std::string& tag);
 
 }  // namespace fullshard::formats

@@ -181,6 +181,10 @@ TorchFile::TorchFile(FileHandle file, int64_t begin, int64_t length, const Pickl
   }
 }
 
+std::string_view TorchFile::saved_name() const {
+  return std::string_view(root_).substr(0, root_.size() - 1);
+}
+
 std::string TorchFile::read_entry(const std::string& name, int64_t max_bytes) const {
   const ZipEntry* entry = archive_.find(root_ + name);
   check_input(entry->bytes <= max_bytes, "{}: {} takes {} bytes, expected at most {}", path(), name,

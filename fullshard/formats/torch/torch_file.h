@@ -45,6 +45,9 @@ class TorchFile {
 
   const std::string& path() const { return file_.path(); }
   const PickleValue& root() const { return pickle_.root(); }
+  // What torch.save has named the archive after: the file that it wrote, without its ending;
+  // "archive" where it wrote into memory.
+  std::string_view saved_name() const;
 
   // Nothing when the value is no tensor; an error when it is one that the file cannot hold. `where`
   // begins the message. Parameters and tensors with attributes are tensors too.
