@@ -24,6 +24,7 @@ void TrainFolder::claim() {
   lock_.emplace(report::RunLock::inherited_or_new(options_.output, launcher_));
   if (!lock_->warning().empty()) base::say(fmt::format("warning: {}\n", lock_->warning()));
   report::close_dead_run(options_.output, *lock_);
+  report::remove_unfinished_records(options_.output);
 }
 
 void TrainFolder::choose_checkpoint() {

@@ -77,6 +77,7 @@ int stage_in(const ShardingPlan& sharding) {
 
 const std::string& without_left_folders(const std::string& path) {
   tuning::remove_left_folders(path);
+  report::remove_unfinished_files(path, {"tune.json"});
   return path;
 }
 

@@ -127,6 +127,19 @@ TEST(RunLock, OfAnotherHostIsNotCalledGone) {
   EXPECT_EQ(find_owner(folder.path()).owner.text(), "process 17 on host elsewhere");
 }
 
+TEST(RunLock, WritesNothingThroughALink) {
+  const TemporaryFolder folder, other;
+  const std::string target = other.file("mine"), link = folder.file("run.lock");
+  std::ofstream(target) << "mine";
+  ASSERT_EQ(::symlink(target.c_str(), link.c_str()), 0);
+  EXPECT_EQ(message_of([&] { RunLock lock(folder.path()); }),
+            link +
+                ": is a symbolic link, and a lock must be a file of this folder; remove the link, "
+                "or name another folder with --output");
+  EXPECT_EQ(fullshard::testing::read_file(target), "mine");
+  EXPECT_EQ(find_owner(folder.path()).state, OwnerState::none);
+}
+
 TEST(RunLock, SaysWhereItCannotBe) {
   EXPECT_EQ(message_of([] { RunLock lock("/proc/none/run"); }),
             "/proc/none: cannot be made: No such file or directory");

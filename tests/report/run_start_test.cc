@@ -55,6 +55,24 @@ class RunStarts : public ::testing::Test {
 
 TEST_F(RunStarts, AreFreeInAnEmptyFolder) { EXPECT_EQ(start({}), "no error"); }
 
+TEST_F(RunStarts, RemoveWhatAKilledRunLeftUnfinished) {
+  const pid_t dead = die_as_owner();
+  ::unlink(folder_.file("run.lock").c_str());
+  const auto put = [&](const std::string& name) { std::ofstream(folder_.file(name)) << "half"; };
+  for (const char* name : {"run.json", "report.html"}) {
+    put(fmt::format("{}.{}.part", name, dead));
+    put(name);
+  }
+  // Not left by a run, or being written by one that lives.
+  const std::string others[] = {"run.json.part", "run.json.x.part", "mine.12345678.part",
+                                fmt::format("run.json.{}.part", ::getpid())};
+  for (const auto& name : others) put(name);
+  remove_unfinished_records(folder_.path());
+  EXPECT_THAT(entries_of(folder_.path()),
+              ::testing::UnorderedElementsAre("run.json", "report.html", others[0], others[1],
+                                              others[2], others[3]));
+}
+
 TEST_F(RunStarts, KeepWhatIsThere) {
   for (const auto status : {RunStatus::running, RunStatus::failed, RunStatus::interrupted}) {
     leave(status, true);

@@ -7,11 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
+#include "fullshard/base/folder_names.h"
 #include "fullshard/base/write_problem.h"
 
 namespace fullshard::report {
@@ -45,6 +49,21 @@ bool write_and_sync(const std::string& path, std::string_view text) {
   return ::fsync(file.get()) == 0 || errno == EINVAL;
 }
 
+// Of "run.json.1234.part", where the file is called run.json.
+std::optional<pid_t> process_of(std::string_view unfinished, std::string_view name) {
+  constexpr std::string_view kEnd = ".part";
+  if (!unfinished.starts_with(name) || !unfinished.ends_with(kEnd)) return std::nullopt;
+  unfinished.remove_prefix(name.size());
+  unfinished.remove_suffix(std::min(kEnd.size(), unfinished.size()));
+  if (!unfinished.starts_with('.')) return std::nullopt;
+  unfinished.remove_prefix(1);
+  pid_t process = 0;
+  const char* end = unfinished.data() + unfinished.size();
+  const auto [stop, problem] = std::from_chars(unfinished.data(), end, process);
+  const bool is_number = problem == std::errc() && stop == end && process > 0;
+  return is_number ? std::optional(process) : std::nullopt;
+}
+
 }  // namespace
 
 std::string read_end_of_file(const std::string& path, int64_t bytes) {
@@ -73,6 +92,18 @@ void write_whole_file(const std::string& path, std::string_view text) {
   fail_as(base::kind_of_write_problem(reason),
           "{}: cannot be written: {}; make room, or name another place", path,
           std::strerror(reason));
+}
+
+void remove_unfinished_files(const std::string& folder, const std::vector<std::string>& names) {
+  for (const std::string& found : base::names_in_folder(folder)) {
+    for (const std::string& name : names) {
+      const auto process = process_of(found, name);
+      // Another command may be writing there at this moment.
+      if (process && ::kill(*process, 0) != 0 && errno == ESRCH) {
+        ::unlink((folder + "/" + found).c_str());
+      }
+    }
+  }
 }
 
 void make_folders(const std::string& path) {

@@ -18,6 +18,9 @@ std::string read_end_of_file(const std::string& path, int64_t bytes);
 // such folder); then the old content is still there.
 void write_whole_file(const std::string& path, std::string_view text);
 
+// What write_whole_file() of a process that was killed has left of a file with one of these names.
+void remove_unfinished_files(const std::string& folder, const std::vector<std::string>& names);
+
 // The folder and those above it, where they are not there yet. An Error otherwise.
 void make_folders(const std::string& path);
 

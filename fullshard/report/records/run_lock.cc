@@ -117,6 +117,21 @@ void write_owner(int file, const RunOwner& owner) {
       ::ftruncate(file, 0) == 0 && ::pwrite(file, text.data(), text.size(), 0) >= 0;
 }
 
+// Of a link nothing is written into the file that it leads to.
+int open_lock(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file >= 0) return file;
+  const int reason = errno;
+  if (reason == ELOOP) {
+    fail_as(ErrorKind::input,
+            "{}: is a symbolic link, and a lock must be a file of this folder; remove the link, or "
+            "name another folder with --output",
+            path);
+  }
+  fail_as(ErrorKind::input, "{}: cannot be written: {}; name another folder with --output", path,
+          std::strerror(reason));
+}
+
 [[noreturn]] void refuse(const std::string& folder, const RunOwner& owner) {
   fail_as(ErrorKind::usage,
           "{}: is in use by a run that is going on ({}); wait for it or end it, or choose another "
@@ -147,7 +162,8 @@ std::string RunOwner::death() const {
 }
 
 Ownership find_owner(const std::string& folder) {
-  const int file = ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int file =
+      ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (file < 0) return {};
   struct flock asked = whole_file_as(F_WRLCK);
   const bool has_locks = ::fcntl(file, F_OFD_GETLK, &asked) == 0;
@@ -161,13 +177,7 @@ Ownership find_owner(const std::string& folder) {
 
 RunLock::RunLock(const std::string& folder) {
   make_folders(folder);
-  const std::string path = lock_path(folder);
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file_ < 0) {
-    const int reason = errno;
-    fail_as(ErrorKind::input, "{}: cannot be written: {}; name another folder with --output", path,
-            std::strerror(reason));
-  }
+  file_ = open_lock(lock_path(folder));
   const int problem = lock_unless_owned(file_, folder);
   previous_ = read_owner(folder);
   if (is_taken(problem) || (problem != 0 && previous_ && is_alive_here(*previous_))) {

@@ -40,6 +40,11 @@ void check_run_start(const std::string& folder, const RunStart& start) {
           start.may_begin_again ? ", which is done and left no checkpoint to resume" : "");
 }
 
+void remove_unfinished_records(const std::string& folder) {
+  remove_unfinished_files(folder, {"run.json", "report.html", "run.replaced", "given_config.yaml",
+                                   "given_config.json"});
+}
+
 void remove_run_records(const std::string& folder) {
   for (const char* name :
        {"run.json", "metrics.jsonl", "report.html", "given_config.yaml", "given_config.json"}) {

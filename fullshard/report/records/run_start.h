@@ -18,6 +18,9 @@ struct RunStart {
 // An Error of kind usage when the folder holds a run that must stay. Changes nothing.
 void check_run_start(const std::string& folder, const RunStart& start);
 
+// What a run that was killed has left of them unfinished; by the folder's owner.
+void remove_unfinished_records(const std::string& folder);
+
 // run.json, metrics.jsonl, the report and the copied configuration of the run that is replaced.
 void remove_run_records(const std::string& folder);
 
