@@ -21,6 +21,7 @@
 #include "fullshard/train/merge_adapter.h"
 #include "fullshard/train/model_source.h"
 #include "fullshard/train/model_weights.h"
+#include "fullshard/train/run/resume.h"
 #include "fullshard/train/run/trainer.h"
 #include "fullshard/train/trained_flops.h"
 #include "tests/errors.h"
@@ -67,6 +68,42 @@ AdaptedModel adapted(const World& world, const std::string& base, const LoraOpti
   ShardedModel sharded(model, world, options);
   load_model_weights(source.folder, *model, sharded);
   return {model, adapter_config_of(*model, lora, base), sharded};
+}
+
+// What they count and their dropout are no matter of shapes, which loading compares.
+TEST(Adapters, GoOnAsTheyWereTrainedOnly) {
+  const AdapterConfig own = {.lora = {.rank = 4,
+                                      .alpha = 8,
+                                      .dropout = 0.1,
+                                      .target_modules = {"q_proj"},
+                                      .rank_pattern = {{"layers.0.q_proj", 2}},
+                                      .alpha_pattern = {{"layers.1.q_proj", 3}}}};
+  const auto refusal = [&](const AdapterConfig& saved) -> std::string {
+    const Progress progress = {
+        .extra = stored::with_record("{}", {.adapter = adapter_config_text(saved)})};
+    try {
+      train::check_same_adapter(progress, own, "step-000003");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal(own), "no error");
+  const std::string end = "; give the same, or begin anew from its adapter with --adapter";
+  AdapterConfig saved = own;
+  saved.lora.dropout = 0;
+  EXPECT_EQ(refusal(saved), "--lora-dropout: is 0.1, but step-000003 was trained with 0" + end);
+  saved = own;
+  saved.lora.alpha_pattern = {};
+  EXPECT_EQ(refusal(saved),
+            "alpha_pattern: is layers.1.q_proj: 3, but step-000003 was trained with none" + end);
+  saved = own;
+  saved.lora.rank_pattern.emplace_back("k_proj", 1);
+  EXPECT_EQ(refusal(saved),
+            "rank_pattern: is layers.0.q_proj: 2, but step-000003 was trained with "
+            "layers.0.q_proj: 2, k_proj: 1" +
+                end);
 }
 
 struct PeftFolder {

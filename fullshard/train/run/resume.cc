@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "fullshard/base/printable.h"
 #include "fullshard/checkpoint/checkpoint.h"
 #include "fullshard/checkpoint/foreign_checkpoint.h"
 #include "fullshard/checkpoint/round_masters.h"
@@ -50,6 +51,16 @@ Progress load_any(const stored::FoundCheckpoint& found, const LanguageModel& mod
   return loaded.progress;
 }
 
+// "q_proj: 4, k_proj: 2"
+template <class Value>
+std::string pattern_text(const std::vector<std::pair<std::string, Value>>& patterns) {
+  std::string text;
+  for (const auto& [pattern, value] : patterns) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", base::printable(pattern), value);
+  }
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace
 
 Progress load_training_state(const stored::FoundCheckpoint& found, const LanguageModel& model,
@@ -73,7 +84,12 @@ void check_same_adapter(const Progress& progress, const AdapterConfig& own,
             flag, now, checkpoint, then);
   };
   check_equal("--lora-alpha", own.lora.alpha, saved.alpha);
+  check_equal("--lora-dropout", own.lora.dropout, saved.dropout);
   check_equal("--lora-rslora", own.lora.use_rslora, saved.use_rslora);
+  check_equal("alpha_pattern", pattern_text(own.lora.alpha_pattern),
+              pattern_text(saved.alpha_pattern));
+  check_equal("rank_pattern", pattern_text(own.lora.rank_pattern),
+              pattern_text(saved.rank_pattern));
 }
 
 }  // namespace fullshard::train

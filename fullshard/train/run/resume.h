@@ -19,9 +19,9 @@ Progress load_training_state(const stored::FoundCheckpoint& found, const Languag
                              ShardedModel& sharded, Optimizer& optimizer, const LossScaler& scaler,
                              bool takes_fp32 = true);
 
-// An Error of kind usage where what the adapters of a checkpoint count differs from this run's:
-// they would go on as others than they were trained. Their rank is a matter of shapes, which
-// loading compares.
+// An Error of kind usage where what the adapters of a checkpoint count, or their dropout, differs
+// from this run's: they would go on as others than they were trained. Shapes are compared in
+// loading.
 void check_same_adapter(const Progress& progress, const AdapterConfig& own,
                         const std::string& checkpoint);
 
