@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "fullshard/base/bytes.h"
+#include "fullshard/base/folder_names.h"
+#include "fullshard/formats/file_handle.h"
 #include "fullshard/formats/folder.h"
+#include "fullshard/formats/free_place.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
 #include "fullshard/formats/torch/torch_writer.h"
@@ -23,9 +27,29 @@ constexpr int64_t kBlockNumel = kMiB;
 constexpr const char* kVersion = "0.19.8";  // whose layout this is
 constexpr int64_t kStage = 2;
 
-void make_new_folder(const std::string& path) {
-  formats::check_system(::mkdir(path.c_str(), 0777) == 0, "{}: cannot be made", path);
-}
+// FOLDER.part until all of it is written; what is not finished goes.
+class UnfinishedFolder {
+ public:
+  explicit UnfinishedFolder(std::string folder)
+      : folder_(std::move(folder)), part_(folder_ + ".part") {
+    base::remove_flat_folder(part_);  // of a command that was killed
+    formats::check_system(::mkdir(part_.c_str(), 0777) == 0, "{}: cannot be made", part_);
+  }
+  ~UnfinishedFolder() { base::remove_flat_folder(part_); }
+  UnfinishedFolder(const UnfinishedFolder&) = delete;
+  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+
+  const std::string& part() const { return part_; }
+  // What had the name until now goes with the object.
+  void finish() const {
+    base::exchange_names(part_, folder_);
+    formats::sync_folder_of(folder_);
+  }
+
+ private:
+  std::string folder_;
+  std::string part_;
+};
 
 void stream(const TensorSource& source, const StoredTensor& tensor, at::ScalarType dtype,
             formats::TorchWriter& writer, size_t storage) {
@@ -220,16 +244,23 @@ std::string write_latest(const std::string& out, const std::string& tag) {
 }  // namespace
 
 std::vector<std::string> export_deepspeed(const stored::AnyCheckpoint& checkpoint,
-                                          const std::string& out, const std::string& tag) {
+                                          const std::string& out, const std::string& tag,
+                                          bool overwrites) {
   formats::check_input(checkpoint.weights != nullptr,
                        "{}: holds the states of an optimizer and no weights", checkpoint.path);
   formats::check_input(formats::is_plain_name(tag), "{}: '{}' is no tag", out, tag);
   const at::NoGradGuard no_grad;
   const std::string folder = fmt::format("{}/{}", out, tag);
-  formats::make_folder_tree(out);
-  make_new_folder(folder);
-  const DeepSpeedExport files(checkpoint, folder);
-  std::vector<std::string> written = {files.write_model(), files.write_optimizer()};
+  formats::check_input(overwrites || !base::is_there(folder), "{}: is there already", folder);
+  const formats::NewFolders above(out);
+  above.make();
+  const UnfinishedFolder unfinished(folder);
+  const DeepSpeedExport files(checkpoint, unfinished.part());
+  std::vector<std::string> written;
+  for (const std::string& path : {files.write_model(), files.write_optimizer()}) {
+    written.push_back(fmt::format("{}/{}", folder, formats::name_part(path)));
+  }
+  unfinished.finish();
   written.push_back(write_latest(out, tag));
   return written;
 }

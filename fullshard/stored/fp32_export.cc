@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "fullshard/base/error.h"
 #include "fullshard/formats/folder.h"
+#include "fullshard/formats/free_place.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
 #include "fullshard/formats/weights/source_sums.h"
@@ -76,6 +78,7 @@ class Export {
   Export(const AnyCheckpoint& checkpoint, const std::string& out, const ExportOptions& options)
       : checkpoint_(checkpoint), options_(options), others_(further_names(checkpoint)) {
     refuse_own_place(checkpoint, out);
+    formats::check_is_free(out, options.overwrites);
     const auto plans = plan_tensors(checkpoint, options);
     formats::check_input(!plans.empty(), "{}: holds no weights", checkpoint.path);
     is_file_ = out.ends_with(kTorch) || out.ends_with(kSafetensors);
@@ -89,7 +92,7 @@ class Export {
   }
 
   ExportResult run() {
-    formats::make_folder_tree(folder_);
+    made_.emplace(folder_).make();
     for (const auto& file : split_.files) open(file);
     stream();
     formats::check_sums_of(*checkpoint_.weights, names());
@@ -183,6 +186,7 @@ class Export {
   bool is_safetensors_ = false;
   std::string folder_;
   formats::SplitFiles split_;
+  std::optional<formats::NewFolders> made_;
   std::vector<std::unique_ptr<StreamedFile>> files_;
   std::vector<Work> work_;
   ExportResult result_;

@@ -20,6 +20,8 @@ struct ExportOptions {
   int64_t max_file_bytes = 5'000'000'000;  // more: several files with an index
   bool safetensors = false;                // otherwise files of torch.load
   int num_threads = 4;
+  // False: what is there already is an Error of kind usage: the file, or anything in the folder.
+  bool overwrites = true;
 };
 
 struct ExportResult {
@@ -33,7 +35,7 @@ struct ExportResult {
 // decides the form. Tensors are streamed in blocks of 4 MiB: one for each of `num_threads` is held,
 // and 4 MiB more where a source needs it. Tied names share their values in .bin and are written
 // once, under the name they are tied to, in .safetensors. Nothing has its name before it is
-// complete and flushed to the device.
+// complete and flushed to the device; where that fails no new folder is left behind.
 ExportResult export_weights(const AnyCheckpoint& checkpoint, const std::string& out,
                             const ExportOptions& options = {});
 

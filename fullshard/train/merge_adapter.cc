@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/folder_names.h"
 #include "fullshard/base/printable.h"
+#include "fullshard/base/real_path.h"
 #include "fullshard/checkpoint/weights_folder.h"
 #include "fullshard/formats/element_type.h"
+#include "fullshard/formats/free_place.h"
 #include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/lora/add_lora.h"
 #include "fullshard/nn/module_walk.h"
@@ -153,17 +154,25 @@ class AdapterMerge {
   std::set<std::string> used_;                  // of the adapter's file
 };
 
+// It would be gone before it can be merged again.
+void check_is_not_read(const std::string& output, const ModelSource& base,
+                       const std::string& adapter) {
+  for (const std::string& read : {base.folder, adapter}) {
+    if (!base::lies_in(read, output)) continue;
+    fail_as(ErrorKind::usage, "{}: {} is read from it; name another folder", output, read);
+  }
+}
+
 }  // namespace
 
 void merge_adapter(const std::string& base, const std::string& adapter, const std::string& output,
                    const MergeAdapterOptions& options) {
-  if (base::is_folder(output) && !base::names_in_folder(output).empty()) {
-    fail_as(ErrorKind::usage, "{}: is there and not empty; name a folder that is not", output);
-  }
+  formats::check_is_free(output, options.overwrites);
   const ModelSource source = find_pretrained_model(base);
   if (!source.has_weights) {
     fail_as(ErrorKind::input, "{}: has no weights to add the adapter to", source.folder);
   }
+  check_is_not_read(output, source, adapter);
   const AdapterMerge merge(source, adapter);
   train::write_folder(output, [&](const std::string& made) {
     report::write_whole_file(made + "/config.json", source.config_json);

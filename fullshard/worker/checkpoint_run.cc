@@ -4,11 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,7 +20,7 @@
 #include "fullshard/checkpoint/save_request.h"
 #include "fullshard/checkpoint/verify_checkpoint.h"
 #include "fullshard/cli/commands/fp32_command.h"
-#include "fullshard/formats/folder.h"
+#include "fullshard/formats/free_place.h"
 #include "fullshard/formats/input_error.h"
 #include "fullshard/formats/replace_file.h"
 #include "fullshard/report/records/run_lock.h"
@@ -123,9 +119,7 @@ void print_files(const cli::CheckpointCommandOptions& options,
 // What was trained beside a frozen base, as PEFT's folder.
 int export_adapter(const cli::CheckpointCommandOptions& options,
                    const stored::AnyCheckpoint& checkpoint) {
-  if (::mkdir(options.output.c_str(), 0777) != 0 && errno != EEXIST) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", options.output, std::strerror(errno));
-  }
+  formats::check_is_free(options.output, options.overwrite);
   auto files = stored::export_weights(checkpoint, options.output + "/adapter_model.safetensors",
                                       {.dtype = dtype_of(options.dtype),
                                        .max_file_bytes = std::numeric_limits<int64_t>::max(),
@@ -159,7 +153,8 @@ int export_model(const cli::CheckpointCommandOptions& options) {
   auto files = stored::export_weights(checkpoint, options.output,
                                       {.dtype = dtype_of(options.dtype),
                                        .max_file_bytes = options.max_file_bytes,
-                                       .safetensors = true})
+                                       .safetensors = true,
+                                       .overwrites = options.overwrite})
                    .files;
   if (!checkpoint.config.empty() && base::is_folder(options.output)) {
     files.push_back(options.output + "/config.json");
@@ -199,13 +194,16 @@ int convert(const cli::CheckpointCommandOptions& options) {
   const stored::AnyCheckpoint checkpoint = stored::open_any(options.path, {.tag = options.tag});
   if (is_folder_form) warn_of_numbered(options, checkpoint);
   if (options.form == "deepspeed") {
+    formats::check_is_free(options.output, options.overwrite);
     print_files(options, checkpoint,
-                checkpoint::export_deepspeed(checkpoint, options.output, step_tag(checkpoint)));
+                checkpoint::export_deepspeed(checkpoint, options.output, step_tag(checkpoint),
+                                             options.overwrite));
     return 0;
   }
   const stored::ExportOptions how{.dtype = dtype_of(options.dtype),
                                   .max_file_bytes = options.max_file_bytes,
-                                  .safetensors = !is_bin};
+                                  .safetensors = !is_bin,
+                                  .overwrites = options.overwrite};
   const stored::ExportResult result =
       options.form == "dcp"
           ? stored::export_weights(stored::flatten(checkpoint), options.output, how)
@@ -242,7 +240,9 @@ int save(const cli::CheckpointCommandOptions& options) {
 
 int merge_lora(const cli::CheckpointCommandOptions& options) {
   merge_adapter(options.model, options.adapter, options.output,
-                {.dtype = dtype_of(options.dtype), .max_file_bytes = options.max_file_bytes});
+                {.dtype = dtype_of(options.dtype),
+                 .max_file_bytes = options.max_file_bytes,
+                 .overwrites = options.overwrite});
   if (options.json) {
     print_json({{"folder", options.output}});
   } else {

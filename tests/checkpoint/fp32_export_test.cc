@@ -21,6 +21,7 @@ namespace fullshard::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 class ExportEveryKind : public ::testing::TestWithParam<std::string> {
@@ -181,6 +182,40 @@ TEST_P(DeepSpeedExport, IsReadAsDeepSpeedsOwn) {
   ::rmdir(folder.file("global_step2").c_str());
 }
 
+// What is there under the tag stays until all of the new one is written.
+TEST(Fp32Export, OfDeepSpeedGetsItsNameWhenItIsComplete) {
+  FolderCopy copy(checkpoint_fixture("dcp"));
+  const stored::AnyCheckpoint checkpoint = stored::open_any(copy.path());
+  const TemporaryFolder folder;
+  ::mkdir(folder.file("tag.part").c_str(), 0755);  // of a command that was killed
+  write_file(folder.file("tag.part") + "/mp_rank_00_model_states.pt", "half");
+  checkpoint::export_deepspeed(checkpoint, folder.path(), "tag");
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("tag", "latest"));
+  const std::string model = folder.file("tag") + "/mp_rank_00_model_states.pt";
+  const std::string whole = read_file(model);
+  write_file(model, "older");
+  const stored::AnyCheckpoint opened = stored::open_any(copy.path());
+  const std::string item = copy.bytes("__1_0.distcp");
+  copy.truncate("__1_0.distcp", 100);
+  EXPECT_NE(input_error("-",
+                        [&] {
+                          checkpoint::export_deepspeed(opened, folder.path(), "tag",
+                                                       /*overwrites=*/true);
+                        }),
+            "no error");
+  EXPECT_EQ(read_file(model), "older");
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("tag", "latest"));
+  write_file(copy.file("__1_0.distcp"), item);
+  checkpoint::export_deepspeed(stored::open_any(copy.path()), folder.path(), "tag",
+                               /*overwrites=*/true);
+  EXPECT_EQ(read_file(model), whole);
+  EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("tag", "latest"));
+  for (const auto& name : entries_of(folder.file("tag"))) {
+    ::unlink((folder.file("tag") + "/" + name).c_str());
+  }
+  ::rmdir(folder.file("tag").c_str());
+}
+
 INSTANTIATE_TEST_SUITE_P(Fp32Export, DeepSpeedExport,
                          ::testing::Values("zero1", "zero2_bf16", "zero3", "dcp", "accelerate"),
                          [](const auto& test) { return test.param; });
@@ -193,6 +228,35 @@ TEST(Fp32Export, LeavesNothingBehindWhenReadingFails) {
   EXPECT_NE(input_error("-", [&] { stored::export_weights(checkpoint, folder.path()); }),
             "no error");
   EXPECT_TRUE(entries_of(folder.path()).empty());
+  // Nor folders that were made for it.
+  for (const std::string out : {"a", "a/b/c", "a/b.bin"}) {
+    EXPECT_NE(input_error("-", [&] { stored::export_weights(checkpoint, folder.file(out)); }),
+              "no error");
+    EXPECT_TRUE(entries_of(folder.path()).empty()) << out;
+  }
+  EXPECT_NE(input_error(
+                "-", [&] { checkpoint::export_deepspeed(checkpoint, folder.file("ds"), "step"); }),
+            "no error");
+  EXPECT_TRUE(entries_of(folder.path()).empty());
+}
+
+TEST(Fp32Export, ReplacesNothingThatItMustNot) {
+  const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero3"));
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& out) {
+    return error_of_kind(ErrorKind::usage, folder.path(),
+                         [&] { stored::export_weights(checkpoint, out, {.overwrites = false}); });
+  };
+  write_file(folder.file("a.bin"), "mine");
+  EXPECT_EQ(refusal(folder.file("a.bin")), "a.bin: exists; name another place, or add --overwrite");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("exists and is not empty; name another place"));
+  EXPECT_THAT(entries_of(folder.path()), ElementsAre("a.bin"));
+  EXPECT_EQ(read_file(folder.file("a.bin")), "mine");
+  ::unlink(folder.file("a.bin").c_str());
+  // What a command that was killed has left is not in the way.
+  write_file(folder.file("pytorch_model.bin.part"), "half");
+  EXPECT_EQ(refusal(folder.path()), "no error");
+  EXPECT_THAT(entries_of(folder.path()), ElementsAre("pytorch_model.bin"));
 }
 
 }  // namespace

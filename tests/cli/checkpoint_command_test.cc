@@ -176,6 +176,34 @@ TEST_F(CheckpointCommand, WritesEveryFormAndReadsItAgain) {
   }
 }
 
+TEST_F(CheckpointCommand, ReplacesNothingUnlessTold) {
+  const std::string zero3 = kFixtures + "zero3 ", zero2 = kFixtures + "zero2 ";
+  ASSERT_EQ(run("checkpoint export " + zero3 + "shards --max-shard-size 160").status, 0);
+  ASSERT_EQ(run("checkpoint to-fp32 " + zero3 + "one.bin").status, 0);
+  ASSERT_EQ(run("checkpoint convert " + zero3 + "ds --to deepspeed").status, 0);
+  const std::string sums = "cd " + folder_.path() + "; find . -type f | sort | xargs sha256sum";
+  const std::string before = launch::shell(sums).output;
+  for (const std::string& words :
+       {"export " + zero2 + "shards", "to-fp32 " + zero2 + "shards", "to-fp32 " + zero2 + "one.bin",
+        "convert " + zero2 + "shards --to safetensors", "convert " + zero2 + "shards --to bin",
+        "convert " + zero2 + "one.bin --to bin", "convert " + zero2 + "shards --to dcp",
+        "convert " + zero2 + "ds --to deepspeed", "export " + zero2 + "one.bin/x.safetensors"}) {
+    const launch::Ended ended = run("checkpoint " + words);
+    EXPECT_NE(ended.status, 0) << words;
+    if (words.find("/x.") == std::string::npos) {
+      EXPECT_EQ(ended.status, 2) << words;
+      EXPECT_THAT(ended.output, HasSubstr("name another place, or add --overwrite")) << words;
+    }
+    EXPECT_EQ(launch::shell(sums).output, before) << words;
+  }
+  EXPECT_EQ(run("checkpoint export " + zero2 + "shards --overwrite").output,
+            "shards/model.safetensors\n");
+  EXPECT_EQ(launch::shell("ls " + folder_ / "shards").output, "model.safetensors\n");
+  EXPECT_EQ(run("checkpoint to-fp32 " + zero2 + "one.bin --overwrite").status, 0);
+  EXPECT_EQ(run("checkpoint convert " + zero2 + "ds --to deepspeed --overwrite").status, 0);
+  EXPECT_EQ(run("checkpoint diff " + zero2 + "ds").status, 0);
+}
+
 // The states lie beside the weights there, and are none themselves.
 TEST_F(CheckpointCommand, ReadsTheSafetensorsOfTorchDistributedCheckpoint) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 1 --save-every 2").status, 0);
@@ -221,6 +249,7 @@ TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {
   ASSERT_EQ(launch::shell("ln -s model " + folder_ / "run/same").status, 0);
   for (const std::string words :
        {"export run/model run/model --dtype bf16", "export run/model run/same --dtype bf16",
+        "export run/model run/model --overwrite",
         "to-fp32 run/model/model.safetensors run/model/model.safetensors",
         "export run/model run/model/model.safetensors"}) {
     const launch::Ended ended = run("checkpoint " + words);

@@ -77,7 +77,7 @@ TEST_F(WeightsOfRuns, AreWhatTheConfigurationBesideThemSays) {
                                     {"--dtype fp16", "float16"},
                                     {"--dtype keep", "float32"}}) {
     const launch::Ended ended =
-        run(std::string("checkpoint export fullshard-run/checkpoints out ") + flags);
+        run(std::string("checkpoint export fullshard-run/checkpoints out --overwrite ") + flags);
     ASSERT_EQ(ended.status, 0) << ended.output;
     const auto config = nlohmann::json::parse(folder_.read("out/config.json"));
     EXPECT_EQ(config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"], name);

@@ -483,7 +483,7 @@ TEST(MergeAdapter, RefusesWhatDoesNotFitAndWritesNothing) {
   std::filesystem::create_directory(place / "there");
   place.write("there/file", "kept");
   EXPECT_THAT(refusal(kModels + "llama", kAdapters + "llama", place / "there"),
-              HasSubstr("is there and not empty"));
+              HasSubstr("exists and is not empty"));
   EXPECT_EQ(place.read("there/file"), "kept");
 }
 

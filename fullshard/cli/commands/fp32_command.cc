@@ -17,7 +17,8 @@ int run_to_fp32(const CheckpointCommandOptions& options) {
       stored::open_any(options.path, {.tag = options.tag, .with_frozen = options.with_frozen});
   const auto files = stored::export_weights(checkpoint, options.output,
                                             {.max_file_bytes = options.max_file_bytes,
-                                             .safetensors = options.safetensors})
+                                             .safetensors = options.safetensors,
+                                             .overwrites = options.overwrite})
                          .files;
   if (options.json) {
     const json value = {{"kind", checkpoint.kind}, {"path", checkpoint.path}, {"files", files}};

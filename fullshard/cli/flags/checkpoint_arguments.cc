@@ -76,6 +76,7 @@ void CheckpointArguments::add_merge_lora() {
       ->required();
   merge_lora_->add_option("-o,--output", options_.output, "folder for the merged model")
       ->required();
+  add_overwrite(*merge_lora_);
   merge_lora_->add_option("--dtype", merged_dtype_, "of floating tensors: fp32, bf16, fp16 or keep")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
       ->capture_default_str();
@@ -93,6 +94,11 @@ CLI::App* CheckpointArguments::add_action(const char* name, const char* help) {
 
 void CheckpointArguments::add_output(CLI::App& action, const char* help) {
   action.add_option("output", options_.output, help)->required();
+  add_overwrite(action);
+}
+
+void CheckpointArguments::add_overwrite(CLI::App& action) {
+  action.add_flag("--overwrite", options_.overwrite, "although something is there already");
 }
 
 void CheckpointArguments::add_size(CLI::App& action) {

@@ -39,6 +39,7 @@ struct CheckpointCommandOptions {
   bool with_frozen = true;     // parameters that were not trained
   double tolerance = 0;        // diff
   bool lists_tensors = true;   // inspect: every tensor, not only the sums
+  bool overwrite = false;      // to-fp32, export, convert, merge-lora
   bool json = false;
 };
 
@@ -56,6 +57,7 @@ class CheckpointArguments {
   void add_output(CLI::App& action, const char* help);
   void add_merge_lora();
   void add_size(CLI::App& action);
+  void add_overwrite(CLI::App& action);
 
   CLI::App* command_;
   CLI::App* inspect_ = nullptr;

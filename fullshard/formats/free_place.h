@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a command puts its result: nothing is replaced unasked, and no empty folder is left behind.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fullshard::formats {
+
+// An Error of kind usage where the path is a file, or a folder with anything in it but what a
+// command that was killed left unfinished there. With `overwrites` (--overwrite) there is none.
+void check_is_free(const std::string& path, bool overwrites);
+
+// A folder and those above it, as far as they are missing. Those that are still empty when the
+// object goes, because what should lie there failed, go with it.
+class NewFolders {
+ public:
+  explicit NewFolders(const std::string& path);
+  ~NewFolders();
+  NewFolders(const NewFolders&) = delete;
+  NewFolders& operator=(const NewFolders&) = delete;
+
+  void make() const;
+
+ private:
+  std::string path_;
+  std::vector<std::string> missing_;  // the outermost first
+};
+
+}  // namespace fullshard::formats
