@@ -15,6 +15,7 @@
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/progress_json.h"
+#include "fullshard/stored/side_files.h"
 
 namespace fullshard::checkpoint {
 namespace {
@@ -170,6 +171,7 @@ void RunningSave::start() {
   writer_ = std::thread([this] {
     auto problem = engine::error_of([&] {
       files_->run();
+      if (leads_) manifest_.side_files = stored::sum_side_files(folder_.part(), manifest_);
       // A device is read while files are written: what it gave after a failure has no name yet.
       model_.mesh().world().check_sound();
     });

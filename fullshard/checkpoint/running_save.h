@@ -65,7 +65,7 @@ class RunningSave {
   DeviceSnapshot* device_;
   stored::CheckpointFolder folder_;
   bool leads_ = false;         // makes the folder and writes the manifest
-  stored::Manifest manifest_;  // leaders'
+  stored::Manifest manifest_;  // leaders'; the writer's from start() to stop()
   std::string rng_;
   std::map<std::string, optim::StateCounts>
       counts_;                      // of the parameters that this rank has pieces of

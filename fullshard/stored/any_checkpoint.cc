@@ -19,6 +19,7 @@
 #include "fullshard/stored/manifest.h"
 #include "fullshard/stored/manifest_source.h"
 #include "fullshard/stored/model_record.h"
+#include "fullshard/stored/side_files.h"
 
 namespace fullshard::stored {
 namespace {
@@ -75,6 +76,8 @@ AnyCheckpoint open_own(const std::string& folder) {
   opened.check_sums = [folder, manifest, states] {
     read_through(ManifestSource(folder, manifest, ""));
     for (const auto& name : states) read_through(ManifestSource(folder, manifest, name));
+    check_side_files(*manifest, folder);
+    if (manifest->side_files.empty()) compare_side_weights(manifest, folder);
   };
   return opened;
 }

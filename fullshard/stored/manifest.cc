@@ -100,6 +100,18 @@ StoredFile parse_file(const JsonFields& fields) {
   return file;
 }
 
+json files_json(const std::vector<StoredFile>& files) {
+  json result = json::array();
+  for (const auto& file : files) {
+    result.push_back({{"name", file.name},
+                      {"rank", file.rank},
+                      {"host", file.host},
+                      {"bytes", file.bytes},
+                      {"checksums", checksums_text(file.checksums)}});
+  }
+  return result;
+}
+
 json optimizer_json(const StoredOptimizer& optimizer) {
   json result = {{"name", optimizer.name},
                  {"num_steps", optimizer.num_steps},
@@ -167,14 +179,6 @@ std::optional<Checksums> parse_checksums(const std::string& text) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  json files = json::array();
-  for (const auto& file : manifest.files) {
-    files.push_back({{"name", file.name},
-                     {"rank", file.rank},
-                     {"host", file.host},
-                     {"bytes", file.bytes},
-                     {"checksums", checksums_text(file.checksums)}});
-  }
   json tensors = json::array();
   for (const auto& tensor : manifest.tensors) tensors.push_back(tensor_json(tensor));
   json result = {{"format", kFormat},
@@ -186,11 +190,12 @@ std::string manifest_text(const Manifest& manifest) {
                  {"strategy", manifest.strategy},
                  {"is_node_local", manifest.is_node_local},
                  {"checksum", {{"kind", kChecksum}, {"block_bytes", kBlockBytes}}},
-                 {"files", std::move(files)},
+                 {"files", files_json(manifest.files)},
                  {"tensors", std::move(tensors)},
                  {"progress", progress_json(manifest.progress)},
                  {"rng", manifest.rng}};
   if (manifest.save_number > 0) result["save_number"] = manifest.save_number;
+  if (!manifest.side_files.empty()) result["side_files"] = files_json(manifest.side_files);
   if (manifest.leaves_out_frozen) result["leaves_out_frozen"] = true;
   if (manifest.optimizer) result["optimizer"] = optimizer_json(*manifest.optimizer);
   return with_manifest_checksum(result.dump());
@@ -222,6 +227,11 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   if (fields.has("optimizer")) manifest.optimizer = parse_optimizer(fields.at("optimizer"));
   for (const auto& item : fields.at("files").items()) manifest.files.push_back(parse_file(item));
+  if (fields.has("side_files")) {
+    for (const auto& item : fields.at("side_files").items()) {
+      manifest.side_files.push_back(parse_file(item));
+    }
+  }
   for (const auto& item : fields.at("tensors").items()) {
     manifest.tensors.push_back(parse_tensor(item));
   }

@@ -70,6 +70,8 @@ struct Manifest {
   bool leaves_out_frozen = false;  // it holds what was trained, and buffers
   std::optional<StoredOptimizer> optimizer = {};
   std::vector<StoredFile> files = {};
+  // For other programs: nothing of them is needed for loading (side_files.h).
+  std::vector<StoredFile> side_files = {};
   std::vector<ManifestTensor> tensors = {};
   Progress progress = {};
   std::vector<std::string> rng = {};  // of every rank's CPU generator, as hexadecimal digits

@@ -28,12 +28,12 @@ class Checker {
 
   void check_files() const {
     std::set<std::string> names;
-    for (const auto& file : manifest_.files) {
-      formats::check_input(names.insert(file.name).second, "{}: names the file '{}' twice", where_,
-                           file.name);
-      formats::check_input(static_cast<int64_t>(file.checksums.size()) == num_blocks(file.bytes),
-                           "{}: file '{}' of {} bytes has {} checksums, expected {}", where_,
-                           file.name, file.bytes, file.checksums.size(), num_blocks(file.bytes));
+    for (const auto* files : {&manifest_.files, &manifest_.side_files}) {
+      for (const auto& file : *files) {
+        formats::check_input(names.insert(file.name).second, "{}: names the file '{}' twice",
+                             where_, file.name);
+        check_sums_of(file);
+      }
     }
   }
 
@@ -70,6 +70,12 @@ class Checker {
   }
 
  private:
+  void check_sums_of(const StoredFile& file) const {
+    formats::check_input(static_cast<int64_t>(file.checksums.size()) == num_blocks(file.bytes),
+                         "{}: file '{}' of {} bytes has {} checksums, expected {}", where_,
+                         file.name, file.bytes, file.checksums.size(), num_blocks(file.bytes));
+  }
+
   void check_values(const ManifestTensor& tensor, const std::string& kind,
                     const StoredValues& values, int64_t numel) {
     const auto what = fmt::format("{} of '{}'", kind, tensor.names.front());

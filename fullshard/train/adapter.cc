@@ -17,6 +17,7 @@
 #include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/lora/add_lora.h"
 #include "fullshard/report/records/run_file.h"
+#include "fullshard/stored/side_files.h"
 #include "fullshard/train/written_folder.h"
 
 namespace fullshard {
@@ -87,8 +88,11 @@ LanguageModel::FileName adapter_file_name(const torch::nn::Module& model,
 
 std::string adapter_weights_in(const std::string& folder) {
   for (const char* name : {kAdapterWeights, kOlderAdapterWeights}) {
-    const std::string path = base::path_or_cached_model(folder) + "/" + name;
-    if (base::is_file(path)) return path;
+    const std::string found = base::path_or_cached_model(folder);
+    const std::string path = found + "/" + name;
+    if (!base::is_file(path)) continue;
+    stored::check_model_file(found, name);
+    return path;
   }
   refuse_adapter(folder, kAdapterWeights);
 }
@@ -140,7 +144,9 @@ void save_adapter(const std::string& folder, ShardedModel& model, const AdapterC
 }
 
 AdapterConfig load_adapter_config(const std::string& folder) {
-  const std::string path = base::path_or_cached_model(folder) + "/" + kAdapterConfig;
+  const std::string found = base::path_or_cached_model(folder);
+  const std::string path = found + "/" + kAdapterConfig;
+  stored::check_model_file(found, kAdapterConfig);
   const auto text = base::find_text_file(path);
   if (!text) refuse_adapter(folder, kAdapterConfig);
   return parse_adapter_config(*text, path);

@@ -20,6 +20,7 @@
 #include "fullshard/nn/module_walk.h"
 #include "fullshard/ops/products/linear.h"
 #include "fullshard/report/records/run_file.h"
+#include "fullshard/stored/side_files.h"
 #include "fullshard/tensor_io/read_tensor.h"
 #include "fullshard/train/adapter.h"
 #include "fullshard/train/model_source.h"

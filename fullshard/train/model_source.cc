@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/file_kind.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/base/json_text.h"
 #include "fullshard/base/text_file.h"
 #include "fullshard/formats/element_span.h"
-#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/model_folder.h"
 #include "fullshard/nn/deferred.h"
+#include "fullshard/stored/side_files.h"
 
 namespace fullshard {
 namespace {
@@ -44,6 +45,7 @@ std::string cached_model(const std::string& name) {
 }
 
 ModelSource model_in(const std::string& name, const std::string& folder) {
+  stored::check_model_file(folder, "config.json");
   const auto config = base::find_text_file(folder + "/config.json");
   if (!config) {
     fail_as(ErrorKind::input,
@@ -51,8 +53,10 @@ ModelSource model_in(const std::string& name, const std::string& folder) {
             "the presets",
             folder);
   }
-  return {
-      .name = name, .folder = folder, .config_json = *config, .has_weights = holds_weights(folder)};
+  return {.name = name,
+          .folder = folder,
+          .config_json = *config,
+          .has_weights = stored::holds_model_weights(folder)};
 }
 
 // Null when it cannot be read: make_model() says why.
@@ -132,7 +136,7 @@ ModelSource find_pretrained_model(const std::string& name) {
 
 StoredWeights ModelSource::stored_weights() const {
   if (!has_weights) return {};
-  const std::shared_ptr<const TensorSource> weights = open_weights(folder);
+  const std::shared_ptr<const TensorSource> weights = stored::open_model_weights(folder);
   StoredWeights::Shapes shapes;
   for (const StoredTensor& tensor : weights->tensors()) shapes[tensor.name] = tensor.shape;
   return {std::move(shapes), [weights](const std::string& one, const std::string& other) {

@@ -15,10 +15,10 @@
 #include "fullshard/checkpoint/model_io.h"
 #include "fullshard/checkpoint/patient_work.h"
 #include "fullshard/engine/storage/agreement.h"
-#include "fullshard/formats/weights/open_weights.h"
 #include "fullshard/models/lora/add_lora.h"
 #include "fullshard/ops/products/int8_rows.h"
 #include "fullshard/report/records/run_file.h"
+#include "fullshard/stored/side_files.h"
 #include "fullshard/train/adapter.h"
 #include "fullshard/train/written_folder.h"
 
@@ -144,7 +144,7 @@ stored::ModelRecord record_of(const LanguageModel& model, const AdapterConfig& a
 void load_model_weights(const std::string& folder, const LanguageModel& model,
                         ShardedModel& sharded, const NewParameters& drawn) {
   std::unique_ptr<TensorSource> source;
-  const auto problem = engine::error_of([&] { source = open_weights(folder); });
+  const auto problem = engine::error_of([&] { source = stored::open_model_weights(folder); });
   engine::throw_alike(checkpoint::patient_ranks(sharded.mesh()), problem, "loading");
   const std::set<std::string> names(drawn.names.begin(), drawn.names.end());
   const auto is_drawn = [&](const std::string& name) { return names.contains(name); };

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "fullshard/base/printable.h"
-#include "fullshard/formats/weights/open_weights.h"
+#include "fullshard/stored/side_files.h"
 
 namespace fullshard::train {
 namespace {
@@ -27,7 +27,7 @@ const StoredTensor* find_embedding(const TensorSource& weights, const LanguageMo
 std::vector<std::string> unused_head_warnings(const ModelSource& source,
                                               const LanguageModel& model) {
   if (!source.has_weights) return {};
-  const auto weights = open_weights(source.folder);
+  const auto weights = stored::open_model_weights(source.folder);
   const StoredTensor* embedding = find_embedding(*weights, model);
   if (embedding == nullptr) return {};
   const StoredWeights stored = source.stored_weights();

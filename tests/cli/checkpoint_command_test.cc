@@ -101,6 +101,90 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   EXPECT_THAT(gone_on.output, HasSubstr("written by an older Fullshard and carries no checksum"));
 }
 
+std::string with_flipped_bit(std::string bytes) {
+  bytes[bytes.size() * 3 / 4] = static_cast<char>(bytes[bytes.size() * 3 / 4] ^ 2);
+  return bytes;
+}
+
+// What other programs read, next to the weights that have checksums.
+TEST_F(CheckpointCommand, VerifiesTheFilesForOtherPrograms) {
+  ASSERT_EQ(run(train_words("run", 2) + "--ranks 2 --save-every 2").status, 0);
+  ASSERT_EQ(run(train_words("lora", 2) + "--ranks 2 --save-every 2 --lora-rank 2").status, 0);
+  for (const std::string path :
+       {"run/checkpoints/step-000002/model.safetensors", "run/checkpoints/step-000002/config.json",
+        "lora/checkpoints/step-000002/adapter_model.safetensors",
+        "lora/checkpoints/step-000002/adapter_config.json"}) {
+    const std::string folder = path.substr(0, path.rfind('/'));
+    const std::string whole = folder_.read(path);
+    EXPECT_EQ(run("checkpoint verify " + folder).status, 0) << path;
+    for (const std::string& damaged : {with_flipped_bit(whole), whole.substr(0, 100)}) {
+      folder_.write(path, damaged);
+      const launch::Ended ended = run("checkpoint verify " + folder);
+      EXPECT_EQ(ended.status, 4) << path;
+      EXPECT_THAT(ended.output, StartsWith("error: " + path + ": ")) << path;
+    }
+    std::filesystem::remove(folder_ / path);
+    const launch::Ended gone = run("checkpoint verify " + folder);
+    EXPECT_EQ(gone.status, 4) << path;
+    EXPECT_THAT(gone.output, StartsWith("error: " + path + ": cannot be found")) << path;
+    // None of them is needed for going on.
+    const std::string more = path.starts_with("lora") ? " --lora-rank 2" : "";
+    EXPECT_EQ(run(train_words("other", 3) + "--overwrite --resume " + folder + more).status, 0);
+    folder_.write(path, whole);
+  }
+}
+
+TEST_F(CheckpointCommand, ComparesTheWeightsOfOlderCheckpointsByValue) {
+  ASSERT_EQ(run(train_words("run", 2) + "--ranks 2 --save-every 2").status, 0);
+  const std::string folder = "run/checkpoints/step-000002", file = folder + "/model.safetensors";
+  // As manifests were before they had checksums of these files, or of themselves.
+  json manifest = json::parse(folder_.read(folder + "/manifest.json"));
+  ASSERT_EQ(manifest["side_files"].size(), 2u);
+  manifest.erase("side_files");
+  manifest.erase("manifest_checksum");
+  manifest["version"] = 1;
+  folder_.write(folder + "/manifest.json", manifest.dump());
+  EXPECT_EQ(run("checkpoint verify " + folder).status, 0);
+  const std::string whole = folder_.read(file);
+  folder_.write(file, with_flipped_bit(whole));
+  const launch::Ended ended = run("checkpoint verify " + folder);
+  EXPECT_EQ(ended.status, 4);
+  EXPECT_THAT(ended.output, StartsWith("error: " + file + ": tensor 'model."));
+  EXPECT_THAT(ended.output, HasSubstr("is not what the checkpoint holds"));
+  std::filesystem::remove(folder_ / file);
+  EXPECT_EQ(run("checkpoint verify " + folder).status, 0);
+}
+
+TEST_F(CheckpointCommand, AModelOfACheckpointHasTheWeightsThatWereChecked) {
+  ASSERT_EQ(run(train_words("run", 2, "--lr 1e-2") + "--ranks 2 --save-every 2").status, 0);
+  const std::string folder = "run/checkpoints/step-000002";
+  const std::string words = "eval --data " + kResumable +
+                            "tokens.bin --sequence-length 8 --micro-batch 2 --ranks 2 --model ";
+  const json expected = run_json(words + folder);
+  EXPECT_EQ(expected["loss"], run_json(words + "run/model")["loss"]);
+  const std::string file = folder + "/model.safetensors", whole = folder_.read(file);
+  folder_.write(file, with_flipped_bit(whole));
+  EXPECT_EQ(run_json(words + folder)["loss"], expected["loss"]);
+  std::filesystem::remove(folder_ / file);
+  EXPECT_EQ(run_json(words + folder)["loss"], expected["loss"]);
+  // Without the files that are checked in reading, that one is read whole before.
+  std::filesystem::create_directory(folder_ / "copied");
+  for (const std::string name : {"manifest.json", "config.json"}) {
+    std::filesystem::copy(folder_ / folder + "/" + name, folder_ / "copied/" + name);
+  }
+  folder_.write("copied/model.safetensors", whole);
+  EXPECT_EQ(run_json(words + "copied")["loss"], expected["loss"]);
+  folder_.write("copied/model.safetensors", with_flipped_bit(whole));
+  const launch::Ended damaged = run(words + "copied");
+  EXPECT_EQ(damaged.status, 4) << damaged.output;
+  EXPECT_THAT(damaged.output, HasSubstr("copied/model.safetensors: bytes 0 to "));
+  const std::string config = folder_.read(folder + "/config.json");
+  folder_.write(folder + "/config.json", with_flipped_bit(config));
+  const launch::Ended refused = run(words + folder);
+  EXPECT_EQ(refused.status, 4) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr(folder + "/config.json: bytes 0 to "));
+}
+
 TEST_F(CheckpointCommand, DamagedWeightsAreNotConverted) {
   ASSERT_EQ(launch::shell("cp -r " + kFixtures + "zero2 " + folder_.path()).status, 0);
   const std::string name = "zero2/global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt";

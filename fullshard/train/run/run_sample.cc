@@ -8,7 +8,7 @@
 
 #include "fullshard/formats/crc32.h"
 #include "fullshard/formats/element_span.h"
-#include "fullshard/formats/weights/open_weights.h"
+#include "fullshard/stored/side_files.h"
 
 namespace fullshard::train {
 namespace {
@@ -42,7 +42,7 @@ std::string sample_of(const Dataset& data) {
 
 std::string sample_of_weights(const std::string& folder) {
   constexpr int64_t kMostElements = 256;
-  const auto weights = open_weights(folder);
+  const auto weights = stored::open_model_weights(folder);
   const auto& tensors = weights->tensors();
   uint32_t sum = 0;
   for (const int64_t place : places_in(static_cast<int64_t>(tensors.size()))) {
