@@ -2,6 +2,7 @@
 #include "fullshard/stored/checkpoint_folder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,23 @@ bool may_become_checkpoint(const std::string& folder) {
   if (!base::is_there(folder)) return true;
   const auto names = base::names_in_folder(folder);
   return (base::is_folder(folder) && names.empty()) || is_checkpoint(folder, names);
+}
+
+void check_may_hold_checkpoints(const std::string& directory) {
+  if (base::is_there(directory) && !base::is_folder(directory)) {
+    fail_as(ErrorKind::usage,
+            "{}: is not a folder, and checkpoints are to be saved there; move it away, or name "
+            "another --output",
+            directory);
+  }
+  const std::string latest = fmt::format("{}/{}", directory, kLatest);
+  struct stat facts = {};
+  if (::lstat(latest.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    fail_as(ErrorKind::usage,
+            "{}: is a folder, and a file of this name is to say which checkpoint is the newest; "
+            "move it away, or name another --output",
+            latest);
+  }
 }
 
 void CheckpointFolder::begin() const {

@@ -18,6 +18,10 @@ std::string checkpoint_name(int64_t step);
 // which is replaced.
 bool may_become_checkpoint(const std::string& folder);
 
+// An Error of kind usage where a folder can hold none: something else has its name, or that of
+// `latest` in it.
+void check_may_hold_checkpoints(const std::string& directory);
+
 // Nothing has the checkpoint's name before commit(): files are written into `<folder>.part`. Where
 // a checkpoint of this name exists it stays until then, and is exchanged in one move.
 class CheckpointFolder {

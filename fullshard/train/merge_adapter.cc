@@ -41,8 +41,9 @@ class AdapterMerge {
  public:
   AdapterMerge(const ModelSource& source, const std::string& adapter)
       : source_(source),
-        weights_(open_weights(source.folder)),
-        adapter_(open_weights(train::adapter_weights_in(adapter))),
+        weights_(stored::open_model_weights(source.folder)),
+        adapter_file_(train::adapter_weights_in(adapter)),
+        adapter_(open_weights(adapter_file_)),
         model_(make_deferred_model(source)) {
     add_lora(*model_, load_adapter_config(adapter).lora);
     for (const auto& item : model_->named_parameters()) plan_whole(item.key());
@@ -79,8 +80,8 @@ class AdapterMerge {
   const StoredTensor& stored_in_adapter(const std::string& name) {
     const StoredTensor* found = adapter_->find(name);
     if (found == nullptr) {
-      fail_as(ErrorKind::input, "the adapter has no tensor '{}', which its configuration promises",
-              name);
+      fail_as(ErrorKind::input, "{}: has no tensor '{}', which its adapter_config.json promises",
+              adapter_file_, name);
     }
     used_.insert(name);
     return *found;
@@ -149,7 +150,9 @@ class AdapterMerge {
   }
 
   const ModelSource& source_;
-  std::unique_ptr<TensorSource> weights_, adapter_;
+  std::unique_ptr<TensorSource> weights_;
+  std::string adapter_file_;
+  std::unique_ptr<TensorSource> adapter_;
   std::shared_ptr<LanguageModel> model_;
   std::map<std::string, MergedTensor> merged_;  // by the name in the base's file
   std::set<std::string> used_;                  // of the adapter's file

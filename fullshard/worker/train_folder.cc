@@ -5,8 +5,10 @@
 
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/checkpoint/shared_folder.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/report/records/run_start.h"
+#include "fullshard/stored/checkpoint_folder.h"
 #include "fullshard/stored/last_checkpoint.h"
 #include "fullshard/stored/manifest.h"
 #include "fullshard/train/run/kept_config.h"
@@ -52,6 +54,12 @@ void TrainFolder::check() const {
                            .resumes = goes_on_here(),
                            .may_begin_again = options_.resume == "auto" || launcher_.is_restart()});
   if (!launcher_.is_restart()) train::ReplacedRun(options_.output).intend(replaces());
+}
+
+void TrainFolder::check_checkpoints(const ShardedModel& model, bool is_node_local) const {
+  const auto own = engine::error_of([&] { stored::check_may_hold_checkpoints(checkpoints()); });
+  engine::throw_alike(world_.communicator(), own, "output");
+  if (!is_node_local) checkpoint::check_folder_is_shared(checkpoints(), model);
 }
 
 void TrainFolder::clear(const std::string& config_file, const Plan& plan) const {

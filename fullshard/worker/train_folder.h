@@ -12,6 +12,7 @@
 #include "fullshard/comm/world/world.h"
 #include "fullshard/config/plan.h"
 #include "fullshard/config/run_options.h"
+#include "fullshard/engine/sharded_model.h"
 #include "fullshard/report/records/run_lock.h"
 #include "fullshard/stored/found_checkpoint.h"
 #include "fullshard/stored/training_progress.h"
@@ -29,6 +30,9 @@ class TrainFolder {
   void choose_checkpoint();
   // Rank 0: whether a run may begin here.
   void check() const;
+  // Collective: whether checkpoints can be saved there, on the disk of every host or on one that
+  // all of them see.
+  void check_checkpoints(const ShardedModel& model, bool is_node_local) const;
   // Collective: when nothing can go wrong any more that the run before would be missed for. With
   // node-local checkpoints the first rank of each host removes those of its disk; all else is rank
   // 0's. Keeps the configuration as the user wrote it, for reports about the run.

@@ -12,7 +12,6 @@
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/checkpoint/shared_folder.h"
 #include "fullshard/comm/store/meeting_notice.h"
 #include "fullshard/config/effective_settings.h"
 #include "fullshard/engine/storage/agreement.h"
@@ -204,10 +203,8 @@ class TrainRun {
       if (flops_) flops_->end();
       log_collectives(sharded);
     };
-    if (settings_.withholds_model && options.save_every == 0) options.save_every = steps;
-    if (options.save_every > 0 && !settings_.is_node_local) {
-      checkpoint::check_folder_is_shared(options.checkpoint_folder, sharded);
-    }
+    if (settings_.withholds_model && options.save_every == 0) options.save_every = length.steps;
+    if (options.save_every > 0) folder_.check_checkpoints(sharded, settings_.is_node_local);
     options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
     const int64_t first_step = resumed ? trainer.resume(*resumed) : 0;

@@ -55,6 +55,23 @@ TEST_F(ReplacedRuns, StayUntilTheNewOneCanBegin) {
   }
 }
 
+TEST_F(ReplacedRuns, FindWhatIsInTheWayOfCheckpointsBeforeTheFirstStep) {
+  std::filesystem::create_directory(folder_ / "one");
+  folder_.write("one/checkpoints", "mine");
+  std::filesystem::create_directories(folder_ / "two/checkpoints/latest");
+  for (const auto& [output, message] :
+       {std::pair{"one", "one/checkpoints: is not a folder"},
+        std::pair{"two", "two/checkpoints/latest: is a folder, and a file of this name"}}) {
+    const std::string words = std::string("--steps 3 --output ") + output;
+    const launch::Ended ended = train(words + " --save-every 2 --ranks 2");
+    EXPECT_EQ(ended.status, 2) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(std::string("error: ") + message));
+    EXPECT_FALSE(is_there(std::string(output) + "/metrics.jsonl"));
+    EXPECT_EQ(train(words).status, 0);  // nothing is saved
+  }
+  EXPECT_EQ(folder_.read("one/checkpoints"), "mine");
+}
+
 TEST_F(ReplacedRuns, LeaveNothingBehind) {
   const std::string more = "--eval-data held.bin --eval-every 1 --keep-best --report-to all ";
   ASSERT_EQ(train("--steps 2 --save-every 1 --output run " + more).status, 0);
