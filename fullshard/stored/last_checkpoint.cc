@@ -81,9 +81,11 @@ std::vector<Candidate> candidates_in(const std::string& directory) {
 
 }  // namespace
 
-LastCheckpoint last_checkpoint(const std::string& directory) {
+LastCheckpoint last_checkpoint(const std::string& directory,
+                               const std::vector<std::string>& passed_over) {
   LastCheckpoint last;
   for (const auto& candidate : candidates_in(directory)) {
+    if (std::ranges::find(passed_over, candidate.name) != passed_over.end()) continue;
     if (candidate.problem.empty()) {
       last.folder = fmt::format("{}/{}", directory, candidate.name);
       last.step = candidate.step;
@@ -92,6 +94,14 @@ LastCheckpoint last_checkpoint(const std::string& directory) {
     last.skipped.push_back(fmt::format("{}: {}", candidate.name, candidate.problem));
   }
   return last;
+}
+
+std::vector<CompleteCheckpoint> complete_checkpoints(const std::string& directory) {
+  std::vector<CompleteCheckpoint> complete;
+  for (const auto& candidate : candidates_in(directory)) {
+    if (candidate.problem.empty()) complete.push_back({candidate.name, candidate.saved_at});
+  }
+  return complete;
 }
 
 int64_t next_save_number(const std::string& directory) {
@@ -110,9 +120,11 @@ bool is_of_run(const std::string& checkpoint, const std::string& run) {
   return lies_there(checkpoint) || lies_there(parent_of(checkpoint));
 }
 
-std::string checkpoint_problem(const std::string& folder) {
+std::string checkpoint_problem(const std::string& folder, std::optional<int64_t> saved_at) {
   try {
-    check_files(read_manifest(folder), folder);
+    const Manifest manifest = read_manifest(folder);
+    check_files(manifest, folder);
+    if (saved_at && manifest.saved_at != *saved_at) return folder + ": is of another save";
   } catch (const Error& error) {
     return error.what();
   }

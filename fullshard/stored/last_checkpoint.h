@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,18 @@ struct LastCheckpoint {
 };
 
 // The one that was saved last among those that are complete: a manifest, and every file of it with
-// its size. (Contents are checked as they are read.) Not collective.
-LastCheckpoint last_checkpoint(const std::string& directory);
+// its size. (Contents are checked as they are read.) Names that are passed over are as if they were
+// not there. Not collective.
+LastCheckpoint last_checkpoint(const std::string& directory,
+                               const std::vector<std::string>& passed_over = {});
+
+// Which save it is: of the folders of several hosts, those of one save have this alike.
+struct CompleteCheckpoint {
+  std::string name;
+  int64_t saved_at = 0;
+};
+// All that are complete in the same sense, the newest first.
+std::vector<CompleteCheckpoint> complete_checkpoints(const std::string& directory);
 
 // The save_number of the next manifest in this folder.
 int64_t next_save_number(const std::string& directory);
@@ -26,8 +37,9 @@ int64_t next_save_number(const std::string& directory);
 // behind a link there, as where checkpoints/ is on another disk.
 bool is_of_run(const std::string& checkpoint, const std::string& run);
 
-// Why a folder is no complete checkpoint of ours, in the same sense; empty: it is one.
-std::string checkpoint_problem(const std::string& folder);
+// Why a folder is not a complete checkpoint of ours, in the same sense, or not of this save; empty:
+// it is one.
+std::string checkpoint_problem(const std::string& folder, std::optional<int64_t> saved_at = {});
 
 // Removes the oldest complete ones named by checkpoint_name() until `num_kept` are left, never one
 // of `kept_names`; and what killed runs left unfinished.

@@ -115,14 +115,17 @@ ShardedModel RankModel::shard_by(const World& world, const ShardOptions& given,
   // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
   shard_options.sync_module_states = false;
   ShardedModel sharded(model, world, shard_options);
-  if (!fills && !adapter) return sharded;
+  if (fills || adapter) fill(sharded, options);
+  return sharded;
+}
+
+void RankModel::fill(ShardedModel& sharded, const RunOptions& options) const {
   if (source.has_weights) {
     load_model_weights(source.folder, *model, sharded, {.names = drawn, .seed = options.seed});
   } else {
     make_new_weights(*model, sharded, options.seed);
   }
   if (adapter) train::fill_adapters(sharded, options, drawn);
-  return sharded;
 }
 
 void RankModel::warn_of_weights() const {

@@ -35,6 +35,8 @@ struct RankModel {
   // weights are kept in the dtype that is computed in. `place` may change where weights rest.
   ShardedModel shard_frozen(const World& world, const Plan& plan, const RunOptions& options,
                             const std::function<void(ShardOptions&)>& place = {}) const;
+  // Collective. The weights of the source or new ones, and those of the adapter.
+  void fill(ShardedModel& sharded, const RunOptions& options) const;
   // On standard error, for one rank: that there are none, or a head that nobody uses.
   void warn_of_weights() const;
   AutoInputs auto_inputs() const;

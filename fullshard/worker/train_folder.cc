@@ -46,6 +46,24 @@ void TrainFolder::choose_checkpoint() {
     base::say("note: no checkpoint to resume; starting anew\n");
   }
   resumed_ = choice.checkpoint;
+  may_take_older_ = !is_named;
+}
+
+bool TrainFolder::take_older() {
+  if (!may_take_older_ || !resumed_) return false;
+  const std::string damaged = resumed_->path();
+  const std::string damage = train::damage_in(world_, damaged);
+  if (damage.empty()) return false;
+  passed_over_.push_back(damaged.substr(damaged.rfind('/') + 1));
+  const train::ResumeChoice choice =
+      train::choose_checkpoint(world_, "auto", checkpoints(), passed_over_);
+  if (!choice.checkpoint) return false;
+  if (world_.rank() == 0) {
+    base::say(fmt::format("warning: checkpoint skipped: {}: {}; resuming from {} instead\n",
+                          passed_over_.back(), damage, choice.checkpoint->path()));
+  }
+  resumed_ = choice.checkpoint;
+  return true;
 }
 
 void TrainFolder::check() const {

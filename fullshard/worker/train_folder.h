@@ -28,6 +28,9 @@ class TrainFolder {
   void claim();
   // Collective: where to go on, if anywhere. A group that was started again goes on by itself.
   void choose_checkpoint();
+  // Collective, on all ranks when it could not be loaded. Whether it is damaged and another one of
+  // this run's is there, which is resumed() then; only where none was named.
+  bool take_older();
   // Rank 0: whether a run may begin here.
   void check() const;
   // Collective: whether checkpoints can be saved there, on the disk of every host or on one that
@@ -60,6 +63,8 @@ class TrainFolder {
   const base::LauncherEnvironment& launcher_;
   std::optional<report::RunLock> lock_;  // rank 0's
   std::optional<stored::FoundCheckpoint> resumed_;
+  bool may_take_older_ = false;
+  std::vector<std::string> passed_over_;  // damaged ones, by their names
 };
 
 }  // namespace fullshard::worker

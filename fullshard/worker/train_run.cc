@@ -142,11 +142,6 @@ std::string model_type_of(const LanguageModel& model) {
   return model.is_encoder_decoder() ? "t5" : "";
 }
 
-// A line that is drawn on a terminal has no end yet.
-std::string line_end_of_terminal(const base::LauncherEnvironment& launcher) {
-  return launcher.terminal || ::isatty(STDERR_FILENO) != 0 ? "\n" : "";
-}
-
 // One command's parts, in the order in which they are made.
 class TrainRun {
  public:
@@ -173,21 +168,33 @@ class TrainRun {
     on_first_rank([&] { forecast_memory(); });
     on_first_rank([&] { folder_.claim(); });
     folder_.choose_checkpoint();
-    const auto& resumed = folder_.resumed();
     on_first_rank([&] { folder_.check(); });
     comm::tell_launcher_run_is_accepted(launcher_);
     const train::RunData data = open_data_in_turn();
+    std::optional<ShardedModel> sharded;
+    for (;;) {
+      if (const auto status = run_from(data, sharded)) return *status;
+    }
+  }
+
+ private:
+  // Nothing: the checkpoint could not be loaded, and an older one is to be.
+  std::optional<int> run_from(const train::RunData& data, std::optional<ShardedModel>& made) {
+    const auto& resumed = folder_.resumed();
     const Progress progress = folder_.progress();
     const ExampleOrder order(data.train->size(), batch_.global_batch, order_of(options_),
                              options_.seed, last_batch(options_, settings_),
                              train::data_start(progress));
     const RunLength length = length_of(options_, order);
-    const int64_t steps = length.steps;
-    check_steps_left(progress.step, steps);
-    const bool begins_with_weights = run_.source.has_weights && !resumed;
+    check_steps_left(progress.step, length.steps);
     check_ranks_agree(world_, told_, plan_.checkpoint, options_, length, data,
-                      begins_with_weights ? run_.source.folder : "");
-    ShardedModel sharded = run_.shard(world_, plan_, options_, !resumed);
+                      run_.source.has_weights && !resumed ? run_.source.folder : "");
+    if (!made) {
+      made = run_.shard(world_, plan_, options_, !resumed);
+    } else if (run_.adapter) {  // the base went with what could not be loaded
+      run_.fill(*made, options_);
+    }
+    ShardedModel& sharded = *made;
     TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
     options.data_start = train::data_start(progress);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
@@ -207,21 +214,23 @@ class TrainRun {
     if (options.save_every > 0) folder_.check_checkpoints(sharded, settings_.is_node_local);
     options.adapter = run_.adapter;
     Trainer trainer(*run_.model, sharded, plan_, *data.train, data.evaluation.get(), options);
-    const int64_t first_step = resumed ? trainer.resume(*resumed) : 0;
+    const auto loaded_step = resumed ? resume(trainer) : 0;
+    if (!loaded_step) return std::nullopt;
+    const int64_t first_step = *loaded_step;
     // From here on a signal must not leave the folder without a record, or with an open one.
     train::Interruption interruption(world_.rank() == 0 ? notice(options.save_every > 0) : "",
-                                     line_end_of_terminal(launcher_));
+                                     ends_line_ ? "\n" : "");
     folder_.clear(config_file_, plan_);
     const bool misses_best = resumed && trainer.has_best() &&
                              (options_.keep_best || options_.restore_best) && !folder_.holds_best();
     if (misses_best) trainer.forget_best();
-    train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded, steps,
-                              first_step, forecast_.tiers, told_);
+    train::RunAccount account(options_, command_, launcher_, plan_, *run_.model, sharded,
+                              length.steps, first_step, forecast_.tiers, told_);
     account_ = &account;
     if (options.profiled_step > 0 && world_.rank() == 0) {
       flops_.emplace(options_, run_.source, plan_, sharded);
     }
-    warn_of_profile(options.profiled_step, first_step, steps);
+    warn_of_profile(options.profiled_step, first_step, length.steps);
     tell_start(data, trainer, first_step);
     if (misses_best) {
       account.warn(fmt::format("{}: {}/best is not there: evaluations before step {} do not count",
@@ -249,7 +258,16 @@ class TrainRun {
     return trainer.was_interrupted() ? kInterrupted : 0;
   }
 
- private:
+  // Collective. Nothing: an older checkpoint is to be loaded.
+  std::optional<int64_t> resume(Trainer& trainer) {
+    try {
+      return trainer.resume(*folder_.resumed());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input || !folder_.take_older()) throw;
+    }
+    return std::nullopt;
+  }
+
   // Collective: what fails there fails on all.
   void on_first_rank(const std::function<void()>& act) {
     engine::throw_alike(world_.communicator(),
@@ -468,6 +486,8 @@ class TrainRun {
   }
 
   const base::LauncherEnvironment launcher_;
+  // A line that is drawn on a terminal has no end yet.
+  const bool ends_line_ = launcher_.terminal || ::isatty(STDERR_FILENO) != 0;
   const RunOptions& options_;
   const std::vector<std::string>& command_;
   const std::string config_file_;

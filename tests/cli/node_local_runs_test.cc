@@ -69,6 +69,22 @@ TEST_F(NodeLocalRuns, KeepTheCheckpointsOfEveryHostThatTheyGoOnFrom) {
   }
 }
 
+// As when one host went down while the other had its part of a checkpoint in place already.
+TEST_F(NodeLocalRuns, GoOnFromTheNewestThatAllHostsHave) {
+  ASSERT_EQ(run_both(4, "--node-local --save-every 2").status, 0);
+  std::filesystem::remove_all(folder_ / "b/run/checkpoints/step-000004");
+  const launch::Ended ended = run_both(6, "--node-local --save-every 2 --resume auto");
+  ASSERT_EQ(ended.status, 0) << ended.output << said_by_node_1();
+  EXPECT_THAT(
+      ended.output,
+      HasSubstr("warning: checkpoint skipped: step-000004: not all ranks have it (rank 1 "));
+  EXPECT_THAT(ended.output, HasSubstr("resumed after step 2: run/checkpoints/step-000002"));
+  for (const char* disk : {"a", "b"}) {
+    EXPECT_THAT(checkpoints_of(disk),
+                UnorderedElementsAre("latest", "step-000002", "step-000004", "step-000006"));
+  }
+}
+
 TEST_F(NodeLocalRuns, OfNodesThatWereToldDifferentThingsEndBeforeTheFirstStep) {
   const launch::Ended ended = run_both(4, "--save-every 2 --node-local", "--save-every 2");
   EXPECT_EQ(ended.status, 2) << ended.output;

@@ -156,5 +156,53 @@ TEST_F(Resume, ResumeAutoSaysWhichItSkippedAndWhy) {
   EXPECT_EQ(losses_of("run").size(), 3u);  // from step 1 on, again
 }
 
+// Bit rot: nothing but reading it tells.
+TEST_F(Resume, AutoTakesAnOlderOneWhereTheNewestIsDamaged) {
+  const std::string save = "--ranks 2 --save-every 2 ";
+  ASSERT_EQ(run(train_words("whole", 8) + save).status, 0);
+  const auto damage = [&](const std::string& file) {
+    std::string bytes = folder_.read(file);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    folder_.write(file, bytes);
+  };
+  ASSERT_EQ(run(train_words("run", 6) + save).status, 0);
+  damage("run/checkpoints/step-000006/weights-00001.bin");
+  damage("run/checkpoints/step-000004/exp_avg-00000.bin");
+  const launch::Ended ended = run(train_words("run", 8) + save + "--resume auto");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  for (const std::string step : {"6/weights-00001.bin", "4/exp_avg-00000.bin"}) {
+    EXPECT_THAT(ended.output, HasSubstr("/step-00000" + step + ": bytes 0 to "));
+  }
+  EXPECT_THAT(ended.output, HasSubstr("warning: checkpoint skipped: step-000006: "));
+  EXPECT_THAT(ended.output, HasSubstr("; resuming from run/checkpoints/step-000004 instead\n"));
+  EXPECT_THAT(ended.output, HasSubstr("; resuming from run/checkpoints/step-000002 instead\n"));
+  EXPECT_EQ(losses_of("run"), losses_of("whole"));
+  // One that was named is the one, and without an older one there is none to take.
+  damage("run/checkpoints/step-000008/weights-00000.bin");
+  const std::string more = train_words("run", 10) + save;
+  EXPECT_EQ(run(more + "--resume run/checkpoints/step-000008").status, 4);
+  for (const std::string step : {"2", "4", "6"}) {
+    std::filesystem::remove_all(folder_ / "run/checkpoints/step-00000" + step);
+  }
+  const launch::Ended refused = run(more + "--resume auto");
+  EXPECT_EQ(refused.status, 4);
+  EXPECT_THAT(refused.output, HasSubstr("step-000008/weights-00000.bin: bytes 0 to "));
+}
+
+// Their base is not in the checkpoint, and is read again.
+TEST_F(Resume, AutoTakesAnOlderAdapterWhereTheNewestIsDamaged) {
+  const std::string save = "--ranks 2 --save-every 2 --lora-rank 2 ";
+  ASSERT_EQ(run(train_words("whole", 6) + save).status, 0);
+  ASSERT_EQ(run(train_words("run", 4) + save).status, 0);
+  const std::string file = "run/checkpoints/step-000004/weights-00000.bin";
+  std::string bytes = folder_.read(file);
+  bytes[4] = static_cast<char>(bytes[4] ^ 1);
+  folder_.write(file, bytes);
+  const launch::Ended ended = run(train_words("run", 6) + save + "--resume auto");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("; resuming from run/checkpoints/step-000002 instead\n"));
+  EXPECT_EQ(losses_of("run"), losses_of("whole"));
+}
+
 }  // namespace
 }  // namespace fullshard::cli

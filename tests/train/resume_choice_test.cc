@@ -47,16 +47,25 @@ class ResumeChoices : public ::testing::Test {
     save_checkpoint(disk(rank) + "/" + stored::checkpoint_name(step), sharded, {.step = step});
   }
 
+  // One save, on both disks.
+  void share(int64_t step) const {
+    save(0, step);
+    const std::string name = "/" + stored::checkpoint_name(step);
+    EXPECT_EQ(std::system(("cp -r " + disk(0) + name + " " + disk(1)).c_str()), 0);
+  }
+
   // What each of two ranks goes on from, or the error, which is the same.
-  std::map<int, std::string> choose(const std::string& wanted) const {
+  std::map<int, std::string> choose(const std::string& wanted,
+                                    const std::vector<std::string>& passed_over = {}) {
     std::map<int, std::string> chosen;
     std::mutex mutex;
     run_ranks({.ranks = 2}, [&](const World& world) {
       std::string found;
       try {
         const train::ResumeChoice choice = train::choose_checkpoint(
-            world, wanted, disk(world.rank()), std::chrono::milliseconds(0));
+            world, wanted, disk(world.rank()), passed_over, std::chrono::milliseconds(0));
         if (choice.checkpoint) found = choice.checkpoint->path();
+        if (world.rank() == 0) skipped_ = choice.skipped;
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::input);
         found = error.what();
@@ -68,10 +77,11 @@ class ResumeChoices : public ::testing::Test {
   }
 
   std::string root_;
+  std::vector<std::string> skipped_;  // as rank 0 says it
 };
 
 TEST_F(ResumeChoices, AreRankZerosAlsoWhereAnotherHasANewerOne) {
-  for (const int rank : {0, 1}) save(rank, 2);
+  share(2);
   save(1, 4);
   const auto chosen = choose("auto");
   EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
@@ -85,11 +95,70 @@ TEST_F(ResumeChoices, AreNoneWhereRankZeroHasNone) {
   EXPECT_EQ(chosen.at(1), "");
 }
 
-TEST_F(ResumeChoices, NameTheRankAndHostThatDoNotHaveIt) {
-  for (const int rank : {0, 1}) save(rank, 2);
-  save(0, 4);
+std::string own_host() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
+  return host;
+}
+
+TEST_F(ResumeChoices, AreTheNewestThatAllHave) {
+  for (const int64_t step : {2, 4}) share(step);
+  save(0, 6);
+  const auto chosen = choose("auto");
+  EXPECT_EQ(chosen.at(0), disk(0) + "/step-000004");
+  EXPECT_EQ(chosen.at(1), disk(1) + "/step-000004");
+  ASSERT_EQ(skipped_.size(), 1u);
+  EXPECT_THAT(skipped_[0],
+              HasSubstr(fmt::format("step-000006: not all ranks have it (rank 1 on host {}: {}",
+                                    own_host(), disk(1) + "/step-000006")));
+}
+
+// A host that died before it had the second of two saves under one name.
+TEST_F(ResumeChoices, AreOfOneSave) {
+  for (const int64_t step : {2, 4}) share(step);
+  save(0, 4);
+  const auto chosen = choose("auto");
+  EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
+  EXPECT_EQ(chosen.at(1), disk(1) + "/step-000002");
+  ASSERT_EQ(skipped_.size(), 1u);
+  EXPECT_THAT(skipped_[0], HasSubstr("step-000004: is of another save"));
+}
+
+TEST_F(ResumeChoices, AreNoneOfThosePassedOver) {
+  for (const int64_t step : {2, 4, 6}) share(step);
+  const auto chosen = choose("auto", {"step-000006"});
+  EXPECT_EQ(chosen.at(0), disk(0) + "/step-000004");
+  EXPECT_EQ(chosen.at(1), disk(1) + "/step-000004");
+}
+
+TEST_F(ResumeChoices, SayWhatIsDamagedOnAllRanks) {
+  save(0, 2);
+  const std::string folder = disk(0) + "/step-000002", file = folder + "/weights-00000.bin";
+  const auto damage = [&] {
+    std::map<int, std::string> found;
+    std::mutex mutex;
+    run_ranks({.ranks = 2}, [&](const World& world) {
+      const std::string text = train::damage_in(world, folder);
+      const std::lock_guard lock(mutex);
+      found[world.rank()] = text;
+    });
+    EXPECT_EQ(found[0], found[1]);
+    return found[0];
+  };
+  EXPECT_EQ(damage(), "");
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(100);
+  const char old = static_cast<char>(bytes.get());
+  bytes.seekp(100);
+  bytes.put(static_cast<char>(old ^ 4));
+  bytes.close();
+  EXPECT_THAT(damage(), HasSubstr(file + ": bytes 0 to "));
+  EXPECT_THAT(damage(), HasSubstr("the file is damaged"));
+}
+
+TEST_F(ResumeChoices, NameTheRankAndHostThatDoNotHaveIt) {
+  save(0, 4);
+  const std::string host = own_host();
   const auto chosen = choose("auto");
   EXPECT_EQ(chosen.at(0), chosen.at(1));
   EXPECT_THAT(chosen.at(0), HasSubstr(fmt::format(

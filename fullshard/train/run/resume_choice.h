@@ -20,12 +20,18 @@ struct ResumeChoice {
   std::vector<std::string> skipped{};  // newer ones that are not whole, and why; on rank 0 only
 };
 
-// Collective. `wanted` is auto (the newest whole one in `directory`) or a path; what rank 0 is
-// given counts. A rank that does not have what rank 0 has chosen looks again for as long as
-// `patience`; then there is an Error of kind input, the same on all ranks, that names every such
-// rank and its host.
+// Collective. `wanted` is auto (the newest whole one in `directory` that all ranks have) or a path;
+// what rank 0 is given counts. Names that are passed over do not count. A rank that does not have
+// what rank 0 has chosen looks again for as long as `patience`. If it does not come, auto takes the
+// newest that all have; else there is an Error of kind input, the same on all ranks, that names
+// every such rank and its host.
 ResumeChoice choose_checkpoint(const World& world, const std::string& wanted,
                                const std::string& directory,
+                               const std::vector<std::string>& passed_over = {},
                                std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+// Collective, when one of ours could not be loaded. The ranks read all of it between them: what is
+// wrong with its files, the same on all ranks; empty: nothing is.
+std::string damage_in(const World& world, const std::string& checkpoint);
 
 }  // namespace fullshard::train
