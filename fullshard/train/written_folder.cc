@@ -73,8 +73,12 @@ void put_in_place(const std::string& made, const std::string& folder) {
   base::remove_flat_folder(made);
 }
 
-void copy_file(const std::string& path, const std::string& target) {
-  if (const auto text = base::find_text_file(path)) report::write_whole_file(target, *text);
+void copy_file(const std::string& path, const std::string& target,
+               std::vector<std::string>& written) {
+  const auto text = base::find_text_file(path);
+  if (!text) return;
+  report::write_whole_file(target, *text);
+  written.push_back(target);
 }
 
 }  // namespace
@@ -125,17 +129,30 @@ void remove_written_folder(const std::string& folder) {
   }
 }
 
-void copy_tokenizer(const std::string& from, const std::string& folder) {
-  if (from.empty()) return;
+bool has_tokenizer(const std::string& folder) {
+  for (const std::string& name : base::names_in_folder(folder)) {
+    if (name == "tokenizer.json" || name == "vocab.json" || name == "vocab.txt" ||
+        name.ends_with(".model")) {
+      return true;
+    }
+  }
+  return text::names_byte_tokenizer(folder);
+}
+
+std::vector<std::string> copy_tokenizer(const std::string& from, const std::string& folder) {
+  std::vector<std::string> written;
+  if (from.empty()) return written;
   if (from == "bytes") {
-    report::write_whole_file(folder + "/tokenizer_config.json", text::byte_tokenizer_config());
+    written.push_back(folder + "/tokenizer_config.json");
+    report::write_whole_file(written.back(), text::byte_tokenizer_config());
   } else if (base::is_folder(from)) {
     for (const std::string& name : base::names_in_folder(from)) {
-      if (belongs_to_tokenizer(name)) copy_file(from + "/" + name, folder + "/" + name);
+      if (belongs_to_tokenizer(name)) copy_file(from + "/" + name, folder + "/" + name, written);
     }
   } else {
-    copy_file(from, folder + "/" + from.substr(from.rfind('/') + 1));
+    copy_file(from, folder + "/" + from.substr(from.rfind('/') + 1), written);
   }
+  return written;
 }
 
 }  // namespace fullshard::train

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fullshard/engine/sharded_model.h"
 
@@ -24,8 +25,9 @@ void write_folder(const std::string& folder,
 // Removes what write_folder() has made; what others have put there stays, and the folder with it.
 void remove_written_folder(const std::string& folder);
 
+bool has_tokenizer(const std::string& folder);
 // The files of a tokenizer, out of a model's folder or a file; "bytes" is the tokenizer of bytes,
-// and an empty name none.
-void copy_tokenizer(const std::string& from, const std::string& folder);
+// and an empty name none. Gives those that were written.
+std::vector<std::string> copy_tokenizer(const std::string& from, const std::string& folder);
 
 }  // namespace fullshard::train

@@ -31,6 +31,7 @@
 #include "fullshard/train/merge_adapter.h"
 #include "fullshard/train/model_weights.h"
 #include "fullshard/worker/checkpoint_table.h"
+#include "fullshard/worker/exported_tokenizer.h"
 
 namespace fullshard::worker {
 namespace {
@@ -116,7 +117,11 @@ void print_files(const cli::CheckpointCommandOptions& options,
   }
 }
 
-// What was trained beside a frozen base, as PEFT's folder.
+void append(std::vector<std::string>& files, const std::vector<std::string>& more) {
+  files.insert(files.end(), more.begin(), more.end());
+}
+
+// What was trained next to a frozen base, as PEFT's folder.
 int export_adapter(const cli::CheckpointCommandOptions& options,
                    const stored::AnyCheckpoint& checkpoint) {
   formats::check_is_free(options.output, options.overwrite);
@@ -127,6 +132,7 @@ int export_adapter(const cli::CheckpointCommandOptions& options,
                    .files;
   files.push_back(options.output + "/adapter_config.json");
   formats::replace_file(files.back(), checkpoint.adapter);
+  append(files, export_tokenizer(checkpoint, options.output));
   print_files(options, checkpoint, files);
   return 0;
 }
@@ -161,6 +167,7 @@ int export_model(const cli::CheckpointCommandOptions& options) {
     formats::replace_file(files.back(),
                           config_with_dtype(checkpoint.config, written_dtype(options, checkpoint)));
   }
+  if (base::is_folder(options.output)) append(files, export_tokenizer(checkpoint, options.output));
   print_files(options, checkpoint, files);
   return 0;
 }

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/folder_names.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/base/launcher_environment.h"
 #include "fullshard/base/standard_streams.h"
@@ -25,10 +24,10 @@
 #include "fullshard/generation/progress_vote.h"
 #include "fullshard/generation/prompt_file.h"
 #include "fullshard/generation/whole_weights.h"
-#include "fullshard/text/byte_tokenizer.h"
 #include "fullshard/text/chat/chat_template.h"
 #include "fullshard/train/run/interruption.h"
 #include "fullshard/train/run_adapter.h"
+#include "fullshard/train/written_folder.h"
 #include "fullshard/worker/generation_output.h"
 #include "fullshard/worker/measured_steps.h"
 #include "fullshard/worker/rank_model.h"
@@ -71,19 +70,10 @@ void apply_flags(const RunOptions& run, GenerateOptions& options) {
   options.seed = run.seed;
 }
 
-bool has_tokenizer(const std::string& folder) {
-  if (folder.empty()) return false;
-  if (text::names_byte_tokenizer(folder)) return true;
-  return std::ranges::any_of(base::names_in_folder(folder), [](const std::string& name) {
-    return name == "tokenizer.json" || name.ends_with(".model") || name == "vocab.json" ||
-           name == "vocab.txt";
-  });
-}
-
 std::unique_ptr<Tokenizer> tokenizer_of(const RunOptions& options, const std::string& folder) {
   if (!options.tokenizer.empty())
     return load_tokenizer(base::path_or_cached_model(options.tokenizer));
-  return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
+  return train::has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 
 std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) {

@@ -180,5 +180,33 @@ TEST_F(FineTuning, RowsThatAreWrongAreNamed) {
   EXPECT_THAT(ended.output, HasSubstr("wrong.jsonl:2: is no document"));
 }
 
+// With the run's own folder, with the one it began with, and with neither.
+TEST_F(FineTuning, AnExportedCheckpointHasTheTokenizer) {
+  ASSERT_EQ(train("--data talks.jsonl --steps 1 --save-every 1").status, 0);
+  const auto expect_tokenizer_in = [&](const std::string& exported) {
+    for (const std::string name : {"tokenizer_config.json", "chat_template.jinja"}) {
+      EXPECT_EQ(folder_.read(exported + "/" + name), folder_.read("base/" + name)) << exported;
+    }
+  };
+  const launch::Ended first = run("checkpoint export out/checkpoints first");
+  EXPECT_EQ(first.output,
+            "first/model.safetensors\nfirst/config.json\nfirst/chat_template.jinja\n"
+            "first/tokenizer_config.json\n");
+  expect_tokenizer_in("first");
+  std::filesystem::remove_all(folder_ / "out/model");
+  EXPECT_EQ(run("checkpoint export out/checkpoints second").status, 0);
+  expect_tokenizer_in("second");
+  // Without a run, out of the folder itself.
+  EXPECT_EQ(run("checkpoint export second third").status, 0);
+  expect_tokenizer_in("third");
+  ASSERT_EQ(train("--data talks.jsonl --steps 1 --save-every 1 --tokenizer base/").status, 0);
+  std::filesystem::remove_all(folder_ / "out/model");
+  std::filesystem::rename(folder_ / "base", folder_ / "elsewhere");
+  const launch::Ended without = run("checkpoint export out/checkpoints fourth");
+  EXPECT_EQ(without.status, 0);
+  EXPECT_THAT(without.output, HasSubstr("note: fourth: has no tokenizer: that of base/ is not "
+                                        "there; copy its files\n"));
+}
+
 }  // namespace
 }  // namespace fullshard::cli

@@ -8,25 +8,14 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
-#include "fullshard/base/folder_names.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/report/records/run_file.h"
-#include "fullshard/text/byte_tokenizer.h"
+#include "fullshard/train/written_folder.h"
 
 namespace fullshard::train {
 namespace {
 
 constexpr int64_t kUsualSequence = 512;
-
-bool has_tokenizer(const std::string& folder) {
-  for (const std::string& name : base::names_in_folder(folder)) {
-    if (name == "tokenizer.json" || name == "vocab.json" || name == "vocab.txt" ||
-        name.ends_with(".model")) {
-      return true;
-    }
-  }
-  return text::names_byte_tokenizer(folder);
-}
 
 using NamedTask = std::pair<std::string_view, Task>;
 constexpr std::array<NamedTask, 4> kTasks = {{{"causal-lm", Task::causal_lm},
