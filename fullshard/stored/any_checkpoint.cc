@@ -44,12 +44,18 @@ AnyCheckpoint open_own(const std::string& folder) {
   check_files(*manifest, folder);
   AnyCheckpoint opened{.kind = "Fullshard", .path = folder};
   const ModelRecord record = record_in(manifest->progress.extra, folder);
+  ModelRecord state_record = record;  // an optimizer has a tied parameter once
+  state_record.tied.clear();
   const auto source = [&](const std::string& state) {
-    return under_file_names(std::make_unique<ManifestSource>(folder, manifest, state), record);
+    return under_file_names(std::make_unique<ManifestSource>(folder, manifest, state),
+                            state.empty() ? record : state_record);
   };
   opened.config = record.config;
   opened.adapter = record.adapter;
   opened.weights = source("");
+  for (const auto& [second, first] : record.tied) {
+    if (opened.weights->find(second) != nullptr) opened.tied[second] = first;
+  }
   std::set<std::string> states;
   for (const auto& tensor : manifest->tensors) {
     for (const auto& [name, values] : tensor.states) states.insert(name);

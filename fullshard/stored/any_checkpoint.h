@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,7 @@ struct AnyCheckpoint {
   std::unique_ptr<TensorSource> weights = {};    // null: it holds states only
   std::map<std::string, std::string> tied = {};  // a second name -> the name whose values it has
   std::vector<State> states = {};                // of the optimizer
+  std::set<std::string> exact = {};              // weights that no export casts, as counts
   // States of parameters that are numbered instead of named; then `states` is empty.
   std::shared_ptr<const formats::OptimizerFile> numbered = {};
   std::vector<std::pair<std::string, std::string>> facts = {};  // "ranks", "2": for people

@@ -7,7 +7,8 @@
 
 namespace fullshard::stored {
 
-// "model.emb.weight", "optim.state.emb.weight.exp_avg". The result has weights only and borrows
+// "model.emb.weight", "optim.state.emb.weight.exp_avg", and "optim.state.emb.weight.step" where the
+// count of steps is known. The result has weights only and borrows
 // from `checkpoint`. Tied tensors have all their names: torch asks for each.
 AnyCheckpoint flatten(const AnyCheckpoint& checkpoint);
 

@@ -34,7 +34,8 @@ std::vector<TensorPlan> plan_tensors(const AnyCheckpoint& checkpoint,
                                      const ExportOptions& options) {
   std::vector<TensorPlan> plans;
   for (const auto& tensor : checkpoint.distinct_weights()) {
-    const bool is_cast = options.dtype.has_value() && at::isFloatingType(tensor.dtype);
+    const bool is_cast = options.dtype.has_value() && at::isFloatingType(tensor.dtype) &&
+                         !checkpoint.exact.contains(tensor.name);
     plans.push_back({tensor.name, tensor.shape, is_cast ? *options.dtype : tensor.dtype});
   }
   return plans;

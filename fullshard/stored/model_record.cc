@@ -32,6 +32,11 @@ class RenamedSource : public TensorSource {
       // Two names of a tied tensor may be one in files.
       places_.insert({name, {tensor.name, is_known && known->second.transposed}});
     }
+    for (const auto& [second, first] : record.tied) {
+      if (const auto place = places_.find(first); place != places_.end()) {
+        places_.insert({second, place->second});
+      }
+    }
     for (const auto& [name, place] : places_) {
       tensors_.push_back(*source_->find(place.name));
       auto& tensor = tensors_.back();
@@ -80,6 +85,7 @@ std::string with_record(const std::string& extra, const ModelRecord& record) {
   auto all = json::parse(extra);
   all[kKey] = {{"config", record.config}, {"names", std::move(names)}};
   if (!record.adapter.empty()) all[kKey]["adapter"] = record.adapter;
+  if (!record.tied.empty()) all[kKey]["tied"] = record.tied;
   return all.dump();
 }
 
@@ -91,6 +97,7 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
   try {
     record.config = found->at("config").get<std::string>();
     record.adapter = found->value("adapter", "");
+    record.tied = found->value("tied", record.tied);
     for (const auto& [name, in_file] : found->at("names").items()) {
       record.names[name] = {
           in_file.at("name").get<std::string>(), in_file.at("transposed").get<bool>(), {}};
@@ -104,7 +111,7 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
 
 std::unique_ptr<TensorSource> under_file_names(std::unique_ptr<TensorSource> source,
                                                const ModelRecord& record) {
-  if (record.names.empty()) return source;
+  if (record.names.empty() && record.tied.empty()) return source;
   return std::make_unique<RenamedSource>(std::move(source), record);
 }
 

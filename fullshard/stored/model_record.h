@@ -17,6 +17,9 @@ struct ModelRecord {
   std::string config = {};   // config.json; empty: not known
   std::string adapter = {};  // adapter_config.json; empty: the checkpoint holds a whole model
   std::map<std::string, NameInFile> names = {};  // by the model's own; only what differs
+  // Second names that a state_dict has and the model here has not, as of a head that is the
+  // embedding: to the name in files whose values they have.
+  std::map<std::string, std::string> tied = {};
 };
 
 // For Progress::extra, and out of it; other keys of that are left alone. What is there under this
@@ -24,8 +27,8 @@ struct ModelRecord {
 std::string with_record(const std::string& extra, const ModelRecord& record);
 ModelRecord record_in(const std::string& extra, const std::string& where);
 
-// The tensors under the names of files, turned where files have them so; without those that files
-// do not carry.
+// The tensors under the names of files, turned where files have them so, and under second names;
+// without those that files do not carry.
 std::unique_ptr<TensorSource> under_file_names(std::unique_ptr<TensorSource> source,
                                                const ModelRecord& record);
 // The same for one name; empty: files do not carry it.

@@ -41,6 +41,32 @@ FileNames names_of(const LanguageModel& model) {
   };
 }
 
+// The parameter with a row for each token: its name in files.
+std::string table_in_files(const LanguageModel& model) {
+  for (const auto& item : model.named_parameters()) {
+    const bool is_table = item.value().dim() == 2 && item.value().size(0) == model.vocabulary();
+    if (is_table) return model.file_name(item.key()).name;
+  }
+  return "";
+}
+
+// What the state_dict of the original has besides: names that files leave out.
+std::map<std::string, std::string> second_names_of(const LanguageModel& model) {
+  const bool has_no_words = model.architecture() == "BertModel" || !model.class_names().empty();
+  const std::string table = has_no_words ? "" : table_in_files(model);
+  if (table.empty()) return {};
+  std::map<std::string, std::string> names;
+  for (const char* name : {"lm_head.weight", "cls.predictions.decoder.weight",
+                           "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+    if (name != table && model.is_ignored_in_files(name)) names[name] = table;
+  }
+  // BERT's head has its bias twice, also with a table of its own.
+  const std::string bias = "cls.predictions.bias", second = "cls.predictions.decoder.bias";
+  if (model.is_ignored_in_files(second)) names[second] = bias;
+  if (model.is_ignored_in_files(bias)) names[bias] = second;
+  return names;
+}
+
 at::Tensor quantised_rows(const std::string& parameter, const at::Tensor& rows) {
   try {
     const auto made = ops::int8_rows(rows);
@@ -120,7 +146,8 @@ LoadOptions load_options_of(const LanguageModel& model) {
 }
 
 stored::ModelRecord record_of(const LanguageModel& model) {
-  stored::ModelRecord record{.config = model.config_json(), .names = {}};
+  stored::ModelRecord record{
+      .config = model.config_json(), .names = {}, .tied = second_names_of(model)};
   const auto add = [&](const std::string& own) {
     const auto in_file = model.file_name(own);
     const bool differs = in_file.name != own || in_file.transposed;

@@ -150,14 +150,19 @@ TEST(Fp32Export, HoldsBlocksAndNeverATensor) {
 TEST(FlatCheckpoint, HasTheNamesThatTorchGives) {
   const stored::AnyCheckpoint checkpoint = stored::open_any(checkpoint_fixture("zero3"));
   const stored::AnyCheckpoint flat = stored::flatten(checkpoint);
-  EXPECT_EQ(flat.weights->tensors().size(), 8 + 2 * 4);
+  EXPECT_EQ(flat.weights->tensors().size(), 8 + (2 + 1) * 4);
   expect_equal(tensor_io::read_tensor(*flat.weights, "model.head.weight"),
                tensor_io::read_tensor(*checkpoint.weights, "emb.weight"));
   expect_equal(tensor_io::read_tensor(*flat.weights, "optim.state.last.weight.exp_avg_sq"),
                tensor_io::read_tensor(*checkpoint.states[1].tensors, "last.weight"));
   const at::Tensor part = at::empty({1});
   EXPECT_EQ(input_error("-", [&] { flat.weights->read("model.x", 0, part); }),
-            checkpoint.path + ": has no tensor 'model.x' among its 16");
+            checkpoint.path + ": has no tensor 'model.x' among its 20");
+  // Counted for each parameter, as torch does, and exact in whatever dtype the rest is written.
+  const at::Tensor steps = at::empty({1});
+  flat.weights->read("optim.state.last.weight.step", 0, steps);
+  EXPECT_EQ(steps.item<float>(), 2);
+  EXPECT_TRUE(flat.exact.contains("optim.state.last.weight.step"));
 }
 
 class DeepSpeedExport : public ::testing::TestWithParam<std::string> {};

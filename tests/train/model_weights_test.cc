@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -70,6 +71,31 @@ TEST(LoadOptions, OrderParametersAsTransformersDoes) {
       found.push_back({in_file, checkpoint::decays_in_trainer({in_file, values.sizes().vec()})});
     }
     EXPECT_EQ(found, expected);
+  }
+}
+
+// Those that transformers' state_dict() has besides those of its files, and load_state_dict() asks
+// for.
+TEST(ModelRecord, NamesWhatIsTied) {
+  using Names = std::map<std::string, std::string>;
+  const std::string words = "bert.embeddings.word_embeddings.weight";
+  const Names bert = {{"cls.predictions.decoder.weight", words},
+                      {"cls.predictions.decoder.bias", "cls.predictions.bias"}};
+  for (const auto& [name, tied] : std::vector<std::pair<std::string, Names>>{
+           {"llama", {}},
+           {"llama_tied", {{"lm_head.weight", "model.embed_tokens.weight"}}},
+           {"gpt2", {{"lm_head.weight", "transformer.wte.weight"}}},
+           {"gpt2_options", {}},
+           {"t5",
+            {{"lm_head.weight", "shared.weight"},
+             {"encoder.embed_tokens.weight", "shared.weight"},
+             {"decoder.embed_tokens.weight", "shared.weight"}}},
+           {"bert", bert},
+           {"bert_untied", {{"cls.predictions.bias", "cls.predictions.decoder.bias"}}},
+           {"bert_bare", {}},
+           {"bert_classes", {}}}) {
+    const auto model = make_deferred_model(find_model(kModels + name));
+    EXPECT_EQ(record_of(*model).tied, tied) << name;
   }
 }
 
