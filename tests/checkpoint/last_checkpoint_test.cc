@@ -99,6 +99,31 @@ TEST(LastCheckpoint, IsTheOneSavedLastWhateverTheClockSays) {
   }
 }
 
+// A run that goes on at another host, whose clock is a day behind: the best one stays as well.
+TEST(LastCheckpoint, OfAHostWhoseClockIsBehindIsTheNewestNextToTheBest) {
+  for (const bool has_numbers : {true, false}) {
+    const CheckpointsFolder folder;
+    const std::vector<std::string> best = {"step-000002"};
+    save_steps(folder, {1, 2, 3}, {.num_kept = 2, .kept_names = best});
+    set_ahead(folder / "step-000002", has_numbers ? 2 : 0);
+    set_ahead(folder / "step-000003", has_numbers ? 3 : 0);
+    for (const int64_t step : {4, 5, 6}) {
+      save_steps(folder, {step}, {.num_kept = 1, .kept_names = best});
+      EXPECT_EQ(stored::last_checkpoint(folder.path()).step, step);
+      EXPECT_THAT(entries_of(folder.path()),
+                  UnorderedElementsAre("step-000002", stored::checkpoint_name(step), "latest"));
+    }
+  }
+}
+
+TEST(LastCheckpoint, PassesOverWhatItIsTold) {
+  const CheckpointsFolder folder;
+  save_steps(folder, {1, 2, 3});
+  const auto last = stored::last_checkpoint(folder.path(), {"step-000003", "step-000009"});
+  EXPECT_EQ(last.folder, folder / "step-000002");
+  EXPECT_TRUE(last.skipped.empty());
+}
+
 // A step that is saved again is the newest then, and stays.
 TEST(LastCheckpoint, NeverRemovesWhatWasJustWritten) {
   const CheckpointsFolder folder;
