@@ -55,12 +55,17 @@ class ArgumentTaker {
       options_.allow_unknown = true;
       return true;
     }
+    if (name == "fsdp" && split == std::string_view::npos && !has_value()) {
+      found_.fsdp = "true";  // the Trainer's --fsdp without words
+      found_.has_fsdp = true;
+      return true;
+    }
     std::string* target = name == "deepspeed"     ? &found_.deepspeed
                           : name == "fsdp"        ? &found_.fsdp
                           : name == "fsdp_config" ? &found_.fsdp_config
                           : name == "config"      ? &found_.config
                                                   : nullptr;
-    if (target == nullptr && name != "set") return false;
+    if (target == nullptr && name != "set" && name != "unknown_keys") return false;
     std::string value;
     if (split != std::string_view::npos) {
       value = word.substr(split + 1);
@@ -68,17 +73,30 @@ class ArgumentTaker {
       value = arguments_[++at_];
     } else {
       fail_as(ErrorKind::usage, "--{}: has no value; write --{} {}", name, name,
-              name == "set"    ? "key=value"
-              : name == "fsdp" ? "\"full_shard auto_wrap\""
-                               : "FILE");
+              name == "set"            ? "key=value"
+              : name == "unknown_keys" ? "warn"
+                                       : "FILE");
     }
     if (name == "fsdp") found_.has_fsdp = true;
-    if (target == nullptr) {
+    if (name == "unknown_keys") {
+      take_unknown_keys(value);
+    } else if (target == nullptr) {
       options_.overrides.push_back(std::move(value));
     } else {
       *target = std::move(value);
     }
     return true;
+  }
+
+  bool has_value() const {
+    return at_ + 1 < count_ && std::strncmp(arguments_[at_ + 1], "--", 2) != 0;
+  }
+
+  void take_unknown_keys(const std::string& word) {
+    if (word != "warn" && word != "error") {
+      fail_as(ErrorKind::usage, "--unknown-keys: is '{}', expected error or warn", word);
+    }
+    options_.allow_unknown = word == "warn";
   }
 
   int& count_;

@@ -263,10 +263,12 @@ class PlanChecks {
         scheduler.warmup_share.value) {
       return;
     }
+    const bool was_auto = steps.origin.from == Origin::From::derived;
     warn(named(steps.origin, "scheduler.warmup_num_steps"),
          fmt::format("is {}, but DeepSpeed's warm-ups last at least two steps: the first two have "
                      "a learning rate of 0",
-                     steps.value),
+                     was_auto ? fmt::format("\"auto\", which comes to {}", steps.value)
+                              : fmt::format("{}", steps.value)),
          "for none, leave the scheduler section out");
   }
 

@@ -51,7 +51,7 @@ class Plan {
   static Plan from_words(const std::string& words, const std::string& config_file,
                          const PlanOptions& options = {});
   // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
-  // --allow-unknown out of the arguments (dashes and underscores alike, also --flag=value) and
+  // --unknown-keys warn out of the arguments (dashes and underscores alike, also --flag=value) and
   // leaves the program's own. Without any of them: what `fullshard launch` was given
   // (launched_config.h), or Accelerate's environment, if it is there; launch's --set counts in any
   // case, the program's own wins.

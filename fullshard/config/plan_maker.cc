@@ -26,7 +26,7 @@ Plan PlanMaker::make(std::string_view text, const std::string& name) {
 Plan PlanMaker::make_from_words(const std::string& words, const std::string& config_file) {
   Settings settings(Family::trainer);
   if (!config_file.empty()) {
-    const ConfigText source = read_config_file(config_file);
+    const ConfigText source = read_config_file(config_file, "the Trainer's fsdp_config, a JSON");
     const auto root = read_config(source.text, source.name, problems_);
     if (!root) return {};
     settings = read_settings(*root, source.name, Family::trainer,

@@ -53,6 +53,27 @@ TEST(Arguments, ReadTheTrainersWordsAndFile) {
   EXPECT_TRUE(arguments.left().empty());
 }
 
+TEST(Arguments, TakeFsdpWithoutWords) {
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"--fsdp"}, {"--fsdp", "--lr", "1"}, {"--fsdp=true"}}) {
+    Arguments arguments(given);
+    const Plan plan = Plan::from_arguments(arguments.count, arguments.data());
+    EXPECT_EQ(plan.sharding.strategy.value, "FULL_SHARD");
+  }
+}
+
+TEST(Arguments, LetUnknownKeysPassWhereAskedTo) {
+  const auto plan_of = [](std::vector<std::string> given) {
+    Arguments arguments(std::move(given));
+    return Plan::from_arguments(arguments.count, arguments.data());
+  };
+  EXPECT_EQ(
+      plan_of({"--deepspeed", "{\"made_up\": 1}", "--unknown_keys=warn"}).warnings().at(0).message,
+      "unknown key, ignored");
+  EXPECT_THROW(plan_of({"--deepspeed", "{\"made_up\": 1}", "--unknown-keys", "error"}), Error);
+  EXPECT_THROW(plan_of({"--unknown-keys", "perhaps"}), Error);
+}
+
 TEST(Arguments, OfTwoKindsDisagree) {
   Arguments arguments({"--config", "a.yaml", "--deepspeed", "b.json"});
   try {

@@ -139,7 +139,8 @@ TEST(HostileConfig, NamesArePrintedEscaped) {
       read_plan("{\"a\\u001b[31m\\u0000\\nb\": 1, \"fp16\": {\"enabled\": \"\\u001b[2J\"}}", "f");
   EXPECT_EQ(reading.problems.text(),
             "error: f:1: a\\x1b[31m\\x00\\nb: unknown key\n"
-            "error: f:1: fp16.enabled: is \"\\x1b[2J\", expected true or false or \"auto\"\n");
+            "error: f:1: fp16.enabled: is \"\\x1b[2J\", expected true or false or \"auto\"\n"
+            "note: --unknown-keys warn lets unknown keys pass, with a warning each\n");
   const nlohmann::json problems = nlohmann::json::parse(reading.problems.json());
   EXPECT_EQ(problems["problems"][0]["key"], std::string("a\x1b[31m\0\nb", 9));
   // A folder's name may be any bytes.

@@ -25,6 +25,15 @@ std::string absolute_place(const std::string& file) {
 
 }  // namespace
 
+CLI::Option* add_unknown_keys(CLI::App& command, bool& allows) {
+  return command
+      .add_option_function<std::string>(
+          "--unknown-keys", [&allows](const std::string& word) { allows = word == "warn"; },
+          "of a configuration: error (default), or warn and ignore them")
+      ->check(CLI::IsMember({"error", "warn"}))
+      ->type_name("");
+}
+
 ConfigFlags::ConfigFlags(CLI::App& command)
     : launched_(config::launched_config(base::LauncherEnvironment::of_process())) {
   auto* config = command
@@ -49,7 +58,9 @@ ConfigFlags::ConfigFlags(CLI::App& command)
       ->expected(1)
       ->take_all()
       ->group(kGroup);
-  command.add_flag("--allow-unknown", allow_unknown_, "only warn of unknown keys")->group(kGroup);
+  add_unknown_keys(command, allow_unknown_)->group(kGroup);
+  command.add_flag("--allow-unknown", allow_unknown_, "the same as --unknown-keys warn")
+      ->group(kGroup);
 }
 
 std::string ConfigFlags::named_file() const {

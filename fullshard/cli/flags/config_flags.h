@@ -10,9 +10,13 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace fullshard::cli {
+
+// --unknown-keys error or warn; `allows` must outlive the parser.
+CLI::Option* add_unknown_keys(CLI::App& command, bool& allows);
 
 class ConfigFlags {
  public:
@@ -25,9 +29,13 @@ class ConfigFlags {
   std::string file() const;
   bool is_named() const;  // by a flag or the environment, not the default file
   bool has_overrides() const { return !overrides_.empty(); }
+  // As further --set key=value.
+  void add_overrides(const std::vector<std::string>& texts) {
+    overrides_.insert(overrides_.end(), texts.begin(), texts.end());
+  }
   // What ranks of a launched program are to find.
   config::LaunchedConfig for_ranks() const;
-  // Reads what was named. `options` are completed by --set and --allow-unknown; the default file is
+  // Reads what was named. `options` are completed by --set and --unknown-keys; the default file is
   // mentioned on standard error (by one rank: `is_quiet` for the others). Without any file: what
   // Accelerate's environment says, or FULL_SHARD with all defaults.
   Plan load(PlanOptions options, bool is_quiet = false) const;

@@ -20,6 +20,13 @@ std::string list_json(const std::vector<Problem>& problems) {
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
+// A line on how unknown keys pass; empty where none of the errors is about one.
+std::string way_past(const std::vector<Problem>& errors) {
+  const bool has_unknown = std::any_of(errors.begin(), errors.end(),
+                                       [](const Problem& error) { return error.is_unknown_key; });
+  return has_unknown ? "note: --unknown-keys warn lets unknown keys pass, with a warning each" : "";
+}
+
 }  // namespace
 
 std::string Problem::text() const {
@@ -44,6 +51,7 @@ std::string Problem::json() const {
 std::string Problems::text() const {
   std::string text;
   for (const Problem& problem : errors) text += "error: " + problem.text() + "\n";
+  if (const std::string note = way_past(errors); !note.empty()) text += note + "\n";
   for (const Problem& problem : warnings) text += "warning: " + problem.text() + "\n";
   return text;
 }
@@ -65,6 +73,7 @@ void Problems::throw_if_any() const {
   if (ok()) return;
   std::string text = errors.front().text();
   for (size_t i = 1; i < errors.size(); ++i) text += "\nerror: " + errors[i].text();
+  if (const std::string note = way_past(errors); !note.empty()) text += "\n" + note;
   throw Error(text, ErrorKind::usage);
 }
 

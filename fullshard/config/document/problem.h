@@ -15,8 +15,9 @@ struct Problem {
   int line = 0;       // 0: none
   std::string key{};  // dotted; empty for the file as a whole
   std::string message{};
-  std::string suggestion{};  // the nearest right key or value, or what to do; may be empty
-  bool is_name = false;      // the suggestion is a key or value that may have been meant
+  std::string suggestion{};     // the nearest right key or value, or what to do; may be empty
+  bool is_name = false;         // the suggestion is a key or value that may have been meant
+  bool is_unknown_key = false;  // which may be let pass
 
   // "file:line: key: message; did you mean 'suggestion'?"
   std::string text() const;
@@ -35,7 +36,8 @@ struct Problems {
   std::string json() const;
   // Errors in the order of the file; ours first where lines agree.
   void sort();
-  // An Error of kind usage with all errors, one per line, when there are any.
+  // An Error of kind usage with all errors, one per line, when there are any. Where a key is
+  // unknown, both texts end with how such keys are let pass.
   void throw_if_any() const;
 };
 

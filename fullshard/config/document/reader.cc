@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/config/document/reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -45,7 +47,7 @@ std::optional<std::string> json_in_base64(std::string text) {
 
 // No more than a configuration may have, and a byte to tell that there is more: /dev/zero never
 // ends.
-std::string read_bounded(const std::string& path) {
+std::string read_bounded(const std::string& path, std::string_view wanted) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
@@ -56,23 +58,45 @@ std::string read_bounded(const std::string& path) {
   }
   const int problem = errno;  // before anything else sets it
   if (!file.is_open() || file.bad()) {
-    fail_as(ErrorKind::usage, "{}: cannot be read ({}); name an Accelerate YAML or DeepSpeed JSON",
-            base::printable(path), std::strerror(problem != 0 ? problem : EIO));
+    fail_as(ErrorKind::usage, "{}: cannot be read ({}); name {}", base::printable(path),
+            std::strerror(problem != 0 ? problem : EIO), wanted);
   }
   return text;
 }
 
+// Guides name a folder where they mean the configuration in it.
+std::string only_config_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    const std::string ending = entry->path().extension().string();
+    const bool is_config = ending == ".json" || ending == ".yaml" || ending == ".yml";
+    std::error_code ignored;
+    if (is_config && entry->is_regular_file(ignored)) {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  if (names.size() == 1) return (std::filesystem::path(folder) / names.front()).string();
+  constexpr size_t kMostListed = 20;
+  if (names.size() > kMostListed) names.resize(kMostListed);
+  const std::string list = base::printable(fmt::format("{}", fmt::join(names, ", ")));
+  fail_as(ErrorKind::usage, "{}: is a folder, expected a configuration file; name the file{}",
+          base::printable(folder), names.empty() ? "" : fmt::format(", one of {}", list));
+}
+
 }  // namespace
 
-ConfigText read_config_file(const std::string& path) {
+ConfigText read_config_file(const std::string& path, std::string_view wanted) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     if (path.starts_with('{')) return {"JSON", path};
     if (auto text = json_in_base64(path)) return {"base64", std::move(*text)};
   }
   if (std::filesystem::is_directory(path, ignored)) {
-    fail_as(ErrorKind::usage, "{}: is a folder, expected a configuration file; name the file",
-            base::printable(path));
+    const std::string file = only_config_in(path);
+    return {file, read_bounded(file, wanted)};
   }
   if (std::filesystem::is_fifo(path, ignored)) {
     fail_as(ErrorKind::usage,
@@ -80,7 +104,7 @@ ConfigText read_config_file(const std::string& path) {
             "save it to a file",
             base::printable(path));
   }
-  return {path, read_bounded(path)};
+  return {path, read_bounded(path, wanted)};
 }
 
 bool looks_like_json(std::string_view text) {

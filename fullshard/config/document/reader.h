@@ -21,9 +21,11 @@ struct ConfigText {
   std::string text;
 };
 
-// A whole file or, where no file has that name, a JSON text itself, as the Trainer takes it, or in
-// base64, as DeepSpeed does; an Error of kind usage when it is none of them.
-ConfigText read_config_file(const std::string& path);
+// A whole file, or the only configuration in a folder; where nothing has that name, a JSON text
+// itself, as the Trainer takes it, or in base64, as DeepSpeed does. An Error of kind usage when it
+// is none of them; `wanted` is what to name then.
+ConfigText read_config_file(const std::string& path,
+                            std::string_view wanted = "an Accelerate YAML or DeepSpeed JSON");
 
 bool looks_like_json(std::string_view text);
 

@@ -42,6 +42,8 @@ struct ValueType {
   bool may_be_auto = false;
   // Accelerate: yes, "true" and 1 are truth values, "8" is a number.
   bool is_loose = false;
+  // A count that other programs compute (0.9 * hidden * hidden): a fraction is cut off, and said.
+  bool rounds_down = false;
 
   constexpr ValueType or_auto() const {
     ValueType type = *this;
@@ -89,6 +91,11 @@ constexpr ValueType kBooleanWord = boolean().loose();  // "yes" and "on" count, 
 constexpr ValueType text() { return {.kind = ValueKind::text}; }
 constexpr ValueType integer(double low = 0, double high = std::numeric_limits<double>::infinity()) {
   return {.kind = ValueKind::integer, .low = low, .high = high};
+}
+// Of elements, bytes or steps.
+constexpr ValueType computed(double low = 0,
+                             double high = std::numeric_limits<double>::infinity()) {
+  return {.kind = ValueKind::integer, .low = low, .high = high, .rounds_down = true};
 }
 constexpr ValueType number(double low = 0, double high = std::numeric_limits<double>::infinity()) {
   return {.kind = ValueKind::number, .low = low, .high = high};

@@ -12,7 +12,7 @@ constexpr std::string_view kStrategies =
 constexpr auto kNoCloud = refused("runs start on hosts, not in a cloud service");
 constexpr auto kNoXla = refused("there is no XLA in this build");
 constexpr auto kAccelerateOffload =
-    differs("on a CPU device host memory already holds everything, said with a note");
+    differs("without effect on a CPU, whose memory holds everything already");
 constexpr const char* kStateDict =
     "what a checkpoint holds: FULL_STATE_DICT adds the whole weights to it";
 constexpr auto kRemoved = differs("not a setting of version 2; a warning says so");
@@ -83,7 +83,7 @@ constexpr SchemaKey kAccelerateKeys[] = {
      "class names of units, separated by commas; unset: the model's own blocks; embedding and "
      "head of a large vocabulary are units too",
      "wrap"},
-    {"fsdp_config.fsdp_min_num_params", integer(0).loose(), "100000000",
+    {"fsdp_config.fsdp_min_num_params", computed(0).loose(), "100000000",
      "modules with so many parameters are units", "wrap"},
     {"fsdp_config.fsdp_backward_prefetch",
      any_case("BACKWARD_PRE=1|BACKWARD_POST=2|NO_PREFETCH").loose(), "NO_PREFETCH",

@@ -62,7 +62,7 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
      differs("there is no Python")},
     {"vocabulary_size", integer(1), "null", "entries of the vocabulary, for a warning", "logging",
      noted("the model's own configuration says it")},
-    {"allgather_size", integer(0), "500000000", "largest gather of the old boolean ZeRO section",
+    {"allgather_size", computed(0), "500000000", "largest gather of the old boolean ZeRO section",
      "sharding", differs("read as zero_optimization.allgather_bucket_size")},
 
     {"fp16.enabled", boolean().or_auto(), "false", "compute in fp16 with loss scaling",

@@ -14,7 +14,8 @@ constexpr auto kMonitorFolder =
 constexpr auto kProfiledUnits =
     differs("modules are the units, with their FLOPs; no time of each is measured");
 constexpr auto kNoElastic = refused("a checkpoint loads on any number of ranks");
-constexpr auto kNoTuning = refused("settings are not searched for");
+constexpr auto kNoTuning =
+    noted("`fullshard tune`, or `train --auto`, searches for the fastest settings that fit");
 constexpr auto kNoCompile = refused("there is no graph compiler");
 constexpr auto kNoHybrid = refused("training and generation do not take turns");
 constexpr auto kNoTensorParallel = refused("there is no tensor parallelism");
@@ -167,6 +168,12 @@ constexpr SchemaKey kOtherDeepSpeedKeys[] = {
     {"autotuning.mp_size", integer(1), "1", "model-parallel ranks", "batch", kNoTuning},
     {"autotuning.arg_mappings", open_map(), "{}", "names of arguments", "batch", kNoTuning},
 
+    {"compile.disable", boolean(), "true", "leave the model uncompiled", "sharding",
+     noted("kernels are compiled beforehand")},
+    {"compile.backend", text(), "inductor", "torch.compile's backend", "sharding",
+     noted("kernels are compiled beforehand")},
+    {"compile.kwargs", open_map(), "{}", "arguments of torch.compile", "sharding",
+     noted("kernels are compiled beforehand")},
     {"compile.deepcompile", boolean(), "false", "DeepCompile", "sharding", kNoCompile},
     {"compile.autoep_non_moe", boolean(), "false", "compile around experts", "sharding",
      kNoCompile},

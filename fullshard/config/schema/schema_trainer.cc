@@ -7,7 +7,7 @@ namespace {
 using namespace schema;
 
 constexpr auto kTrainerOffload =
-    differs("on a CPU device host memory already holds everything, said with a note");
+    differs("without effect on a CPU, whose memory holds everything already");
 
 constexpr SchemaKey kTrainerKeys[] = {
     {"fsdp", texts().loose(), "null",
@@ -30,7 +30,7 @@ constexpr SchemaKey kTrainerKeys[] = {
      "class names of units; unset: the model's own blocks; embedding and head of a large "
      "vocabulary are units too",
      "wrap"},
-    {"fsdp_config.min_num_params", integer(0).loose(), "0",
+    {"fsdp_config.min_num_params", computed(0).loose(), "0",
      "modules with so many parameters are units", "wrap"},
     {"fsdp_config.state_dict_type",
      any_case("FULL_STATE_DICT=1|LOCAL_STATE_DICT=2|SHARDED_STATE_DICT=3").loose(),

@@ -153,6 +153,10 @@ void config::Settings::override_with(std::string_view path, std::string_view tex
     problems.warnings.push_back(
         {.file = origin.note, .key = std::string(path), .message = std::move(remark)});
   }
+  if (!checked.remark.empty()) {
+    problems.warnings.push_back(
+        {.file = origin.note, .key = std::string(path), .message = checked.remark});
+  }
   put(path, std::move(*checked.value), std::move(origin));
 }
 

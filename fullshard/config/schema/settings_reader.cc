@@ -45,6 +45,15 @@ constexpr std::array kPrefixes = {
     PrefixRule{Family::accelerate, "fp8_config.", "fp8_"},
 };
 
+// Keys that guides name and no program reads.
+struct NeedlessKey {
+  std::string_view name;
+  std::string_view advice;
+};
+constexpr std::array kNeedless = {
+    NeedlessKey{"is_deepspeed_zero3_enabled", "leave it out: zero_optimization.stage says it"},
+};
+
 }  // namespace
 
 class SettingsReader {
@@ -150,10 +159,13 @@ class SettingsReader {
     if (!place.remark.empty()) warn_of_alias(member, written, place);
     if (schema_.is_section(place.path)) {
       read_map(member, written, place.path);
-    } else if (schema_.find(place.path).empty()) {
-      report_unknown(member, written);
-    } else {
+    } else if (!schema_.find(place.path).empty()) {
       read_value(member, written, place.path);
+    } else if (member.name.starts_with('_')) {
+      report(problems_.warnings, written, member.line,
+             "begins with an underscore, as comments do; ignored");
+    } else {
+      report_unknown(member, written);
     }
   }
   void warn_of_alias(const Member& member, const std::string& written, const Place& place) {
@@ -198,12 +210,20 @@ class SettingsReader {
     const std::string section = dot == std::string::npos ? "" : written.substr(0, dot);
     KeySuggestion near;
     if (++unknown_ <= kMostSuggested) {
-      near = suggest_key(schema_, resolve(section).path, member.name);
+      near = suggest_known(resolve(section).path, member.name);
       if (near.text.empty() && section.empty()) near = {suggest_elsewhere(member.name), true};
     }
-    report(options_.allow_unknown ? problems_.warnings : problems_.errors, written, member.line,
+    auto& list = options_.allow_unknown ? problems_.warnings : problems_.errors;
+    report(list, written, member.line,
            options_.allow_unknown ? "unknown key, ignored" : "unknown key", near.text,
            near.is_name);
+    list.back().is_unknown_key = true;
+  }
+  KeySuggestion suggest_known(std::string_view section, std::string_view name) const {
+    for (const NeedlessKey& key : kNeedless) {
+      if (key.name == name) return {std::string(key.advice)};
+    }
+    return suggest_key(schema_, section, name);
   }
   // A key of another family, when this one has none like it.
   std::string suggest_elsewhere(std::string_view name) const {
@@ -235,6 +255,9 @@ class SettingsReader {
       report(problems_.errors, written, member.line,
              fmt::format("is not supported: {}", key->standing.note));
       return;
+    }
+    if (!checked.remark.empty()) {
+      report(problems_.warnings, written, member.value.line, checked.remark);
     }
     remark(*checked.value, *key, written, member.line);
     store(path, std::move(*checked.value), written, member.line);

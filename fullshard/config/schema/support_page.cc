@@ -75,7 +75,9 @@ std::string support_page() {
       "so. A key is *honoured*, *differs* (honoured, with the difference that is named), *noted* "
       "(accepted without effect, and a warning says why when it asks for something), or *refused* "
       "with the reason; a refused key may still say its default, and a section that is switched "
-      "off asks for nothing. There is no fifth kind: a key that is not listed is an error.\n";
+      "off asks for nothing. There is no fifth kind: a key that is not listed is an error, or a "
+      "warning with `--unknown-keys warn`; one that begins with an underscore is taken for a "
+      "comment.\n";
   add_family(page, Family::deepspeed, "DeepSpeed JSON");
   add_family(page, Family::accelerate, "Accelerate YAML");
   add_family(page, Family::trainer, "The Trainer's fsdp and fsdp_config");

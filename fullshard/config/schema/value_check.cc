@@ -75,10 +75,14 @@ CheckedValue check_number(const ConfigNode& node, const ValueType& type) {
   if (number.kind == NodeKind::integer) {
     return accept(ConfigNode::of_integer(number.integer), node.line);
   }
-  if (number.number != std::floor(number.number) || std::abs(number.number) > kLargestInteger) {
-    return reject(node, type);
+  const double whole = std::floor(number.number);
+  const bool is_whole = whole == number.number || (type.rounds_down && is_in_range(whole, type));
+  if (!is_whole || std::abs(whole) > kLargestInteger) return reject(node, type);
+  CheckedValue count = accept(ConfigNode::of_integer(static_cast<int64_t>(whole)), node.line);
+  if (whole != number.number) {
+    count.remark = fmt::format("is {}, rounded down to {}", node.text, count.value->integer);
   }
-  return accept(ConfigNode::of_integer(static_cast<int64_t>(number.number)), node.line);
+  return count;
 }
 
 // The first spelling of the choice that `word` is.

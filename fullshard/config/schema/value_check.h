@@ -16,6 +16,7 @@ struct CheckedValue {
   std::string message{};
   std::string suggestion{};
   bool is_name = false;
+  std::string remark{};  // of an accepted value: what was made of it; may be empty
 };
 
 // `may_be_null`: the key is unset by default.
