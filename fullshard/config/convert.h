@@ -23,6 +23,11 @@ Conversion convert_to_deepspeed(const Plan& plan);
 // says num_processes, without which `accelerate launch` refuses a file.
 Conversion convert_to_accelerate(const Plan& plan);
 
+// An Accelerate YAML of type DEEPSPEED that names the DeepSpeed file, which keeps all it says;
+// `ranks` absent: one.
+std::string accelerate_text_naming(const std::string& deepspeed_file, std::optional<int64_t> ranks,
+                                   bool on_cpu);
+
 // Said, and something else than the default: a file that leaves it out says something else.
 bool is_missed(const Settings::Entry& entry);
 

@@ -210,6 +210,19 @@ Conversion from_fsdp(const Plan& plan) {
 
 }  // namespace
 
+std::string accelerate_text_naming(const std::string& deepspeed_file, std::optional<int64_t> ranks,
+                                   bool on_cpu) {
+  return fmt::format(
+      "compute_environment: LOCAL_MACHINE\n"
+      "distributed_type: DEEPSPEED\n"
+      "deepspeed_config:\n"
+      "  deepspeed_config_file: {}\n"
+      "num_machines: 1\n"
+      "num_processes: {}\n"
+      "use_cpu: {}\n",
+      quote_json(deepspeed_file), ranks.value_or(1), truth(on_cpu));
+}
+
 Conversion convert_to_accelerate(const Plan& plan) {
   const Settings* settings = plan.settings();
   if (settings != nullptr && settings->family() == Family::deepspeed) {

@@ -40,6 +40,25 @@ class Explainer {
     return path.starts_with("scheduler.params.") &&
            (!settings.has("scheduler.type") || is_own(scheduler.type.origin));
   }
+  // Accelerate's files have a section for each way to shard: defaults of the others say nothing.
+  static bool is_of_this_kind(const Settings& settings, std::string_view path) {
+    if (settings.family() == Family::deepspeed) return true;
+    const bool asks_xla = settings.get<bool>("fsdp_config.xla").value;
+    if (path.starts_with("fsdp_config.xla")) return asks_xla;
+    if (settings.family() == Family::trainer) return true;
+    const std::string type = settings.get<std::string>("distributed_type").value;
+    const std::string_view section = path.substr(0, path.find('.'));
+    if (section == path) return true;
+    if (section == "fsdp_config") return type == "FSDP" || type == "XLA";
+    if (section == "deepspeed_config") return type == "DEEPSPEED";
+    if (section == "fp8_config") {
+      return settings.get<std::string>("mixed_precision").value == "fp8";
+    }
+    return std::any_of(
+        settings.entries().begin(), settings.entries().end(), [&](const auto& entry) {
+          return entry.first.starts_with(section) && entry.first[section.size()] == '.';
+        });
+  }
   // Of a flag that stands under its own name.
   static bool is_own(const Origin& origin) {
     return origin.from == Origin::From::flag && origin.key.starts_with("--");
@@ -71,7 +90,8 @@ class Explainer {
         !memory.empty() && !settings.is_auto(key.path)) {
       row.effect += "; " + memory;
     }
-    row.is_worth_a_line = row.origin != "default" || key.standing.support == Support::honoured;
+    row.is_worth_a_line = row.origin != "default" || (key.standing.support == Support::honoured &&
+                                                      is_of_this_kind(settings, key.path));
     result_.keys.push_back(std::move(row));
   }
 

@@ -84,10 +84,11 @@ std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks)
     return fmt::format("{} of {}", format_decimal_bytes(static_cast<double>(size.value) * width),
                        what);
   };
-  if (key == "zero_optimization.stage" || key == "fsdp_config.fsdp_sharding_strategy" ||
-      key == "deepspeed_config.zero_stage" || key == "fsdp_config.reshard_after_forward") {
-    return model_states(plan, ranks);
-  }
+  const bool is_stage = key == "zero_optimization.stage" || key == "deepspeed_config.zero_stage";
+  const bool is_strategy =
+      key == "fsdp_config.fsdp_sharding_strategy" || key == "fsdp_config.reshard_after_forward";
+  // Accelerate's files have both; one of them counts.
+  if (sharding.stage.value ? is_stage : is_strategy) return model_states(plan, ranks);
   if (key == "zero_optimization.overlap_comm" && sharding.overlap_comm.value) {
     const double both = static_cast<double>(sharding.allgather_bucket_size.value) +
                         static_cast<double>(sharding.reduce_bucket_size.value);
@@ -110,9 +111,14 @@ std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks)
     return elements(sharding.param_persistence_threshold, "each parameter that stays, at most");
   }
   if (key == "zero_optimization.sub_group_size" && sharding.sub_group_size.value > 0) {
-    return fmt::format("{} of optimizer states at once",
-                       format_decimal_bytes(static_cast<double>(sharding.sub_group_size.value) *
-                                            bytes_of(plan.precision).states));
+    std::string text =
+        fmt::format("{} of optimizer states at once",
+                    format_decimal_bytes(static_cast<double>(sharding.sub_group_size.value) *
+                                         bytes_of(plan.precision).states));
+    if (plan.offload.optimizer.device.value == "nvme") {
+      text += "; make it smaller where a step runs out of memory, larger where the disk is slow";
+    }
+    return text;
   }
   return "";
 }

@@ -114,8 +114,8 @@ void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& dev
         origin, field,
         fmt::format("on a CPU device host memory holds everything already: nothing is moved{}",
                     device ? "" : " (on CUDA it is)"));
-    // One flag, or one word of a file, may ask for both.
-    const auto is_same = [&](const Problem& other) { return other.text() == problem.text(); };
+    // Once, whichever of them ask for it.
+    const auto is_same = [&](const Problem& other) { return other.message == problem.message; };
     if (std::none_of(problems.warnings.begin(), problems.warnings.end(), is_same)) {
       problems.warnings.push_back(std::move(problem));
     }

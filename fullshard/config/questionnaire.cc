@@ -19,8 +19,8 @@ namespace {
 
 class Questionnaire {
  public:
-  Questionnaire(std::istream& answers, std::ostream& questions)
-      : answers_(answers), questions_(questions) {}
+  Questionnaire(std::istream& answers, std::ostream& questions, bool has_gpus)
+      : answers_(answers), questions_(questions), has_gpus_(has_gpus) {}
 
   std::string run() {
     text_ = "compute_environment: LOCAL_MACHINE\n";
@@ -30,12 +30,13 @@ class Questionnaire {
       put("main_process_ip", "At which address do ranks meet?", "127.0.0.1");
       put("main_process_port", "On which port?", "29500");
     }
-    put("use_cpu", "Compute on the CPU only?", "false");
+    const bool is_cpu =
+        put("use_cpu", "Compute on the CPU only?", has_gpus_ ? "false" : "true") == "true";
     const std::string engine =
         put("distributed_type", "What shards the model: FSDP, DEEPSPEED or NO?", "FSDP");
     if (engine == "FSDP") ask_fsdp();
     if (engine == "DEEPSPEED") ask_deepspeed();
-    put("mixed_precision", "Mixed precision: no, fp16, bf16 or fp8?", "bf16");
+    put("mixed_precision", "Mixed precision: no, fp16, bf16 or fp8?", is_cpu ? "no" : "bf16");
     return std::move(text_);
   }
 
@@ -43,7 +44,7 @@ class Questionnaire {
   void ask_fsdp() {
     text_ += "fsdp_config:\n";
     section_ = "fsdp_config.";
-    put("fsdp_version", "Which FSDP's keys: 1 or 2?", "2");
+    put("fsdp_version", "Version of FSDP: 1 or 2?", "2");
     if (variant_ == "2") {
       put("fsdp_reshard_after_forward", "Release parameters between forward and backward?", "true");
     } else {
@@ -68,8 +69,8 @@ class Questionnaire {
     }
     put("fsdp_state_dict_type", "Checkpoints: SHARDED_STATE_DICT or FULL_STATE_DICT?",
         "SHARDED_STATE_DICT");
-    put("fsdp_cpu_ram_efficient_loading", "Read only what a rank owns of a pretrained model?",
-        "true");
+    put("fsdp_cpu_ram_efficient_loading",
+        "Let each rank read only its own part of a pretrained model's weights?", "true");
     put("fsdp_activation_checkpointing", "Compute activations again in backward?", "false");
     section_.clear();
   }
@@ -137,6 +138,7 @@ class Questionnaire {
 
   std::istream& answers_;
   std::ostream& questions_;
+  const bool has_gpus_;
   std::string text_;
   std::string section_;
   std::string variant_;
@@ -144,8 +146,8 @@ class Questionnaire {
 
 }  // namespace
 
-std::string ask_for_config(std::istream& answers, std::ostream& questions) {
-  return Questionnaire(answers, questions).run();
+std::string ask_for_config(std::istream& answers, std::ostream& questions, bool has_gpus) {
+  return Questionnaire(answers, questions, has_gpus).run();
 }
 
 std::string default_config_path() {

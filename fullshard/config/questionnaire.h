@@ -9,7 +9,7 @@ namespace fullshard::config {
 
 // The YAML text. An empty answer, or the end of the input, takes the default in brackets; an answer
 // that is not accepted is asked again, and is an error when the input ends with it.
-std::string ask_for_config(std::istream& answers, std::ostream& questions);
+std::string ask_for_config(std::istream& answers, std::ostream& questions, bool has_gpus);
 
 // Where `fullshard config` writes, and where launch and train look when no file is named:
 // $XDG_CONFIG_HOME or ~/.config, then fullshard/default_config.yaml. Empty without a home.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/tuning/winning_config.h"
 
-#include <fmt/format.h>
-
 #include <climits>
 #include <cstdlib>
 
-#include "fullshard/config/document/document.h"
+#include "fullshard/config/convert.h"
 #include "fullshard/report/records/run_file.h"
 
 namespace fullshard::tuning {
@@ -21,15 +19,7 @@ std::string absolute_path(const std::string& path) {
 }  // namespace
 
 std::string accelerate_text(const WinningConfig& winner, const std::string& deepspeed_file) {
-  return fmt::format(
-      "compute_environment: LOCAL_MACHINE\n"
-      "distributed_type: DEEPSPEED\n"
-      "deepspeed_config:\n"
-      "  deepspeed_config_file: {}\n"
-      "num_machines: 1\n"
-      "num_processes: {}\n"
-      "use_cpu: {}\n",
-      config::quote_json(deepspeed_file), winner.ranks, winner.on_gpus ? "false" : "true");
+  return config::accelerate_text_naming(deepspeed_file, winner.ranks, !winner.on_gpus);
 }
 
 std::vector<std::string> write_winning_config(const WinningConfig& winner, ConfigFormat format,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "fullshard/config/plan.h"
 #include "tests/config/fixtures.h"
 
 namespace fullshard::config {
@@ -62,6 +63,45 @@ TEST(ConfigCommand, ExplainTakesRanksAndOverrides) {
   EXPECT_EQ(keys["zero_optimization.stage"]["value"], 2);
   EXPECT_EQ(keys["zero_optimization.stage"]["origin"], "flag");
   EXPECT_EQ(keys["gradient_clipping"]["value"], 0.5);
+}
+
+TEST(ConfigCommand, ConvertsIntoAFileAndNeverOverwritesUnasked) {
+  const FixtureFolder folder("good");
+  const auto out = std::filesystem::temp_directory_path() /
+                   ("fullshard_convert_test_" + std::to_string(getpid()) + ".yaml");
+  std::filesystem::remove(out);
+  const std::string convert = "convert ds_zero2_auto.json --to accelerate --ranks 2 ";
+  const Outcome shown = run(convert + "2>/dev/null");
+  const Outcome written = run(convert + "--output " + out.string());
+  EXPECT_EQ(written.status, 0) << written.output;
+  EXPECT_THAT(written.output, HasSubstr(out.string() + ": written\n"));
+  EXPECT_EQ(read_text(out.string()), shown.output);
+  EXPECT_EQ(run(convert + "--output " + out.string()).status, 2);
+  EXPECT_EQ(run(convert + "--overwrite --output " + out.string()).status, 0);
+  std::filesystem::remove(out);
+}
+
+// Offload and schedule, which FSDP's keys cannot say.
+TEST(ConfigCommand, ConvertsToAFileThatNamesTheDeepSpeedFile) {
+  const FixtureFolder folder("good");
+  const std::string convert = "convert ds_zero2_auto.json --to accelerate --ranks 2 ";
+  EXPECT_THAT(run(convert).output,
+              HasSubstr("--type DEEPSPEED keeps all of it: Accelerate's file names this one"));
+  const Outcome named = run(convert + "--type DEEPSPEED 2>/dev/null");
+  ASSERT_EQ(named.status, 0) << named.output;
+  const Plan plan = Plan::parse(named.output, "a.yaml");
+  EXPECT_EQ(plan.sharding.stage.value, 2);
+  EXPECT_EQ(plan.offload.optimizer.device.value, "cpu");
+  EXPECT_EQ(plan.launch.ranks.value, 2);
+  EXPECT_EQ(plan.scheduler.type.value, Plan::load("ds_zero2_auto.json").scheduler.type.value);
+  EXPECT_EQ(run("convert acc_fsdp1.yaml --to accelerate --type DEEPSPEED").status, 2);
+}
+
+TEST(ConfigCommand, LetsUnknownKeysPassWhereAskedTo) {
+  const FixtureFolder folder("bad");
+  EXPECT_EQ(run("check --unknown-keys warn ds_typo_top.json").status, 0);
+  EXPECT_EQ(run("check --unknown_keys=error ds_typo_top.json").status, 2);
+  EXPECT_EQ(run("check --unknown-keys perhaps ds_typo_top.json").status, 2);
 }
 
 TEST(ConfigCommand, AsksAndNeverOverwritesUnasked) {

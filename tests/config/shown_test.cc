@@ -203,7 +203,7 @@ TEST(Convert, EveryGoodFileBecomesAGoodFile) {
 TEST(Questionnaire, WritesDefaultsWhenNothingIsAnswered) {
   std::istringstream answers;
   std::ostringstream questions;
-  const std::string text = ask_for_config(answers, questions);
+  const std::string text = ask_for_config(answers, questions, true);
   EXPECT_EQ(text, R"(compute_environment: LOCAL_MACHINE
 num_processes: 2
 num_machines: 1
@@ -222,10 +222,18 @@ mixed_precision: bf16
   EXPECT_EQ(Plan::parse(text).launch.ranks.value, 2);
 }
 
+TEST(Questionnaire, ProposesWhatAMachineWithoutGpusCanDo) {
+  std::istringstream answers;
+  std::ostringstream questions;
+  const std::string text = ask_for_config(answers, questions, false);
+  EXPECT_THAT(text, HasSubstr("use_cpu: true\n"));
+  EXPECT_THAT(text, HasSubstr("mixed_precision: 'no'\n"));
+}
+
 TEST(Questionnaire, AsksAgainAndWritesDeepSpeedKeys) {
   std::istringstream answers("4\n1\nno\ndeepspeed\n\n7\n3\ncpu\nnone\nyes\nno\n2\n0.5\nno\n");
   std::ostringstream questions;
-  const std::string text = ask_for_config(answers, questions);
+  const std::string text = ask_for_config(answers, questions, true);
   EXPECT_THAT(questions.str(), HasSubstr("zero_stage: is 7, expected an integer from 0 to 3"));
   EXPECT_THAT(text, HasSubstr("mixed_precision: 'no'\n"));
   const Plan plan = Plan::parse(text);
@@ -238,12 +246,46 @@ TEST(Questionnaire, AsksAgainAndWritesDeepSpeedKeys) {
 TEST(Questionnaire, FailsWhenTheLastAnswerIsNotAccepted) {
   std::istringstream answers("many\n");
   std::ostringstream questions;
-  EXPECT_THROW(ask_for_config(answers, questions), Error);
+  EXPECT_THROW(ask_for_config(answers, questions, true), Error);
 }
 
 TEST(SupportPage, IsWhatTheSchemaSays) {
   EXPECT_EQ(read_text(FULLSHARD_SOURCE_DIR "/docs/config_support.md"), support_page())
       << "write it anew: fullshard config support > docs/config_support.md";
+}
+
+TEST(Explanation, LeavesOutDefaultsOfOtherWaysToShard) {
+  const std::string fsdp = explain(Plan::parse("distributed_type: FSDP\n")).text();
+  for (const std::string absent :
+       {"deepspeed_config.", "fsdp_config.xla", "parallelism_config.", "fp8_config."}) {
+    EXPECT_THAT(fsdp, Not(HasSubstr(absent)));
+  }
+  EXPECT_THAT(fsdp, HasSubstr("fsdp_config.fsdp_sharding_strategy"));
+  const Plan plan =
+      Plan::parse("distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 1\n");
+  const std::string deepspeed = explain(plan, 2).text();
+  EXPECT_THAT(deepspeed, Not(HasSubstr("fsdp_config.")));
+  EXPECT_THAT(deepspeed, HasSubstr("bytes per parameter and rank"));
+  EXPECT_THAT(explain(plan).json(), HasSubstr("fsdp_config.fsdp_version"));
+}
+
+TEST(Explanation, TellsOfOneStageOnly) {
+  const std::string all = explain(Plan::parse("distributed_type: FSDP\n"), 2).json();
+  const size_t first = all.find("bytes per parameter and rank");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(all.find("bytes per parameter and rank", first + 1), std::string::npos);
+}
+
+TEST(Explanation, AdvisesOnSubGroupsOfADisk) {
+  const auto text = [](const std::string& device) {
+    return explain(Plan::parse(R"({"zero_optimization": {"stage": 3, "sub_group_size": 1e9,
+      "offload_optimizer": {"device": ")" +
+                               device + R"(", "nvme_path": "/d"}}})"))
+        .text();
+  };
+  EXPECT_THAT(text("nvme"), HasSubstr("make it smaller where a step runs out of memory, larger "
+                                      "where the disk is slow"));
+  EXPECT_THAT(text("cpu"), Not(HasSubstr("make it smaller")));
 }
 
 // Every default must be a value that its own key accepts.

@@ -10,6 +10,8 @@
 #include <iostream>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/config_flags.h"
+#include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/config/config_templates.h"
 #include "fullshard/config/convert.h"
 #include "fullshard/config/document/reader.h"
@@ -17,6 +19,7 @@
 #include "fullshard/config/plan.h"
 #include "fullshard/config/questionnaire.h"
 #include "fullshard/config/schema/support_page.h"
+#include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
 namespace {
@@ -63,6 +66,15 @@ ConfigCommand::ConfigCommand(CLI::App& app)
   convert_->add_option("--to", target_, "accelerate or deepspeed")
       ->required()
       ->check(CLI::IsMember({"accelerate", "deepspeed"}));
+  convert_
+      ->add_option(
+          "--type", accelerate_type_,
+          "of Accelerate's file: FSDP, or DEEPSPEED, which names the DeepSpeed file and so "
+          "keeps all it says")
+      ->check(CLI::IsMember({"FSDP", "DEEPSPEED"}))
+      ->capture_default_str();
+  convert_->add_option("-o,--output", output_, "file to write; default: standard output");
+  convert_->add_flag("--overwrite", overwrite_, "replace the file if it is there");
   support_ = command_->add_subcommand("support", "the page of all keys, as Markdown");
   template_ = command_->add_subcommand("template", "list ready files, or write one");
   template_->add_option("name", template_name_, "which one; without it they are listed");
@@ -76,7 +88,8 @@ void ConfigCommand::add_common(CLI::App& command) {
   command.add_option("file", file_, "Accelerate YAML, DeepSpeed JSON or the Trainer's fsdp_config")
       ->required();
   command.add_flag("--json", json_, "machine-readable output");
-  command.add_flag("--allow-unknown,--allow_unknown", allow_unknown_, "only warn of unknown keys");
+  add_unknown_keys(command, allow_unknown_);
+  command.add_flag("--allow-unknown", allow_unknown_, "the same as --unknown-keys warn");
   command.add_option("--set", overrides_, "key=value in place of the file's")
       ->expected(1)
       ->take_all();
@@ -137,12 +150,42 @@ int ConfigCommand::convert_file() const {
   fmt::print(stderr, "{}", reading.problems.text());
   if (!reading.problems.ok()) return kBadConfiguration;
   if (ranks_ > 0) reading.plan.launch.ranks = std::optional(ranks_);  // DeepSpeed has no key for it
-  const config::Conversion result = target_ == "deepspeed"
-                                        ? config::convert_to_deepspeed(reading.plan)
-                                        : config::convert_to_accelerate(reading.plan);
-  fmt::print("{}", result.text);
+  const config::Conversion result = convert(reading.plan);
+  if (output_.empty()) {
+    fmt::print("{}", result.text);
+  } else {
+    check_may_write(output_, overwrite_);
+    write_config(output_, result.text);
+    fmt::print("{}: written\n", output_);
+  }
   for (const std::string& note : result.notes) fmt::print(stderr, "note: {}: {}\n", file_, note);
   return 0;
+}
+
+config::Conversion ConfigCommand::convert(const Plan& plan) const {
+  if (target_ == "deepspeed") return config::convert_to_deepspeed(plan);
+  const bool is_deepspeed = plan.settings()->family() == config::Family::deepspeed;
+  if (accelerate_type_ == "DEEPSPEED") {
+    if (!is_deepspeed || !std::filesystem::exists(file_)) {
+      fail_as(ErrorKind::usage,
+              "config convert: --type: is DEEPSPEED, but {} is not a DeepSpeed file", file_);
+    }
+    const std::optional<int64_t> ranks = plan.launch.ranks.value;
+    config::Conversion named{
+        .text = config::accelerate_text_naming(std::filesystem::absolute(file_).string(), ranks,
+                                               device_ == "cpu")};
+    if (!ranks) {
+      named.notes.emplace_back(
+          "num_processes: the file does not say how many ranks; 1 is written: "
+          "give --ranks");
+    }
+    return named;
+  }
+  config::Conversion result = config::convert_to_accelerate(plan);
+  if (is_deepspeed && !result.notes.empty()) {
+    result.notes.emplace_back("--type DEEPSPEED keeps all of it: Accelerate's file names this one");
+  }
+  return result;
 }
 
 int ConfigCommand::write_template() const {
@@ -173,7 +216,8 @@ int ConfigCommand::ask() const {
             "--output");
   }
   check_may_write(path, overwrite_);
-  const std::string text = config::ask_for_config(std::cin, std::cout);
+  const bool has_gpus = is_cuda_build() && launch::num_visible_gpus() > 0;
+  const std::string text = config::ask_for_config(std::cin, std::cout, has_gpus);
   Plan::parse(text, path);  // what was answered must agree
   write_config(path, text);
   fmt::print("{}: written{}\n", path,

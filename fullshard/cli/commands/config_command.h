@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/config/convert.h"
 #include "fullshard/config/plan.h"
 
 namespace CLI {
@@ -28,6 +29,7 @@ class ConfigCommand {
   int check() const;
   int explain_file() const;
   int convert_file() const;
+  config::Conversion convert(const Plan& plan) const;
   int write_template() const;
   int ask() const;
   PlanReading read(bool assumes_one_rank) const;
@@ -44,6 +46,7 @@ class ConfigCommand {
   int64_t hidden_size_ = 0;
   std::string device_;
   std::string target_;
+  std::string accelerate_type_ = "FSDP";
   std::string output_;
   bool json_ = false;
   bool allow_unknown_ = false;
