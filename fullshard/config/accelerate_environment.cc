@@ -10,47 +10,47 @@
 namespace fullshard::config {
 namespace {
 
-struct Variable {
-  const char* name;
-  std::string_view path;
-};
-
 // What `accelerate launch` exports, defaults included.
 constexpr std::array kVariables = {
-    Variable{"FSDP_VERSION", "fsdp_config.fsdp_version"},
-    Variable{"FSDP_SHARDING_STRATEGY", "fsdp_config.fsdp_sharding_strategy"},
-    Variable{"FSDP_RESHARD_AFTER_FORWARD", "fsdp_config.fsdp_reshard_after_forward"},
-    Variable{"FSDP_OFFLOAD_PARAMS", "fsdp_config.fsdp_offload_params"},
-    Variable{"FSDP_AUTO_WRAP_POLICY", "fsdp_config.fsdp_auto_wrap_policy"},
-    Variable{"FSDP_TRANSFORMER_CLS_TO_WRAP", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"},
-    Variable{"FSDP_MIN_NUM_PARAMS", "fsdp_config.fsdp_min_num_params"},
-    Variable{"FSDP_BACKWARD_PREFETCH", "fsdp_config.fsdp_backward_prefetch"},
-    Variable{"FSDP_FORWARD_PREFETCH", "fsdp_config.fsdp_forward_prefetch"},
-    Variable{"FSDP_STATE_DICT_TYPE", "fsdp_config.fsdp_state_dict_type"},
-    Variable{"FSDP_USE_ORIG_PARAMS", "fsdp_config.fsdp_use_orig_params"},
-    Variable{"FSDP_CPU_RAM_EFFICIENT_LOADING", "fsdp_config.fsdp_cpu_ram_efficient_loading"},
-    Variable{"FSDP_SYNC_MODULE_STATES", "fsdp_config.fsdp_sync_module_states"},
-    Variable{"FSDP_ACTIVATION_CHECKPOINTING", "fsdp_config.fsdp_activation_checkpointing"},
-    Variable{"FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD",
-             "fsdp_config.fsdp_activation_checkpointing_offload"},
-    Variable{"FSDP_IGNORED_MODULES", "fsdp_config.fsdp_ignored_modules"},
-    Variable{"ACCELERATE_MIXED_PRECISION", "mixed_precision"},
-    Variable{"ACCELERATE_USE_CPU", "use_cpu"},
-    Variable{"ACCELERATE_DEEPSPEED_CONFIG_FILE", "deepspeed_config.deepspeed_config_file"},
-    Variable{"ACCELERATE_DEEPSPEED_ZERO_STAGE", "deepspeed_config.zero_stage"},
-    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
-             "deepspeed_config.offload_optimizer_device"},
-    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "deepspeed_config.offload_param_device"},
-    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH",
-             "deepspeed_config.offload_optimizer_nvme_path"},
-    Variable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH",
-             "deepspeed_config.offload_param_nvme_path"},
-    Variable{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-             "deepspeed_config.gradient_accumulation_steps"},
-    Variable{"ACCELERATE_GRADIENT_CLIPPING", "deepspeed_config.gradient_clipping"},
-    Variable{"ACCELERATE_DEEPSPEED_ZERO3_INIT", "deepspeed_config.zero3_init_flag"},
-    Variable{"ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
-             "deepspeed_config.zero3_save_16bit_model"},
+    AccelerateVariable{"FSDP_VERSION", "fsdp_config.fsdp_version"},
+    AccelerateVariable{"FSDP_SHARDING_STRATEGY", "fsdp_config.fsdp_sharding_strategy"},
+    AccelerateVariable{"FSDP_RESHARD_AFTER_FORWARD", "fsdp_config.fsdp_reshard_after_forward"},
+    AccelerateVariable{"FSDP_OFFLOAD_PARAMS", "fsdp_config.fsdp_offload_params"},
+    AccelerateVariable{"FSDP_AUTO_WRAP_POLICY", "fsdp_config.fsdp_auto_wrap_policy"},
+    AccelerateVariable{"FSDP_TRANSFORMER_CLS_TO_WRAP",
+                       "fsdp_config.fsdp_transformer_layer_cls_to_wrap"},
+    AccelerateVariable{"FSDP_MIN_NUM_PARAMS", "fsdp_config.fsdp_min_num_params"},
+    AccelerateVariable{"FSDP_BACKWARD_PREFETCH", "fsdp_config.fsdp_backward_prefetch"},
+    AccelerateVariable{"FSDP_FORWARD_PREFETCH", "fsdp_config.fsdp_forward_prefetch"},
+    AccelerateVariable{"FSDP_STATE_DICT_TYPE", "fsdp_config.fsdp_state_dict_type"},
+    AccelerateVariable{"FSDP_USE_ORIG_PARAMS", "fsdp_config.fsdp_use_orig_params"},
+    AccelerateVariable{"FSDP_CPU_RAM_EFFICIENT_LOADING",
+                       "fsdp_config.fsdp_cpu_ram_efficient_loading"},
+    AccelerateVariable{"FSDP_SYNC_MODULE_STATES", "fsdp_config.fsdp_sync_module_states"},
+    AccelerateVariable{"FSDP_ACTIVATION_CHECKPOINTING",
+                       "fsdp_config.fsdp_activation_checkpointing"},
+    AccelerateVariable{"FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD",
+                       "fsdp_config.fsdp_activation_checkpointing_offload"},
+    AccelerateVariable{"FSDP_IGNORED_MODULES", "fsdp_config.fsdp_ignored_modules"},
+    AccelerateVariable{"ACCELERATE_MIXED_PRECISION", "mixed_precision"},
+    AccelerateVariable{"ACCELERATE_USE_CPU", "use_cpu"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_CONFIG_FILE",
+                       "deepspeed_config.deepspeed_config_file"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_ZERO_STAGE", "deepspeed_config.zero_stage"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
+                       "deepspeed_config.offload_optimizer_device"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
+                       "deepspeed_config.offload_param_device"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH",
+                       "deepspeed_config.offload_optimizer_nvme_path"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH",
+                       "deepspeed_config.offload_param_nvme_path"},
+    AccelerateVariable{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+                       "deepspeed_config.gradient_accumulation_steps"},
+    AccelerateVariable{"ACCELERATE_GRADIENT_CLIPPING", "deepspeed_config.gradient_clipping"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_ZERO3_INIT", "deepspeed_config.zero3_init_flag"},
+    AccelerateVariable{"ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
+                       "deepspeed_config.zero3_save_16bit_model"},
 };
 
 constexpr const char* kPrecision = "ACCELERATE_MIXED_PRECISION";
@@ -68,6 +68,8 @@ std::optional<std::string> value_of(const char* name) {
 }
 
 }  // namespace
+
+std::span<const AccelerateVariable> accelerate_variables() { return kVariables; }
 
 bool is_sharded_by_accelerate() {
   return is_on("ACCELERATE_USE_FSDP") || is_on("ACCELERATE_USE_DEEPSPEED");
@@ -123,7 +125,7 @@ Plan PlanMaker::make_from_environment() {
                 .note = is_fsdp ? "ACCELERATE_USE_FSDP" : "ACCELERATE_USE_DEEPSPEED"});
   const char* version = std::getenv("FSDP_VERSION");
   const bool is_second = version != nullptr && std::string_view(version) == "2";
-  for (const Variable& variable : kVariables) {
+  for (const AccelerateVariable& variable : kVariables) {
     const auto value = value_of(variable.name);
     if (!value) continue;
     // The launcher exports the defaults of both versions; only one of the two keys is meant.

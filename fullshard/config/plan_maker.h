@@ -2,6 +2,9 @@
 // From the keys of a family to the Plan. One file per family fills what its keys say.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "fullshard/config/plan.h"
 
 namespace fullshard::config {
@@ -69,6 +72,12 @@ class PlanMaker {
   std::optional<Origin> launched_fp8_;  // ACCELERATE_MIXED_PRECISION, where DeepSpeed's keys count
 };
 
+// A variable that `accelerate launch` exports, and the key of its files that says the same.
+struct AccelerateVariable {
+  const char* name;
+  std::string_view path;
+};
+std::span<const AccelerateVariable> accelerate_variables();
 bool is_from_accelerate();        // its launcher has described the run in variables
 bool is_sharded_by_accelerate();  // and names FSDP or DeepSpeed
 

@@ -66,8 +66,9 @@ std::vector<std::string> try_hosts(const HostsOptions& hosts, const Keeper& keep
 // Of this process's variables, those that ranks on other hosts should see too.
 std::vector<std::string> exported(const std::vector<std::string>& more) {
   static constexpr std::string_view kHeads[] = {
-      "FULLSHARD_", "OMP_",   "MKL_",   "NCCL_", "GLOO_", "CUDA_",
-      "TORCH_",     "PYTHON", "MLFLOW", "MV2",   "UCX",   "LD_LIBRARY_PATH="};
+      "FULLSHARD_",  "OMP_",   "MKL_",   "NCCL_", "GLOO_", "CUDA_",
+      "TORCH_",      "PYTHON", "MLFLOW", "MV2",   "UCX",   "LD_LIBRARY_PATH=",
+      "ACCELERATE_", "FSDP_"};
   std::vector<std::string> chosen;
   for (const std::string& variable : inherited_environment()) {
     const std::string name = variable.substr(0, variable.find('='));

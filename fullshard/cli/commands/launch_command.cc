@@ -2,6 +2,7 @@
 #include "fullshard/cli/commands/launch_command.h"
 
 #include <CLI/CLI.hpp>
+
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/parse_problem.h"
 #include "fullshard/config/plan.h"
@@ -11,14 +12,16 @@ namespace fullshard::cli {
 LaunchCommand::LaunchCommand(CLI::App& app)
     : command_(app.add_subcommand("launch", "start a program on ranks of this host or several")),
       flags_(*command_),
-      config_(*command_) {
+      config_(*command_),
+      accelerate_(*command_) {
   command_->footer(
       "Usage: fullshard launch --ranks N -- PROGRAM [ARGUMENTS]...\n"
       "Ranks, hosts, address and port come from the configuration where no flag names them. What "
       "stands before the program is launch's, what follows it the program's; the program finds "
       "launch's --config, --deepspeed, --fsdp, --fsdp-config and --set in its environment.\n"
-      "Dashes and underscores are the same; names of torchrun, deepspeed and accelerate are "
-      "known.");
+      "Dashes and underscores are the same; names of torchrun, deepspeed and accelerate are known. "
+      "What flags of `accelerate launch` say of the model goes over a file of Accelerate's, and "
+      "without one into the variables that programs of Accelerate read.");
   command_->prefix_command();
 }
 
@@ -40,9 +43,34 @@ std::vector<std::string> LaunchCommand::program_of(const std::vector<std::string
   return own;
 }
 
+// Over a file of Accelerate's; without one as its launcher says it to programs.
+void LaunchCommand::take_accelerate_flags() {
+  accelerate_.check();
+  flags_.take(accelerate_.launch());
+  for (const std::string& variable : accelerate_.variables_of_launch()) {
+    flags_.add_variable(variable);
+  }
+  if (!accelerate_.has_settings()) return;
+  const std::string file = config_.file();
+  if (file.empty() && !config_.is_named()) {
+    for (const std::string& variable : accelerate_.variables()) flags_.add_variable(variable);
+    return;
+  }
+  const Plan plan = config_.load({}, true);
+  if (plan.settings() == nullptr || plan.settings()->family() != config::Family::accelerate) {
+    fail_as(ErrorKind::usage,
+            "launch: {}: is a setting of Accelerate's files, but {} is not one; write it there in "
+            "its own words",
+            accelerate_.first_setting(), file.empty() ? "--fsdp" : file);
+  }
+  config_.add_overrides(accelerate_.overrides());
+}
+
 // The default file is not needed where flags say all; a named one must be right.
 void LaunchCommand::take_configuration() {
-  const bool is_asked_for = config_.is_named() || config_.has_overrides();
+  take_accelerate_flags();
+  const bool is_asked_for =
+      config_.is_named() || config_.has_overrides() || accelerate_.has_settings();
   if (!is_asked_for && (config_.file().empty() || flags_.names_ranks())) return;
   flags_.take(config_.load({}).launch);
   for (const std::string& variable : config_.for_ranks().variables()) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fullshard/cli/flags/accelerate_flags.h"
 #include "fullshard/cli/flags/config_flags.h"
 #include "fullshard/cli/flags/launch_flags.h"
 
@@ -29,10 +30,12 @@ class LaunchCommand {
   std::vector<std::string> program_of(const std::vector<std::string>& words,
                                       const std::vector<std::string>& after) const;
   void take_configuration();
+  void take_accelerate_flags();
 
   CLI::App* command_;
   LaunchFlags flags_;
   ConfigFlags config_;
+  AccelerateFlags accelerate_;
 };
 
 }  // namespace fullshard::cli
