@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,8 @@
 #include "fullshard/cli/flags/checkpoint_arguments.h"
 #include "fullshard/cli/flags/known_commands.h"
 #include "fullshard/cli/flags/parse_problem.h"
+#include "fullshard/cli/flags/repeated_flags.h"
+#include "fullshard/cli/flags/trainer_flags.h"
 #include "fullshard/cli/flags/trainer_words.h"
 #include "fullshard/cli/flags/words.h"
 
@@ -50,20 +53,19 @@ std::vector<std::string> with_help(std::vector<std::string> words) {
   return words;
 }
 
-// The Trainer's flags are known to the commands that train.
 TrainerWords in_own_words(const std::vector<std::string>& words) {
-  const bool trains = !words.empty() && (words.front() == "train" || words.front() == "tune");
-  return trains ? translate_trainer_words(words) : TrainerWords{.words = words};
+  const bool is_known = !words.empty() && takes_trainer_flags(words.front());
+  return is_known ? translate_trainer_words(words) : TrainerWords{.words = words};
 }
 
 // Once, where every rank was started with the same words.
-void say_warnings(const std::vector<std::string>& warnings) {
+void say_once(std::string_view kind, const std::vector<std::string>& texts) {
   const auto launcher = base::LauncherEnvironment::of_process();
   for (const base::LauncherVariable& rank :
        {launcher.torchrun.rank, launcher.open_mpi.rank, launcher.pmi.rank, launcher.slurm.task}) {
     if (launcher.is_rank && rank && rank.text != "0") return;
   }
-  for (const std::string& warning : warnings) base::say(fmt::format("warning: {}\n", warning));
+  for (const std::string& text : texts) base::say(fmt::format("{}: {}\n", kind, text));
 }
 
 // The parser would end at --version.
@@ -74,7 +76,8 @@ bool asks_for_build(const std::vector<std::string>& words) {
   return words.size() == 2 && has("--version") && (has("--verbose") || has("-v"));
 }
 
-int run_words(const std::vector<std::string>& words, const std::vector<std::string>& after) {
+int run_words(const std::vector<std::string>& words, const std::vector<std::string>& after,
+              std::span<const FlagAlias> aliases) {
   if (asks_for_build(words)) {
     fmt::print("{}", version_text());
     return 0;
@@ -97,6 +100,7 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   RunArguments simulate(app, RunKind::simulate);
   CheckpointArguments checkpoint(app);
   check_command(app, words, "fullshard");
+  let_last_count(app);
   try {
     app.parse(words_for_parser(words));
   } catch (const CLI::Success& asked) {  // for help, or the version
@@ -104,6 +108,9 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   } catch (const CLI::ParseError& error) {
     fail_as(ErrorKind::usage, "{}", parse_problem(app, error, words));
   }
+  std::vector<std::string> notes = repeated_flags(app);
+  for (std::string& note : notes) note = with_typed_names(std::move(note), aliases);
+  say_once("note", notes);
   if (launch.was_chosen()) return launch.run(words, after);
   if (config.was_chosen()) return config.run();
   // Here a file that may not grow is a message; programs that launch starts decide for themselves.
@@ -147,9 +154,10 @@ int run(int count, char** arguments) {
   const std::vector<std::string> after(split, end);
   const TrainerWords own =
       in_own_words(with_help(with_command_first({std::min(arguments + 1, split), split})));
-  say_warnings(own.warnings);
+  say_once("warning", own.warnings);
+  say_once("note", own.notes);
   try {
-    return run_words(own.words, after);
+    return run_words(own.words, after, own.aliases);
   } catch (const Error& error) {
     throw Error(with_typed_names(error.what(), own.aliases), error.kind());
   }

@@ -17,6 +17,7 @@
 #include "fullshard/base/standard_streams.h"
 #include "fullshard/cli/commands/bench_command.h"
 #include "fullshard/cli/flags/checkpoint_arguments.h"
+#include "fullshard/cli/flags/repeated_flags.h"
 #include "fullshard/cli/flags/run_arguments.h"
 #include "fullshard/cli/flags/words.h"
 #include "fullshard/worker/bench/bus_bench.h"
@@ -66,6 +67,7 @@ int run(int count, char** arguments) {
   cli::CheckpointArguments checkpoint(app);
   cli::BenchCommand bench(app);
   const CLI::App* const facts = app.add_subcommand("facts", "what this build can do");
+  cli::let_last_count(app);
   try {
     app.parse(cli::words_for_parser(words));
   } catch (const CLI::ParseError& error) {

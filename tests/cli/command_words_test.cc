@@ -82,7 +82,8 @@ TEST(Words, ThatAreNoNumberAreNoNumbers) {
 
 TEST(Words, MayBeTheTextOfAConfiguration) {
   EXPECT_EQ(refusal("estimate --model llama-15m --deepspeed '{\"stage\": 1}'"),
-            "error: JSON:1: stage: unknown key; did you mean 'zero_optimization.stage'?\n");
+            "error: JSON:1: stage: unknown key; did you mean 'zero_optimization.stage'?\n"
+            "note: --unknown-keys warn lets unknown keys pass, with a warning each\n");
   EXPECT_EQ(
       refusal("estimate --model llama-15m --fsdp shard_grad_op --fsdp_config "
               "'{\"version\": 2, \"reshard_after_forward\": true}'"),
@@ -119,10 +120,49 @@ TEST(Words, OfValuesSayWhatIsExpected) {
   EXPECT_EQ(refusal(train + "--lr"), "error: --lr: has no value\n");
   EXPECT_EQ(refusal(train + "--config a --deepspeed b"),
             "error: --config: given together with --deepspeed; keep one of them\n");
-  EXPECT_EQ(refusal(train + "--steps 2 --steps 3"),
-            "error: --steps: is given 2 times; keep one of them\n");
   EXPECT_EQ(refusal("train --data d"),
             "error: train: --model is required; see fullshard train --help\n");
+}
+
+TEST(Words, GivenTwiceCountAsGivenLast) {
+  const auto output = [](const std::string& words) {
+    return launch::shell("fullshard " + words).output;
+  };
+  const std::string estimate =
+      "estimate --deepspeed-table --total-params 1000 --largest-layer-params 10 ";
+  EXPECT_EQ(output(estimate + "--gpus-per-node 2 --gpus-per-node 4"),
+            "note: --gpus-per-node: is given 2 times; the last counts: 4\n" +
+                output(estimate + "--gpus-per-node 4"));
+  EXPECT_EQ(output("launch --ranks 2 --num_gpus 1 -- sh -c 'echo of $WORLD_SIZE'"),
+            "note: --ranks: is given 2 times; the last counts: 1\nof 1\n");
+  EXPECT_EQ(output("launch --ranks 1 --num_gpus 1 -- sh -c 'echo of $WORLD_SIZE'"), "of 1\n");
+  // Names of one thing in the Trainer's words and ours.
+  EXPECT_THAT(output("estimate --model llama-15m --clip x --clip y"),
+              HasSubstr("note: --clip: is given 2 times; the last counts: y\n"));
+  EXPECT_THAT(refusal("doctor one two"), HasSubstr("'one' is not expected"));
+  EXPECT_THAT(refusal("config check one two"), HasSubstr("'two' is not expected"));
+}
+
+TEST(Words, OfAPythonScriptAreLeftOut) {
+  EXPECT_EQ(refusal("train examples/pytorch/translation/run_translation.py --do_train"),
+            "error: train: 'examples/pytorch/translation/run_translation.py' is not expected: "
+            "train is the program itself; leave the script out\n");
+}
+
+TEST(Words, LetUnknownKeysPassWhereAskedTo) {
+  const std::string text = " '{\"stage\": 1}'";
+  EXPECT_EQ(launch::shell("fullshard config check" + text + " --unknown-keys warn").status, 0);
+  const std::string estimate =
+      "fullshard estimate --deepspeed-table --total-params 9 --largest-layer-params 3 --deepspeed";
+  EXPECT_EQ(launch::shell(estimate + text).status, 2);
+  const launch::Ended warned = launch::shell(estimate + text + " --unknown_keys=warn");
+  EXPECT_EQ(warned.status, 0) << warned.output;
+  for (const std::string command : {"launch", "train", "eval", "generate", "estimate", "tune",
+                                    "simulate", "compare", "config check", "config explain"}) {
+    EXPECT_THAT(launch::shell("fullshard " + command + " --help").output,
+                HasSubstr("--unknown-keys"))
+        << command;
+  }
 }
 
 TEST(Version, IsShown) {

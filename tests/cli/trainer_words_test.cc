@@ -38,6 +38,15 @@ std::string own(const std::string& line) {
   return text;
 }
 
+// With the command, of a line that may say things twice.
+std::string line_of(const std::string& line) {
+  std::string text;
+  for (const std::string& word : translate_trainer_words(split_words(line)).words) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
 std::string refusal_of(const std::string& line) {
   return fullshard::testing::message_of([&] { translated(line); });
 }
@@ -110,9 +119,11 @@ TEST(TrainerWords, OfStepsSaveAndResumeMeanWhatTheyDoThere) {
   EXPECT_EQ(own("--save_strategy steps"), "--save-every 500");
   EXPECT_EQ(own("--save_strategy no"), "");
   EXPECT_EQ(own("--save_strategy best"), "--keep-best");
-  EXPECT_EQ(own("--max_train_samples 50"), "--max-samples 50 --max-eval-samples 0");
-  EXPECT_EQ(own("--max_train_samples 50 --max_eval_samples 5"),
-            "--max_eval_samples 5 --max-samples 50");
+  EXPECT_EQ(own("--max_train_samples 50"), "--max-samples 50");
+  EXPECT_EQ(own("--max_train_samples 50 --validation_file v"),
+            "--max-samples 50 --eval-data v --max-eval-samples 0");
+  EXPECT_EQ(own("--max_train_samples 50 --eval-data v --max_eval_samples 5"),
+            "--eval-data v --max_eval_samples 5 --max-samples 50");
   EXPECT_EQ(own("--config_name gpt2"), "--model gpt2 --from-scratch");
   EXPECT_EQ(own("--report_to none"), "");
   EXPECT_EQ(own("--report_to tensorboard"), "--report-to tensorboard");
@@ -144,13 +155,13 @@ TEST(TrainerWords, OfAWarmUpMeanALinearSchedule) {
 }
 
 TEST(TrainerWords, OfAnEvaluationNeedSomethingToEvaluateOn) {
-  EXPECT_EQ(own("--validation_file v.json --eval_strategy epoch --do_eval"),
+  EXPECT_EQ(own("--validation_file v.json --eval_strategy epoch --do_eval --do_train"),
             "--eval-data v.json --eval-every epoch");
   EXPECT_EQ(own("--eval-data v.json --eval_steps 0.1"), "--eval-data v.json --eval-every 0.1");
   EXPECT_EQ(own("--evaluation_strategy no"), "");
-  EXPECT_EQ(own("--dataset_name corpus --do_eval"), "--data corpus --eval-data corpus");
+  EXPECT_EQ(own("--do_train --dataset_name corpus --do_eval"), "--data corpus --eval-data corpus");
   EXPECT_EQ(own("--dataset_name corpus"), "--data corpus");
-  EXPECT_EQ(own("--dataset_name wmt16 --dataset_config ro-en --do_eval"),
+  EXPECT_EQ(own("--do_train --dataset_name wmt16 --dataset_config ro-en --do_eval"),
             "--data wmt16:ro-en --eval-data wmt16:ro-en");
   for (const std::string asked : {"--do_eval", "--eval_steps 5", "--eval_strategy=steps"}) {
     EXPECT_EQ(refusal_of(asked), asked.substr(0, asked.find_first_of(" =")) +
@@ -160,15 +171,91 @@ TEST(TrainerWords, OfAnEvaluationNeedSomethingToEvaluateOn) {
 }
 
 TEST(TrainerWords, ThatContradictAreBothNamed) {
-  EXPECT_EQ(refusal_of("--learning_rate 1e-3 --lr 5e-4"),
-            "--learning_rate: stands for --lr 1e-3, but --lr 5e-4 is given too; keep one of them");
   EXPECT_EQ(refusal_of("--fp16 --bf16"),
             "--bf16: stands for --precision bf16, but --fp16 stands for --precision fp16; keep one "
             "of them");
-  EXPECT_EQ(refusal_of("-o a --output_dir b"),
-            "--output_dir: stands for --output b, but --output a is given too; keep one of them");
+  EXPECT_EQ(refusal_of("--data a --train_file b"),
+            "--train_file: stands for --data b, but --data a is given too; keep one of them");
   EXPECT_EQ(own("--learning_rate 1e-3 --lr 0.001"), "--lr 0.001");  // the same number
   EXPECT_EQ(own("--overwrite --overwrite_output_dir"), "--overwrite");
+}
+
+TEST(TrainerWords, GivenTwiceCountAsGivenLast) {
+  const auto notes = [](const std::string& line) { return translated(line).notes; };
+  const std::string flags = "--learning_rate 1e-3 --lr 5e-4";
+  EXPECT_EQ(own(flags), "--lr 5e-4");
+  EXPECT_THAT(notes(flags), ElementsAre("--learning_rate and --lr are both given; the last counts: "
+                                        "5e-4"));
+  EXPECT_EQ(own("--lr 5e-4 --learning_rate 1e-3"), "--lr 1e-3");
+  EXPECT_EQ(own("-o a --output_dir b"), "--output b");
+  EXPECT_EQ(own("--max_steps 20 --steps 2 --max_steps 30"), "--steps 30");
+  EXPECT_EQ(own("--max_seq_length 8 --block_size 16"), "--sequence-length 16");
+  EXPECT_THAT(notes("--learning_rate 1 --learning_rate 2"),
+              ElementsAre("--learning_rate: is given several times; the last counts: 2"));
+  EXPECT_THAT(notes("--learning_rate 1 --learning_rate 1"), IsEmpty());
+  EXPECT_THAT(notes("--learning_rate 1e-3 --lr 0.001"), IsEmpty());
+  EXPECT_THAT(notes("--max_seq_length 8 --block_size 8"), IsEmpty());
+}
+
+TEST(TrainerWords, OfPrecisionInItsOldForms) {
+  EXPECT_EQ(own("--no_tf32"), "--tf32 off");
+  EXPECT_THAT(translated("--no_dataloader_pin_memory").warnings.at(0),
+              HasSubstr("--no_dataloader_pin_memory: without effect"));
+  for (const std::string backend : {"amp", "apex", "auto"}) {
+    EXPECT_EQ(own("--fp16 --fp16_backend " + backend), "--precision fp16");
+  }
+  for (const std::string level : {"O1", "01", "O2"}) {  // a guide types the digit 0
+    EXPECT_EQ(own("--fp16 --fp16_backend apex --fp16_opt_level " + level), "--precision fp16");
+  }
+  EXPECT_EQ(refusal_of("--fp16_backend tpu"),
+            "--fp16_backend: is 'tpu', expected auto, amp or apex");
+  EXPECT_EQ(refusal_of("--fp16_opt_level O4"),
+            "--fp16_opt_level: is 'O4', expected O0, O1, O2 or O3");
+  EXPECT_THAT(refusal_of("--fp16_opt_level O3"), HasSubstr("fp16.fp16_master_weights_and_grads"));
+}
+
+TEST(TrainerWords, OfAnEvaluationAloneDoNotTrain) {
+  const std::string line =
+      "train --num_gpus 2 --model_name_or_path m --train_file t.json --validation_file v.json "
+      "--per_device_eval_batch_size 4 --max_eval_samples 8 --learning_rate 1e-3 --output_dir out "
+      "--steps 5 -n 2 --do_eval --deepspeed ds.json";
+  const TrainerWords result = translate_trainer_words(split_words(line));
+  EXPECT_EQ(line_of(line),
+            "eval --num_gpus 2 --max-samples 8 -n 2 --deepspeed ds.json --data v.json "
+            "--micro-batch 4 --model m");
+  EXPECT_THAT(result.notes, ElementsAre("--do_eval without --do_train: the model is evaluated, as "
+                                        "by `fullshard eval`, and not trained"));
+  EXPECT_THAT(result.warnings,
+              ElementsAre("--steps, --train_file, --learning_rate, --output_dir: without effect: "
+                          "eval does not train"));
+  EXPECT_EQ(line_of("train --eval-data v --data t --do_eval True"), "eval --data v");
+  EXPECT_EQ(line_of("train --do_eval --do_train False --eval-data=v"), "eval --data=v");
+  EXPECT_EQ(refusal_of("--do_eval --data t"),
+            "--do_eval: there is nothing to evaluate on; name it with --validation_file "
+            "(--eval-data)");
+}
+
+TEST(TrainerWords, AreThoseOfEvalAndGenerateToo) {
+  EXPECT_EQ(line_of("eval --model_name_or_path m --validation_file v --do_eval --block_size 16 "
+                    "--per_device_eval_batch_size 4 --max_eval_samples 8 --bf16_full_eval"),
+            "eval --data v --sequence-length 16 --micro-batch 4 --max-samples 8 "
+            "--eval-precision bf16 --model m");
+  EXPECT_EQ(line_of("eval --model m --data d --micro-batch 2 --seed 1"),
+            "eval --model m --data d --micro-batch 2 --seed 1");
+  EXPECT_EQ(line_of("eval --dataset_name wmt16 --dataset_config ro-en --model m"),
+            "eval --model m --data wmt16:ro-en");
+  EXPECT_EQ(line_of("generate --model_name_or_path m --tokenizer_name t --test_file p.jsonl "
+                    "--per_device_eval_batch_size 4 --num_beams 2 --generation_max_length 20"),
+            "generate --num_beams 2 --tokenizer t --prompts p.jsonl --batch 4 --max-new-tokens 20 "
+            "--model m");
+  const auto refusal = [](const std::string& line) {
+    return fullshard::testing::message_of([&] { line_of(line); });
+  };
+  EXPECT_EQ(refusal("eval --do_train"), "--do_train: eval does not train; use fullshard train");
+  EXPECT_EQ(refusal("generate --do_eval"),
+            "--do_eval: generate does not evaluate; use fullshard eval");
+  EXPECT_EQ(refusal("eval --data d --validation_file v"),
+            "--validation_file: stands for --data v, but --data d is given too; keep one of them");
 }
 
 TEST(TrainerWords, ThatCannotBeHadAreRefused) {
@@ -183,6 +270,7 @@ TEST(TrainerWords, ThatCannotBeHadAreRefused) {
             "metrics.jsonl and report.html");
   EXPECT_EQ(refusal_of("--do_train False"),
             "--do_train: is false, but train trains; use fullshard eval");
+  EXPECT_THAT(refusal_of("--do_predict"), HasSubstr("fullshard generate --model DIR/model"));
   EXPECT_EQ(refusal_of("--learning_rate --fp16"), "--learning_rate: has no value");
 }
 

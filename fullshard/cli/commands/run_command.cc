@@ -71,6 +71,20 @@ int status_of_run(const launch::LaunchResult& result) {
   return was_killed ? static_cast<int>(ErrorKind::failed) : result.status;
 }
 
+// Of a file that is made for training: what it says of steps and their update means nothing to a
+// command that only computes.
+bool is_of_training(const Problem& warning) {
+  constexpr std::array kTraining = {"optimizer",
+                                    "scheduler",
+                                    "train_",
+                                    "gradient_",
+                                    "zero_optimization.offload_optimizer",
+                                    "zero_optimization.cpu_"};
+  return std::any_of(kTraining.begin(), kTraining.end(), [&](std::string_view beginning) {
+    return warning.key.starts_with(beginning);
+  });
+}
+
 std::vector<std::string> core_command(const std::vector<std::string>& words) {
   std::vector<std::string> command = {core_program()};
   command.insert(command.end(), words.begin(), words.end());
@@ -110,6 +124,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   }
   arguments.plan(launch.world_size(), {}, true);  // batch sizes and factors must fit the ranks
   for (const Problem& warning : plan.warnings()) {
+    if (arguments.options().only_computes && is_of_training(warning)) continue;
     base::say(fmt::format("warning: {}\n", warning.text()));
   }
   launch.show_only_first();

@@ -56,6 +56,11 @@ std::string unknown_words(const CLI::App& command, const std::vector<std::string
     if (has_options && !is_option(word)) continue;  // may be the value of one
     if (!text.empty()) text += "\nerror: ";
     text += path.empty() ? "" : path + ": ";
+    if (word.ends_with(".py") && takes_trainer_flags(command.get_name())) {
+      text += fmt::format("'{}' is not expected: {} is the program itself; leave the script out",
+                          word, command.get_name());
+      continue;
+    }
     text += is_option(word) ? fmt::format("no option '{}'{}; {}", option_name(word),
                                           suggest_option(command, option_name(parsed)), help)
                             : fmt::format("'{}' is not expected; {}", word, help);
@@ -119,11 +124,6 @@ std::string reworded(const CLI::App& command, const std::string& text) {
   return text;
 }
 
-// They are put in our words before the parser sees them; what is misspelt stays.
-bool takes_trainer_flags(const CLI::App& command) {
-  return command.get_name() == "train" || command.get_name() == "tune";
-}
-
 // With dashes, as the parser sees all words.
 void add_trainer_names(std::vector<std::string>& names) {
   for (const TrainerFlag& flag : trainer_flags()) {
@@ -157,7 +157,8 @@ std::string suggest_option(const CLI::App& command, std::string_view word) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
   }
   const size_t num_own = names.size();
-  if (takes_trainer_flags(command)) add_trainer_names(names);
+  // They are put in our words before the parser sees them; what is misspelt stays.
+  if (takes_trainer_flags(command.get_name())) add_trainer_names(names);
   const auto near = base::closest(word, names);
   if (!near) return "";
   const bool is_own = std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(num_own),

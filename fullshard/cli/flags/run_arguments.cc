@@ -78,7 +78,8 @@ RunArguments::RunArguments(CLI::App& app, RunKind kind)
       "torchrun, srun, mpirun).\n"
       "Optimizer and schedule flags override the configuration; any other flag that contradicts it "
       "is an error.\n"
-      "train and tune also take the flags of transformers' Trainer (--learning_rate, "
+      "train, tune, eval and generate also take the flags of transformers' Trainer "
+      "(--learning_rate, "
       "--per_device_train_batch_size, …): docs/train_command.md lists them.");
   add_model();
   add_sharding();

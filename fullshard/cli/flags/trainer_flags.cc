@@ -86,6 +86,10 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"fp16", Kind::special, "--precision fp16"},
     {"bf16", Kind::special, "--precision bf16"},
     {"tf32", Kind::special, "--tf32", "true or false for on or off"},
+    {"no_tf32", Kind::special, "--tf32 off"},
+    {"fp16_backend", Kind::special, "", "`auto`, `amp` or `apex`: they make no difference here"},
+    {"half_precision_backend", Kind::special, "", "the same"},
+    {"fp16_opt_level", Kind::special, "", "`O1` or `O2`, which is how fp16 is computed here"},
     {"fp16_full_eval", Kind::special, "--eval-precision fp16"},
     {"bf16_full_eval", Kind::special, "--eval-precision bf16"},
     {"gradient_checkpointing", Kind::truth, "--recompute"},
@@ -98,7 +102,9 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"ddp_timeout", Kind::value, "--step-timeout"},
     // Evaluation, checkpoints, output.
     {"do_train", Kind::special, "", "what `train` does"},
-    {"do_eval", Kind::special, "", "what `train` does with evaluation data, which must be named"},
+    {"do_eval", Kind::special, "",
+     "what `train` does with evaluation data, which must be named; without `--do_train` the model "
+     "is evaluated and not trained, as by `fullshard eval`"},
     {"eval_strategy", Kind::special, "--eval-every", "`no`, `steps` or `epoch`"},
     {"evaluation_strategy", Kind::special, "--eval-every", "the same"},
     {"eval_steps", Kind::special, "--eval-every", "below 1 a share of the run"},
@@ -118,7 +124,8 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
      "`--report-to`: `none`, `tensorboard`, `csv` or `all`; others are an error"},
     // What cannot be had here.
     {"auto_find_batch_size", Kind::refused, "", "use --auto, which measures what fits"},
-    {"do_predict", Kind::refused, "", "use `fullshard generate` with the trained model"},
+    {"do_predict", Kind::refused, "",
+     "use `fullshard generate --model DIR/model --prompts FILE` after the run"},
     {"line_by_line", Kind::refused, "", "texts are packed one after another"},
     {"streaming", Kind::refused, "", "data are files on this machine, mapped and not loaded"},
     {"group_by_length", Kind::refused, "", "examples come in the order of --order"},
@@ -130,7 +137,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"metric_for_best_model", Kind::special, "", "`loss` or `eval_loss`; others are an error"},
     {"greater_is_better", Kind::refused, "", "the best model is that of the lowest loss"},
     // What makes no difference here.
-    {"test_file", Kind::no_effect, "", "train neither tests nor predicts"},
+    {"test_file", Kind::no_effect, "", "nothing is predicted; `fullshard generate` writes text"},
     {"val_max_target_length", Kind::no_effect, "", "evaluation cuts targets as training does"},
     {"preprocessing_num_workers", Kind::no_effect, "", kOwnCores},
     {"dataloader_num_workers", Kind::no_effect, "", kOwnCores},
@@ -194,10 +201,18 @@ std::string effect_of(const TrainerFlag& flag) {
 
 std::span<const TrainerFlag> trainer_flags() { return kTrainerFlags; }
 
+bool takes_trainer_flags(std::string_view command) {
+  return command == "train" || command == "tune" || command == "eval" || command == "generate";
+}
+
 const TrainerFlag* find_trainer_flag(std::string_view name) {
   const std::string plain = with_underscores(name);
   const auto found = std::ranges::find(kTrainerFlags, plain, &TrainerFlag::name);
-  return found == kTrainerFlags.end() ? nullptr : &*found;
+  if (found != kTrainerFlags.end()) return &*found;
+  // transformers has --no_x for each flag x that is true by default.
+  if (!plain.starts_with("no_")) return nullptr;
+  const TrainerFlag* other = find_trainer_flag(std::string_view(plain).substr(3));
+  return other != nullptr && other->kind == TrainerFlagKind::no_effect ? other : nullptr;
 }
 
 std::string trainer_flag_page() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags of transformers' Trainer and of its example scripts (run_clm, run_mlm,
-// run_translation), and what each is here. One table: `train` reads it and
+// run_translation), and what each is here. One table: `train`, `eval` and `generate` read it and
 // docs/train_command.md lists it.
 #pragma once
 
@@ -28,6 +28,8 @@ struct TrainerFlag {
 };
 
 std::span<const TrainerFlag> trainer_flags();
+// Whether a command of that name reads them: train, tune, eval and generate.
+bool takes_trainer_flags(std::string_view command);
 // By a name without the dashes in front; dashes and underscores are the same. Null: not in the
 // table.
 const TrainerFlag* find_trainer_flag(std::string_view name);

@@ -7,10 +7,13 @@
 namespace fullshard::cli {
 
 std::vector<std::string> words_for_parser(std::vector<std::string> words) {
-  for (std::string& word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string& word = words[i];
     if (!word.starts_with("--")) continue;
     const size_t end = std::min(word.find('='), word.size());
     std::replace(word.begin(), word.begin() + static_cast<ptrdiff_t>(end), '_', '-');
+    const bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
+    if (word == "--fsdp" && !has_value) word += "=true";
   }
   std::reverse(words.begin(), words.end());
   return words;

@@ -7,8 +7,8 @@
 
 namespace fullshard::cli {
 
-// --nproc_per_node is --nproc-per-node; a value after '=' stays as it is. Backwards, as CLI11 takes
-// a vector.
+// --nproc_per_node is --nproc-per-node; a value after '=' stays as it is. --fsdp without words is
+// the Trainer's --fsdp true. Backwards, as CLI11 takes a vector.
 std::vector<std::string> words_for_parser(std::vector<std::string> words);
 
 // `deepspeed --no_python` puts --local_rank=N before all words of the program: it is moved to their

@@ -87,7 +87,9 @@ RunData open_run_data(const RunOptions& options, const std::string& model_folder
               data.tokenizer_path, data.tokenizer->vocabulary(), model.vocabulary());
     }
   }
+  // What is evaluated is, of a data set of the hub, the part that is meant for it.
   DataOptions open{.paths = options.data,
+                   .split = options.only_computes ? "validation" : "train",
                    .task = data.task,
                    .sequence_length = data.sequence_length,
                    .target_length = options.target_length,
