@@ -10,6 +10,30 @@
 
 namespace fullshard {
 
+// Lets whatever changes the model first copy what is not written yet.
+class AsyncSaver::Reader : public engine::MasterReader {
+ public:
+  Reader(ShardedModel model, checkpoint::RunningSave& save, stored::BufferPool& copies)
+      : model_(std::move(model)), save_(save), copies_(copies) {
+    engine::EngineAccess::of(model_).enter_reader(*this);
+  }
+  ~Reader() override { engine::EngineAccess::of(model_).leave_reader(*this); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  void settle() override {
+    if (is_settled_) return;
+    save_.settle(copies_);
+    is_settled_ = true;
+  }
+
+ private:
+  ShardedModel model_;
+  checkpoint::RunningSave& save_;
+  stored::BufferPool& copies_;
+  bool is_settled_ = false;
+};
+
 AsyncSaver::AsyncSaver() : AsyncSaver(nullptr) {}
 AsyncSaver::AsyncSaver(std::unique_ptr<checkpoint::DeviceSnapshot> device)
     : copies_(std::make_unique<stored::BufferPool>(stored::kWriteBytes)),
@@ -30,10 +54,11 @@ void AsyncSaver::start(const std::string& folder, const ShardedModel& model,
   }
   running_ = std::make_unique<checkpoint::RunningSave>(
       folder, model, optim::states_of(model, optimizer), progress, options, true, device_.get());
+  reader_ = std::make_unique<Reader>(model, *running_, *copies_);
 }
 
 void AsyncSaver::settle() {
-  if (running_) running_->settle(*copies_);
+  if (reader_) reader_->settle();
 }
 
 void AsyncSaver::save(const std::string& folder, const ShardedModel& model,
@@ -45,11 +70,16 @@ void AsyncSaver::save(const std::string& folder, const ShardedModel& model,
 
 void AsyncSaver::advance(std::chrono::milliseconds patience) {
   try {
-    if (running_->poll(patience)) running_.reset();
+    if (running_->poll(patience)) end();
   } catch (...) {
-    running_.reset();
+    end();
     throw;
   }
+}
+
+void AsyncSaver::end() {
+  reader_.reset();
+  running_.reset();
 }
 
 void AsyncSaver::poll() {

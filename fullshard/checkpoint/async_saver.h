@@ -4,8 +4,7 @@
 //   AsyncSaver saver;
 //   for (…) {
 //     loss.backward();
-//     saver.settle();  // before parameters change
-//     stepper.step();
+//     stepper.step();  // waits until what it changes is copied
 //     saver.poll();
 //     if (due) saver.start(folder, sharded, optimizer, progress);
 //   }
@@ -44,13 +43,14 @@ class AsyncSaver {
   // Begins to write and returns; the checkpoint has its name after some poll(), or finish(). One
   // save at a time: an earlier one is finished first. An error of that is thrown here.
   //
-  // Masters and states are written from where they are, so call settle() before the next
-  // optimizer step: it copies what was not written by then, often nothing. Buffers of the model,
-  // which a forward may change, are copied at once. An accelerator copies everything, into pinned
-  // memory beside training, and settle() makes its next step wait for that.
+  // Masters and states are written from where they are. Whatever changes them next, as the
+  // optimizer's step, copies before what was not written by then, often nothing. Buffers of the
+  // model, which a forward may change, are copied at once. An accelerator copies everything, into
+  // pinned memory beside training, and its next step waits for that.
   void start(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
              const Progress& progress, const CheckpointOptions& options = {});
-  // Not collective; nothing to do where nothing is being written.
+  // The same copies now, for whoever wants to see how long they take, or changes masters by ways
+  // of his own. Not collective; nothing to do where nothing is being written.
   void settle();
   // Both: everything is copied before it returns.
   void save(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
@@ -67,11 +67,15 @@ class AsyncSaver {
 
  private:
   void advance(std::chrono::milliseconds patience);
+  void end();
 
   std::unique_ptr<stored::BufferPool> copies_;  // for the CPU
   std::unique_ptr<checkpoint::DeviceSnapshot>
       device_;  // made for the first model that is on an accelerator
+  class Reader;
+
   std::unique_ptr<checkpoint::RunningSave> running_;
+  std::unique_ptr<Reader> reader_;  // of what running_ writes
 };
 
 }  // namespace fullshard

@@ -172,6 +172,10 @@ void Engine::settle_updates() {
   await_updates();
 }
 
+void Engine::settle_readers() {
+  for (auto* reader : readers_) reader->settle();
+}
+
 std::vector<int> Engine::groups_in_forward_order() const {
   std::vector<std::vector<int>> by_unit;
   int index = 0;
@@ -208,6 +212,7 @@ void Engine::come_to_rest(std::string_view what) {
   if (phase() == Phase::backward) recover();
   release_all();
   settle_updates();
+  settle_readers();
   draining_.settle();
   tiers_.leaving().release_all();
 }
@@ -232,6 +237,7 @@ void Engine::begin_change(std::string_view what) {
   if (phase() == Phase::backward) recover();
   release_all();
   await_updates();
+  settle_readers();
   ++num_changes_;
   if (!shared_) return;
   shared_->publish(0, num_changes_);

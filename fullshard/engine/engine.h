@@ -13,6 +13,7 @@
 
 #include "fullshard/comm/world/mesh.h"
 #include "fullshard/engine/gradients/non_finite_watch.h"
+#include "fullshard/engine/passes/master_reader.h"
 #include "fullshard/engine/passes/pass_controller.h"
 #include "fullshard/engine/passes/unit_runtime.h"
 #include "fullshard/engine/passes/update_stream.h"
@@ -83,6 +84,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // An error when a parameter came into the module after it was sharded.
   void check_registered() const { registered_->check(); }
 
+  // Those that read masters and states beside training. The one entered must leave before it ends.
+  void enter_reader(MasterReader& reader) { readers_.push_back(&reader); }
+  void leave_reader(MasterReader& reader) { std::erase(readers_, &reader); }
+  // Before masters or states change; begin_change() does it.
+  void settle_readers();
+
   // Around a sleep (sleep.h). At rest nothing is gathered, reduced or updated, and nobody looks at
   // full parameters.
   void come_to_rest(std::string_view what);
@@ -150,6 +157,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<SharedCounters> shared_;
   uint64_t num_changes_ = 0;  // of the masters
   std::vector<UpdateStream*> streams_;
+  std::vector<MasterReader*> readers_;
   std::vector<ParamGroup*> updating_;  // gathers of updated parameters in flight
 };
 

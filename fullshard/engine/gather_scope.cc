@@ -48,7 +48,10 @@ GatherScope::GatherScope(std::shared_ptr<engine::Engine> engine, const GatherOpt
 }
 
 void GatherScope::gather() {
-  if (write_back_) engine_->settle_updates();
+  if (write_back_) {
+    engine_->settle_updates();
+    engine_->settle_readers();
+  }
   for (auto* unit : units_) {
     for (const auto& group : unit->groups()) group->check_untouched();
     unit->unshard();

@@ -160,7 +160,10 @@ void ShardedModel::keep_masters_whole() {
   const bool any_in_halves =
       std::any_of(groups.begin(), groups.end(),
                   [](const engine::ParamGroup* group) { return group->is_in_halves(); });
-  if (any_in_halves) engine_->settle_updates();
+  if (any_in_halves) {
+    engine_->settle_updates();
+    engine_->settle_readers();
+  }
   for (auto* group : groups) group->keep_master_whole();
 }
 

@@ -9,6 +9,7 @@ namespace fullshard::engine {
 
 WholeMasters::WholeMasters(Engine& engine) : engine_(engine) {
   engine_.settle_updates();
+  engine_.settle_readers();
   for (auto* group : engine_.trainable_groups()) group->make_master_whole();
 }
 

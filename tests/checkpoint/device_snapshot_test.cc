@@ -7,7 +7,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "fullshard/checkpoint/async_saver.h"
 #include "fullshard/checkpoint/running_save.h"
@@ -61,6 +64,58 @@ TEST(DeviceSnapshot, AnAsynchronousSaveHasTheBitsOfASynchronousOneAndCopiesEachB
     for (const char* save : {"1", "2"}) {
       expect_same_files(folder / (std::string("async") + save),
                         folder / (std::string("sync") + save), 6);
+    }
+  }
+}
+
+// What changes values while a save copies them, without the caller's settle().
+using Change = std::function<void(RankRun& run, std::optional<AdamW>& optimizer)>;
+
+std::map<std::string, Change> changes(const std::string& other) {
+  std::map<std::string, Change> changes;
+  changes["a step"] = [](RankRun&, std::optional<AdamW>& optimizer) { optimizer->step(); };
+  changes["another checkpoint"] = [other](RankRun& run, std::optional<AdamW>& optimizer) {
+    load_checkpoint(other, run.sharded, *optimizer);
+  };
+  changes["a scope that writes"] = [](RankRun& run, std::optional<AdamW>&) {
+    const at::NoGradGuard no_grad;
+    auto full = run.sharded.gather_full({.write_back = true});
+    for (auto& parameter : run.model->parameters()) parameter.fill_(3);
+  };
+  return changes;
+}
+
+TEST(DeviceSnapshot, WhateverChangesValuesWaitsForASaveThatNobodySettled) {
+  const CheckpointsFolder folder;
+  std::vector<std::string> names;
+  for (const auto& [name, change] : changes(folder / "other")) names.push_back(name);
+  for (const auto& options : snapshot_ways()) {
+    for (const auto& what : names) {
+      SCOPED_TRACE(what);
+      run_ranks({.ranks = 2}, [&](const World& world) {
+        RankRun run(world, options, false);
+        std::optional<AdamW> optimizer(std::in_place, run.sharded, AdamWOptions{});
+        const auto backward = [&](int step) {
+          run.model(small_batch(step, world.rank())).backward();
+        };
+        backward(0);
+        optimizer->step();
+        save_checkpoint(folder / "other", run.sharded, *optimizer, {});
+        backward(1);
+        optimizer->step();
+        save_checkpoint(folder / "sync", run.sharded, *optimizer, {});
+        FakeDevice device(true);
+        AsyncSaver saver(std::move(device.snapshot));
+        device.copies->be_late(true);
+        saver.start(folder / "async", run.sharded, *optimizer, {});
+        backward(2);
+        EXPECT_EQ(device.copies->num_held, 0);
+        changes(folder / "other").at(what)(run, optimizer);
+        EXPECT_EQ(device.copies->num_held, 1);
+        device.copies->be_late(false);
+        saver.finish();
+      });
+      expect_same_files(folder / "async", folder / "sync", 6);
     }
   }
 }
