@@ -95,7 +95,8 @@ struct LoadedCheckpoint {
 // as they are: they have values already, or that is an error.
 //
 // The optimizer's lr, momentum and beta2 become what they were, and each rank's default CPU
-// generator goes on where it was.
+// generator goes on where it was. Its base rate, which a schedule made from here on multiplies,
+// becomes what it was, too; a schedule that was made before keeps the one that it found.
 LoadedCheckpoint load_checkpoint(const std::string& folder, ShardedModel& model,
                                  Optimizer& optimizer);
 // The torch optimizer's states, counts and learning rates become what they were; its other options

@@ -57,7 +57,8 @@ void check_same_save(const Communicator& everyone, const stored::Manifest& manif
 
 void restore_optimizer(const stored::StoredOptimizer& stored, Optimizer& optimizer) {
   optimizer.restore_num_steps(stored.num_steps);
-  optimizer.set_lr(stored.lrs.at(0));
+  if (!stored.base_lrs.empty()) optimizer.set_lr(stored.base_lrs[0]);
+  optimizer.set_scheduled_lr(stored.lrs.at(0));
   if (stored.momentum && optimizer.has_momentum()) optimizer.set_momentum(*stored.momentum);
   if (stored.beta2 && optimizer.has_beta2()) optimizer.set_beta2(*stored.beta2);
 }

@@ -236,6 +236,7 @@ stored::Manifest SavePlan::manifest() const {
                           .num_steps = states_->num_steps,
                           .states = states_->names,
                           .lrs = states_->lrs,
+                          .base_lrs = states_->base_lrs,
                           .momentum = states_->momentum,
                           .beta2 = states_->beta2};
   }

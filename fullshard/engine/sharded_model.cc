@@ -385,3 +385,16 @@ std::string ShardedModel::tree() const { return engine_->plan().tree(); }
 const std::vector<std::string>& ShardedModel::warnings() const { return engine_->plan().warnings; }
 
 }  // namespace fullshard
+void ShardedModel::free_states(const std::vector<at::Tensor>& states) noexcept {
+  const auto is_freed = [&states](const engine::OwnedState& owned) {
+    return std::any_of(states.begin(), states.end(),
+                       [&](const at::Tensor& state) { return state.is_same(owned.tensor); });
+  };
+  try {
+    engine_->settle_readers();
+    std::erase_if(state_->optimizer_states, is_freed);
+  } catch (const std::exception& error) {  // a save that still reads them: they stay
+    spdlog::error("optimizer states: {}", error.what());
+  }
+}
+

@@ -150,6 +150,8 @@ class ShardedModel {
 
   const Mesh& mesh() const;
   const ShardOptions& options() const;
+  // The other way, for states that nothing looks at any more; others are left alone.
+  void free_states(const std::vector<at::Tensor>& states) noexcept;
   const Ledger& ledger() const;
   Ledger& ledger();
   Recorder& recorder() const { return mesh().world().recorder(); }

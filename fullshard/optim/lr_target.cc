@@ -18,7 +18,9 @@ class OwnTarget : public RateTarget {
   explicit OwnTarget(Optimizer& optimizer) : optimizer_(optimizer) {}
 
   double lr(int) const override { return optimizer_.lr(); }
-  void set_lr(int, double lr) override { optimizer_.set_lr(lr); }
+  void set_lr(int, double lr) override { optimizer_.set_scheduled_lr(lr); }
+  bool keeps_base_lr() const override { return true; }
+  double base_lr(int) const override { return optimizer_.base_lr(); }
 
   // SGD has a momentum, but no betas.
   bool takes_momentum() const override {

@@ -21,6 +21,10 @@ class RateTarget {
   virtual int num_groups() const { return 1; }
   virtual double lr(int group) const = 0;
   virtual void set_lr(int group, double lr) = 0;
+  // What a schedule multiplies. A target that remembers it gives the same to every schedule, also
+  // to one that is made when another has changed lr().
+  virtual bool keeps_base_lr() const { return false; }
+  virtual double base_lr(int group) const { return lr(group); }
 
   // Whether there are betas to schedule. DeepSpeed leaves optimizers without them alone, SGD's
   // momentum included.

@@ -13,7 +13,8 @@
 
 namespace fullshard {
 
-// There is no bias correction, and weight decay is AdamW's: both as in DeepSpeed.
+// There is no bias correction, and weight decay is AdamW's: both as in DeepSpeed, whose argument
+// bias_correction its step does not look at.
 struct OneBitAdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;

@@ -57,6 +57,7 @@ optim::PieceElements PieceUpdate::elements() const {
 Optimizer::Optimizer(ShardedModel model, OptimizerTraits traits)
     : model_((check_traits(traits), std::move(model))),
       traits_(std::move(traits)),
+      base_lr_(traits_.lr),
       parameters_(traits_.name, model_, traits_.rules),
       states_(model_.num_groups()) {
   auto& engine = engine::EngineAccess::of(model_);
@@ -110,6 +111,10 @@ void Optimizer::check_usable_in_place() const {
 
 Optimizer::~Optimizer() = default;
 
+Optimizer::StateOwner::~StateOwner() {
+  for (const auto& group : states) model.free_states(group);
+}
+
 void Optimizer::make_states() {
   for (int group = 0; group < model_.num_groups(); ++group) {
     for (size_t i = 0; i < traits_.state_names.size(); ++i) {
@@ -125,6 +130,11 @@ const at::Tensor& Optimizer::state(int group, int index) const {
 }
 
 void Optimizer::set_lr(double lr) {
+  set_scheduled_lr(lr);
+  base_lr_ = lr;
+}
+
+void Optimizer::set_scheduled_lr(double lr) {
   optim::check_at_least_zero(name(), "lr", lr);
   traits_.lr = lr;
 }
@@ -233,6 +243,13 @@ engine::StreamedUpdate Optimizer::issue_on_host(int group, const std::vector<Pie
 
 void Optimizer::step() {
   at::NoGradGuard no_grad;
+  auto& engine = engine::EngineAccess::of(model_);
+  const auto version = engine.gradient_version();
+  check(stepped_version_ != version,
+        "{}: step(): there are no gradients since the last step, which took those that are there; "
+        "call backward() first",
+        name());
+  engine.settle_readers();  // before_updates() changes states already
   ++num_steps_;
   factor_on_device_ = model_.gradient_factor_on_device();
   device_pieces_.start_step();
@@ -269,6 +286,7 @@ void Optimizer::step() {
     if (stream_) stream_->abandon_step();
     throw;
   }
+  stepped_version_ = version;
 }
 
 }  // namespace fullshard

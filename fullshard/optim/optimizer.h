@@ -64,7 +64,8 @@ class Optimizer {
  public:
   virtual ~Optimizer();
 
-  // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm.
+  // Updates every parameter that has a gradient, scaled by a pending clip_grad_norm. An error where
+  // no backward ran since the last step.
   void step();
   void zero_grad() { model_.zero_grad(); }
   // Collective. clip_grad_norm for loops that do not look at the norm: on a GPU the host does not
@@ -74,8 +75,13 @@ class Optimizer {
                                   ShardedModel::Norm norm = ShardedModel::Norm::two);
 
   const std::string& name() const { return traits_.name; }
+  // Of the next step.
   double lr() const { return traits_.lr; }
-  void set_lr(double lr);
+  // What schedules multiply, whenever they are made: the rate that the optimizer was made with, or
+  // that set_lr() or a checkpoint gave it since.
+  double base_lr() const { return base_lr_; }
+  void set_lr(double lr);            // both
+  void set_scheduled_lr(double lr);  // lr() alone, as schedules do
   // Momentum of SGD, beta1 of the others; an error where there is none.
   bool has_momentum() const { return traits_.momentum.has_value(); }
   double momentum() const { return traits_.momentum.value_or(0); }
@@ -134,6 +140,12 @@ class Optimizer {
     at::Tensor factor_on_device;
   };
   Moment exchange(const Moment& other);
+  // Gives the states' memory back to the model, also where a constructor fails.
+  struct StateOwner {
+    ShardedModel& model;
+    const std::vector<std::vector<at::Tensor>>& states;
+    ~StateOwner();
+  };
 
   void make_states();
   void check_usable_in_place() const;
@@ -149,12 +161,15 @@ class Optimizer {
 
   ShardedModel model_;
   OptimizerTraits traits_;
+  double base_lr_;
   ParameterTable parameters_;
   std::vector<std::vector<at::Tensor>> states_;  // [group][state], where they rest
+  StateOwner state_owner_{model_, states_};
   optim::DevicePieces device_pieces_;
   at::Tensor factor_on_device_;  // of the step that is issued, instead of the model's
   int64_t num_steps_ = 0;
-  bool steps_in_place_ = false;  // a device updates what rests in host memory
+  std::optional<uint64_t> stepped_version_;  // of the gradients of the last step
+  bool steps_in_place_ = false;              // a device updates what rests in host memory
   // Last, so that they end first: both make updates with what stands above.
   std::unique_ptr<optim::StateStream> stream_;  // null: all states on the device
   std::unique_ptr<optim::HostStep> host_step_;  // null: the host updates none of them

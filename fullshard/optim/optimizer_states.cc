@@ -13,6 +13,7 @@ OptimizerStates states_of(const ShardedModel& model, const Optimizer& optimizer)
   }
   states.num_steps = optimizer.num_steps();
   states.lrs = {optimizer.lr()};
+  states.base_lrs = {optimizer.base_lr()};
   if (optimizer.has_momentum()) states.momentum = optimizer.momentum();
   if (optimizer.has_beta2()) states.beta2 = optimizer.beta2();
   return states;

@@ -23,7 +23,8 @@ struct OptimizerStates {
   // [group of trained parameters][state]: 1-D, shard_numel(group) elements.
   std::vector<std::vector<at::Tensor>> values = {};
   int64_t num_steps = 0;
-  std::vector<double> lrs = {};  // one, or one of each of its groups of parameters
+  std::vector<double> lrs = {};       // one, or one of each of its groups of parameters
+  std::vector<double> base_lrs = {};  // that schedules multiply; empty: not known
   std::optional<double> momentum = {};
   std::optional<double> beta2 = {};
   // By the parameter's name, of those that this rank has pieces of. Only optimizers that count for

@@ -56,10 +56,21 @@ void Stepper::check_micro_batches() const {
         num_done, options_.accumulation_steps, options_.accumulation_steps);
 }
 
+void Stepper::check_has_room() {
+  // What dropped the gradients dropped the micro-batches that they came from.
+  if (!engine::EngineAccess::of(model_).has_gradients()) losses_.clear();
+  check(std::ssize(losses_) < options_.accumulation_steps,
+        "backward(): it would be that of micro-batch {}, and losses are divided by "
+        "accumulation_steps {}; call step() first, or set accumulation_steps to the number of "
+        "backwards",
+        losses_.size() + 1, options_.accumulation_steps);
+}
+
 void Stepper::backward(const at::Tensor& loss) {
   check(loss.defined() && loss.numel() == 1,
         "backward: the loss has {} elements, expected one; reduce it to its mean first",
         loss.defined() ? loss.numel() : 0);
+  check_has_room();
   std::optional<NoSync> no_sync;
   if (options_.reduces_once && std::ssize(losses_) + 1 < options_.accumulation_steps) {
     no_sync.emplace(model_.no_sync());

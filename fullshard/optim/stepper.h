@@ -31,7 +31,8 @@ enum class OnBreakdown { stop, go_on };
 struct StepperOptions {
   double max_grad_norm = 0;  // 0: no clipping; the norm is reported all the same
   ShardedModel::Norm norm = ShardedModel::Norm::two;
-  // Backwards per step: losses are divided by it, and a step after fewer is an error.
+  // Backwards per step: losses are divided by it, and a step after fewer, or one more backward, is
+  // an error.
   int accumulation_steps = 1;
   // Micro-batches are added on each rank and reduced once, with the last of them, instead of each
   // as it comes: less traffic, whole gradients in memory between them. docs/training.md,
@@ -83,6 +84,7 @@ class Stepper {
  private:
   void check_options() const;
   void check_micro_batches() const;
+  void check_has_room();     // for one more
   bool steps_ahead() const;  // of the host's knowledge of the norm: on a GPU, with our optimizers
   bool waits_for_norm() const;  // also where nobody wants to see it
   StepReport new_report();

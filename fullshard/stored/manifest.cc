@@ -118,6 +118,7 @@ json optimizer_json(const StoredOptimizer& optimizer) {
                  {"states", optimizer.states},
                  {"lr", optimizer.lrs.at(0)}};
   if (optimizer.lrs.size() > 1) result["lrs"] = optimizer.lrs;
+  if (!optimizer.base_lrs.empty()) result["base_lrs"] = optimizer.base_lrs;
   if (optimizer.momentum) result["momentum"] = *optimizer.momentum;
   if (optimizer.beta2) result["beta2"] = *optimizer.beta2;
   return result;
@@ -133,6 +134,14 @@ StoredOptimizer parse_optimizer(const JsonFields& fields) {
     optimizer.lrs.clear();
     for (const auto& item : fields.at("lrs").items()) optimizer.lrs.push_back(item.number());
     if (optimizer.lrs.empty()) fields.at("lrs").reject("at least one number");
+  }
+  if (fields.has("base_lrs")) {
+    for (const auto& item : fields.at("base_lrs").items()) {
+      optimizer.base_lrs.push_back(item.number());
+    }
+    if (optimizer.base_lrs.size() != optimizer.lrs.size()) {
+      fields.at("base_lrs").reject("as many numbers as there are rates");
+    }
   }
   if (fields.has("momentum")) optimizer.momentum = fields.at("momentum").number();
   if (fields.has("beta2")) optimizer.beta2 = fields.at("beta2").number();

@@ -53,8 +53,9 @@ struct ManifestTensor {
 struct StoredOptimizer {
   std::string name;
   int64_t num_steps = 0;
-  std::vector<std::string> states;  // their names
-  std::vector<double> lrs = {};     // one, or one of each of its groups of parameters
+  std::vector<std::string> states;    // their names
+  std::vector<double> lrs = {};       // one, or one of each of its groups of parameters
+  std::vector<double> base_lrs = {};  // that schedules multiply; empty: not known, as in older ones
   std::optional<double> momentum = {};
   std::optional<double> beta2 = {};
 };

@@ -53,6 +53,7 @@ DataPlace parse_place(const JsonFields& fields) {
 json progress_json(const Progress& progress) {
   json result = {{"step", progress.step}, {"num_skipped", progress.num_skipped}};
   if (progress.scheduler_steps) result["scheduler_steps"] = *progress.scheduler_steps;
+  if (!progress.base_lrs.empty()) result["base_lrs"] = progress.base_lrs;
   if (const auto& scale = progress.loss_scale) {
     result["loss_scale"] = {{"scale", scale->scale},
                             {"iteration", scale->iteration},
@@ -83,6 +84,11 @@ Progress parse_progress(const json& value, const std::string& where) {
   progress.num_skipped = count(fields.at("num_skipped"));
   if (fields.has("scheduler_steps")) {
     progress.scheduler_steps = count(fields.at("scheduler_steps"));
+  }
+  if (fields.has("base_lrs")) {
+    for (const auto& rate : fields.at("base_lrs").items()) {
+      progress.base_lrs.push_back(rate.number());
+    }
   }
   if (fields.has("loss_scale")) {
     const auto scale = fields.at("loss_scale");

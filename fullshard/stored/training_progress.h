@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fullshard/base/loss_scale_state.h"
 
@@ -41,6 +42,7 @@ struct Progress {
   int64_t step = 0;         // steps done, skipped ones included
   int64_t num_skipped = 0;  // of them
   std::optional<int64_t> scheduler_steps = {};
+  std::vector<double> base_lrs = {};  // that the schedule multiplies; empty: not known
   std::optional<LossScaleState> loss_scale = {};
   std::optional<DataPosition> data = {};
   std::optional<BestEvaluation> best = {};

@@ -82,6 +82,10 @@ std::map<std::string, Change> changes(const std::string& other) {
     auto full = run.sharded.gather_full({.write_back = true});
     for (auto& parameter : run.model->parameters()) parameter.fill_(3);
   };
+  changes["the end of the optimizer"] = [](RankRun& run, std::optional<AdamW>& optimizer) {
+    optimizer.reset();
+    AdamW(run.sharded, {});  // may have the memory of its states
+  };
   return changes;
 }
 

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "fullshard/formats/torch/saved_progress.h"
 #include "fullshard/formats/torch/torch_file.h"
 #include "fullshard/optim/schedules/trainer_schedules.h"
+#include "fullshard/stored/manifest.h"
 #include "fullshard/stored/progress_json.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/formats/checkpoint_fixture.h"
@@ -55,6 +58,52 @@ TEST(Progress, OfALoopGoesIntoAnother) {
   EXPECT_EQ(other.run.optimizer.lr(), loop.run.optimizer.lr());
   EXPECT_EQ(other.stepper.scaler().scale(), loop.stepper.scaler().scale());
   EXPECT_EQ(other.stepper.scaler().state().iteration, loop.stepper.scaler().state().iteration);
+}
+
+// The rates of the steps after a checkpoint of `saved`, with a schedule that is made before or
+// after the load, by an optimizer that was made with `own_lr`.
+std::vector<double> rates_after(const std::string& saved, bool loads_first, double own_lr) {
+  RankRun run(World::single(), plain_way(1).options, false);
+  run.optimizer.set_lr(own_lr);
+  const auto load = [&] { return load_checkpoint(saved, run.sharded, run.optimizer).progress; };
+  std::optional<Progress> progress;
+  if (loads_first) progress = load();
+  LrScheduler scheduler(make_linear_schedule({.num_training_steps = 8}), run.optimizer);
+  Stepper stepper(run.sharded, run.optimizer, {}, &scheduler);
+  if (!loads_first) progress = load();
+  restore_progress(*progress, stepper, &scheduler);
+  std::vector<double> rates;
+  for (int step = 0; step < 3; ++step) {
+    stepper.backward(run.model(small_batch(step, 0)));
+    rates.push_back(stepper.step().lr);
+  }
+  return rates;
+}
+
+TEST(Progress, AScheduleGoesOnAtTheSameRateWheneverItIsMade) {
+  const CheckpointsFolder folder;
+  RankRun run(World::single(), plain_way(1).options, false);
+  run.optimizer.set_lr(1.0);
+  LrScheduler scheduler(make_linear_schedule({.num_training_steps = 8}), run.optimizer);
+  Stepper stepper(run.sharded, run.optimizer, {}, &scheduler);
+  for (int step = 0; step < 4; ++step) {
+    stepper.backward(run.model(small_batch(step, 0)));
+    stepper.step();
+  }
+  save_checkpoint(folder / "half", run.sharded, run.optimizer, progress_of(stepper, &scheduler));
+  const std::vector<double> expected = {0.5, 0.375, 0.25};
+  EXPECT_EQ(rates_after(folder / "half", true, 1.0), expected);
+  EXPECT_EQ(rates_after(folder / "half", false, 1.0), expected);
+  // Torch's order and a new rate: the saved one counts, as everything that was loaded.
+  EXPECT_EQ(rates_after(folder / "half", true, 4.0), expected);
+
+  // Of a version that did not keep the base, the run's own counts.
+  auto manifest = stored::read_manifest(folder / "half");
+  EXPECT_EQ(manifest.optimizer->base_lrs, std::vector<double>{1.0});
+  manifest.optimizer->base_lrs.clear();
+  std::ofstream(folder / "half/manifest.json") << stored::manifest_text(manifest);
+  EXPECT_EQ(rates_after(folder / "half", true, 1.0), expected);
+  EXPECT_EQ(rates_after(folder / "half", false, 1.0), expected);
 }
 
 TEST(Progress, CountsSkippedStepsAndAllOfTheLossScale) {

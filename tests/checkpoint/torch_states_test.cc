@@ -17,7 +17,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "fullshard/optim/schedules/trainer_schedules.h"
 #include "fullshard/stored/manifest.h"
 #include "tests/checkpoint/saved_state.h"
 #include "tests/files.h"
@@ -226,6 +228,43 @@ TEST(TorchStates, LearningRatesOfAllGroupsComeBack) {
   EXPECT_EQ(loaded.optimizer->param_groups()[1].options().get_lr(), 0.0625);
   // Only what the first group asks for: a group without momentum keeps no buffer.
   EXPECT_EQ(loaded.optimizer->state().size(), saved.optimizer->state().size());
+}
+
+TEST(TorchStates, AScheduleGoesOnAtTheSameRateWheneverItIsMade) {
+  const CheckpointsFolder folder;
+  const auto schedule = [] { return make_linear_schedule({.num_training_steps = 8}); };
+  const auto rate_of = [](const TorchRun& run) {
+    return run.optimizer->param_groups()[0].options().get_lr();
+  };
+  const auto stepper_of = [](TorchRun& run, LrScheduler& scheduler) {
+    return Stepper(
+        run.run.sharded, [&run] { run.optimizer->step(); }, [] { return 0.0; }, {}, &scheduler);
+  };
+  TorchRun saved(World::single(), plain_way(1).options, false, torch_cases()[3].make);
+  LrScheduler scheduler(schedule(), *saved.optimizer);
+  auto stepper = stepper_of(saved, scheduler);
+  for (int step = 0; step < 4; ++step) {
+    stepper.backward(saved.run.model(small_batch(step, 0)));
+    stepper.step();
+  }
+  EXPECT_DOUBLE_EQ(rate_of(saved), 0.025);
+  save_checkpoint(folder / "half", saved.run.sharded, saved.pieces, *saved.optimizer,
+                  progress_of(stepper, &scheduler));
+  for (const bool loads_first : {true, false}) {
+    TorchRun run(World::single(), plain_way(1).options, false, torch_cases()[3].make);
+    const auto load = [&] {
+      return load_checkpoint(folder / "half", run.run.sharded, run.pieces, *run.optimizer).progress;
+    };
+    std::optional<Progress> progress;
+    if (loads_first) progress = load();
+    LrScheduler other(schedule(), *run.optimizer);
+    if (!loads_first) progress = load();
+    auto other_stepper = stepper_of(run, other);
+    restore_progress(*progress, other_stepper, &other);
+    EXPECT_DOUBLE_EQ(rate_of(run), 0.025);
+    other.step();
+    EXPECT_DOUBLE_EQ(rate_of(run), 0.05 * 3 / 8);
+  }
 }
 
 TEST(TorchStates, ASaveThatWouldLeaveThemOutIsRefused) {

@@ -157,6 +157,26 @@ TEST(LrScheduler, DrivesOurOptimizers) {
   EXPECT_EQ(sgd.lr(), 2.0);
 }
 
+// As torch's initial_lr: what one schedule has set is not what the next one multiplies.
+TEST(LrScheduler, ASecondOneMultipliesTheSameRate) {
+  ScheduledNet net;
+  auto sharded = shard(net, World::single(), {});
+  Sgd sgd(sharded, {.lr = 8.0});
+  LrScheduler first(make_linear_schedule({.num_training_steps = 4}), sgd);
+  first.step();
+  first.step();
+  EXPECT_EQ(sgd.lr(), 4.0);
+  EXPECT_EQ(sgd.base_lr(), 8.0);
+  LrScheduler second(make_linear_schedule({.num_training_steps = 8}), sgd);
+  EXPECT_EQ(sgd.lr(), 8.0);
+  second.restore(2);
+  EXPECT_EQ(sgd.lr(), 6.0);
+  sgd.set_lr(2.0);  // the caller's word counts
+  LrScheduler third(make_linear_schedule({.num_training_steps = 4}), sgd);
+  third.step();
+  EXPECT_EQ(sgd.lr(), 1.5);
+}
+
 TEST(LrScheduler, FollowsATorchScheduler) {
   const auto make = [](torch::optim::Optimizer& optimizer) {
     return std::make_unique<torch::optim::StepLR>(optimizer, 2, 0.5);
