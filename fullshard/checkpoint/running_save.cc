@@ -61,7 +61,7 @@ std::string agreed_folder(std::string folder, const Communicator& everyone,
 void check_leaves_nothing_out(const engine::Engine& engine,
                               const std::optional<optim::OptimizerStates>& states,
                               const CheckpointOptions& options) {
-  if (states || options.without_optimizer || !engine.is_stepped_by_torch) return;
+  if (states || options.without_optimizer || !engine.is_stepped_by_torch()) return;
   fail_as(ErrorKind::usage,
           "save_checkpoint: a torch optimizer steps this model, and its states would not be in the "
           "checkpoint; save with save_checkpoint(folder, sharded, pieces, optimizer, progress), or "

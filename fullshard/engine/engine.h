@@ -90,6 +90,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Before masters or states change; begin_change() does it.
   void settle_readers();
 
+  // Optimizers that step over pieces by themselves; as PassController has it.
+  PieceHolders& piece_holders() { return passes_.holders(); }
+  void take_in_steps() { passes_.take_in_steps(); }
+  // By an optimizer whose states nobody here holds.
+  bool is_stepped_by_torch() const {
+    return is_stepped_by_torch_ || passes_.holders().has_new_values();
+  }
+  void note_stepped_by_torch() { is_stepped_by_torch_ = true; }
+
   // Around a sleep (sleep.h). At rest nothing is gathered, reduced or updated, and nobody looks at
   // full parameters.
   void come_to_rest(std::string_view what);
@@ -108,8 +117,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   NonFiniteWatch& watch() { return watch_; }
   const NonFiniteWatch& watch() const { return watch_; }
-  int open_scopes = 0;               // of gather_full
-  bool is_stepped_by_torch = false;  // by an optimizer whose states nobody here holds
+  int open_scopes = 0;  // of gather_full
 
   const Mesh& mesh() const { return mesh_; }
   const Schedule& schedule() const { return schedule_; }
@@ -158,6 +166,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t num_changes_ = 0;  // of the masters
   std::vector<UpdateStream*> streams_;
   std::vector<MasterReader*> readers_;
+  bool is_stepped_by_torch_ = false;
   std::vector<ParamGroup*> updating_;  // gathers of updated parameters in flight
 };
 

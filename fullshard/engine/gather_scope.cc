@@ -37,6 +37,7 @@ GatherScope::GatherScope(std::shared_ptr<engine::Engine> engine, const GatherOpt
   check(engine->open_scopes == 0, "gather_full: a scope is open already; close it first");
   if (engine->phase() == engine::Phase::backward) engine->recover();
   units_ = find_units(*engine, options.units);
+  engine->take_in_steps();
   engine_ = std::move(engine);
   ++engine_->open_scopes;
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/engine/sharded_model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <spdlog/spdlog.h>
 
@@ -67,6 +68,7 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
 
 double ShardedModel::grad_norm(Norm norm, engine::NormRiders* riders) const {
   engine_->check_gradients_kept();
+  engine_->take_in_steps();
   check_all_reduced("grad_norm()");
   if (norm == Norm::infinity)
     return state_->factor.unscaled(engine::infinity_norm(*engine_, riders));
@@ -79,6 +81,8 @@ double ShardedModel::clip_grad_norm(double max_norm, Norm norm, engine::NormRide
   const double total = grad_norm(norm, riders);
   forget_clip();
   state_->factor.clip(max_norm, total);
+  // Who steps with gradients that pieces show asks for no factor.
+  if (engine_->piece_holders().scale(gradient_factor())) forget_clip();
   return total;
 }
 
@@ -88,7 +92,11 @@ void ShardedModel::zero_grad() {
   forget_clip();
 }
 
-void ShardedModel::set_loss_scale(double scale) { state_->factor.set_loss_scale(scale); }
+void ShardedModel::set_loss_scale(double scale) {
+  if (scale == loss_scale()) return;
+  state_->factor.set_loss_scale(scale);
+  engine_->piece_holders().show_again();
+}
 
 double ShardedModel::loss_scale() const { return state_->factor.loss_scale(); }
 
@@ -240,12 +248,17 @@ void ShardedModel::check_all_reduced(std::string_view what) const {
         what);
 }
 
-void ShardedModel::check_can_update() const {
-  engine_->check_gradients_kept();
+void ShardedModel::check_trained_as_sharded() const {
   engine_->check_registered();
   for (const auto& unit : engine_->units()) {
     for (const auto& group : unit->groups()) group->check_trained_as_sharded();
   }
+}
+
+void ShardedModel::check_can_update() const {
+  engine_->check_gradients_kept();
+  engine_->take_in_steps();
+  check_trained_as_sharded();
   check_all_reduced("step()");
   const auto groups = engine_->trainable_groups();
   const auto ready = std::any_of(groups.begin(), groups.end(), [](const engine::ParamGroup* group) {
@@ -268,9 +281,22 @@ void ShardedModel::update(const Update& update, Shown shown,
   } else {
     update_on_device(update, shown, streamed);
   }
+  finish_update();
+}
+
+void ShardedModel::finish_update() {
   engine_->finish_update();
+  engine_->piece_holders().note_published();
   if (state_->buffers) state_->buffers->synchronise();
   forget_clip();
+}
+
+void ShardedModel::publish() {
+  const at::NoGradGuard no_grad;
+  check_trained_as_sharded();
+  engine_->begin_update();
+  for (auto* group : engine_->trainable_groups()) engine_->finish_group_update(*group);
+  finish_update();
 }
 
 void ShardedModel::update_on_host(const Update& update, Shown shown,
@@ -356,6 +382,19 @@ at::Tensor ShardedModel::make_state(int group, at::ScalarType dtype) {
   return state;
 }
 
+void ShardedModel::free_states(const std::vector<at::Tensor>& states) noexcept {
+  const auto is_freed = [&states](const engine::OwnedState& owned) {
+    return std::any_of(states.begin(), states.end(),
+                       [&](const at::Tensor& state) { return state.is_same(owned.tensor); });
+  };
+  try {
+    engine_->settle_readers();
+    std::erase_if(state_->optimizer_states, is_freed);
+  } catch (const std::exception& error) {  // a save that still reads them: they stay
+    spdlog::error("optimizer states: {}", error.what());
+  }
+}
+
 ShardedModel shard(const ShardableModule& model, const World& world, const ShardOptions& options) {
   return ShardedModel(model.module(), world, options);
 }
@@ -385,16 +424,3 @@ std::string ShardedModel::tree() const { return engine_->plan().tree(); }
 const std::vector<std::string>& ShardedModel::warnings() const { return engine_->plan().warnings; }
 
 }  // namespace fullshard
-void ShardedModel::free_states(const std::vector<at::Tensor>& states) noexcept {
-  const auto is_freed = [&states](const engine::OwnedState& owned) {
-    return std::any_of(states.begin(), states.end(),
-                       [&](const at::Tensor& state) { return state.is_same(owned.tensor); });
-  };
-  try {
-    engine_->settle_readers();
-    std::erase_if(state_->optimizer_states, is_freed);
-  } catch (const std::exception& error) {  // a save that still reads them: they stay
-    spdlog::error("optimizer states: {}", error.what());
-  }
-}
-

@@ -122,6 +122,9 @@ class ShardedModel {
   // The same where some groups are updated beside the caller's stream
   // (engine/passes/streamed_update.h).
   void update(const Update& update, Shown shown, const engine::StreamedUpdates& streamed);
+  // Collective. The same after masters were written outside update(), as a torch optimizer does
+  // that steps over PieceParameters by itself.
+  void publish();
   // The host waits for updates under way: parameters, masters and states may be read outside
   // forwards. Nothing to wait for where all states rest on the device.
   void settle();
@@ -147,11 +150,11 @@ class ShardedModel {
   int64_t shard_numel(int group) const;
   // A zeroed 1-D state of a group's shard, entered in the ledger as the optimizer's.
   at::Tensor make_state(int group, at::ScalarType dtype);
+  // The other way, for states that nothing looks at any more; others are left alone.
+  void free_states(const std::vector<at::Tensor>& states) noexcept;
 
   const Mesh& mesh() const;
   const ShardOptions& options() const;
-  // The other way, for states that nothing looks at any more; others are left alone.
-  void free_states(const std::vector<at::Tensor>& states) noexcept;
   const Ledger& ledger() const;
   Ledger& ledger();
   Recorder& recorder() const { return mesh().world().recorder(); }
@@ -166,6 +169,8 @@ class ShardedModel {
 
  private:
   void forget_clip();
+  void check_trained_as_sharded() const;
+  void finish_update();
   friend class engine::EngineAccess;  // engine_access.h
   void check_can_update() const;
   void check_all_reduced(std::string_view what) const;

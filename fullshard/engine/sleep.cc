@@ -54,7 +54,7 @@ bool has_memory_of_its_own(const Engine& engine) {
 
 SleepReport Sleep::begin(Engine& engine, std::vector<OwnedState>& states) {
   check(!engine.is_asleep(), "sleep(): the model sleeps already; call wake() first");
-  if (engine.is_stepped_by_torch) {
+  if (engine.is_stepped_by_torch() || !engine.piece_holders().is_empty()) {
     fail_as(ErrorKind::usage,
             "sleep(): a torch optimizer steps this model, and holds tensors that look at its "
             "masters; use an optimizer of fullshard's");

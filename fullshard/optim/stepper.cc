@@ -75,6 +75,7 @@ void Stepper::backward(const at::Tensor& loss) {
   if (options_.reduces_once && std::ssize(losses_) + 1 < options_.accumulation_steps) {
     no_sync.emplace(model_.no_sync());
   }
+  model_.set_loss_scale(scaler_.scale());  // of the gradients that come now
   const double factor = loss_factor();
   (factor == 1 ? loss : loss.mul(factor)).backward();
   losses_.push_back(loss.detach());  // one that failed does not count

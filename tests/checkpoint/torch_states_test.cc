@@ -282,6 +282,15 @@ TEST(TorchStates, ASaveThatWouldLeaveThemOutIsRefused) {
   EXPECT_FALSE(stored::read_manifest(folder / "one").optimizer.has_value());
 }
 
+TEST(TorchStates, AStepThatWasNotToldCountsToo) {
+  const CheckpointsFolder folder;
+  TorchRun run(World::single(), plain_way(1).options, false, torch_cases()[3].make);
+  run.run.model(small_batch(0, 0)).backward();
+  run.optimizer->step();
+  const auto error = error_of_call([&] { save_checkpoint(folder / "one", run.run.sharded, {}); });
+  EXPECT_THAT(error.what(), HasSubstr("a torch optimizer steps this model"));
+}
+
 struct OwnOptimizer : torch::optim::SGD {
   using SGD::SGD;
 };

@@ -74,6 +74,21 @@ TEST(PieceParameters, StepInTheMastersPrecisionWithScaledGradients) {
   }
 }
 
+TEST(PieceParameters, StepAsIfTheLossHadNotBeenScaled) {
+  const auto stepped = [](double loss_scale) {
+    auto model = make_fixed();
+    auto sharded = shard(model, World::single());
+    PieceParameters pieces(sharded);
+    torch::optim::RMSprop optimizer(pieces.tensors(), torch::optim::RMSpropOptions(1e-2).eps(0.1));
+    sharded.set_loss_scale(loss_scale);
+    (model(fixed_gradients(0, 0)) * loss_scale).backward();
+    sharded.clip_grad_norm(kClip);
+    pieces.step(optimizer);
+    return sharded.pieces()[0].master.clone();
+  };
+  EXPECT_TRUE(at::allclose(stepped(8), stepped(1), 1e-6, 1e-7));
+}
+
 TEST(PieceParameters, RefuseAnOptimizerThatWantsAClosure) {
   auto model = make_fixed();
   auto sharded = shard(model, World::single());

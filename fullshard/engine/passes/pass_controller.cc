@@ -2,6 +2,7 @@
 #include "fullshard/engine/passes/pass_controller.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -28,6 +29,7 @@ PassController::PassController(const Units& units, Schedule& schedule, const Gro
       context_(context),
       watch_(watch),
       late_vote_(context.mesh->everyone()),
+      holders_(*context.mesh, context.one_copy),
       pass_({[this](int unit) { pass_over(*units_[unit]); },
              [this](int unit) { units_[unit]->begin_unshard(); },
              [this](int unit) { end_unit(*units_[unit]); }}),
@@ -71,6 +73,8 @@ void PassController::before_forward(UnitRuntime& unit) {
       unit.index() == 0 && !unit.is_called() && !recomputes_.is_replaying();
   if (is_whole_forward && registered_) registered_->check();
   if (is_stale()) recover();
+  if (holders_.may_have_news() && is_outermost_forward()) [[unlikely]]
+    take_in_steps();
   if (recomputes_.is_replaying()) {  // inside a backward, where the unit has its turn
     begin_unit(unit);
     unit.unshard();  // also where its backward alone would not read it
@@ -181,6 +185,7 @@ bool PassController::is_stale() const {
 void PassController::backward_runs() {
   if (is_stale()) recover();
   if (phase_ == Phase::backward) return;
+  take_in_gradients();
   phase_ = Phase::backward;
   ++gradient_version_;
   any_gradient_ = false;
@@ -194,6 +199,32 @@ void PassController::backward_runs() {
   torch::autograd::Engine::get_default_engine().queue_callback([this, life = life_, task] {
     if (const auto held = life.lock()) finish_backward();
   });
+}
+
+bool PassController::is_outermost_forward() const {
+  return phase_ == Phase::resting &&
+         std::none_of(units_.begin(), units_.end(),
+                      [](const auto& unit) { return unit->is_called(); });
+}
+
+void PassController::take_in_steps() {
+  if (!holders_.may_have_news()) return;
+  const c10::InferenceMode trains(false);
+  const auto news = holders_.ask();
+  if (news.values) holders_.publish();
+  if (news.cleared) drop_gradients();
+}
+
+// New values are not published in the middle of a graph that saw the old ones: where it needs
+// those, torch says so, as it does when a plain parameter was stepped.
+void PassController::take_in_gradients() {
+  if (!holders_.may_have_news()) return;
+  const at::NoGradGuard no_grad;
+  if (holders_.has_new_values()) {
+    for (auto* group : trainable_groups(units_)) group->bump_versions();
+  }
+  if (holders_.ask().cleared) drop_gradients();
+  holders_.hide();
 }
 
 // Everything here is the same on all ranks whose forwards called the same units.
@@ -238,6 +269,7 @@ void PassController::finish_backward() {
   phase_ = Phase::resting;
   present = {};
   backward_task_.reset();
+  holders_.show();
 }
 
 // Gradients that came after their unit's turn, or in a backward that asked for some only. Which
@@ -292,11 +324,13 @@ GradientMarks PassController::gradient_marks() const {
 
 void PassController::forget_unrun_pass(const GradientMarks& before) {
   abandon_pass();
+  holders_.hide();
   const auto groups = trainable_groups(units_);
   for (size_t i = 0; i < groups.size(); ++i) {
     auto& gradients = groups[i]->gradients();
     before.at(i) ? gradients.mark_reduced() : gradients.drop();
   }
+  if (has_gradients()) holders_.show();
 }
 
 void PassController::settle() noexcept {
@@ -322,6 +356,7 @@ bool PassController::has_gradients() const {
 
 void PassController::drop_gradients() {
   ++gradient_version_;
+  holders_.hide();
   for (auto* group : trainable_groups(units_)) group->gradients().drop();
   watch_.start_over();
   lost_gradients_ = false;
@@ -335,6 +370,7 @@ void PassController::note_repeated_pass() {
   }
   for (auto* group : trainable_groups(units_)) group->gradients().mark_reduced();
   module_gradients_.poison();
+  holders_.show();
 }
 
 void PassController::check_gradients_kept() {

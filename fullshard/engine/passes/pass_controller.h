@@ -15,6 +15,7 @@
 #include "fullshard/engine/passes/backward_pass.h"
 #include "fullshard/engine/passes/forward_log.h"
 #include "fullshard/engine/passes/late_vote.h"
+#include "fullshard/engine/passes/piece_holders.h"
 #include "fullshard/engine/passes/recompute_stack.h"
 #include "fullshard/engine/passes/unit_events.h"
 #include "fullshard/engine/passes/unit_runtime.h"
@@ -68,6 +69,11 @@ class PassController : public UnitEvents {
   void note_repeated_pass();
   // Nothing gathered, nothing in flight.
   void release_all();
+  // Collective where somebody holds pieces: what an optimizer did by itself since the last backward
+  // counts from here on. Before the model is used, between passes.
+  void take_in_steps();
+  PieceHolders& holders() { return holders_; }
+  const PieceHolders& holders() const { return holders_; }
 
   Phase phase() const { return phase_; }
   bool has_gradients() const;  // of earlier backwards, for the next step
@@ -87,6 +93,8 @@ class PassController : public UnitEvents {
   int gathers_in_flight() const;
   void prefetch_after(const UnitRuntime& unit);
   bool is_stale() const;
+  bool is_outermost_forward() const;
+  void take_in_gradients();
   void open_pass();
   void begin_unit(UnitRuntime& unit);
   void pass_over(UnitRuntime& unit);
@@ -100,6 +108,7 @@ class PassController : public UnitEvents {
   const GroupContext& context_;
   NonFiniteWatch& watch_;
   LateVote late_vote_;
+  PieceHolders holders_;
   ForwardLog log_;
   BackwardPass pass_;
   ReduceQueue reductions_;    // or their first stage

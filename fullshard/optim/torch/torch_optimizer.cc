@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/optim/torch/torch_optimizer.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
@@ -9,6 +8,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/engine/engine_access.h"
+#include "fullshard/optim/torch/shown_pieces.h"
 
 namespace fullshard {
 namespace {
@@ -29,42 +29,44 @@ void check_offload(const ShardedModel& model) {
   }
 }
 
+// Of an optimizer that is not among those tested; empty: any may step.
+std::string problem_with(const ForeignOptimizerRules& rules) {
+  const bool allows_all = rules.stage == 0 || rules.zero_allow_untested_optimizer;
+  if (allows_all && !(rules.offload && rules.zero_force_ds_cpu_optimizer)) return {};
+  return "the step of a torch optimizer: the configuration file allows some optimizers only, and "
+         "nothing says which one this is; call pieces.step(optimizer), at least the first time";
+}
+
 }  // namespace
 
 PieceParameters::PieceParameters(ShardedModel model, std::optional<ForeignOptimizerRules> rules)
-    : model_(std::move(model)), rules_(rules) {
-  model_.keep_masters_whole();  // the optimizer's own tensors look at them
-  check_offload(model_);
-  for (const auto& piece : model_.pieces()) {
-    tensors_.push_back(piece.master.detach());
-    names_.push_back(piece.name);
-  }
+    : rules_(rules) {
+  model.keep_masters_whole();  // the optimizer's own tensors look at them
+  check_offload(model);
+  shown_ = std::make_shared<optim::ShownPieces>(std::move(model));
+  for (const auto& piece : this->model().pieces()) names_.push_back(piece.name);
+  // Nobody says which optimizer it is that steps by itself.
+  const auto problem = rules_ ? problem_with(*rules_) : "";
+  if (!problem.empty()) shown_->forbid(problem);
 }
 
-void PieceParameters::give_gradients(double factor) {
-  at::NoGradGuard no_grad;
-  const auto pieces = model_.pieces();
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!pieces[i].gradient.defined()) continue;
-    // Widened first: a 16-bit gradient times the factor may not be a 16-bit number.
-    auto gradient = pieces[i].gradient.to(tensors_[i].options());
-    if (factor != 1.0) gradient.mul_(factor);
-    tensors_[i].mutable_grad() = gradient;
-  }
-}
+const ShardedModel& PieceParameters::model() const { return shown_->model(); }
+
+const std::vector<at::Tensor>& PieceParameters::tensors() const { return shown_->tensors(); }
+
+void PieceParameters::zero_grad() { shown_->model().zero_grad(); }
 
 void PieceParameters::step(torch::optim::Optimizer& optimizer) {
   check(!dynamic_cast<torch::optim::LBFGS*>(&optimizer),
         "LBFGS cannot step over pieces: it evaluates the loss several times in a step");
   if (rules_) check_foreign_optimizer(*rules_, optimizer);
-  engine::EngineAccess::of(model_).is_stepped_by_torch = true;
+  shown_->forbid("");
+  engine::EngineAccess::of(model()).note_stepped_by_torch();
   // The optimizer sees all pieces at once, inside the first batch; the rest finds them updated.
   bool has_stepped = false;
-  model_.update([&](const std::vector<PieceView>&, double factor) {
+  shown_->model().update([&](const std::vector<PieceView>&, double factor) {
     if (std::exchange(has_stepped, true)) return;
-    give_gradients(factor);
-    optimizer.step();
-    for (auto& tensor : tensors_) tensor.mutable_grad() = at::Tensor();
+    shown_->step_with(factor, [&optimizer] { optimizer.step(); });
   });
 }
 
