@@ -2,6 +2,7 @@
 #include "fullshard/comm/gloo/gloo_backend.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,6 +193,45 @@ TEST(Gloo, BroadcastsFromAnyRoot) {
     }
     world.communicator().barrier();
   });
+}
+
+// What is made in that mode is waited for in it or after it.
+TEST(Gloo, FillsTensorsThatWereMadeInAnInferenceMode) {
+  const std::vector<std::vector<int>> layouts = {{0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 0, 1}};
+  for (const std::vector<int>& hosts : layouts) {
+    const auto size = static_cast<int>(hosts.size());
+    run_ranks({.ranks = size, .backend = "gloo", .hosts = hosts}, [&](const World& world) {
+      const Communicator& everyone = world.communicator();
+      for (const int64_t numel : kGlooSizes) {
+        at::Tensor full, window, sum, received, told;
+        std::vector<Work> works;
+        {
+          const c10::InferenceMode inference;
+          const at::Tensor own = values(world.rank(), numel);
+          full = at::empty({size, numel});
+          window = at::empty({size, numel + 1}).narrow(1, 1, numel);
+          sum = at::zeros({numel});
+          received = at::empty({size, numel});
+          told = own.clone();
+          everyone.all_gather(full, own).wait();
+          works.push_back(everyone.all_gather(window, own));
+          works.push_back(everyone.reduce_scatter(sum, own.repeat({size}).view({size, numel}),
+                                                  {.op = ReduceOp::max, .accumulate = true}));
+          works.push_back(everyone.all_to_all(received, own.repeat({size}).view({size, numel})));
+          works.push_back(everyone.broadcast(told, size - 1));
+        }
+        for (Work& work : works) work.wait();
+        EXPECT_TRUE(full.is_inference());
+        for (int rank = 0; rank < size; ++rank) {
+          EXPECT_TRUE(same_gloo_bits(full.select(0, rank), values(rank, numel)));
+        }
+        EXPECT_TRUE(at::equal(window, full));
+        EXPECT_TRUE(at::equal(received, full));
+        EXPECT_TRUE(at::equal(sum, full.amax(0)));
+        EXPECT_TRUE(same_gloo_bits(told, values(size - 1, numel)));
+      }
+    });
+  }
 }
 
 TEST(Gloo, FinishesManyCallsWaitedForInReverse) {

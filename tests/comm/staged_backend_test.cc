@@ -3,6 +3,7 @@
 #include "fullshard/comm/gpu/staged_backend.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include "expect_error.h"
 #include "fullshard/comm/gpu/device_transport.h"
@@ -54,6 +55,20 @@ TEST(StagedBackend, BroadcastsTheRootsValues) {
     const auto values = at::full({3}, rank.rank, at::kLong);
     staged(rank).broadcast(values, 1).wait();
     EXPECT_TRUE(values.equal(at::ones({3}, at::kLong)));
+  });
+}
+
+TEST(StagedBackend, DeliversOutsideTheInferenceModeInWhichTensorsWereMade) {
+  run_shm_ranks(2, [](const ShmTestRank& rank) {
+    at::Tensor full;
+    Work work;
+    {
+      const c10::InferenceMode inference;
+      full = at::zeros({4});
+      work = staged(rank).all_gather(full, at::full({2}, rank.rank + 1, at::kFloat));
+    }
+    work.wait();
+    EXPECT_TRUE(full.equal(at::tensor({1, 1, 2, 2}, at::kFloat)));
   });
 }
 

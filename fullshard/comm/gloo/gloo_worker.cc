@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/gloo/gloo_worker.h"
 
-#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <utility>
 
@@ -142,7 +142,9 @@ std::string GlooWorker::subject_of(const Call& call) const {
 }
 
 void GlooWorker::run() {
-  const c10::NoGradGuard no_grad;
+  // What a caller made in such a mode can be written nowhere else; to other tensors this is a mode
+  // without gradients.
+  const c10::InferenceMode like_any_caller;
   const NoBrokenPipe no_broken_pipe;
   std::unique_lock lock(mutex_);
   while (true) {

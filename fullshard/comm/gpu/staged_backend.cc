@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/comm/gpu/staged_backend.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <utility>
 
 namespace fullshard::comm {
@@ -24,6 +26,8 @@ class StagedWork : public Work::Pending {
   void wait_for_result() override {
     if (std::exchange(is_delivered_, true)) return;
     work_.wait_for_result();
+    // A tensor that was made in such a mode may be waited for outside it.
+    const c10::InferenceMode like_the_caller;
     to_.copy_(from_);
   }
   void advance() override { work_.advance(); }
