@@ -29,6 +29,23 @@ int write_all(int target, std::string_view text) {
   return 0;
 }
 
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+// libtorch's, with symbols or without ("frame #3: name + 0x20 (0x7f… in libtorch.so)", "#3 name
+// from file.cpp:7"), and what stands above them.
+bool is_of_stack_trace(std::string_view line) {
+  constexpr std::string_view kFrame = "frame ";
+  if (line.starts_with("Exception raised from ") || line == "C++ CapturedTraceback:") return true;
+  const bool is_named = line.starts_with(kFrame);
+  if (is_named) line.remove_prefix(kFrame.size());
+  if (line.size() < 3 || line[0] != '#' || !is_digit(line[1])) return false;
+  return is_named || line.find(" from ") != std::string_view::npos;
+}
+
+bool says_nothing(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos || is_of_stack_trace(line);
+}
+
 int terminal(size_t stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
 
 }  // namespace
@@ -76,6 +93,7 @@ void ChildOutput::accept_log() {
 }
 
 void ChildOutput::show(size_t stream, std::string_view text) {
+  if (!text.empty()) ++num_shown_;
   const int problem = write_all(terminal(stream), text);
   if (stream == 0 && problem != 0 && problem != EPIPE) lost_output_ = problem;
 }
@@ -84,10 +102,12 @@ void ChildOutput::keep(const std::string& lines) {
   if (log_ >= 0) write_all(log_, lines);
   for (size_t begin = 0; begin < lines.size();) {
     const size_t end = lines.find('\n', begin);
-    if (options_.late_lines) options_.late_lines->hear(lines.substr(begin, end - begin));
-    last_lines_.push_back(lines.substr(begin, std::min(end - begin, kLongestLine)));
-    if (last_lines_.size() > kNumLastLines) last_lines_.pop_front();
+    const std::string line = lines.substr(begin, end - begin);
     begin = end + 1;
+    if (options_.late_lines) options_.late_lines->hear(line);
+    if (says_nothing(line)) continue;
+    last_lines_.push_back(line.substr(0, kLongestLine));
+    if (last_lines_.size() > kNumLastLines) last_lines_.pop_front();
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the output of a child process goes: to the terminal, each line behind a prefix, into its
-// log, and its last lines into memory, for the message about its failure.
+// log, and its last lines into memory, for the message about its failure: without empty ones and
+// the frames of stack traces, which would push out the line that says what happened.
 #pragma once
 
 #include <array>
@@ -39,6 +40,8 @@ class ChildOutput {
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
   bool is_shown() const { return options_.shown; }
+  // How often something came to be shown.
+  size_t num_shown() const { return num_shown_; }
   // Why standard output could not be written (an errno); 0: it could, or its reader has gone away.
   int lost_output() const { return lost_output_; }
   const std::string& log() const { return options_.log; }
@@ -50,6 +53,7 @@ class ChildOutput {
   ChildOutputOptions options_;
   int log_ = -1;
   int lost_output_ = 0;
+  size_t num_shown_ = 0;
   std::array<LinePrefix, 2> shown_lines_;
   std::array<LinePrefix, 2> kept_lines_;
   std::deque<std::string> last_lines_;

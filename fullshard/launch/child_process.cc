@@ -91,7 +91,11 @@ struct Birth {
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildOptions& options, const Keeper& keeper)
-    : name_(options.name), number_(options.number), keeper_(keeper), output_(options.output) {
+    : name_(options.name),
+      number_(options.number),
+      keeper_(keeper),
+      is_direct_(options.direct),
+      output_(options.output) {
   Ends outputs[2], control;
   if (!options.direct) {
     for (Ends& output : outputs) output = make_pipe();

@@ -56,6 +56,8 @@ class ChildProcess {
 
   // Its standard output and error, where they come through this process; -1 when closed.
   const std::array<int, 2>& outputs() const { return outputs_; }
+  // They do not: they are this process's own.
+  bool is_direct() const { return is_direct_; }
   // Passes on what has arrived from outputs()[stream], if anything; closes it at its end.
   bool pass_output(size_t stream);
   // Everything that has arrived, and a last line without an end.
@@ -71,6 +73,7 @@ class ChildProcess {
   int number_;
   const Keeper& keeper_;
   pid_t pid_ = -1;
+  bool is_direct_ = false;
   bool ended_ = false;
   int wait_status_ = 0;
   int control_ = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fullshard/launch/supervisor.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -30,12 +32,38 @@ constexpr auto kRetry = std::chrono::milliseconds(50);
 constexpr std::string_view kError = "error: ";
 constexpr const char* kNode0Gone = "node 0: its launcher has ended without a word";
 
-// Its last line says why; one whose output goes straight to the terminal is believed to say it.
+// "error: …" at the end of what a program of ours said, with the lines that belong to it; several
+// may follow each other.
+std::vector<std::string> explanation_in(const std::deque<std::string>& lines) {
+  size_t begin = lines.size();
+  for (size_t place = lines.size(); place > 0; --place) {
+    const std::string& line = lines[place - 1];
+    if (line.starts_with(kError)) {
+      begin = place - 1;
+    } else if (begin < lines.size() && !line.starts_with(' ')) {
+      break;
+    }
+  }
+  return {lines.begin() + static_cast<ptrdiff_t>(begin), lines.end()};
+}
+
+// Its last lines say why; one whose output goes straight to the terminal is believed to say it.
 bool has_explained(const ChildProcess& child) {
   const ChildOutput& output = child.output();
   if (!child.has_failed() || child.was_killed()) return false;
   if (output.last_lines().empty()) return output.is_shown();
-  return output.last_lines().back().starts_with(kError);
+  return !explanation_in(output.last_lines()).empty();
+}
+
+// The last line that says something, without what the runtime library puts before it.
+std::string sentence_of(const ChildProcess& failed) {
+  const auto& lines = failed.output().last_lines();
+  if (lines.empty()) return {};
+  std::string_view line = lines.back();
+  for (const std::string_view head : {"  what():  ", "error: "}) {
+    if (line.starts_with(head)) line.remove_prefix(head.size());
+  }
+  return base::printable(std::string(line));
 }
 
 bool names(const std::string& text, const std::string& rank) {
@@ -45,11 +73,19 @@ bool names(const std::string& text, const std::string& rank) {
   return end == text.size() || std::isdigit(static_cast<unsigned char>(text[end])) == 0;
 }
 
+std::string explanation_of(const ChildProcess& failed) {
+  return fmt::format("{}", fmt::join(explanation_in(failed.output().last_lines()), "\n"));
+}
+
 // In the words of the rank that explained it, if they came through here.
 std::string reason_of(const ChildProcess& failed) {
-  const auto& lines = failed.output().last_lines();
-  if (lines.empty()) return fmt::format("{}: {}", failed.name(), failed.how_it_ended());
-  const std::string text = base::printable(lines.back().substr(kError.size()));
+  std::string text;
+  for (const std::string& line : explanation_in(failed.output().last_lines())) {
+    const size_t begin = line.starts_with(kError) ? kError.size() : line.find_first_not_of(' ');
+    if (!text.empty()) text += text.ends_with(':') ? " " : "; ";
+    text += base::printable(line.substr(begin));
+  }
+  if (text.empty()) text = failed.how_it_ended();
   return names(text, failed.name()) ? text : fmt::format("{}: {}", failed.name(), text);
 }
 
@@ -75,6 +111,7 @@ LaunchResult Supervisor::run() {
   }
   for (const auto& child : children_) child->pass_rest();
   if (!unshown_.empty() && !has_shown_error()) base::say(unshown_ + "\n");
+  repeat_failure();
   if (result_.interrupted) conclude_interrupted();
   if (result_.status == 0) notice_lost_output();
   return result_;
@@ -105,10 +142,25 @@ void Supervisor::notice_lost_output() {
   }
 }
 
-// Ranks that fail alike say the same: once is enough.
+// What others said since may have pushed it out of sight.
+void Supervisor::repeat_failure() const {
+  if (sentence_.empty() || (!others_are_direct_ && num_shown() == num_shown_then_)) return;
+  base::say(fmt::format("error: {}; it said: {}\n", result_.message, sentence_));
+}
+
+size_t Supervisor::num_shown() const {
+  return std::accumulate(
+      children_.begin(), children_.end(), size_t{0},
+      [](size_t sum, const auto& child) { return sum + child->output().num_shown(); });
+}
+
+// Ranks that fail alike say the same: once is enough. One that has said it may have been ended
+// before it could end itself.
 bool Supervisor::has_shown_error() const {
   return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
-    return child->output().is_shown() && has_explained(*child);
+    const ChildOutput& output = child->output();
+    return output.is_shown() &&
+           (has_explained(*child) || !explanation_in(output.last_lines()).empty());
   });
 }
 
@@ -319,7 +371,7 @@ void Supervisor::keep_reason(ChildProcess& failed) {
   if (!is_told_of || !options_.explains_itself) return;
   failed.pass_rest();
   if (failed.exit_status() != result_.status || !has_explained(failed)) return;
-  if (!failed.output().is_shown()) unshown_ = failed.output().last_lines().back();
+  if (!failed.output().is_shown()) unshown_ = explanation_of(failed);
 }
 
 void Supervisor::name_failed(ChildProcess& failed) {
@@ -332,7 +384,7 @@ void Supervisor::name_failed(ChildProcess& failed) {
   await_the_others();
   if (options_.explains_itself && has_explained(failed)) {
     result_.message = reason_of(failed);
-    if (!output.is_shown()) unshown_ = output.last_lines().back();
+    if (!output.is_shown()) unshown_ = explanation_of(failed);
     return;
   }
   std::string text = fmt::format("error: {}\n", result_.message);
@@ -342,6 +394,11 @@ void Supervisor::name_failed(ChildProcess& failed) {
     for (const std::string& line : output.last_lines()) text += fmt::format("  {}\n", line);
   }
   base::say(text);
+  sentence_ = sentence_of(failed);
+  num_shown_then_ = num_shown();
+  others_are_direct_ = std::any_of(children_.begin(), children_.end(), [](const auto& child) {
+    return child->is_running() && child->is_direct();
+  });
 }
 
 // The time is over: first ask the children that are left to end, then kill them. One that saves

@@ -64,6 +64,8 @@ class Supervisor {
   void signal_all(int number);
   void conclude_interrupted();
   void notice_lost_output();
+  void repeat_failure() const;
+  size_t num_shown() const;
 
   Children children_;
   const Signals& signals_;
@@ -72,8 +74,11 @@ class Supervisor {
   NodeLine* nodes_ = nullptr;
   int restart_ = 0;  // starts of the job before this one
   int control_;
-  std::string unshown_;  // why a rank failed whose output is not shown
-  std::string said_;     // by the control, up to an unfinished line
+  std::string unshown_;             // why a rank failed whose output is not shown
+  std::string said_;                // by the control, up to an unfinished line
+  std::string sentence_;            // of a rank that failed and whose last lines were shown
+  size_t num_shown_then_ = 0;       // pieces of output, when they were
+  bool others_are_direct_ = false;  // some output does not come through here
   LaunchResult result_;
   bool was_asked_ = false;  // the children have been told to end
   int first_signal_ = 0;    // that was passed on; 0: none

@@ -66,6 +66,48 @@ TEST(Launch, ShowsTheLastLinesOfTheRankThatFailed) {
             "14\n  15\n  16\n  17\n  18\n  19\n  20\n  half\n");
 }
 
+// What a program that does not catch libtorch's error, and one that prints what() of it, leave.
+TEST(Launch, LeavesStackFramesOutOfTheLastLines) {
+  const TemporaryFolder folder;
+  folder.write("trace",
+               "Exception raised from meta at /torch/LinearAlgebra.cpp:206 (most recent call "
+               "first):\n"
+               "frame #0: c10::Error::Error(c10::SourceLocation) + 0x88 (0x7f1 in libc10.so)\n"
+               "C++ CapturedTraceback:\n"
+               "#4 c10::Error::Error(c10::SourceLocation) from ??:0\n"
+               "frame #31: _start + 0x25 (0x5a0 in ./own)\n\n");
+  const Ended ended = shell(
+      "cd " + folder.path() +
+      "; fullshard launch --ranks 1 --tee none --log-dir logs -- sh -c 'echo \"#1 of 3 tasks\"; "
+      "echo \"  what():  mat1 and mat2 differ\"; cat trace; exit 3'");
+  EXPECT_EQ(ended.output,
+            "error: rank 0: exited with status 3\nlast lines of rank 0 (logs/rank-0.log):\n  #1 of "
+            "3 tasks\n    what():  mat1 and mat2 differ\n");
+  EXPECT_THAT(folder.read("logs/rank-0.log"), HasSubstr(folder.read("trace")));
+}
+
+// Rank 0 goes on when the launcher has named rank 1.
+TEST(Launch, SaysAgainWhyARankFailedWhenOthersHaveSpokenSince) {
+  const TemporaryFolder folder;
+  const auto said = [&](const std::string& rank_0, const std::string& output) {
+    shell("cd " + folder.path() +
+          "; fullshard launch --ranks 2 --notice 60 -- sh -c '[ $RANK = 1 ] && echo \"  what():  "
+          "sizes differ\" && exit 3; until grep -q \"last lines\" said; do sleep 0.02; done; " +
+          rank_0 + "' " + output);
+    return folder.read("said");
+  };
+  const std::string once =
+      "[1]   what():  sizes differ\nerror: rank 1: exited with status 3\nlast lines of rank 1:\n   "
+      " "
+      "what():  sizes differ\n";
+  const std::string again = "error: rank 1: exited with status 3; it said: sizes differ\n";
+  const std::string speaks = "echo rank 1 is missing; exit 1";
+  EXPECT_EQ(said(speaks, "2>&1 | cat > said"), once + "rank 1 is missing\n" + again);
+  EXPECT_EQ(said("exit 1", "2>&1 | cat > said"), once);
+  // It writes there itself.
+  EXPECT_EQ(said(speaks, "> said 2>&1"), once + "rank 1 is missing\n" + again);
+}
+
 // Rank 0 ends only when rank 1's end has been noted: of two that end at once, either may be named.
 TEST(Launch, LetsTheOthersSayWhatTheyMiss) {
   const TemporaryFolder folder;
@@ -104,6 +146,35 @@ TEST(Launch, GivesTheReasonOfARankThatExplainsItself) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "error: the disk is full\nerror: rank 1: barrier: no memory\nerror: rank 12 is "
             "missing\n");
+}
+
+// Rank 1 of a program of ours is the first to fail; its output is not shown. Rank 0 does `then`
+// when the launcher has noted that.
+LaunchResult launch_alike(const std::string& then) {
+  const TemporaryFolder folder;
+  return launch(
+      {.ranks = 2,
+       .command = {"sh", "-c",
+                   "say() { printf \"error: a: is wrong:\\n  b\\n  c\\nerror: d\\n\" >&2; }; cd " +
+                       folder.path() +
+                       "; if [ $RANK = 1 ]; then echo $$ > new; mv new one; say; exit 4; fi; until "
+                       "[ -e one ]; do sleep 0.02; done; while [ -e /proc/$(cat one) ]; do sleep "
+                       "0.02; done; " +
+                       then},
+       .notice = std::chrono::hours(1),
+       .explains_itself = true,
+       .tee = Tee::first});
+}
+
+TEST(Launch, SaysOnceWhatRanksThatFailAlikeSayInSeveralLines) {
+  const std::string explanation = "error: a: is wrong:\n  b\n  c\nerror: d\n";
+  for (const std::string then : {"say; exit 4", "exit 0"}) {
+    ::testing::internal::CaptureStderr();
+    const LaunchResult result = launch_alike(then);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), explanation) << then;
+    EXPECT_EQ(result.message, "rank 1: a: is wrong: b; c; d");
+    EXPECT_EQ(result.status, 4);
+  }
 }
 
 TEST(Launch, KillsRanksThatIgnoreTheRequestToEnd) {
