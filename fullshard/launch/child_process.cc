@@ -14,6 +14,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/launch/keeper.h"
+#include "fullshard/launch/start_problem.h"
 
 namespace fullshard::launch {
 namespace {
@@ -136,8 +137,7 @@ ChildProcess::ChildProcess(const ChildOptions& options, const Keeper& keeper)
   ::close(failure.own);
   if (reason != 0) {
     close_outputs();
-    fail_as(ErrorKind::usage, "launch: cannot start '{}': {}", options.command.front(),
-            std::strerror(reason));
+    fail_as(ErrorKind::usage, "launch: {}", start_problem(options.command.front(), reason));
   }
 }
 
