@@ -188,9 +188,10 @@ void await_nodes(NodeLine& nodes, const Signals& signals, std::chrono::milliseco
 
 bool is_worth_a_restart(const LaunchOptions& options, const LaunchResult& result, int restarts) {
   if (result.status == 0 || result.interrupted || restarts >= options.max_restarts) return false;
-  // Our own programs end so before they start anything: they would again.
+  // Our own programs end so before they start anything, or for what they read: they would again.
   const bool was_refused = result.status == static_cast<int>(ErrorKind::usage) ||
-                           result.status == static_cast<int>(ErrorKind::no_fit);
+                           result.status == static_cast<int>(ErrorKind::no_fit) ||
+                           result.status == static_cast<int>(ErrorKind::input);
   return !(options.explains_itself && was_refused);
 }
 

@@ -312,6 +312,25 @@ TEST(Restart, GivesUpWithTheLastFailure) {
   EXPECT_EQ(ended.status, 8);
 }
 
+// Of our own programs: a usage that is wrong, what does not fit, and what cannot be read.
+TEST(Restart, DoesNotRepeatWhatCannotSucceed) {
+  for (const int status : {1, 2, 3, 4, 5}) {
+    const TemporaryFolder folder;
+    ::testing::internal::CaptureStderr();
+    const LaunchResult result =
+        launch({.ranks = 1,
+                .command = {"sh", "-c",
+                            "echo start >> " + folder / "starts" +
+                                "; echo 'error: why' >&2; exit " + std::to_string(status)},
+                .explains_itself = true,
+                .max_restarts = 2});
+    ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(result.status, status);
+    const bool is_refused = status >= 2 && status <= 4;
+    EXPECT_EQ(folder.read("starts"), is_refused ? "start\n" : "start\nstart\nstart\n") << status;
+  }
+}
+
 TEST(Restart, DoesNotFollowAnInterrupt) {
   const Ended ended = shell(
       "fullshard launch --ranks 2 --max-restarts 5 -- sh -c '[ $RANK = 0 ] && kill -INT $PPID; "
