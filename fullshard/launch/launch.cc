@@ -63,7 +63,8 @@ int common_port(const LaunchOptions& options) {
 HeldPort port_for(const LaunchOptions& options) {
   if (options.nodes == 1) {
     const int wanted = options.master_port;
-    if (wanted != 0 && is_port_free(wanted)) return HeldPort(wanted);
+    auto chosen = wanted != 0 ? HeldPort::hold(wanted) : std::nullopt;
+    if (chosen) return std::move(*chosen);
     auto port = HeldPort::free_one();
     if (wanted != 0) {
       base::say(fmt::format("warning: launch: port {} is in use on this host; taking {}\n", wanted,
@@ -72,11 +73,13 @@ HeldPort port_for(const LaunchOptions& options) {
     return port;
   }
   const int port = common_port(options);
-  require(options.node_rank != 0 || is_port_free(port),
+  if (options.node_rank != 0) return HeldPort(port);
+  auto held = HeldPort::hold(port);
+  require(held.has_value(),
           "launch: port {} is in use on this host, where the ranks would meet; choose another with "
           "--master-port on all nodes",
           port);
-  return HeldPort(port);
+  return std::move(*held);
 }
 
 std::string secret_for(const LaunchOptions& options) {

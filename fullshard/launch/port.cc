@@ -3,10 +3,14 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "fullshard/base/error.h"
@@ -31,6 +35,22 @@ int bound_socket(int port, uint32_t host) {
   return -1;
 }
 
+// Only one process of a host, or of a network namespace, can have a socket of this name, and the
+// kernel frees it when the process ends. -1: another has it.
+int claim_of(int port) {
+  const std::string name = fmt::format("fullshard launch, port {}", port);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  // After a zero byte: a name that is not a file's.
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  check(socket >= 0, "launch: cannot make a socket: {}", std::strerror(errno));
+  if (::bind(socket, reinterpret_cast<sockaddr*>(&address), length) == 0) return socket;
+  ::close(socket);
+  return -1;
+}
+
 }  // namespace
 
 bool is_port_free(int port) {
@@ -39,6 +59,13 @@ bool is_port_free(int port) {
   const bool can_listen = ::listen(socket, 1) == 0;
   ::close(socket);
   return can_listen;
+}
+
+std::optional<HeldPort> HeldPort::hold(int number) {
+  HeldPort port(number);
+  port.claim_ = claim_of(number);
+  if (port.claim_ < 0 || !is_port_free(number)) return std::nullopt;
+  return port;
 }
 
 HeldPort HeldPort::free_one() {
@@ -50,14 +77,19 @@ HeldPort HeldPort::free_one() {
             ::getsockname(port.socket_, reinterpret_cast<sockaddr*>(&address), &length) == 0,
         "launch: no free port on this host: {}", std::strerror(errno));
   port.number_ = ntohs(address.sin_port);
-  return port;
+  port.claim_ = claim_of(port.number_);
+  return port.claim_ >= 0 ? std::move(port) : free_one();
 }
 
 HeldPort::HeldPort(HeldPort&& other) noexcept
-    : number_(other.number_), socket_(std::exchange(other.socket_, -1)) {}
+    : number_(other.number_),
+      socket_(std::exchange(other.socket_, -1)),
+      claim_(std::exchange(other.claim_, -1)) {}
 
 HeldPort::~HeldPort() {
-  if (socket_ >= 0) ::close(socket_);
+  for (const int socket : {socket_, claim_}) {
+    if (socket >= 0) ::close(socket);
+  }
 }
 
 }  // namespace fullshard::launch

@@ -400,6 +400,19 @@ TEST(Port, IsReplacedOnOneHostWhenItIsTaken) {
   EXPECT_THAT(ended.output, Not(HasSubstr("meets at " + taken.text())));
 }
 
+TEST(Port, IsReplacedWhenAnotherLauncherHasIt) {
+  std::string free;
+  { free = TakenPort().text(); }
+  const std::string words = "fullshard launch -n 1 --master-port " + free + " -- ";
+  const Ended ended =
+      shell(words + "sh -c 'echo outer at $MASTER_PORT; " + words + "printenv MASTER_PORT'");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("outer at " + free + "\n"));
+  EXPECT_THAT(ended.output,
+              HasSubstr("warning: launch: port " + free + " is in use on this host; taking "));
+  EXPECT_FALSE(ended.output.ends_with("\n" + free + "\n"));
+}
+
 TEST(Port, IsNamedOnSeveralHostsWhenItIsTaken) {
   const TakenPort taken;
   const std::string several =

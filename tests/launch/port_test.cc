@@ -32,5 +32,18 @@ TEST(HeldPort, IsGivenToNobodyElseAndListenedOnByARank) {
   EXPECT_TRUE(is_port_free(held.number()));
 }
 
+// Two launchers that start at the same moment: neither has a rank that listens yet.
+TEST(HeldPort, OfTheUserIsGivenToOneLauncherOnly) {
+  const int number = HeldPort::free_one().number();
+  {
+    const auto first = HeldPort::hold(number);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(first->number(), number);
+    EXPECT_TRUE(is_port_free(number));  // for its ranks
+    EXPECT_FALSE(HeldPort::hold(number).has_value());
+  }
+  EXPECT_TRUE(HeldPort::hold(number).has_value());
+}
+
 }  // namespace
 }  // namespace fullshard::launch
