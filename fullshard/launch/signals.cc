@@ -27,8 +27,10 @@ std::string signal_name(int number) {
 
 Signals::Signals() {
   ::sigemptyset(&watched_);
-  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched_, number);
-  if (!is_ignored(SIGHUP)) ::sigaddset(&watched_, SIGHUP);
+  for (const int number : {SIGTERM, SIGCHLD}) ::sigaddset(&watched_, number);
+  for (const int number : {SIGINT, SIGHUP}) {
+    if (!is_ignored(number)) ::sigaddset(&watched_, number);
+  }
   struct sigaction ignored = {};
   ignored.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignored, &broken_pipe_before_);

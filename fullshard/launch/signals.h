@@ -11,7 +11,8 @@ namespace fullshard::launch {
 
 std::string signal_name(int number);  // "SIGTERM"
 
-// A SIGHUP that is ignored, as under nohup, stays so. After one that asks for the end was read,
+// A SIGHUP or SIGINT that is ignored, as under nohup and in the background of a script, stays so.
+// After one that asks for the end was read,
 // more of them change nothing: those that nobody has read when this goes are dropped.
 class Signals {
  public:

@@ -232,6 +232,7 @@ class TrainRun {
     }
     warn_of_profile(options.profiled_step, first_step, length.steps);
     tell_start(data, trainer, first_step);
+    tell_ignored(interruption);
     if (misses_best) {
       account.warn(fmt::format("{}: {}/best is not there: evaluations before step {} do not count",
                                options_.restore_best ? "--restore-best" : "--keep-best",
@@ -347,6 +348,13 @@ class TrainRun {
       for (const std::string& warning : train::unused_head_warnings(run_.source, *run_.model)) {
         account.warn(warning);
       }
+    }
+  }
+
+  void tell_ignored(const train::Interruption& interruption) {
+    if (!options_.verbose) return;
+    for (const std::string& name : interruption.ignored()) {
+      account_->say(name + " is ignored, as it was where the run was started");
     }
   }
 

@@ -508,8 +508,8 @@ TEST_F(Generation, KeepsEveryLineThatWasWrittenWhenInterrupted) {
   folder_.write("p.txt", prompts);
   // Interrupted as soon as a line is there.
   const auto ended = launch::shell(
-      "cd " + folder_.path() + "; export HOME=" + folder_.path() +
-      " OMP_NUM_THREADS=1; "
+      "cd " + folder_.path() + "; export HOME=" + folder_.path() + " OMP_NUM_THREADS=1; " +
+      launch::kHearsInterrupts +
       "fullshard generate --model bytes-llama --tokenizer bytes --prompts p.txt --batch 4 "
       "--max-new-tokens 30 --output out.jsonl & pid=$!; "
       "until [ -s out.jsonl ]; do sleep 0.05; done; kill -INT $pid; wait $pid");

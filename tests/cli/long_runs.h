@@ -40,7 +40,7 @@ class LongRuns : public ::testing::Test {
   // the ends of some.
   launch::Ended run_and(const std::string& command, const std::string& meanwhile) const {
     const launch::Ended ended = launch::shell(
-        prelude() + "fullshard " + command +
+        prelude() + launch::kHearsInterrupts + "fullshard " + command +
         " > said 2>&1 & launcher=$!; "
         "ranks() { for child in $(cat /proc/$launcher/task/*/children); do case \"$(tr '\\0' ' ' < "
         "/proc/$child/cmdline)\" in *fullshard-core*) printf '%s ' $child;; esac; done | sed 's/ "

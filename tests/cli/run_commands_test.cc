@@ -403,10 +403,8 @@ TEST_F(Runs, KeepAnEarlierRunUnlessTold) {
 TEST_F(Runs, EndAfterTheStepWhenInterrupted) {
   write_tokens("t.bin", 4000);
   const launch::Ended ended = launch::shell(
-      "cd " + folder_.path() +
-      "; export HOME=$PWD OMP_NUM_THREADS=1; "
-      "fullshard train --model " +
-      kRunModels +
+      "cd " + folder_.path() + "; export HOME=$PWD OMP_NUM_THREADS=1; " + launch::kHearsInterrupts +
+      "fullshard train --model " + kRunModels +
       "llama --data t.bin --sequence-length 16 --micro-batch 2 --steps 1000000 --ranks 2 "
       "--no-save-model > out 2>&1 & launcher=$!; "
       "until [ -s fullshard-run/metrics.jsonl ] || ! kill -0 $launcher; do sleep 0.05; done; "

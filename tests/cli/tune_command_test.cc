@@ -18,7 +18,8 @@ class TuneCommand : public ::testing::Test {
   launch::Ended run(const std::string& words, const std::string& after = "") {
     return launch::shell("cd " + folder_.path() +
                          "; unset XDG_CONFIG_HOME FULLSHARD_CONFIG; export HOME=" + folder_.path() +
-                         " OMP_NUM_THREADS=1; fullshard " + words + after);
+                         " OMP_NUM_THREADS=1; " + launch::kHearsInterrupts + "fullshard " + words +
+                         after);
   }
   nlohmann::json read_json(const std::string& name) {
     return nlohmann::json::parse(folder_.read(name));

@@ -33,6 +33,9 @@ inline Ended shell(const std::string& line) {
   return ended;
 }
 
+// Before a command that the shell starts in the background, where it would ignore SIGINT.
+inline const std::string kHearsInterrupts = "env --default-signal=INT ";
+
 // A rank written for the shell says so that it looks for the others, as World does.
 inline const std::string kBeginsToMeet = "printf b > /proc/self/fd/${FULLSHARD_MEETING%%:*}; ";
 

@@ -86,14 +86,18 @@ TEST(Interruption, SignalsOfOneRequestAndHangupsAreNoSecondOne) {
   EXPECT_TRUE(WIFEXITED(status));
 }
 
-TEST(Interruption, AHangupThatIsIgnoredStaysSo) {
-  const auto before = ::signal(SIGHUP, SIG_IGN);
-  {
-    const Interruption interruption;
-    ::raise(SIGHUP);
-    EXPECT_FALSE(interruption.is_asked_for());
+// Under nohup, and in the background of a script.
+TEST(Interruption, AHangupOrAnInterruptThatIsIgnoredStaysSo) {
+  for (const int number : {SIGINT, SIGHUP}) {
+    const auto before = ::signal(number, SIG_IGN);
+    {
+      const Interruption interruption;
+      EXPECT_THAT(interruption.ignored(), ::testing::ElementsAre(interruption_name(number)));
+      ::raise(number);
+      EXPECT_FALSE(interruption.is_asked_for());
+    }
+    ::signal(number, before);
   }
-  ::signal(SIGHUP, before);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ void remember(int number) {
 }
 
 bool is_left_alone(int number, const struct sigaction& before) {
-  return number == SIGHUP && before.sa_handler == SIG_IGN;
+  return number != SIGTERM && before.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -81,6 +81,16 @@ void Interruption::ignore_from_now() {
     after.sa_handler = SIG_IGN;
     ::sigaction(number, &after, nullptr);
   }
+}
+
+std::vector<std::string> Interruption::ignored() const {
+  std::vector<std::string> names;
+  for (const int number : kSignals) {
+    if (is_left_alone(number, before_[place_of(number)])) {
+      names.push_back(interruption_name(number));
+    }
+  }
+  return names;
 }
 
 bool Interruption::is_asked_for() const { return first_signal != 0; }
