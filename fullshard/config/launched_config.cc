@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "fullshard/base/rank_notice.h"
+
 namespace fullshard::config {
 
 std::vector<std::string> LaunchedConfig::variables() const {
@@ -28,6 +30,7 @@ std::vector<std::string> overrides_of(const std::vector<std::string>& launched,
 }
 
 LaunchedConfig launched_config(const base::LauncherEnvironment& launcher) {
+  base::tell_launcher(launcher.meeting, base::RankNotice::has_read_config);
   const base::LauncherEnvironment::Config& told = launcher.config;
   LaunchedConfig found{.file = told.file.text_or_empty(),
                        .fsdp = told.fsdp.text_or_empty(),

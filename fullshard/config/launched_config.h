@@ -26,6 +26,7 @@ struct LaunchedConfig {
 std::vector<std::string> overrides_of(const std::vector<std::string>& launched,
                                       const std::vector<std::string>& own);
 
+// The launcher is told that it was read.
 LaunchedConfig launched_config(const base::LauncherEnvironment& launcher);
 
 }  // namespace fullshard::config

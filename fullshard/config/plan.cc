@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fullshard/base/rank_notice.h"
 #include "fullshard/config/checks.h"
 #include "fullshard/config/document/reader.h"
 #include "fullshard/config/explain.h"
@@ -13,6 +14,10 @@
 namespace fullshard {
 
 Plan Plan::load(const std::string& file, const PlanOptions& options) {
+  const auto launcher = base::LauncherEnvironment::of_process();
+  if (launcher.config.file.text == file) {  // the program has looked for it itself
+    base::tell_launcher(launcher.meeting, base::RankNotice::has_read_config);
+  }
   const config::ConfigText source = config::read_config_file(file);
   return parse(source.text, source.name, options);
 }

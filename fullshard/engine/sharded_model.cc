@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/rank_notice.h"
 #include "fullshard/engine/buffer_broadcast.h"
 #include "fullshard/engine/engine.h"
 #include "fullshard/engine/grad_norm.h"
@@ -63,6 +64,8 @@ ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> module, const Worl
   if (options.broadcast_buffers) state_->buffers.emplace(mesh().everyone(), engine_->plan());
   engine::warm_up_links(*engine_);
   if (world.rank() != 0) return;
+  base::tell_launcher(base::LauncherEnvironment::of_process().meeting,
+                      base::RankNotice::has_sharded_a_model);
   for (const auto& warning : warnings()) spdlog::warn("{}", warning);
 }
 

@@ -28,9 +28,12 @@ struct LaunchOptions {
   bool saves_itself = false;
   int max_restarts = 0;  // how often all ranks are started again after a failure
 
+  // The configuration that the program finds in its environment, as messages name it; empty: none.
+  std::string config = {};
+
   std::string log_dir = {};  // rank-N.log of every rank; empty: none
   // Where a folder holds logs already, they stay until a rank says that the run may begin in it
-  // (comm/store/meeting_notice); until then the new ones are rank-N.log.new.
+  // (base/rank_notice); until then the new ones are rank-N.log.new.
   bool logs_wait = false;
   Tee tee = Tee::all;
   Binding binding = Binding::none;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "fullshard/base/error.h"
+#include "fullshard/base/rank_notice.h"
 
 namespace fullshard::launch {
 
@@ -37,9 +38,14 @@ std::string MeetingWatch::variable() const {
 void MeetingWatch::read() {
   char said[256];
   for (ssize_t got; (got = ::read(own_, said, sizeof said)) > 0;) {
-    num_begun_ += static_cast<int>(std::count(said, said + got, 'b'));
-    num_met_ += static_cast<int>(std::count(said, said + got, 'm'));
-    is_accepted_ = is_accepted_ || std::count(said, said + got, 'a') > 0;
+    const auto count = [&](base::RankNotice notice) {
+      return static_cast<int>(std::count(said, said + got, static_cast<char>(notice)));
+    };
+    num_begun_ += count(base::RankNotice::begins_to_meet);
+    num_met_ += count(base::RankNotice::has_met);
+    is_accepted_ = is_accepted_ || count(base::RankNotice::accepts_folder) > 0;
+    has_read_config_ = has_read_config_ || count(base::RankNotice::has_read_config) > 0;
+    has_sharded_ = has_sharded_ || count(base::RankNotice::has_sharded_a_model) > 0;
   }
 }
 

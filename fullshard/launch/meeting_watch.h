@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the ranks of this host have met: they say so through a pipe (comm/store/meeting_notice).
-// Until then none of them can notice that another is gone. Through the same pipe they say that a
-// run may begin in its folder.
+// Whether the ranks of this host have met: they say so through a pipe (base/rank_notice). Until
+// then none of them can notice that another is gone. Through the same pipe they say more.
 #pragma once
 
 #include <string>
@@ -24,11 +23,13 @@ class MeetingWatch {
   int num_begun() const { return num_begun_; }
   int num_met() const { return num_met_; }
   bool is_accepted() const { return is_accepted_; }
+  bool has_read_config() const { return has_read_config_; }
+  bool has_sharded() const { return has_sharded_; }  // rank 0, if it is on this host
 
  private:
   int own_ = -1, ranks_ = -1;
   int num_begun_ = 0, num_met_ = 0;
-  bool is_accepted_ = false;
+  bool is_accepted_ = false, has_read_config_ = false, has_sharded_ = false;
 };
 
 }  // namespace fullshard::launch

@@ -110,6 +110,8 @@ LaunchResult Supervisor::run() {
     if (deadline_ && Clock::now() >= *deadline_) press();
   }
   for (const auto& child : children_) child->pass_rest();
+  if (meeting_ != nullptr) meeting_->read();
+  if (meeting_ != nullptr && meeting_->num_begun() > 0) warn_of_unread_config();
   if (!unshown_.empty() && !has_shown_error()) base::say(unshown_ + "\n");
   repeat_failure();
   if (result_.interrupted) conclude_interrupted();
@@ -201,7 +203,19 @@ void Supervisor::heed_meeting() {
   if (meeting_->is_accepted()) {
     for (const auto& child : children_) child->accept_log();
   }
+  if (meeting_->has_sharded()) warn_of_unread_config();
   if (has_lost_one() && !was_asked_ && is_meeting()) await_the_others();
+}
+
+// A program of ours has read it before it makes a model; others may not know of it.
+void Supervisor::warn_of_unread_config() {
+  if (options_.config.empty() || options_.node_rank != 0 || meeting_->has_read_config()) return;
+  if (std::exchange(has_warned_, true)) return;
+  base::say(
+      fmt::format("warning: launch: the program has not read {}, so that it changes nothing but "
+                  "ranks and hosts; read it with Plan::from_arguments(argc, argv), and give the "
+                  "plan to shard()\n",
+                  options_.config));
 }
 
 // Node 0 is looked for as long as the ranks look for each other.

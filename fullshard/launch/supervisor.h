@@ -43,6 +43,7 @@ class Supervisor {
   void wait_for_something();
   void read_control();
   void heed_meeting();
+  void warn_of_unread_config();
   void heed_nodes();
   void lose_node_0();
   void await_node_0();
@@ -85,6 +86,7 @@ class Supervisor {
   std::string signalled_;   // the rank that heeded a signal that did not come through here
   bool asked_twice_ = false;
   bool is_lost_elsewhere_ = false;             // a rank of another host has failed
+  bool has_warned_ = false;                    // of a configuration that is not read
   bool is_one_missing_ = false;                // ended by the first signal, without having saved
   std::optional<Clock::time_point> asked_at_;  // by SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;

@@ -11,8 +11,8 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/launcher_environment.h"
+#include "fullshard/base/rank_notice.h"
 #include "fullshard/base/standard_streams.h"
-#include "fullshard/comm/store/meeting_notice.h"
 #include "fullshard/config/effective_settings.h"
 #include "fullshard/engine/storage/agreement.h"
 #include "fullshard/optim/precision.h"
@@ -169,7 +169,7 @@ class TrainRun {
     on_first_rank([&] { folder_.claim(); });
     folder_.choose_checkpoint();
     on_first_rank([&] { folder_.check(); });
-    comm::tell_launcher_run_is_accepted(launcher_);
+    base::tell_launcher(launcher_.meeting, base::RankNotice::accepts_folder);
     const train::RunData data = open_data_in_turn();
     std::optional<ShardedModel> sharded;
     for (;;) {

@@ -11,6 +11,7 @@ namespace fullshard::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kFile =
     "distributed_type: FSDP\n"
@@ -66,6 +67,17 @@ TEST_F(LaunchConfig, ReachesTheProgramWithAllOfItsFlags) {
                 "> <> <> <fsdp_config.fsdp_sharding_strategy=2\nmixed_precision=bf16>\n");
 }
 
+// It says what it shards itself, and never asks for a plan.
+TEST_F(LaunchConfig, ThatTheProgramDoesNotReadIsWarnedOf) {
+  folder_.write("fsdp.yaml", kFile);
+  const launch::Ended ended = launch("--config fsdp.yaml", FULLSHARD_BINARIES "/own_loop run 10");
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  const std::string warning = "warning: launch: the program has not read fsdp.yaml, ";
+  const size_t found = ended.output.find(warning);
+  EXPECT_LT(found, ended.output.find("step 10/10")) << ended.output;
+  EXPECT_EQ(ended.output.find(warning, found + 1), std::string::npos);
+}
+
 // A rank of ours reads them as its own flags: the table of what is in effect shows them.
 TEST_F(LaunchConfig, IsWhatOurOwnCommandsRunWith) {
   std::string tokens;
@@ -86,6 +98,7 @@ TEST_F(LaunchConfig, IsWhatOurOwnCommandsRunWith) {
                     "fsdp_config.fsdp_sharding_strategy=SHARD_GRAD_OP -- sh -c '" +
                     train + "' set");
   EXPECT_EQ(set.status, 0) << set.output;
+  EXPECT_THAT(set.output, Not(HasSubstr("has not read")));
   EXPECT_EQ(in_effect("set", "fsdp_config.fsdp_sharding_strategy"), "\"SHARD_GRAD_OP\"");
   const launch::Ended words =
       launch::shell("cd " + folder_.path() +

@@ -76,6 +76,8 @@ void LaunchCommand::take_configuration() {
   for (const std::string& variable : config_.for_ranks().variables()) {
     flags_.add_variable(variable);
   }
+  flags_.name_config(config_.file().empty() ? "launch's flags for the configuration"
+                                            : config_.file());
 }
 
 int LaunchCommand::run(const std::vector<std::string>& words,

@@ -30,6 +30,7 @@ class LaunchFlags {
   void let_it_save() { options_.saves_itself = true; }        // after a signal, in its own time
   void let_logs_wait() { options_.logs_wait = true; }  // until rank 0 has looked at their folder
   void set_default_ranks(int ranks);                   // when nothing else says how many
+  void name_config(const std::string& config) { options_.config = config; }  // that it is told of
   void keep_open(int descriptor) { options_.kept_open.push_back(descriptor); }  // in every rank
   // Variables that every rank gets, as NAME=VALUE.
   void add_variable(const std::string& variable);

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "fullshard/base/broken_pipe.h"
 #include "fullshard/base/error.h"
-#include "fullshard/comm/broken_pipe.h"
 
 namespace fullshard::comm {
 namespace {
@@ -100,7 +100,7 @@ class GlooGroup::Gloo {
 
 GlooGroup::GlooGroup(const Store& store, int rank, int size, const GlooDevice& device,
                      std::chrono::milliseconds timeout) {
-  const NoBrokenPipe for_gloos_threads;
+  const base::NoBrokenPipe for_gloos_threads;
   gloo_ = std::make_unique<Gloo>(c10::make_intrusive<CuttableGloo>(
       c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.handle()), rank, size,
       options_of(device, timeout)));

@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "fullshard/base/broken_pipe.h"
 #include "fullshard/base/error.h"
-#include "fullshard/comm/broken_pipe.h"
 #include "fullshard/comm/shm/shm_domain.h"
 
 namespace fullshard::comm {
@@ -145,7 +145,7 @@ void GlooWorker::run() {
   // What a caller made in such a mode can be written nowhere else; to other tensors this is a mode
   // without gradients.
   const c10::InferenceMode like_any_caller;
-  const NoBrokenPipe no_broken_pipe;
+  const base::NoBrokenPipe no_broken_pipe;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

@@ -11,13 +11,13 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/host_name.h"
+#include "fullshard/base/rank_notice.h"
 #include "fullshard/comm/environment.h"
 #include "fullshard/comm/file_limit.h"
 #include "fullshard/comm/gloo/gloo_transport.h"
 #include "fullshard/comm/gpu/device_transport.h"
 #include "fullshard/comm/gpu/nccl_settings.h"
 #include "fullshard/comm/shm/shm_domain.h"
-#include "fullshard/comm/store/meeting_notice.h"
 #include "fullshard/comm/store/tcp_connect.h"
 #include "fullshard/comm/world/roll_call.h"
 #include "fullshard/comm/world/world_impl.h"
@@ -208,7 +208,7 @@ World World::from_environment(const comm::WorldOptions& options) {
   const comm::Environment environment = comm::read_environment(options, launcher);
   if (environment.size == 1) return alone(options);
 
-  const comm::MeetingNotice notice(launcher);
+  base::begin_to_meet(launcher.meeting);
   const Timeouts& timeouts = options.timeouts;
   const int64_t file_limit = comm::raise_file_limit();
   auto store = comm::open_store(environment, timeouts.init);
@@ -230,7 +230,7 @@ World World::from_environment(const comm::WorldOptions& options) {
                                            std::move(transport), own.device));
   // The store goes with rank 0: nobody leaves before all have what they need from it.
   world.communicator().barrier("join");
-  notice.met();
+  base::tell_launcher(launcher.meeting, base::RankNotice::has_met);
   world.recorder().reset_totals();
   check_local(options, world);
   return world;

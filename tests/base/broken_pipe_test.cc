@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fullshard/comm/broken_pipe.h"
+#include "fullshard/base/broken_pipe.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <thread>
 
-namespace fullshard::comm {
+namespace fullshard::base {
 namespace {
 
 // Writes to a pipe that nobody reads; without the scope this ends the process.
@@ -45,4 +45,4 @@ TEST(NoBrokenPipe, LeavesTheSignalToTheProgramOutside) {
 }
 
 }  // namespace
-}  // namespace fullshard::comm
+}  // namespace fullshard::base

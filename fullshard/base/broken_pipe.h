@@ -7,7 +7,7 @@
 #include <csignal>
 #include <ctime>
 
-namespace fullshard::comm {
+namespace fullshard::base {
 
 // While it lives, this thread, and every thread started by it, gets an error from such a write. The
 // program's own handling of the signal stays as it is.
@@ -34,4 +34,4 @@ class NoBrokenPipe {
   sigset_t before_ = {};
 };
 
-}  // namespace fullshard::comm
+}  // namespace fullshard::base
