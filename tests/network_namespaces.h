@@ -3,12 +3,15 @@
 // far as ranks can tell, and a link that can be cut.
 #pragma once
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
+#include <thread>
 
 namespace fullshard::testing {
 
@@ -66,5 +69,18 @@ class TwoNamespaces {
 
   std::string problem_;
 };
+
+// Sockets and threads that `act` makes stay on that host. False: it could not go there.
+template <class Act>
+bool on_host(const std::string& space, const Act& act) {
+  bool is_there = false;
+  std::thread([&] {
+    const int host = ::open(("/var/run/netns/" + space).c_str(), O_RDONLY | O_CLOEXEC);
+    is_there = ::setns(host, CLONE_NEWNET) == 0;
+    ::close(host);
+    if (is_there) act();
+  }).join();
+  return is_there;
+}
 
 }  // namespace fullshard::testing

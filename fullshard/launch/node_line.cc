@@ -32,6 +32,9 @@ constexpr size_t kMostStrangers = 64;
 constexpr size_t kDigits = 2 * sizeof(base::Digest);
 constexpr milliseconds kLook(20), kPatience(500), kFirstPause(50), kLongestPause(2000),
     kFarewell(1000);
+// A host that is gone, or a cut link, closes no connection: the same as between the ranks' store
+// and the ranks.
+constexpr milliseconds kSilence(5000);
 
 std::string loss_text(const Loss& loss) {
   std::string text = fmt::format("lost {} {} {}", loss.restart, loss.status, loss.text);
@@ -172,6 +175,7 @@ void NodeLine::drop_a_stranger() {
 }
 
 void NodeLine::add_peer(int socket) {
+  base::end_when_unreachable(socket, kSilence);
   epoll_event event = {.events = EPOLLIN, .data = {.fd = socket}};
   ::epoll_ctl(watch_, EPOLL_CTL_ADD, socket, &event);
   peers_.push_back({.socket = socket, .own_nonce = make_job_secret()});

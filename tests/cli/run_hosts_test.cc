@@ -167,7 +167,7 @@ TEST_F(RunOnTwoHostsSlow, RanksOfAHostThatAllDieAreStartedAgainAndMeetTheOthersO
 
 // The same of the host where the ranks meet, and where the launchers do.
 TEST_F(RunOnTwoHostsSlow, TheKilledHostOfTheStoreMayJoinTheRestartToo) {
-  run_both("--max-restarts 1 --resume auto",
+  run_both("--max-restarts 1",
            "steps; kill -9 $(ip netns pids " + spaces_.first() +
                "); wait $first 2> /dev/null; restarted 1 $second; node 0 & first=$!");
   EXPECT_EQ(named_by(2), "rank 0 died");

@@ -103,5 +103,37 @@ TEST_F(RunNodes, WhoseOnlyRankDiesGoOnWithTheOthersOfTheirRestart) {
   EXPECT_THAT(folder_.read("said.0"), HasSubstr("resumed after step "));
 }
 
+// All of a host at once, as when it loses its power; it says nothing of --resume. Here only its
+// launcher is killed, whose keeper kills the rest.
+TEST_F(RunNodes, ANodeZeroThatWasLostComesBackWithTheSameCommand) {
+  const std::string flags = "--save-every 2 --keep 2 --max-restarts 1 --overwrite";
+  const std::string endless = "100000000";
+  const std::string node_0 = "fullshard " + node(0, flags, endless) + "> said.0 2>&1 & other=$!; ";
+  const launch::Ended ended = run_and(
+      node(1, flags, endless),
+      node_0 + until_checkpoint("run") +
+          "lives() { kill -0 $other && kill -0 $launcher; }; kill -9 $other; wait $other; until "
+          "grep -q 'restart 1 of 1' said || ! kill -0 $launcher; do sleep 0.05; done; " +
+          node_0 +
+          "until grep -q 'resumed after step' said.0 || ! lives; do sleep 0.05; done; kill $other; "
+          "wait $other; echo $? > status.0");
+  EXPECT_EQ(ended.status, 130) << ended.output;
+  EXPECT_EQ(folder_.read("status.0"), "130\n") << folder_.read("said.0");
+  EXPECT_THAT(folder_.read("said.0"), HasSubstr("resumed after step "));
+}
+
+// It could only be told at once before: now it is when the ranks have met, and still ends the job.
+TEST_F(RunNodes, ARefusedStartWithRestartsEndsOnEveryNodeAndLeavesTheLogs) {
+  ASSERT_EQ(run(short_run("run")).status, 0);
+  const std::string first = folder_.read("run/logs/rank-0.log");
+  const launch::Ended refused = run_both("--max-restarts 3");
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
+  EXPECT_EQ(refused.output.find("restart"), std::string::npos) << refused.output;
+  EXPECT_EQ(folder_.read("said.1").find("restart"), std::string::npos) << folder_.read("said.1");
+  EXPECT_EQ(folder_.read("run/logs/rank-0.log"), first);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs/rank-0.log.old"));
+}
+
 }  // namespace
 }  // namespace fullshard::cli

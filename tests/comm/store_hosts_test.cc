@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store where ranks of two hosts meet, and a link between them that is cut.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <memory>
-#include <thread>
 
 #include "expect_error.h"
 #include "fullshard/comm/store/rendezvous.h"
@@ -19,34 +15,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Sockets and threads that `act` makes stay on that host.
-template <class Act>
-void on_host(const std::string& space, const Act& act) {
-  std::thread([&] {
-    const int host = ::open(("/var/run/netns/" + space).c_str(), O_RDONLY | O_CLOEXEC);
-    ASSERT_EQ(::setns(host, CLONE_NEWNET), 0);
-    ::close(host);
-    act();
-  }).join();
-}
-
 // Slow: a host must be silent for some seconds.
 TEST(StoreBehindACutLinkSlow, IsSaidToBeUnreachableAndTellsWhomItLost) {
   const testing::TwoNamespaces spaces;
   if (!spaces.problem().empty()) GTEST_SKIP() << spaces.problem();
   std::shared_ptr<StoreServer> server;
   std::unique_ptr<StoreClient> here, beyond, silent;
-  on_host(spaces.first(), [&] {
+  ASSERT_TRUE(testing::on_host(spaces.first(), [&] {
     server = StoreServer::open(0, /*loopback=*/false, "a token", 2);
     here = std::make_unique<StoreClient>(StorePlace{"127.0.0.1", server->port(), "a token", 60s});
-  });
+  }));
   const StorePlace place{testing::TwoNamespaces::kFirstAddress, server->port(), "a token", 60s};
-  on_host(spaces.second(), [&] {
+  ASSERT_TRUE(testing::on_host(spaces.second(), [&] {
     beyond = std::make_unique<StoreClient>(place);
     silent = std::make_unique<StoreClient>(place);
     StoreClient leaves(place);
     leaves.set_when_lost("left", "well");
-  });
+  }));
   silent->set_when_lost("lost", "silent");
   EXPECT_FALSE(here->has({"lost"}));
   spaces.cut();

@@ -18,6 +18,7 @@
 #include "fullshard/launch/port.h"
 #include "fullshard/launch/remote_command.h"
 #include "shell.h"
+#include "tests/network_namespaces.h"
 
 namespace fullshard::launch {
 namespace {
@@ -146,6 +147,31 @@ TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
             "warning: launch: cannot listen on port " + std::to_string(port_.number()) +
                 " (Address already in use), where the other nodes would hear at once of a rank "
                 "that fails before all have met\n");
+}
+
+// A host without power closes no connection. Slow: it must be silent for some seconds.
+TEST(NodeLinesSlow, AreCutWhenTheHostOfNodeZeroIsSilent) {
+  const testing::TwoNamespaces spaces;
+  if (!spaces.problem().empty()) GTEST_SKIP() << spaces.problem();
+  NodeLineOptions options{
+      .address = testing::TwoNamespaces::kFirstAddress, .port = 29531, .secret = "token"};
+  std::unique_ptr<NodeLine> first, second;
+  ASSERT_TRUE(
+      testing::on_host(spaces.first(), [&] { first = std::make_unique<NodeLine>(options); }));
+  options.is_first = false;
+  ASSERT_TRUE(testing::on_host(spaces.second(), [&] {
+    second = std::make_unique<NodeLine>(options);
+    while (second->is_connecting()) second->connect();
+  }));
+  first->tell({.restart = 0, .status = 1, .text = "rank 0"});
+  while (!second->loss_of(0)) {
+    first->wait();
+    second->wait();
+  }
+  spaces.cut();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!second->has_ended() && std::chrono::steady_clock::now() < end) second->wait();
+  EXPECT_TRUE(second->is_cut());
 }
 
 // Two nodes as a user starts them by hand. The ranks look for each other; then one is killed.

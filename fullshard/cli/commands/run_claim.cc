@@ -41,7 +41,10 @@ std::optional<RunStatus> status_since(int64_t start, const std::string& folder) 
 RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch)
     : options_(options), start_(std::time(nullptr)) {
   const bool starts_rank_zero = launch.starts_rank_zero();
-  if (!starts_rank_zero) launch.let_logs_wait();
+  // Where it goes on with a job that was started again, the run in the folder is its own. The
+  // ranks know, when they have met.
+  const bool may_come_back = launch.may_come_back();
+  if (!starts_rank_zero || may_come_back) launch.let_logs_wait();
   if (starts_rank_zero) {
     lock_.emplace(options.output);
     if (!lock_->warning().empty()) base::say(fmt::format("warning: {}\n", lock_->warning()));
@@ -55,7 +58,7 @@ RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch)
   } else {
     return;  // rank 0 looks, where it is
   }
-  report::check_run_start(options.output, start_of(options));
+  if (!may_come_back) report::check_run_start(options.output, start_of(options));
 }
 
 void RunClaim::conclude(const launch::LaunchResult& result) const {

@@ -45,6 +45,10 @@ class LaunchFlags {
   bool is_over_ssh() const { return chooses_hosts(); }
   // Other hosts take part, or a choice among hosts was made.
   bool names_hosts() const { return chooses_hosts() || nodes_.value_or(1) > 1; }
+  // The other nodes may know of earlier starts of the same job: this one's host was lost.
+  bool may_come_back() const {
+    return !chooses_hosts() && nodes_.value_or(1) > 1 && options_.max_restarts > 0;
+  }
   // Starts the command on all ranks and looks after them.
   launch::LaunchResult start(const std::vector<std::string>& command);
 
