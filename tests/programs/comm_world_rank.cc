@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fullshard/base/error.h"
@@ -208,6 +209,16 @@ void play_a_timed_death(const World& world) {
   }
 }
 
+// Rank 0 waits, and says so, for one that comes when it is told to.
+void play_a_freeze(const World& world) {
+  world.communicator().barrier();
+  if (world.rank() == 0) std::ofstream("waits");
+  while (world.rank() == 1 && !std::filesystem::exists("come")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  world.communicator().barrier();
+}
+
 void play_meeting_and_leaving(const World& world) {
   say_when(world, "met");
   world.communicator().barrier();
@@ -322,6 +333,7 @@ void play_idle(const World& world, double met_s) {
 int play(const std::string& scene, const std::string& backend, const std::string& device) {
   comm::WorldOptions options{.backend = backend, .device = device};
   if (scene == "rank 1 does not come") options.timeouts.step = std::chrono::seconds(10);
+  if (scene == "freeze") options.timeouts.step = std::chrono::seconds(4);
   if (scene == "rank 1 does not start") options.timeouts.init = std::chrono::seconds(20);
   if (scene == "rank 1 has no device" && std::string(std::getenv("RANK")) == "1") {
     options.device = "cuda:99";
@@ -339,6 +351,7 @@ int play(const std::string& scene, const std::string& backend, const std::string
   if (scene == "idle") play_idle(world, met.count());
   if (scene == "operations") play_all_operations(world);
   if (scene == "exact operations") play_exact_operations(world);
+  if (scene == "freeze") play_a_freeze(world);
   if (scene == "meet and leave") play_meeting_and_leaving(world);
   if (scene == "the last rank dies") play_a_timed_death(world);
   if (scene == "rank 0 dies") play_a_death(world, 0);

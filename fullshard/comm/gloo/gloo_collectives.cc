@@ -24,7 +24,7 @@ class DirectCollectives : public GlooCollectives {
     turn.meet();
     // A window of a larger buffer has gaps between its rows, which gloo cannot skip.
     const at::Tensor full = rows.is_contiguous() ? rows : at::empty(rows.sizes(), rows.options());
-    turn.group().all_gather(as_bytes(full.view({full.numel()})), as_bytes(shard), turn.timeout);
+    turn.group().all_gather(as_bytes(full.view({full.numel()})), as_bytes(shard));
     if (!rows.is_contiguous()) rows.copy_(full);
   }
 
@@ -49,7 +49,7 @@ class DirectCollectives : public GlooCollectives {
       return;
     }
     turn.meet();
-    turn.group().broadcast(as_bytes(tensor), root, turn.timeout);
+    turn.group().broadcast(as_bytes(tensor), root);
   }
 
   void barrier(const GlooTurn& turn) const override { turn.meet(); }
@@ -68,8 +68,7 @@ std::shared_ptr<const GlooCollectives> make_direct_collectives(int rank, std::ve
 void exchange_rows(const GlooTurn& turn, const at::Tensor& received, const at::Tensor& sent) {
   const int64_t row_bytes = sent.size(1) * static_cast<int64_t>(sent.element_size());
   const std::vector<int64_t> counts(static_cast<size_t>(sent.size(0)), row_bytes);
-  turn.group().all_to_all(as_bytes(received.view({-1})), counts, as_bytes(sent.view({-1})), counts,
-                          turn.timeout);
+  turn.group().all_to_all(as_bytes(received.view({-1})), counts, as_bytes(sent.view({-1})), counts);
 }
 
 at::Tensor as_bytes(const at::Tensor& line) { return line.view(at::kByte); }

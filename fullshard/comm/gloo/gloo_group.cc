@@ -3,13 +3,14 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 #include "fullshard/base/broken_pipe.h"
 #include "fullshard/base/error.h"
+#include "fullshard/comm/timeouts.h"
 
 namespace fullshard::comm {
 namespace {
@@ -46,11 +47,56 @@ class CuttableGloo : public c10d::ProcessGroupGloo {
   }
 };
 
+using PostedMessages = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+// What is waited for at the moment, and whether that is over.
+class GivingUp {
+ public:
+  // gloo has a clock of its own, which also counts the time in which this process is stopped: its
+  // limit is never reached.
+  void wait_for_all(const PostedMessages& messages) {
+    const Waiting waiting(*this, messages);
+    for (const auto& message : messages) {
+      if (!message->wait(kNoLimit)) fail("gloo: a call was given up");
+    }
+  }
+
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    if (awaited_ == nullptr) return;
+    for (const auto& message : *awaited_) message->abort();
+  }
+
+ private:
+  class Waiting {
+   public:
+    Waiting(GivingUp& all, const PostedMessages& messages) : all_(all) {
+      const std::lock_guard lock(all.mutex_);
+      check(!all.is_over_, "gloo: a call was given up");
+      all.awaited_ = &messages;
+    }
+    ~Waiting() {
+      const std::lock_guard lock(all_.mutex_);
+      all_.awaited_ = nullptr;
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    GivingUp& all_;
+  };
+
+  std::mutex mutex_;
+  bool is_over_ = false;
+  const PostedMessages* awaited_ = nullptr;
+};
+
 // Messages to and from several ranks at once. What is received must be posted before what is sent:
 // a sender begins when it has the other's word, which would wait behind the data of its own.
 class Exchange {
  public:
-  explicit Exchange(CuttableGloo& group) : group_(group) {}
+  Exchange(CuttableGloo& group, GivingUp& end) : group_(group), end_(end) {}
 
   void receive(const at::Tensor& bytes, int from) {
     if (bytes.numel() == 0) return;
@@ -64,22 +110,14 @@ class Exchange {
     posted_.push_back(group_.send(tensors, to, kTag));
   }
 
-  // For all of them together.
-  void wait(std::chrono::milliseconds timeout) {
-    using Clock = std::chrono::steady_clock;
-    const auto deadline = Clock::now() + timeout;
-    for (const auto& work : posted_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      work->wait(std::max(left, kShortest));
-    }
-  }
+  void wait() { end_.wait_for_all(posted_); }
 
  private:
   static constexpr int kTag = 0;  // messages between two ranks keep their order
-  static constexpr std::chrono::milliseconds kShortest{1};  // zero would be none at all
 
   CuttableGloo& group_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> posted_;
+  GivingUp& end_;
+  PostedMessages posted_;
 };
 
 std::atomic<int64_t> calls_made = 0;
@@ -96,6 +134,7 @@ class GlooGroup::Gloo {
   int size() const { return group->getSize(); }
 
   const c10::intrusive_ptr<CuttableGloo> group;
+  GivingUp end;
 };
 
 GlooGroup::GlooGroup(const Store& store, int rank, int size, const GlooDevice& device,
@@ -110,33 +149,32 @@ GlooGroup::~GlooGroup() = default;
 
 // gloo's ring of two sends its data before the word that it is ready to receive, and both wait in
 // one socket's queue: the second direction would begin when the first has ended.
-void GlooGroup::all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout) {
+void GlooGroup::all_gather(at::Tensor full, at::Tensor own) {
   ++calls_made;
   if (gloo_->size() == 2) {
     const int other = 1 - gloo_->rank();
     const int64_t bytes = own.numel();
     full.narrow(0, gloo_->rank() * bytes, bytes).copy_(own);
-    Exchange exchange(*gloo_->group);
+    Exchange exchange(*gloo_->group, gloo_->end);
     exchange.receive(full.narrow(0, other * bytes, bytes), other);
     exchange.send(own, other);
-    exchange.wait(timeout);
+    exchange.wait();
     return;
   }
   c10d::AllgatherOptions options;
-  options.timeout = timeout;
+  options.timeout = kNoLimit;
   gloo_->group->_allgather_base(full, own, options)->wait();
 }
 
 // gloo's own all-to-all is in that order too, with every rank. As there, each begins with other
 // neighbours, so that not all send to the same one.
 void GlooGroup::all_to_all(const at::Tensor& received, const std::vector<int64_t>& received_counts,
-                           const at::Tensor& sent, const std::vector<int64_t>& sent_counts,
-                           std::chrono::milliseconds timeout) {
+                           const at::Tensor& sent, const std::vector<int64_t>& sent_counts) {
   ++calls_made;
   const auto received_parts = received.split_with_sizes(received_counts);
   const auto sent_parts = sent.split_with_sizes(sent_counts);
   const int rank = gloo_->rank(), size = gloo_->size();
-  Exchange exchange(*gloo_->group);
+  Exchange exchange(*gloo_->group, gloo_->end);
   for (int distance = 1; distance < size; ++distance) {
     const int source = (rank - distance + size) % size;
     exchange.receive(received_parts[static_cast<size_t>(source)], source);
@@ -146,16 +184,23 @@ void GlooGroup::all_to_all(const at::Tensor& received, const std::vector<int64_t
     exchange.send(sent_parts[static_cast<size_t>(target)], target);
   }
   received_parts[static_cast<size_t>(rank)].copy_(sent_parts[static_cast<size_t>(rank)]);
-  exchange.wait(timeout);
+  exchange.wait();
 }
 
-void GlooGroup::broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout) {
+void GlooGroup::broadcast(at::Tensor tensor, int root) {
   ++calls_made;
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  options.timeout = timeout;
+  options.timeout = kNoLimit;
   std::vector<at::Tensor> tensors = {std::move(tensor)};
   gloo_->group->broadcast(tensors, options)->wait();
+}
+
+void GlooGroup::give_up() noexcept {
+  try {
+    gloo_->end.give_up();
+  } catch (...) {  // ended already
+  }
 }
 
 void GlooGroup::cut() noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // c10d's gloo process group: bytes between the ranks of one group. The only file that knows gloo.
-// Calls come from one thread; cut() from any.
+// Calls come from one thread; cut() and give_up() from any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,20 +31,22 @@ class GlooGroup {
   GlooGroup(const GlooGroup&) = delete;
   GlooGroup& operator=(const GlooGroup&) = delete;
 
-  // Each returns when this rank's part is done, or throws gloo's own exception. Tensors are 1-D
-  // contiguous bytes.
-  void all_gather(at::Tensor full, at::Tensor own, std::chrono::milliseconds timeout);
+  // Each returns when this rank's part is done, however long that takes, or throws gloo's own
+  // exception. Tensors are 1-D contiguous bytes.
+  void all_gather(at::Tensor full, at::Tensor own);
   // Counts are bytes per rank.
   void all_to_all(const at::Tensor& received, const std::vector<int64_t>& received_counts,
-                  const at::Tensor& sent, const std::vector<int64_t>& sent_counts,
-                  std::chrono::milliseconds timeout);
-  void broadcast(at::Tensor tensor, int root, std::chrono::milliseconds timeout);
+                  const at::Tensor& sent, const std::vector<int64_t>& sent_counts);
+  void broadcast(at::Tensor tensor, int root);
 
   // How many of these calls all groups of this process have made: what tests count.
   static int64_t num_calls();
 
   // Closes the connections: what other ranks have in flight with this one fails.
   void cut() noexcept;
+  // Ends this and every later exchange with an exception: an all-to-all, and so the meeting that
+  // every call begins with; not a broadcast, nor a gather of three or more.
+  void give_up() noexcept;
 
  private:
   class Gloo;

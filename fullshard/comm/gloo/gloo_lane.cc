@@ -23,8 +23,7 @@ GlooLane::GlooLane(std::unique_ptr<GlooGroup> group, std::vector<int> ranks, std
       sent_(at::zeros({size(), kFirstMessage}, at::kByte)),
       received_(at::zeros({size(), kFirstMessage}, at::kByte)) {}
 
-at::Tensor GlooLane::meet(const CallTerms& terms, const at::Tensor& payload,
-                          std::chrono::milliseconds timeout) {
+at::Tensor GlooLane::meet(const CallTerms& terms, const at::Tensor& payload) {
   const int64_t bytes = payload.defined() ? payload.numel() : 0;
   for (int rank = 0; rank < size(); ++rank) {
     auto* message = sent_.mutable_data_ptr<uint8_t>() + rank * kFirstMessage;
@@ -34,7 +33,7 @@ at::Tensor GlooLane::meet(const CallTerms& terms, const at::Tensor& payload,
     }
   }
   const std::vector<int64_t> counts(ranks_.size(), kFirstMessage);
-  group_->all_to_all(received_.view({-1}), counts, sent_.view({-1}), counts, timeout);
+  group_->all_to_all(received_.view({-1}), counts, sent_.view({-1}), counts);
   std::vector<CallTerms> all(ranks_.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::memcpy(&all[rank], received_.const_data_ptr<uint8_t>() + rank * kFirstMessage,

@@ -6,7 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,11 +29,13 @@ class GlooLane {
   void cut() noexcept {
     if (group_) group_->cut();
   }
+  void give_up() noexcept {
+    if (group_) group_->give_up();
+  }
 
   // Exchanges the terms and at most kMostCarried bytes of every rank: its row of what is returned,
   // [size][bytes]. Nothing else of the call has been sent before. A Disagreement when terms differ.
-  at::Tensor meet(const CallTerms& terms, const at::Tensor& payload,
-                  std::chrono::milliseconds timeout);
+  at::Tensor meet(const CallTerms& terms, const at::Tensor& payload);
 
  private:
   const std::unique_ptr<GlooGroup> group_;

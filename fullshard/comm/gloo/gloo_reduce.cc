@@ -55,8 +55,8 @@ at::Tensor exchange_parts(const GlooTurn& turn, const at::Tensor& part, const Re
     received[rank] = parts.numel(replica) * element;
   }
   const at::Tensor slice = at::empty({parts.slice_numel}, part.options());
-  turn.group().all_to_all(as_bytes(slice), received, as_bytes(part.repeat({parts.num_parts})), sent,
-                          turn.timeout);
+  turn.group().all_to_all(as_bytes(slice), received, as_bytes(part.repeat({parts.num_parts})),
+                          sent);
   return slice;
 }
 
@@ -85,7 +85,7 @@ void gloo_reduce_scatter(const GlooTurn& turn, const at::Tensor& shard, const at
   const at::Tensor received = at::empty({num_ranks, numel}, rows.options());
   turn.group().all_to_all(as_bytes(received.view({-1})),
                           std::vector<int64_t>(static_cast<size_t>(num_ranks), numel * element),
-                          as_bytes(packed(rows, parts)), sent, turn.timeout);
+                          as_bytes(packed(rows, parts)), sent);
   if (parts.num_parts == 1) return sum_received(shard, received, 0, reduction, accumulate);
 
   // Old values are each rank's own: they are added after the exchange, to a result that has not

@@ -13,13 +13,15 @@ namespace fullshard::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 // How long a rank that gives up waits for the worker to let go of its buffers. Peers cut their
 // connections at the next beat of their watch, so this is not reached while their hosts live; for
 // those behind a cut link it would be waited for in vain, once for each group, while the launcher
 // gives the ranks of its host only a few seconds to say why they end.
 constexpr std::chrono::milliseconds kPatience = 2s, kPatienceBehindACut = 500ms;
+// How long who carries out a call that was given up may take to say whom it lacks: those who wait
+// inside a host may take ten seconds more than the limit.
+constexpr auto kForAWord = 15s;
 // Between two looks at ranks that do not come.
 constexpr auto kLook = 60s;
 
@@ -36,6 +38,7 @@ struct GlooWorker::Job {
   const CallTerms terms;
   Act act;
   bool done = false;
+  std::optional<std::chrono::milliseconds> over_after{};  // it was given up, having lasted so long
   std::exception_ptr error;
 };
 
@@ -94,16 +97,18 @@ Work GlooWorker::issue(const Call& call, const CallTerms& terms, Act act) {
 }
 
 void GlooWorker::wait_for(const Job& job) {
-  const auto start = Clock::now();
-  auto next_look = start + kLateAfter;
+  AwakeTime time;
+  std::chrono::milliseconds next_look = kLateAfter;
   std::map<int, uint64_t> beats;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, 100ms, [&] { return job.done; })) {
-    if (Clock::now() >= next_look && watch_->is_store_answering()) {
+    const auto waited = time.passed();
+    end_what_is_over();
+    if (waited >= next_look && watch_->is_store_answering()) {
       lock.unlock();
-      look_around(job.call, Clock::now() - start, beats);
+      look_around(job.call, waited, beats);
       lock.lock();
-      next_look = Clock::now() + kLook;
+      next_look = waited + kLook;
       continue;
     }
     check(!stop_, "{} was still in flight when the world ended", subject_of(job.call));
@@ -115,17 +120,35 @@ void GlooWorker::wait_for(const Job& job) {
   if (job.error) std::rethrow_exception(job.error);
 }
 
+// With the lock. Who waits counts the time, since who carries a call out waits inside gloo; that of
+// a call for which nobody waits is of no matter to this rank.
+void GlooWorker::end_what_is_over() {
+  if (!under_way_) return;
+  const auto lasted = under_way_for_.passed();
+  if (under_way_->over_after) {
+    if (lasted > *under_way_->over_after + kForAWord) fail_stuck(under_way_->call, lasted);
+  } else if (lasted >= limit_of(under_way_->call)) {
+    under_way_->over_after = lasted;
+    lane_->give_up();
+  }
+}
+
+// A peer has stopped in the middle of a call to which all have come.
+void GlooWorker::fail_stuck(const Call& call, std::chrono::milliseconds lasted) const {
+  const std::string limit(name_of(call.limit));
+  fail("{} has not ended after {:.3g} s ({} timeout), although all ranks have come to it; {}",
+       subject_of(call), std::chrono::duration<double>(lasted).count(), limit, remedy_of(limit));
+}
+
 // Names who is late. A host that vanished closes no connection: its ranks are known by silence,
 // which `beats` remembers from look to look.
-void GlooWorker::look_around(const Call& call, Clock::duration waited,
+void GlooWorker::look_around(const Call& call, std::chrono::milliseconds waited,
                              std::map<int, uint64_t>& beats) {
   try {
     if (watch_->find_silent(members_.ranks, beats)) return;  // the caller asks the watch
     const auto absent = watch_->find_absent(members_.ranks, progress_name(), call.sequence);
     if (!absent) return;
-    late_.say(subject_of(call), absent->rank,
-              std::chrono::duration_cast<std::chrono::milliseconds>(waited), absent->last,
-              limit_of(call));
+    late_.say(subject_of(call), absent->rank, waited, absent->last, limit_of(call));
   } catch (const Error&) {
     // The store is gone, which whoever needs it will say.
   }
@@ -152,13 +175,14 @@ void GlooWorker::run() {
     if (stop_) break;
     const std::shared_ptr<Job> job = jobs_.front();
     jobs_.pop_front();
-    busy_ = true;
+    under_way_ = job;
+    under_way_for_ = AwakeTime();
     lock.unlock();
     if (domain_) domain_->enter_beyond();
     std::exception_ptr error = carry_out(*job);
     if (domain_ && !error) domain_->leave_beyond();  // else it has news from there, and will fail
     lock.lock();
-    busy_ = false;
+    under_way_ = nullptr;
     job->act = nullptr;  // lets go of the tensors
     job->error = std::move(error);
     job->done = true;
@@ -170,9 +194,8 @@ void GlooWorker::run() {
 
 std::exception_ptr GlooWorker::carry_out(Job& job) noexcept {
   if (!broken_.empty()) return std::make_exception_ptr(Error(broken_));
-  const auto start = Clock::now();
   try {
-    job.act({*lane_, job.call, job.terms, limit_of(job.call)});
+    job.act({*lane_, job.call, job.terms});
     met_ = {
         progress_name(), job.call.sequence,
         fmt::format("{} (group {}, sequence {})", describe_call(job.call.operation, job.call.unit),
@@ -182,22 +205,24 @@ std::exception_ptr GlooWorker::carry_out(Job& job) noexcept {
     broken_ = error.what();
     return std::current_exception();
   } catch (const std::exception& error) {
-    broken_ = explain(job.call, error, Clock::now() - start);
+    broken_ = explain(job, error);
     lane_->cut();  // whoever waits for this rank need not wait longer
     return std::make_exception_ptr(Error(broken_));
   }
 }
 
-// Gloo only says that a connection broke or that time was over, and a host's own watch knows only
-// its own ranks; the watch over all of them knows who is missing.
-std::string GlooWorker::explain(const Call& call, const std::exception& error,
-                                Clock::duration waited) {
+// Gloo only says that a connection broke or that its call was given up, and a host's own watch
+// knows only its own ranks; the watch over all of them knows who is missing.
+std::string GlooWorker::explain(const Job& job, const std::exception& error) {
+  const Call& call = job.call;
+  std::unique_lock lock(mutex_);
+  const auto over_after = job.over_after;
+  lock.unlock();
   try {
-    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
-    const auto missing = time + 50ms < limit_of(call)
-                             ? watch_->find_gone(members_.ranks, met_)
-                             : watch_->find_late(members_.ranks, progress_name(), call.sequence,
-                                                 time, call.limit, met_);
+    const auto missing = over_after
+                             ? watch_->find_late(members_.ranks, progress_name(), call.sequence,
+                                                 *over_after, call.limit, met_)
+                             : watch_->find_gone(members_.ranks, met_);
     if (missing) return missing->message(watch_->rank(), call);
   } catch (const Error& store_error) {
     return fmt::format("{} failed: {}", subject_of(call), store_error.what());
@@ -213,7 +238,7 @@ std::string GlooWorker::explain(const Call& call, const std::exception& error,
 // have closed theirs.
 void GlooWorker::cut_when_idle() {
   const std::lock_guard lock(mutex_);
-  if (!busy_ && jobs_.empty()) lane_->cut();
+  if (!under_way_ && jobs_.empty()) lane_->cut();
 }
 
 }  // namespace fullshard::comm

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "fullshard/comm/awake_time.h"
 #include "fullshard/comm/backend.h"
 #include "fullshard/comm/call_terms.h"
 #include "fullshard/comm/gloo/gloo_lane.h"
@@ -38,13 +39,10 @@ struct GlooTurn {
   GlooLane& lane;
   const Call& call;
   const CallTerms& terms;
-  std::chrono::milliseconds timeout;
 
   GlooGroup& group() const { return lane.group(); }
   // The first thing that every call does over gloo.
-  at::Tensor meet(const at::Tensor& payload = {}) const {
-    return lane.meet(terms, payload, timeout);
-  }
+  at::Tensor meet(const at::Tensor& payload = {}) const { return lane.meet(terms, payload); }
 };
 
 // Lives as long as its thread, which may outlive the backend when a host has vanished.
@@ -78,13 +76,14 @@ class GlooWorker : public std::enable_shared_from_this<GlooWorker> {
   std::string subject_of(const Call& call) const;
 
   void wait_for(const Job& job);
-  void look_around(const Call& call, std::chrono::steady_clock::duration waited,
+  void end_what_is_over();
+  [[noreturn]] void fail_stuck(const Call& call, std::chrono::milliseconds lasted) const;
+  void look_around(const Call& call, std::chrono::milliseconds waited,
                    std::map<int, uint64_t>& beats);
 
   void run();
   std::exception_ptr carry_out(Job& job) noexcept;
-  std::string explain(const Call& call, const std::exception& error,
-                      std::chrono::steady_clock::duration waited);
+  std::string explain(const Job& job, const std::exception& error);
   void cut_when_idle();
 
   const GlooMembers members_;
@@ -100,7 +99,8 @@ class GlooWorker : public std::enable_shared_from_this<GlooWorker> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> jobs_;
-  bool busy_ = false;
+  std::shared_ptr<Job> under_way_;
+  AwakeTime under_way_for_;
   bool stop_ = false;
   bool ended_ = false;
 };

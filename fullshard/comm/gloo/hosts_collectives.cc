@@ -73,7 +73,7 @@ class HostsCollectives : public GlooCollectives {
       const bool is_small = is_carried(tensor.numel(), tensor.scalar_type());
       const at::Tensor all = turn.meet(is_small ? as_bytes(tensor) : at::Tensor());
       if (!is_small) {
-        turn.group().broadcast(as_bytes(tensor), host, turn.timeout);
+        turn.group().broadcast(as_bytes(tensor), host);
       } else if (layout_.own_rank != root) {
         tensor.copy_(from_bytes(all.select(0, host), tensor.scalar_type()));
       }
@@ -98,7 +98,7 @@ class HostsCollectives : public GlooCollectives {
       lane.copy_(from_bytes(turn.meet(as_bytes(shard)), shard.scalar_type()));
     } else {
       turn.meet();
-      turn.group().all_gather(as_bytes(lane), as_bytes(shard), turn.timeout);
+      turn.group().all_gather(as_bytes(lane), as_bytes(shard));
     }
     return lane.view({layout_.num_hosts(), shard.numel()});
   }

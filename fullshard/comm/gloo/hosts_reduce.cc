@@ -76,7 +76,7 @@ class HostsReduction {
     }
     const at::Tensor all = at::empty({layout_.num_hosts(), output.numel()}, own.options());
     link_.turn.group().all_to_all(as_bytes(all.view({-1})), received,
-                                  as_bytes(own.narrow(0, 0, sent_numel)), sent, link_.turn.timeout);
+                                  as_bytes(own.narrow(0, 0, sent_numel)), sent);
     add_hosts(output, all, 0, accumulate);
   }
 
@@ -145,8 +145,7 @@ class HostsReduction {
     }
     const at::Tensor slice = at::empty({parts_.slice_numel}, part.options());
     link_.turn.group().all_to_all(as_bytes(slice), received,
-                                  as_bytes(part.repeat({parts_.num_parts})), sent,
-                                  link_.turn.timeout);
+                                  as_bytes(part.repeat({parts_.num_parts})), sent);
     return slice;
   }
 
@@ -162,7 +161,7 @@ class HostsReduction {
     own.narrow(0, 0, part.numel()).copy_(part);
     own.narrow(0, part.numel(), longest - part.numel()).zero_();
     const at::Tensor lane = link_.local.allocate(num_hosts * longest, part.scalar_type());
-    link_.turn.group().all_gather(as_bytes(lane), as_bytes(own), link_.turn.timeout);
+    link_.turn.group().all_gather(as_bytes(lane), as_bytes(own));
     const at::Tensor all = at::empty({layout_.ranks_per_host(), lane.numel()}, part.options());
     link_.local.all_gather(link_.local_call(), all, lane).wait();
     const at::Tensor slice = at::empty({parts_.slice_numel}, part.options());

@@ -74,7 +74,7 @@ class UnevenCall {
     const at::Tensor all = at::empty({sum_of(numels)}, own.options());
     turn_.group().all_to_all(as_bytes(all), in_bytes(numels, element),
                              as_bytes(own.repeat({layout_.num_hosts()})),
-                             Numels(numels.size(), own.numel() * element), turn_.timeout);
+                             Numels(numels.size(), own.numel() * element));
     return all;
   }
 
@@ -177,7 +177,7 @@ class UnevenReduction {
     const GlooTurn& turn = call_.turn();
     turn.meet();
     turn.group().all_to_all(as_bytes(received), Numels(numels.size(), own * element),
-                            as_bytes(at::cat(sent)), in_bytes(numels, element), turn.timeout);
+                            as_bytes(at::cat(sent)), in_bytes(numels, element));
     return add_hosts(received);
   }
 
@@ -300,7 +300,7 @@ class UnevenCollectives : public GlooCollectives {
       const bool is_small = is_carried(tensor.numel(), tensor.scalar_type());
       const at::Tensor all = turn.meet(is_small ? as_bytes(tensor) : at::Tensor());
       if (!is_small) {
-        turn.group().broadcast(as_bytes(tensor), host, turn.timeout);
+        turn.group().broadcast(as_bytes(tensor), host);
       } else if (!is_at_root) {
         tensor.copy_(from_bytes(all.select(0, host), tensor.scalar_type()));
       }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fullshard/base/error.h"
+#include "fullshard/comm/awake_time.h"
 #include "fullshard/comm/gpu/nccl_communicator.h"
 
 namespace fullshard::comm {
@@ -17,10 +18,6 @@ using std::chrono::milliseconds;
 constexpr std::chrono::microseconds kEager{500};
 constexpr milliseconds kNcclPause{1}, kBetweenNcclLooks{100};
 constexpr std::chrono::seconds kNcclGoodbye{10};
-
-milliseconds since(Clock::time_point start) {
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-}
 
 bool is_well(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
@@ -58,9 +55,10 @@ ncclResult_t NcclCommunicator::state() {
 void NcclCommunicator::settle(const std::string& what, const Look& look) {
   const auto start = Clock::now();
   auto next_look = start + kBetweenNcclLooks;
+  AwakeTime waited(start);
   for (ncclResult_t now = state(); now != ncclSuccess; now = state()) {
     if (Clock::now() >= next_look || !is_well(now)) {
-      look(since(start));
+      look(waited.passed());
       next_look = Clock::now() + kBetweenNcclLooks;
     }
     check(is_well(now), "nccl: {} failed: {}", what, text_of(now));

@@ -52,8 +52,7 @@ void StreamWatch::remove_link(Owner owner) {
 }
 
 void StreamWatch::add(Owner owner, LinkCall call, std::function<bool()> is_done) {
-  auto watched =
-      std::make_shared<Watched>(Watched{std::move(call), std::move(is_done), Clock::now()});
+  auto watched = std::make_shared<Watched>(Watched{std::move(call), std::move(is_done)});
   const std::lock_guard lock(mutex_);
   links_.at(owner).calls.push_back(std::move(watched));
 }
@@ -124,18 +123,17 @@ std::shared_ptr<StreamWatch::Watched> StreamWatch::oldest_of(Entry& entry) {
     if (!oldest->is_done()) return oldest;
     const std::lock_guard lock(mutex_);
     entry.calls.pop_front();
-    if (!entry.calls.empty()) entry.calls.front()->since = Clock::now();
+    if (!entry.calls.empty()) entry.calls.front()->waited = AwakeTime();
   }
 }
 
-void StreamWatch::look_at(const Link& link, const Watched& watched) {
+void StreamWatch::look_at(const Link& link, Watched& watched) {
   const std::string fault = link.find_fault ? link.find_fault() : "";
   if (!fault.empty()) {
     if (link.peers) link.peers->look_for_gone(watched.call);
     fail("{}: {} {}", link.name, subject_of(watched.call), fault);
   }
-  const auto waited =
-      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - watched.since);
+  const auto waited = watched.waited.passed();
   if (link.peers && waited >= kUnsuspected) link.peers->look(watched.call, waited);
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "fullshard/comm/awake_time.h"
 #include "fullshard/comm/link_peers.h"
 
 namespace fullshard::comm {
@@ -60,11 +61,10 @@ class StreamWatch {
   void abandon(const std::string& why);
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Watched {
     LinkCall call;
     std::function<bool()> is_done;
-    Clock::time_point since;  // when it was issued, or the call before it ended
+    AwakeTime waited = AwakeTime();  // since it was issued, or the call before it ended
   };
   struct Entry {
     Link link;
@@ -74,7 +74,7 @@ class StreamWatch {
   void run();
   void look();
   std::shared_ptr<Watched> oldest_of(Entry& entry);
-  void look_at(const Link& link, const Watched& watched);
+  void look_at(const Link& link, Watched& watched);
   void give_up(const std::string& why);
   void let_go_of_all();
 

@@ -9,6 +9,7 @@
 #include <climits>
 #include <ctime>
 
+#include "fullshard/comm/awake_time.h"
 #include "fullshard/comm/shm/shm_control.h"
 
 namespace fullshard::comm {
@@ -78,6 +79,7 @@ void wait_at(Doorbell& bell, const Patience& patience, Condition& condition) {
     }
   }
   auto looked = start;
+  AwakeTime waited(start);
   while (true) {
     while (condition.help()) {
       if (condition.is_met()) return;
@@ -85,7 +87,7 @@ void wait_at(Doorbell& bell, const Patience& patience, Condition& condition) {
     if (nap(bell, patience.nap, condition)) return;
     if (Clock::now() - looked < patience.nap / 2) continue;
     looked = Clock::now();
-    condition.look_around(std::chrono::duration_cast<std::chrono::milliseconds>(looked - start));
+    condition.look_around(waited.passed(looked));
   }
 }
 

@@ -104,14 +104,13 @@ std::string ShmWatch::circle_through(int missing) {
   return {};
 }
 
-std::chrono::steady_clock::duration ShmWatch::age_of(const std::string& circle) {
-  const auto now = std::chrono::steady_clock::now();
+std::chrono::milliseconds ShmWatch::age_of(const std::string& circle) {
   const std::lock_guard lock(circle_mutex_);
   if (circle != circle_) {
     circle_ = circle;
-    circle_since_ = now;
+    circle_age_ = AwakeTime();
   }
-  return now - circle_since_;
+  return circle_age_.passed();
 }
 
 // Ranks that make different calls in different groups never meet at one sequence number. They are

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fullshard/comm/awake_time.h"
 #include "fullshard/comm/late_notice.h"
 #include "fullshard/comm/missing.h"
 #include "fullshard/comm/shm/shm_control.h"
@@ -96,7 +97,7 @@ class ShmWatch {
   void look_for_circle(int missing);
   void look_outside(const Act& act);
   // How long the same circle has been seen.
-  std::chrono::steady_clock::duration age_of(const std::string& circle);
+  std::chrono::milliseconds age_of(const std::string& circle);
   void settle(const Finding& finding) noexcept;
   bool is_settled() const { return block_.verdict.state.load() == Verdict::settled; }
   [[noreturn]] void conclude(const Finding& finding, const Act& act);
@@ -114,8 +115,8 @@ class ShmWatch {
   AskOutside outside_;
   LateNotice late_;
   std::mutex circle_mutex_;
-  std::string circle_;  // seen at the last look, and since when it has not changed
-  std::chrono::steady_clock::time_point circle_since_;
+  std::string circle_;  // seen at the last look, and for how long it has not changed
+  AwakeTime circle_age_;
 };
 
 // "all_gather of unit 'blocks.2'"
