@@ -324,9 +324,8 @@ TEST_F(CheckpointCommand, WritesSecondNamesForTorch) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 2 --save-every 2").status, 0);
   const auto names_in = [&](const std::string& path) {
     std::vector<std::string> names;
-    for (const auto& tensor : run_json("checkpoint inspect " + path)["weights"]) {
-      names.push_back(tensor["name"]);
-    }
+    const json found = run_json("checkpoint inspect " + path);
+    for (const auto& tensor : found["weights"]) names.push_back(tensor["name"]);
     return names;
   };
   const std::string table = "model.embed_tokens.weight", head = "lm_head.weight";
