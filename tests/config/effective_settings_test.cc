@@ -83,7 +83,7 @@ TEST(EffectiveSettings, EachSayWhatTheyDo) {
   RunOptions options;
   options.lora.rank = 4;
   for (const char* const file :
-       {R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})",
+       {R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})",
         R"({"zero_optimization": {"stage": 3}})", "distributed_type: FSDP\n"}) {
     const Plan plan = Plan::parse(file, "file", {.ranks = 2});
     const auto settings =
