@@ -357,7 +357,7 @@ TEST_F(Generation, SaysWhatIsWrongAtOnce) {
          "num_return_sequences is 1000000000, expected from 1 to 16384");
   folder_.write("twice.jsonl", "{\"prompt\": \"a\", \"prompt\": \"b\"}\n");
   expect(gpt2 + "--prompts twice.jsonl", 4,
-         "twice.jsonl, line 1: has the key \"prompt\" twice, again at column 16");
+         "twice.jsonl, line 1: has the key \"prompt\" twice, again at column 17");
   expect("--model " + kModelFolders + "bert --prompt a --tokenizer bytes", 4, "makes no text");
   expect(gpt2 + "--prompts long.jsonl --max-new-token 3", 2, "--max-new-tokens");
 }

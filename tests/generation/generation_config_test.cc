@@ -69,7 +69,7 @@ TEST(GenerationConfig, RefusesWhatMakesNoSense) {
   EXPECT_EQ(said(R"({"do_sample": true, "num_return_sequences": 1000000000})"),
             "g.json: generate: num_return_sequences is 1000000000, expected from 1 to 16384");
   EXPECT_EQ(said(R"({"num_beams": 2, "num_beams": 3})"),
-            "g.json: has the key \"num_beams\" twice, again at column 17");
+            "g.json: has the key \"num_beams\" twice, again at column 18");
   EXPECT_THAT(said(R"({"eos_token_id": ["a"]})"), HasSubstr("a token or a list of them"));
   EXPECT_THAT(said("{"), HasSubstr("g.json: is not valid JSON"));
   EXPECT_THAT(said("[]"), HasSubstr("expected a JSON object"));
