@@ -130,7 +130,7 @@ ShardOptions of_stage(int stage) {
 void expect_as_plainly(const std::string& what, const MakeTorch& make, const Loop& loop) {
   for (const int ranks : {1, 2, 3}) {
     const auto expected = plainly(ranks, make, loop);
-    for (const int stage : {0, 1, 2, 3}) {
+    for (const int stage : {0, 1, 3}) {
       SCOPED_TRACE(what + " on " + std::to_string(ranks) + " of stage " + std::to_string(stage));
       run_ranks({.ranks = ranks}, [&](const World& world) {
         auto net = make_curved();
@@ -181,9 +181,11 @@ TEST(OwnTorchCalls, TrainAsOnAPlainModelWhereverTheyStand) {
                                                   loop.optimizer.zero_grad(/*set_to_none=*/false);
                                                 }
                                               }}};
-  for (const auto& [optimizer, make] : torch_optimizers()) {
-    for (const auto& [name, loop] : loops) expect_as_plainly(optimizer + ", " + name, make, loop);
+  const auto optimizers = torch_optimizers();
+  for (const auto& [name, make] : optimizers) {
+    expect_as_plainly(name, make, loops.at("cleared before the backward"));
   }
+  for (const auto& [name, loop] : loops) expect_as_plainly(name, optimizers.at("SGD"), loop);
 }
 
 TEST(OwnTorchCalls, AccumulateAndStepAgainAsOnAPlainModel) {
@@ -237,17 +239,14 @@ TEST(OwnTorchCalls, AccumulateAndStepAgainAsOnAPlainModel) {
          }
        }}};
   const auto optimizers = torch_optimizers();
-  for (const auto* optimizer : {"SGD", "AdamW"}) {
-    for (const auto& [name, loop] : loops) {
-      expect_as_plainly(std::string(optimizer) + ", " + name, optimizers.at(optimizer), loop);
-    }
-  }
+  for (const auto& [name, loop] : loops) expect_as_plainly(name, optimizers.at("AdamW"), loop);
 }
 
 // In 16 bits too, clipped, and after micro-batches: to the bit what step(optimizer) does.
 TEST(OwnTorchCalls, HaveTheBitsOfStepsThatAreTold) {
-  for (const auto& [name, make] : torch_optimizers()) {
-    for (const int ranks : {1, 2, 3}) {
+  for (const std::string name : {"AdamW", "SGD"}) {
+    const auto make = torch_optimizers().at(name);
+    for (const int ranks : {1, 3}) {
       for (const int stage : {0, 2, 3}) {
         for (const auto dtype : {at::kFloat, at::kBFloat16}) {
           SCOPED_TRACE(name + " on " + std::to_string(ranks));
@@ -433,6 +432,24 @@ TEST(OwnTorchCalls, WaitForRulesToBeComparedWith) {
   optimizer.zero_grad();
   net(curved_batch(1, 0)).backward();
   EXPECT_EQ(text_of([&] { optimizer.step(); }), "nothing was thrown");
+}
+
+// Where the factor of clipping could not be applied at once it goes with the gradients.
+TEST(OwnTorchCalls, ClearAClipWithTheGradients) {
+  const auto stepped = [](bool clips_before) {
+    auto net = make_curved();
+    auto sharded = shard(net, World::single());
+    sharded.set_loss_scale(8);
+    PieceParameters pieces(sharded);
+    torch::optim::SGD optimizer(pieces.tensors(), 0.1);
+    (net(curved_batch(0, 0)) * 8).backward();
+    if (clips_before) sharded.clip_grad_norm(1e-3);
+    optimizer.zero_grad();
+    (net(curved_batch(1, 0)) * 8).backward();
+    pieces.step(optimizer);
+    return net->out->weight.detach().clone();
+  };
+  EXPECT_TRUE(at::equal(stepped(true), stepped(false)));
 }
 
 TEST(OwnTorchCalls, AreToldThatTheirPiecesAreGone) {

@@ -102,14 +102,18 @@ void ShownPieces::show_gradients() {
     tensors_[i].mutable_grad() = shown_[i].gradient;
   }
   is_showing_ = true;
+  shows_usable_ = why.empty();
 }
 
+// A clip that gradients were still to be multiplied by goes with them.
 void ShownPieces::hide_gradients() {
-  is_showing_ = false;
+  const bool were_cleared = has_cleared_any() && !has_kept_any();
+  is_showing_ = shows_usable_ = false;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     shown_[i] = {};
     tensors_[i].mutable_grad() = at::Tensor();
   }
+  if (were_cleared) model_.zero_grad();
 }
 
 bool ShownPieces::has_cleared_any() const {
@@ -170,7 +174,7 @@ void ShownPieces::scale_gradients(double factor, bool is_first) {
 
 void ShownPieces::step_with(double factor, const std::function<void()>& step) {
   const at::NoGradGuard no_grad;
-  const bool is_usable = factor == 1 && shows_usable_gradients();
+  const bool is_usable = factor == 1 && shows_usable_;
   const auto pieces = model_.pieces();
   std::vector<at::Tensor> before;
   for (size_t i = 0; i < tensors_.size(); ++i) {

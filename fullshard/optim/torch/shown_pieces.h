@@ -38,7 +38,7 @@ class ShownPieces : public engine::PieceHolder {
   bool has_kept_any() const override;
   void take_gradients() override;
   void scale_gradients(double factor, bool is_first) override;
-  bool shows_usable_gradients() const override { return why_unusable().empty(); }
+  bool shows_usable_gradients() const override { return shows_usable_; }
   void publish() override;
 
  private:
@@ -56,6 +56,7 @@ class ShownPieces : public engine::PieceHolder {
   std::vector<int64_t> published_;  // versions of the tensors
   std::vector<Shown> shown_;
   bool is_showing_ = false;
+  bool shows_usable_ = false;
   std::string forbidden_;
 };
 
