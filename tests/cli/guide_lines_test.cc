@@ -20,6 +20,13 @@ constexpr const char* kGuideT5 = R"({"architectures": ["T5ForConditionalGenerati
   "pad_token_id": 0, "decoder_start_token_id": 0, "feed_forward_proj": "relu",
   "relative_attention_num_buckets": 8, "is_encoder_decoder": true, "tie_word_embeddings": true})";
 
+constexpr const char* kGuideBert = R"({"architectures": ["BertForMaskedLM"],
+  "model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "intermediate_size": 32, "max_position_embeddings": 64, "type_vocab_size": 2,
+  "vocab_size": 2000, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+  "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "initializer_range": 0.02,
+  "pad_token_id": 0})";
+
 struct GuideLine {
   const char* where;  // the guide, and what the line is there for
   const char* line;   // as a shell reads it
@@ -36,7 +43,7 @@ const std::vector<GuideLine>& lines_of_launchers() {
       {"FSDP: accelerate launch",
        "fullshard launch --config_file fsdp.yaml sh my-script.sh",
        0,
-       {"[0] rank 0 of 2", "[1] rank 1 of 2"}},
+       {"rank 0 of 2", "[1] rank 1 of 2"}},
       {"FSDP: accelerate launch with the Trainer's words",
        "fullshard launch --num_processes 2 --fsdp=\"full shard\" "
        "--fsdp_config=\"path/to/fsdp_config/\" sh my-script.sh",
@@ -61,7 +68,7 @@ const std::vector<GuideLine>& lines_of_launchers() {
       {"DeepSpeed: hostfile, with hosts that are not there",
        "fullshard launch --ssh false --num_gpus 8 --num_nodes 2 --hostfile hostfile --master_addr "
        "hostname1 --master_port=9901 sh my-script.sh --deepspeed ds_config.json",
-       1,
+       2,
        {"hostname1", "hostname2"}},
       {"DeepSpeed: slurm",
        "GPUS_PER_NODE=8 SLURM_NNODES=2 SLURM_PROCID=1 MASTER_ADDR=hostname1 MASTER_PORT=9901 "
@@ -82,8 +89,8 @@ const std::vector<GuideLine>& lines_of_launchers() {
 const std::vector<GuideLine>& lines_of_runs() {
   static const std::vector<GuideLine> lines = {
       {"FSDP: a program under the file",
-       "fullshard launch --config_file fsdp.yaml fullshard train --model $MODELS/bert --data t.bin "
-       "--task masked-lm --sequence-length 16 --steps 1 --no-save-model --output fsdp",
+       "fullshard launch --config_file fsdp.yaml fullshard train --model bert --data text.txt "
+       "--sequence-length 16 --steps 1 --no-save-model --output fsdp",
        0,
        {}},
       {"DeepSpeed: run_translation on two GPUs",
@@ -93,7 +100,7 @@ const std::vector<GuideLine>& lines_of_runs() {
        "--num_train_epochs 1 --dataset_name wmt16 --dataset_config \"ro-en\" --source_lang en "
        "--target_lang ro",
        0,
-       {"4 steps"}},
+       {"steps     4\n"}},
       {"DeepSpeed: run_translation on one",
        "fullshard train --num_gpus=1 --deepspeed tests/deepspeed/ds_config_zero2.json "
        "--model_name_or_path google-t5/t5-small --per_device_train_batch_size 1 "
@@ -101,7 +108,7 @@ const std::vector<GuideLine>& lines_of_runs() {
        "--num_train_epochs 1 --dataset_name wmt16 --dataset_config \"ro-en\" --source_lang en "
        "--target_lang ro",
        0,
-       {"8 steps"}},
+       {"steps     8\n"}},
       {"DeepSpeed: run_translation with its script",
        "fullshard train --num_gpus=1 examples/pytorch/translation/run_translation.py --deepspeed "
        "tests/deepspeed/ds_config_zero2.json --model_name_or_path google-t5/t5-small",
@@ -154,7 +161,14 @@ class GuideLines : public ShortRuns {
                   "echo \"rank $RANK of $WORLD_SIZE with $FULLSHARD_FSDP and "
                   "$FULLSHARD_FSDP_CONFIG\" | sed \"s|$PWD/||\"\n"
                   "echo \"rank $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT for $*\"\n");
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "good morning\ngood night\n";
+    folder_.write("text.txt", text);
     folder_.write("prompts.txt", "good morning\ngood night\n");
+    std::filesystem::create_directories(folder_ / "bert");
+    folder_.write("bert/config.json", kGuideBert);
+    std::filesystem::copy(kRunFixtures + "text/bert_uncased/tokenizer.json",
+                          folder_ / "bert/tokenizer.json");
     write_tokens("t.bin", 400);
     make_cache();
   }

@@ -130,6 +130,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
   command
       .add_option("--export", hosts_.exports, "a variable that ranks on other hosts get as well")
       ->expected(1)
+      ->take_all()
       ->group(group);
 }
 

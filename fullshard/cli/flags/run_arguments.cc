@@ -334,7 +334,19 @@ Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
                         bool is_quiet) const {
   PlanOptions options = plan_options(ranks, inputs);
   options.device = device();
-  return config_.load(std::move(options), is_quiet);
+  if (kind_ != RunKind::eval) return config_.load(std::move(options), is_quiet);
+  // A file's batch is that of training, whose size an evaluation need not have.
+  const auto is_batch = [](const FlagValue& flag) { return flag.flag == "--micro-batch"; };
+  const auto batch = std::stable_partition(options.flags.begin(), options.flags.end(),
+                                           [&](const FlagValue& flag) { return !is_batch(flag); });
+  const std::vector<FlagValue> own(batch, options.flags.end());
+  options.flags.erase(batch, options.flags.end());
+  Plan plan = config_.load(std::move(options), is_quiet);
+  Problems problems;
+  if (!own.empty()) plan.batch.micro.origin = {};
+  apply_flags(plan, own, problems);
+  problems.throw_if_any();
+  return plan;
 }
 
 std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
