@@ -87,7 +87,7 @@ TEST_F(AccelerateLaunch, SaysWhatToWriteInPlaceOfWhatItLacks) {
   EXPECT_THAT(refusal("--use_fsdp --use_deepspeed"),
               HasSubstr("given together with --use_deepspeed"));
   EXPECT_EQ(refusal("--mixed_precision float"),
-            "error: launch: --mixed_precision: is \"float\", expected one of no, fp16, bf16 or "
+            "error: launch: --mixed_precision: is \"float\", expected one of no, fp16, bf16, "
             "fp8\n");
   EXPECT_THAT(refusal("--fsdp_sharding_strategy 9"), HasSubstr("is 9, expected one of FULL_SHARD"));
   EXPECT_EQ(refusal("--fsdp_reshard_after_forward true"),

@@ -68,9 +68,14 @@ TEST(Arguments, LetUnknownKeysPassWhereAskedTo) {
     return Plan::from_arguments(arguments.count, arguments.data());
   };
   EXPECT_EQ(
-      plan_of({"--deepspeed", "{\"made_up\": 1}", "--unknown_keys=warn"}).warnings().at(0).message,
+      plan_of({"--deepspeed", "{\"train_batch_size\": 8, \"made_up\": 1}", "--unknown_keys=warn"})
+          .warnings()
+          .at(0)
+          .message,
       "unknown key, ignored");
-  EXPECT_THROW(plan_of({"--deepspeed", "{\"made_up\": 1}", "--unknown-keys", "error"}), Error);
+  EXPECT_THROW(plan_of({"--deepspeed", "{\"train_batch_size\": 8, \"made_up\": 1}",
+                        "--unknown-keys", "error"}),
+               Error);
   EXPECT_THROW(plan_of({"--unknown-keys", "perhaps"}), Error);
 }
 

@@ -19,7 +19,8 @@ using ::testing::Not;
 
 std::vector<std::string> foreign_warnings(const std::string& text) {
   std::vector<std::string> texts;
-  for (const Problem& warning : Plan::parse(text, "f").warnings()) texts.push_back(warning.text());
+  const Plan plan = Plan::parse(text, "f");
+  for (const Problem& warning : plan.warnings()) texts.push_back(warning.text());
   return texts;
 }
 

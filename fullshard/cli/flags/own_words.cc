@@ -34,6 +34,11 @@ std::string name_in_train(RunKind kind, const std::string& own) {
   return own;
 }
 
+std::string with_dashes(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
 // One of several ways to say a value.
 bool gives_way(const GivenFlag& given) {
   return given.values.size() <= 1 && given.flag->own.find(' ') == std::string_view::npos &&
@@ -46,9 +51,9 @@ bool only_computes(RunKind kind) { return kind == RunKind::eval || kind == RunKi
 
 OwnWords::OwnWords(const std::vector<std::string>& words, RunKind kind) : kind_(kind) {
   if (only_computes(kind_)) names_ = flag_names(kind_);
-  line_ = read_trainer_line(words, [&](const std::string& name, const TrainerFlag& flag) {
-    if (only_computes(kind_)) return names_.contains(name);
-    return flag.kind == TrainerFlagKind::same || name == "--report-to";  // with our messages
+  line_ = read_trainer_line(words, [&](const std::string& typed, const TrainerFlag& flag) {
+    if (only_computes(kind_)) return names_.contains(with_dashes(typed));
+    return flag.kind == TrainerFlagKind::same || typed == "--report-to";  // with our messages
   });
   if (only_computes(kind_)) {
     for (OwnFlag& flag : line_.own) flag.name = name_in_train(kind_, flag.name);

@@ -97,13 +97,13 @@ const GivenFlag* TrainerLine::find(std::string_view name) const {
 
 TrainerLine read_trainer_line(
     const std::vector<std::string>& words,
-    const std::function<bool(const std::string& name, const TrainerFlag& flag)>& is_own) {
+    const std::function<bool(const std::string& typed, const TrainerFlag& flag)>& is_own) {
   TrainerLine line;
   for (size_t i = 0; i < words.size(); ++i) {
     const SplitWord word = split(words[i]);
     const TrainerFlag* flag =
         is_flag(words[i]) ? find_trainer_flag(std::string_view(word.name).substr(2)) : nullptr;
-    if (flag == nullptr || is_own(own_name(words[i]), *flag)) {
+    if (flag == nullptr || is_own(word.name, *flag)) {
       keep(line, words[i], i);
       continue;
     }

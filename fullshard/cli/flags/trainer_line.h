@@ -40,10 +40,10 @@ struct TrainerLine {
   const GivenFlag* find(std::string_view name) const;  // null: it was not given
 };
 
-// `is_own` tells flags that the command has itself ("--lr") from those that the Trainer calls the
-// same; what neither has is ours, for the parser to complain of.
+// `is_own` tells flags of the Trainer that the command has itself, by the name that was typed; what
+// is none of the Trainer's is ours, for the parser to complain of.
 TrainerLine read_trainer_line(
     const std::vector<std::string>& words,
-    const std::function<bool(const std::string& name, const TrainerFlag& flag)>& is_own);
+    const std::function<bool(const std::string& typed, const TrainerFlag& flag)>& is_own);
 
 }  // namespace fullshard::cli
