@@ -211,16 +211,21 @@ class NodesThatComeBack {
         "touch ready.$RANK.$TORCHELASTIC_RESTART_COUNT; if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; "
         "then until [ -e end ] && [ -e ready.0.1 ] && [ -e ready.1.1 ]; do sleep 0.02; done; else "
         "until [ -e fail.$RANK ]; do sleep 0.02; done; exit 3; fi";
+    const int port = 20'000 + ::getpid() % 10'000;
+    // Before that node 1 would go on looking for a node 0 that was killed.
+    const std::string connected =
+        fmt::format("until grep -q ':{:04X} 01 ' /proc/net/tcp || ! lives; do sleep 0.02; done; ",
+                    node_line_port(port));
     shell("cd " + folder_.path() +
           "; export FULLSHARD_JOB_SECRET=x; node() { exec fullshard launch -n 1 --nnodes 2 "
           "--node-rank $1 --master-addr 127.0.0.1 --master-port " +
-          std::to_string(20'000 + ::getpid() % 10'000) +
-          " --notice 1000000 --max-restarts 1 -- sh -c " + shell_quoted(script) +
+          std::to_string(port) + " --notice 1000000 --max-restarts 1 -- sh -c " +
+          shell_quoted(script) +
           " >> said.$1 2>&1; }; lives() { kill -0 $second 2> /dev/null; }; "
           "is_there() { until [ -e $1 ] || ! lives; do sleep 0.02; done; }; "
           "is_said() { until grep -q \"$1\" said.1 || ! lives; do sleep 0.02; done; }; "
           "node 0 & first=$!; node 1 & second=$!; is_there ready.0.0; is_there ready.1.0; " +
-          meanwhile +
+          connected + meanwhile +
           "; wait $second; status=$?; echo $status > status.1; [ $status = 0 ] || kill $first; "
           "wait $first; echo $? > status.0");
   }
