@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank tells `fullshard launch`, which started it, a letter each, through a pipe that it
-// inherits. Where nothing launched it so (FULLSHARD_MEETING), it tells nobody.
+// inherits. Without such a launcher (FULLSHARD_MEETING) nothing is told.
 #pragma once
 
 #include "fullshard/base/launcher_environment.h"

@@ -49,8 +49,8 @@ class AsyncSaver {
   // pinned memory beside training, and its next step waits for that.
   void start(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,
              const Progress& progress, const CheckpointOptions& options = {});
-  // The same copies now, for whoever wants to see how long they take, or changes masters by ways
-  // of his own. Not collective; nothing to do where nothing is being written.
+  // The same copies now, for callers that measure how long they take, or that change masters by
+  // ways of their own. Not collective; nothing to do where nothing is being written.
   void settle();
   // Both: everything is copied before it returns.
   void save(const std::string& folder, const ShardedModel& model, const Optimizer& optimizer,

@@ -93,7 +93,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Optimizers that step over pieces by themselves; as PassController has it.
   PieceHolders& piece_holders() { return passes_.holders(); }
   void take_in_steps() { passes_.take_in_steps(); }
-  // By an optimizer whose states nobody here holds.
+  // By an optimizer whose states are not held here.
   bool is_stepped_by_torch() const {
     return is_stepped_by_torch_ || passes_.holders().has_new_values();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files for other programs in a checkpoint of ours: config.json, model.safetensors, PEFT's. Loading
-// does not need them, but whoever reads them must not get others than were saved.
+// does not need them, but their readers must not get others than were saved.
 #pragma once
 
 #include <memory>

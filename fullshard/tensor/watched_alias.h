@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that somebody else writes through torch's operators, and whether they did.
+// Memory that others write through torch's operators, and whether they did.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -37,7 +37,7 @@ TEST(ComputedCounts, AreRoundedDownWithAWarning) {
               ElementsAre("f:2: zero_optimization.stage3_prefetch_bucket_size: is 3774873.6, "
                           "rounded down to 3774873"));
   const Plan plan = Plan::parse(
-      "{}", "f",
+      R"({"train_batch_size": 8})", "f",
       {.overrides = {"zero_optimization.stage=3", "zero_optimization.sub_group_size=1000.5"}});
   EXPECT_EQ(plan.sharding.sub_group_size.value, 1000);
   EXPECT_THAT(plan.warnings().back().text(), HasSubstr("is 1000.5, rounded down to 1000"));

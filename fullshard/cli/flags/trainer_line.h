@@ -21,7 +21,7 @@ struct GivenFlag {
   size_t at;  // which word of the line it is
 
   const std::string& value() const;  // the first; an Error of kind usage where there is none
-  bool is_true() const;              // without a value too; an Error for what is no truth value
+  bool is_true() const;              // without a value too; an Error for other words
 };
 
 struct OwnFlag {

@@ -121,7 +121,7 @@ void GlooWorker::wait_for(const Job& job) {
 }
 
 // With the lock. Who waits counts the time, since who carries a call out waits inside gloo; that of
-// a call for which nobody waits is of no matter to this rank.
+// a call that no thread waits for does not matter to this rank.
 void GlooWorker::end_what_is_over() {
   if (!under_way_) return;
   const auto lasted = under_way_for_.passed();

@@ -35,7 +35,7 @@ class AtomicFile {
   std::string path_;
   std::string partial_;    // empty: in memory
   bool is_named_ = false;  // it lies under that name
-  int descriptor_ = -1;    // locked, so that nobody takes it for abandoned
+  int descriptor_ = -1;    // locked, so that it is not taken for abandoned
   int64_t size_ = 0;
 };
 

@@ -69,8 +69,8 @@ class PassController : public UnitEvents {
   void note_repeated_pass();
   // Nothing gathered, nothing in flight.
   void release_all();
-  // Collective where somebody holds pieces: what an optimizer did by itself since the last backward
-  // counts from here on. Before the model is used, between passes.
+  // Collective where an optimizer holds pieces: what an optimizer did by itself since the last
+  // backward counts from here on. Before the model is used, between passes.
   void take_in_steps();
   PieceHolders& holders() { return holders_; }
   const PieceHolders& holders() const { return holders_; }

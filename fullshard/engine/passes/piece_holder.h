@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces in the hands of an optimizer that tells nobody what it does, as torch's own: it reads the
+// Pieces held by an optimizer that does not say what it does, as torch's own: it reads the
 // gradients that pieces show, writes masters, and clears or changes gradients, whenever its caller
 // says so. What it has done is found out when the model is used next.
 #pragma once

@@ -33,7 +33,8 @@ class PieceHolders {
   void note_published();
   void publish();  // collective; there is news of values
 
-  // Collective where ranks share a copy: nobody may write it before all have done their backward.
+  // Collective where ranks share a copy: it must not be written before all have done their
+  // backward.
   void show();
   void show_again();
   void hide();

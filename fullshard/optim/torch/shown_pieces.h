@@ -13,7 +13,7 @@
 
 namespace fullshard::optim {
 
-// Shared by the copies of a PieceParameters. Its end is told to whoever still has the tensors.
+// Shared by the copies of a PieceParameters. Tensors that outlive it say so when they are used.
 class ShownPieces : public engine::PieceHolder {
  public:
   explicit ShownPieces(ShardedModel model);

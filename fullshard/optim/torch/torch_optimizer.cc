@@ -45,7 +45,7 @@ PieceParameters::PieceParameters(ShardedModel model, std::optional<ForeignOptimi
   check_offload(model);
   shown_ = std::make_shared<optim::ShownPieces>(std::move(model));
   for (const auto& piece : this->model().pieces()) names_.push_back(piece.name);
-  // Nobody says which optimizer it is that steps by itself.
+  // Which optimizer steps by itself is not known.
   const auto problem = rules_ ? problem_with(*rules_) : "";
   if (!problem.empty()) shown_->forbid(problem);
 }
