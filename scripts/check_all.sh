@@ -31,7 +31,7 @@ build_and_test() {
   fi
   cmake --build "$folder" -j "$JOBS" --target "${targets[@]}" || return
   for program in "${targets[@]}"; do
-    GTEST_BRIEF=1 ctest --test-dir "$folder" --output-on-failure --no-tests=error -R "^${program%_test}(_slow)?\$" || return
+    GTEST_BRIEF=1 ctest --test-dir "$folder" --output-on-failure --no-tests=error -R "^${program%_test}(_slow|_2)?\$" || return
   done
 }
 

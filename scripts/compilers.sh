@@ -59,7 +59,7 @@ build_and_test() {
     grep -E 'error|Error' "$log" | head -n 5
   else
     inside env GTEST_BRIEF=1 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$JOBS" \
-      ${targets[0]:+-R "^($(IFS='|' && echo "${targets[*]%_test}"))(_slow)?\$"} >>"$log" 2>&1 || status=1
+      ${targets[0]:+-R "^($(IFS='|' && echo "${targets[*]%_test}"))(_slow|_2)?\$"} >>"$log" 2>&1 || status=1
     result=$(sed -n 's/^\([0-9]*% tests passed, .*\)/\1/p' "$log" | tail -n 1)
     sed -n '/The following tests FAILED/,$p' "$log"
   fi

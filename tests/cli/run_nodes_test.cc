@@ -128,7 +128,7 @@ TEST_F(RunNodes, ARefusedStartWithRestartsEndsOnEveryNodeAndLeavesTheLogs) {
   const std::string first = folder_.read("run/logs/rank-0.log");
   const launch::Ended refused = run_both("--max-restarts 3");
   EXPECT_EQ(refused.status, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("error: run: holds a run already"));
+  EXPECT_THAT(refused.output, HasSubstr("error: rank 0: run: holds a run already"));
   EXPECT_EQ(refused.output.find("restart"), std::string::npos) << refused.output;
   EXPECT_EQ(folder_.read("said.1").find("restart"), std::string::npos) << folder_.read("said.1");
   EXPECT_EQ(folder_.read("run/logs/rank-0.log"), first);

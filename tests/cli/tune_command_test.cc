@@ -86,7 +86,7 @@ TEST_F(TuneCommand, BeforeTrainingGivesTheRunItsWinner) {
   const auto record = read_json("run/run.json");
   EXPECT_EQ(record["status"], "done");
   EXPECT_THAT(record.dump(), HasSubstr("run/tune/tuned.json"));
-  EXPECT_THAT(record.dump(), Not(HasSubstr("--auto")));
+  EXPECT_THAT(record["command"].dump(), Not(HasSubstr("--auto")));
 }
 
 TEST_F(TuneCommand, GoesOnWhereItWasInterrupted) {
