@@ -5,10 +5,13 @@
 #
 #   scripts/compilers.sh                        g++ 12, 13, 14, clang++ 16 and newer; libtorch 2.11.0, 2.13.0 and the newest on PyPI
 #   scripts/compilers.sh g++-13 torch-2.11.0    these
-#   scripts/compilers.sh torch-2.15.0=FOLDER    with the libtorch of the virtual environment FOLDER, where pip has none without CUDA
+#   scripts/compilers.sh torch-2.15.0=FOLDER    with the libtorch of the virtual environment FOLDER, or of scripts/cpu_libtorch.sh, where
+#                                               pip has none without CUDA
+#   CXX=g++-14 scripts/compilers.sh torch-…     with this compiler
 #   COMPILERS_TARGETS='config_test text_test'   builds and tests only these programs, and notes nothing
 #   COMPILERS_ROOT=/srv/trixie …                runs compilers and programs in this folder with another system in it (chroot, as root),
-#                                               where this checkout lies under the same path
+#                                               where this checkout lies under the same path; LDFLAGS=-Wl,--allow-shlib-undefined where
+#                                               that system's libraries are of a newer compiler than the one that is tried
 #
 # Each has a folder of its own below build/; with ccache a second run is short. Ends with 1 when one failed, with 77 when none was there.
 set -uo pipefail

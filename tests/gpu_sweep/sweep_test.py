@@ -59,6 +59,14 @@ class Comparison(unittest.TestCase):
         self.assertEqual(lines.verdict(line, 104, 10), "4.0% slower than recorded")
         self.assertEqual(lines.verdict(line, 100, 11), "10.0% more memory than recorded")
 
+    def test_measures_again_what_fell_and_takes_the_least(self):
+        line = lines.Line("a line", [], 100, 10)
+        for figures, expected in [([(104, 10), (101, 10)], ((101, 10), 2, "")), ([(100, 10)], ((100, 10), 1, "")),
+                                  ([(104, 10), (108, 10), (106, 10), (105, 10)], ((104, 10), 4, "4.0% slower than recorded"))]:
+            left = iter(figures)
+            self.assertEqual(check.measured_until_right(lambda: next(left), lambda ms, gib: lines.verdict(line, ms, gib)), expected)
+            self.assertEqual(list(left), [])
+
 
 class Rows(unittest.TestCase):
     def check(self, only):
