@@ -5,8 +5,7 @@
 #
 #   scripts/compilers.sh                        g++ 12, 13, 14, clang++ 16 and newer; libtorch 2.11.0, 2.13.0 and the newest on PyPI
 #   scripts/compilers.sh g++-13 torch-2.11.0    these
-#   scripts/compilers.sh torch-2.15.0=FOLDER    with the libtorch of the virtual environment FOLDER, or of scripts/cpu_libtorch.sh, where
-#                                               pip has none without CUDA
+#   scripts/compilers.sh torch-2.15.0=FOLDER    with the libtorch of a virtual environment, or of scripts/cpu_libtorch.sh
 #   CXX=g++-14 scripts/compilers.sh torch-…     with this compiler
 #   COMPILERS_TARGETS='config_test text_test'   builds and tests only these programs, and notes nothing
 #   COMPILERS_ROOT=/srv/trixie …                runs compilers and programs in this folder with another system in it (chroot, as root),
@@ -56,7 +55,7 @@ build_and_test() {
   version=$(inside "$compiler" --version | head -n 1)
   inside env TORCH_DIR="$(realpath "$venv"/lib/python3*/site-packages/torch)" cmake -G Ninja -S . -B "$folder" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON >"$log" 2>&1 &&
-    inside cmake --build "$folder" -j "$JOBS" ${targets[0]:+--target "${targets[@]}"} >>"$log" 2>&1
+    inside cmake --build "$folder" -j "$JOBS" ${targets[0]:+--target "${targets[@]}"} -- -k 0 >>"$log" 2>&1
   if [[ $? -ne 0 ]]; then
     result="does not build" status=1
     grep -E 'error|Error' "$log" | head -n 5
@@ -82,8 +81,9 @@ try_compiler() { # try_compiler NAME
 
 try_torch() { # try_torch NAME VERSION
   local venv=build/venv-$1
-  (unset TORCH_DIR PYTHON && DEVICE=cpu FULLSHARD_TORCH_VERSION=$2 FULLSHARD_VENV=$venv scripts/setup.sh) || {
-    echo "$1: pip finds no torch $2 without CUDA"
+  (unset TORCH_DIR PYTHON && DEVICE=cpu FULLSHARD_TORCH_VERSION=$2 FULLSHARD_VENV=$venv scripts/setup.sh) ||
+    (rm -rf "$venv" && scripts/cpu_libtorch.sh "$2" "$venv") || {
+    echo "$1: pip has no torch $2 that can be used without CUDA"
     return 77
   }
   build_and_test "$1" "${CXX:-g++}" "$venv"

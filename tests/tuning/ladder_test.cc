@@ -61,11 +61,11 @@ TEST(Ladder, KeepsWhatTheRungsBelowChanged) {
   EXPECT_FALSE(rungs.front().recompute);
   EXPECT_TRUE(named(rungs, "ZeRO-1").recompute);
   EXPECT_EQ(named(rungs, "ZeRO-3").offloaded, Offloaded::nothing);
-  const Rung& small = named(rungs, "16 bit");
+  const Rung small = named(rungs, "16 bit");
   EXPECT_EQ(small.stage, 3);
   EXPECT_EQ(small.offloaded, Offloaded::both);
   EXPECT_TRUE(small.sixteen_bit);
-  const Rung& disk = named(rungs, "disk");
+  const Rung disk = named(rungs, "disk");
   EXPECT_TRUE(disk.sixteen_bit && disk.recompute);
   EXPECT_EQ(disk.offloaded, Offloaded::to_disk);
   EXPECT_EQ(named(ladder({.ranks = 1}), "16 bit").stage, 0);
