@@ -9,8 +9,8 @@
 #   CXX=g++-14 scripts/compilers.sh torch-…     with this compiler
 #   COMPILERS_TARGETS='config_test text_test'   builds and tests only these programs, and notes nothing
 #   COMPILERS_ROOT=/srv/trixie …                runs compilers and programs in this folder with another system in it (chroot, as root),
-#                                               where this checkout lies under the same path; LDFLAGS=-Wl,--allow-shlib-undefined where
-#                                               that system's libraries are of a newer compiler than the one that is tried
+#                                               where this checkout lies under the same path. Where its libraries are of a newer compiler
+#                                               than the one that is tried, libstdc++.so of that one has to be a link to the system's
 #
 # Each has a folder of its own below build/; with ccache a second run is short. Ends with 1 when one failed, with 77 when none was there.
 set -uo pipefail
