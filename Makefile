@@ -38,7 +38,7 @@ help:
 	@echo 'make bench     build and run the benchmarks'
 	@echo 'make format    let clang-format lay out the sources'
 	@echo 'make lint      check layout, includes, scripts, and what clang-tidy says'
-	@echo 'make check-all every way of building and checking that CONTRIBUTING.md lists; hours'
+	@echo 'make check-all every way of building and checking that docs/building.md lists; hours'
 	@echo 'make docs      the documentation as a site, build/docs/index.html'
 	@echo 'make install   install the library, PREFIX=/usr/local'
 	@echo 'make package   a Debian package and a wheel in build/package'

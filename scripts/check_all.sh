@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every way of building and checking, one after the other, with a table at the end. Takes hours; CONTRIBUTING.md has the list.
+# Every way of building and checking, one after the other, with a table at the end. Takes hours; docs/building.md has the list.
 #
 #   scripts/check_all.sh                     all of them
 #   scripts/check_all.sh lint cross          these
