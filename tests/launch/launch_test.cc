@@ -454,7 +454,7 @@ TEST(Nodes, AreWarnedWhenNoTokenProtectsThem) {
   const Ended ended = shell(
       "fullshard launch -n 1 --nnodes 2 --node-rank 1 --master-addr n0 -- sh -c 'echo "
       "${FULLSHARD_JOB_SECRET-none}'");
-  EXPECT_THAT(ended.output, HasSubstr("warning: launch: no job token, so that anyone who reaches "
+  EXPECT_THAT(ended.output, HasSubstr("warning: launch: no job token, so anyone who reaches "
                                       "n0 can join the ranks; set FULLSHARD_JOB_SECRET"));
   EXPECT_THAT(ended.output, HasSubstr("[1] none\n"));
 }

@@ -145,7 +145,7 @@ TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
   const auto again = line(0);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "warning: launch: cannot listen on port " + std::to_string(port_.number()) +
-                " (Address already in use), where the other nodes would hear at once of a rank "
+                " (Address already in use); the other nodes will not hear at once of a rank "
                 "that fails before all have met\n");
 }
 
@@ -243,7 +243,7 @@ TEST(NodesByHand, GoOnWithNodeZeroWhenItComesBackWithTheSameCommand) {
   const NodesThatComeBack nodes(
       "kill -9 $first; wait $first 2> /dev/null; is_there ready.1.1; touch end; node 0 & first=$!");
   EXPECT_EQ(nodes.statuses(), "0\n0\n");
-  const std::string gone = "error: node 0: its launcher has ended without a word\n";
+  const std::string gone = "error: node 0: its launcher ended unexpectedly\n";
   EXPECT_EQ(nodes.said(1), gone + kOneRestart);
   EXPECT_EQ(nodes.said(0), gone + kOneRestart);
 }
@@ -256,7 +256,7 @@ TEST(NodesByHand, WaitForANodeZeroThatIsLostWhenTheRanksHaveBeenStartedAgain) {
       "/dev/null; is_said 'waiting for it'; rm ready.0.1; touch end; node 0 & first=$!");
   EXPECT_EQ(nodes.statuses(), "0\n0\n");
   EXPECT_EQ(nodes.said(1), std::string("error: rank 1: exited with status 3\n") + kOneRestart +
-                               "launch: node 0: its launcher has ended without a word; waiting for "
+                               "launch: node 0: its launcher ended unexpectedly; waiting for "
                                "it to come back\n");
   const std::string lost =
       "error: rank 1 on host " + base::host_name() + ": exited with status 3\n" + kOneRestart;

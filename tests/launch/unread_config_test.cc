@@ -18,7 +18,7 @@ std::string said_of(const std::string& letters, LaunchOptions options) {
 }
 
 constexpr const char* kWarning =
-    "warning: launch: the program has not read fsdp.yaml, so that it changes nothing but ranks and "
+    "warning: launch: the program has not read fsdp.yaml, so it changes only ranks and "
     "hosts; read it with Plan::from_arguments(argc, argv), and give the plan to shard()\n";
 
 TEST(UnreadConfig, IsWarnedOfOnceWhenAModelIsShardedOrRanksHaveMet) {
