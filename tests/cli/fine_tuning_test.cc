@@ -177,7 +177,7 @@ TEST_F(FineTuning, RowsThatAreWrongAreNamed) {
   folder_.write("wrong.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}\n");
   const auto ended = train("--data wrong.jsonl --steps 2");
   EXPECT_EQ(ended.status, 4) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("wrong.jsonl:2: is no document"));
+  EXPECT_THAT(ended.output, HasSubstr("wrong.jsonl:2: is not a document"));
 }
 
 // With the run's own folder, with the one it began with, and with neither.

@@ -150,7 +150,7 @@ TEST_F(Classes, MayBeCompressed) {
   EXPECT_THAT(found("a.csv.gz", testing::gzipped(table)), ElementsAre("no", "yes"));
   EXPECT_EQ(open("a.csv.gz", testing::gzipped(table))->size(), 2);
   EXPECT_EQ(error_of([&] { open("a.csv.gz", "text"); }, folder_),
-            "a.csv.gz: is no gzip file, though its name says so");
+            "a.csv.gz: is not a gzip file, although its name says so");
 }
 
 #endif

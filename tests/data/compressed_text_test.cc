@@ -101,10 +101,10 @@ TEST(CompressedText, DamagedOrCutOffIsSaid) {
   std::string damaged = whole;
   damaged[damaged.size() - 6] ^= 1;  // the sum
   EXPECT_EQ(error(damaged), "a.txt.gz: is damaged (not valid gzip); copy it again");
-  EXPECT_EQ(error("plain text"), "a.txt.gz: is no gzip file, though its name says so");
+  EXPECT_EQ(error("plain text"), "a.txt.gz: is not a gzip file, although its name says so");
   // A later member, and what is none.
   const std::string first = testing::gzipped("one\n");
-  const std::string at = "from byte " + std::to_string(first.size()) + " on it is no gzip";
+  const std::string at = "not gzip from byte " + std::to_string(first.size()) + " on";
   EXPECT_EQ(error(first + whole.substr(0, whole.size() / 2)),
             "a.txt.gz: is cut off; copy it again");
   EXPECT_EQ(error(first + first.substr(0, 5)), "a.txt.gz: is cut off; copy it again");
@@ -134,7 +134,7 @@ TEST(CompressedText, NeverHoldsMoreThanAPart) {
       folder.write("a.jsonl.gz", testing::gzipped(std::string(1'000'000, ' ') + "\n{}"));
   const TextPartOptions options{.part_bytes = 1000, .most_bytes = 10'000};
   EXPECT_EQ(error_of([&] { for_text_parts({path}, options, [](auto) { return true; }); }, folder),
-            "a.jsonl.gz: from byte 0 of its text on, 10000 bytes hold no line or record that ends; "
+            "a.jsonl.gz: from byte 0 of its text on, 10000 bytes hold no whole line or record; "
             "unpack the file, or split it");
   // What is made of it ends where enough is known.
   folder.write("b.jsonl.gz", testing::gzipped(numbered_records(10'000)));
@@ -198,7 +198,7 @@ TEST(CompressedText, MayBeZstd) {
   };
   EXPECT_EQ(error(whole.substr(0, whole.size() - 10)), "c.jsonl.zst: is cut off; copy it again");
   EXPECT_THAT(error("no zstd at all"),
-              ::testing::StartsWith("c.jsonl.zst: is damaged, or no zstd"));
+              ::testing::StartsWith("c.jsonl.zst: is damaged, or not a zstd"));
 }
 
 #endif
@@ -211,7 +211,7 @@ TEST(CompressedText, IsKnownByTwoEndings) {
   EXPECT_EQ(kind_of(folder.write("a.ndjson.gz", "x")), FileKind::json);
   EXPECT_EQ(kind_of(folder.write("a.csv.zst", "x")), FileKind::csv);
   EXPECT_THAT(error_of([&] { kind_of(folder.write("a.bin.gz", "x")); }, folder),
-              ::testing::StartsWith("a.bin.gz: what it holds is told by its ending"));
+              ::testing::StartsWith("a.bin.gz: unknown file ending"));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_F(Documents, ATemplateThatChangesEarlierTurnsIsRefused) {
       "{% if loop.last and m.role == 'assistant' %}(thought){% endif %}"
       "{{ m.content }};{% endfor %}{% if add_generation_prompt %}<a>{% endif %}");
   EXPECT_THAT(refusal(one_line(kTalk)),
-              HasSubstr("rows.jsonl:1: the chat template writes message 2 otherwise once more "
+              HasSubstr("rows.jsonl:1: the chat template writes message 2 differently once more "
                         "messages follow"));
   EXPECT_EQ(shown_row(R"({"messages": [{"role": "user", "content": "hi"},)"
                       R"( {"role": "assistant", "content": "yo"}]})"),
@@ -151,20 +151,20 @@ TEST_F(Documents, ToolsReachTheTemplate) {
 
 TEST_F(Documents, RowsThatAreWrongAreNamed) {
   EXPECT_EQ(refusal("{\"text\": \"a\"}\n{\"body\": \"a\", \"id\": 1}\n"),
-            "rows.jsonl:2: is no document; expected the field messages, the fields prompt and "
+            "rows.jsonl:2: is not a document; expected the field messages, the fields prompt and "
             "completion, or the field text; its fields: body, id");
   EXPECT_EQ(refusal(R"({"messages": []})"),
-            "rows.jsonl:1: field 'messages' is no list of messages");
-  EXPECT_EQ(refusal(R"({"messages": [{"content": "a"}]})"),
-            "rows.jsonl:1: message 1 of 'messages' is no object with a \"role\" and a \"content\"");
+            "rows.jsonl:1: field 'messages' is not a list of messages");
+  EXPECT_EQ(
+      refusal(R"({"messages": [{"content": "a"}]})"),
+      "rows.jsonl:1: message 1 of 'messages' is not an object with a \"role\" and a \"content\"");
   EXPECT_EQ(
       refusal(R"({"prompt": "a", "completion": 3})"),
       "rows.jsonl:1: field 'prompt' is string and 'completion' is number; expected two texts, "
       "or two lists of messages");
-  EXPECT_EQ(
-      refusal(R"({"text": "a"})", LossOn::completions),
-      "rows.jsonl:1: is a text without a completion, but the loss is asked for on completions "
-      "only; use --loss-on all");
+  EXPECT_EQ(refusal(R"({"text": "a"})", LossOn::completions),
+            "rows.jsonl:1: is a text without a completion, but the loss is on completions "
+            "only; use --loss-on all");
   EXPECT_THAT(refusal(one_line(kTalk)), HasSubstr("rows.jsonl:1: has messages, but the tokenizer "
                                                   "has no chat template"));
   use_template("{{ raise_exception('roles must alternate') }}");

@@ -37,7 +37,7 @@ PairRecord pair_in(const TextBlock& block, int64_t number, const Json& object,
             number};
   }
   fail_at(block, number,
-          "is no pair; expected the fields src and tgt, source and target, or translation; its "
+          "is not a pair; expected the fields src and tgt, source and target, or translation; its "
           "fields: {}",
           names_in(object));
 }
