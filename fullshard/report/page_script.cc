@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page does beside standing there: values under the pointer, smoothing, zoom and other
-// axes. Charts are drawn already; the script draws them anew when something is asked of them.
+// The interactive part of the page: values under the pointer, smoothing, zoom and other axes.
+// Charts are drawn already; the script redraws them when the reader changes one of these.
 #include "fullshard/report/page_assets.h"
 
 namespace fullshard::report {

@@ -82,7 +82,7 @@ TEST_F(RunLife, ARunThatWasKilledIsToldByTheNextCommand) {
     EXPECT_EQ(next.status, command == "train" ? 2 : 0) << next.output;
     EXPECT_EQ(record_of("run")["status"], "failed") << command;
     EXPECT_THAT(record_of("run")["problem"].get<std::string>(),
-                HasSubstr(" ended without a word: killed, out of memory, or its machine stopped"));
+                HasSubstr(" ended unexpectedly: killed, out of memory, or its machine stopped"));
   }
 }
 

@@ -39,7 +39,7 @@ TEST_F(RunOwner, NoSecondRunStartsBesideALiveOne) {
   EXPECT_EQ(folder_.read("statuses"), "2\n2\n2\n2\n");
   std::string owner = folder_.read("owner");
   owner.pop_back();
-  const std::string refusal = "error: run: is in use by a run that is going on (process " + owner +
+  const std::string refusal = "error: run: is in use by another run (process " + owner +
                               " on host " + host() +
                               "); wait for it or end it, or choose another --output\n";
   EXPECT_EQ(folder_.read("refusals"), refusal + refusal + refusal + refusal);

@@ -197,7 +197,7 @@ TEST(HtmlReport, ReloadsWhileTheRunGoesOn) {
   const std::string page = html_report(example_folder(RunStatus::running), kNow);
   EXPECT_THAT(page, HasSubstr(R"(<meta http-equiv="refresh" content="10">)"));
   EXPECT_THAT(page, HasSubstr(R"(<span class="status running">running</span>)"));
-  EXPECT_THAT(page, HasSubstr("Step 4 of 10, about 0:02 left; last sign of life 0:05 ago."));
+  EXPECT_THAT(page, HasSubstr("Step 4 of 10, about 0:02 left; last update 0:05 ago."));
   EXPECT_THAT(page, HasSubstr(R"(<progress max="10" value="4">)"));
   EXPECT_THAT(html_report(example_folder(), kNow), Not(HasSubstr("http-equiv=\"refresh\"")));
 }
@@ -313,7 +313,7 @@ TEST(HtmlReport, NamesAFolderThatIsNotThere) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "report: '/nowhere/run' is no folder; give the --output folder of a run");
+                 "report: '/nowhere/run' is not a folder; give the --output folder of a run");
     EXPECT_EQ(error.exit_status(), 4);
   }
 }

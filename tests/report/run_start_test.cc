@@ -137,7 +137,7 @@ TEST_F(RunStarts, AKilledRunIsShownAsFailedWhereNothingCanBeWritten) {
   EXPECT_FALSE(run.is_live(run.last_write));
   const std::string page = html_report(run, run.last_write);
   EXPECT_THAT(page, HasSubstr(R"(<span class="status failed">failed</span>)"));
-  EXPECT_THAT(page, HasSubstr(" ended without a word: killed, out of memory, or its machine "
+  EXPECT_THAT(page, HasSubstr(" ended unexpectedly: killed, out of memory, or its machine "
                               "stopped</pre>"));
   EXPECT_EQ(record()["status"], "running");
 }
