@@ -141,7 +141,7 @@ TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
   EXPECT_EQ(refusal_of_part("{" + model +
                             R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},
                                    {"type":"Lowercase","locale":"tr"}]}})"),
-            "normalizer.normalizers[1]: the option \"locale\" is not known");
+            "normalizer.normalizers[1]: unknown option \"locale\"");
   EXPECT_EQ(refusal_of_part("{" + model + R"(,"decoder":{"type":"CTC"}})"),
             "decoder.type: \"CTC\" is not supported");
   EXPECT_EQ(refusal_of_part(R"({"model":{"type":"WordLevel","vocab":{}}})"),
@@ -154,7 +154,7 @@ TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
   EXPECT_EQ(refusal_of_part(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}})"),
             "model.unk_id: is 1, but there are 1 tokens");
   EXPECT_EQ(refusal_of_part("{" + model + R"(,"extra":1})"),
-            "the top level: the option \"extra\" is not known");
+            "the top level: unknown option \"extra\"");
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST(LoadTokenizer, ShowsNamesOfTheFileEscaped) {
   write(json, R"({"model": {"type": "\u001b[2JBPE"}})");
   EXPECT_EQ(refusal(json), json + ": model.type: \"\\x1b[2JBPE\" is not supported");
   write(json, R"({"\u0000\n": 1, "model": {"type": "BPE"}})");
-  EXPECT_EQ(refusal(json), json + ": the top level: the option \"\\x00\\n\" is not known");
+  EXPECT_EQ(refusal(json), json + ": the top level: unknown option \"\\x00\\n\"");
   write(folder.file("vocab.json"), R"({"a": 0})");
   write(folder.file("merges.txt"), "a\x1b[2J\n");
   EXPECT_EQ(
