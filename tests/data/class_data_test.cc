@@ -130,7 +130,7 @@ TEST_F(Classes, MayBeInTablesWithNames) {
        {std::pair("b.tsv", "text\tlabel\ttext_pair\nab\tyes\t\na\tno\tcd\n"),
         std::pair("b.csv", "label,id,text_pair,text\nyes,7,,ab\nno,8,\"cd\",a\n")}) {
     const auto data = open(name, rows);
-    ASSERT_EQ(data->size(), 2) << name;  // the names are no row
+    ASSERT_EQ(data->size(), 2) << name;  // the names are not a row
     const TokenBatch batch = data->batch(Ids{0, 1}, 0, 0);
     EXPECT_EQ(batch.input_ids, expected.input_ids) << name;
     EXPECT_EQ(batch.token_type_ids, expected.token_type_ids) << name;

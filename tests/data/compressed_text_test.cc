@@ -51,7 +51,7 @@ TEST(CompressedText, GivesTheTokensOfThePlainFile) {
     options.part_bytes = bytes;
     EXPECT_EQ(all_tokens(options), expected) << bytes;
   }
-  // Files that were put one after another are one.
+  // Concatenated files are one file.
   const std::string two =
       testing::gzipped(records.substr(0, 500)) + testing::gzipped(records.substr(500));
   options.files[0] = folder.write("c.jsonl.gz", two);
@@ -85,7 +85,7 @@ TEST(CompressedText, ErrorsCountLinesAndBytesOfTheWholeText) {
 
 TEST(CompressedText, DamagedOrCutOffIsSaid) {
   const DataFolder folder;
-  std::string noise;  // that does not compress
+  std::string noise;  // does not compress
   uint32_t state = 1;
   for (int i = 0; i < 200'000; ++i) {
     state = state * 1664525 + 1013904223;
@@ -102,7 +102,7 @@ TEST(CompressedText, DamagedOrCutOffIsSaid) {
   damaged[damaged.size() - 6] ^= 1;  // the sum
   EXPECT_EQ(error(damaged), "a.txt.gz: is damaged (not valid gzip); copy it again");
   EXPECT_EQ(error("plain text"), "a.txt.gz: is not a gzip file, although its name says so");
-  // A later member, and what is none.
+  // A later member, and bytes that are no member.
   const std::string first = testing::gzipped("one\n");
   const std::string at = "not gzip from byte " + std::to_string(first.size()) + " on";
   EXPECT_EQ(error(first + whole.substr(0, whole.size() / 2)),
@@ -136,7 +136,7 @@ TEST(CompressedText, NeverHoldsMoreThanAPart) {
   EXPECT_EQ(error_of([&] { for_text_parts({path}, options, [](auto) { return true; }); }, folder),
             "a.jsonl.gz: from byte 0 of its text on, 10000 bytes hold no whole line or record; "
             "unpack the file, or split it");
-  // What is made of it ends where enough is known.
+  // Unpacking ends when enough is known.
   folder.write("b.jsonl.gz", testing::gzipped(numbered_records(10'000)));
   int64_t most = 0, parts = 0;
   for_text_parts({folder.file("b.jsonl.gz")}, options, [&](std::span<const TextPart> found) {

@@ -104,7 +104,7 @@ TEST_F(HubDatasets, ThatAreNotThereAreDownloadedByOneCommand) {
                         "cache ("));
   EXPECT_THAT(refusal("wmt/wmt16:ro-en"),
               HasSubstr("); download it: hf download --repo-type dataset wmt/wmt16"));
-  // A file is not taken for a name.
+  // A file is not mistaken for a name.
   EXPECT_EQ(refusal("corpus.jsonl"), "corpus.jsonl: cannot be read (No such file or directory)");
 }
 

@@ -51,7 +51,7 @@ TEST(TokenFile, RawFilesAreUint16UnlessToldOtherwise) {
   EXPECT_EQ(all_of(TokenFile(folder.file("b.bin"))), (Tokens{7, 70000}));
 }
 
-// What has lost its beginning would be tokens that nobody wrote.
+// A file that has lost its beginning would be read as wrong tokens.
 TEST(TokenFile, OfOurOwnNameHasAHeader) {
   const DataFolder folder;
   folder.write("a.tokens", std::string(64, '\0'));
@@ -181,7 +181,7 @@ TEST(TokenWriter, LeavesNothingWhenItsProcessIsKilled) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  // Where files need a name while they are written, the next one of that name takes it away.
+  // If files need a name while they are written, the next one of that name removes it.
   { AtomicFile(folder.file("a.bin")).append("anything"); }
   EXPECT_TRUE(testing::entries_of(folder.path()).empty());
 }
@@ -221,7 +221,7 @@ TEST(TokenWriter, DoesNotTakeTheNameOfADevice) {
             "pipe: is not a regular file; name another place");
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on the size of files simulates a full disk.
 TEST(TokenWriter, LeavesNothingWhenTheDiskIsFull) {
   const DataFolder folder;
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -140,7 +140,7 @@ TEST(Tokenise, RefusesWhatIsNotTextWithItsPlace) {
                     folder);
   };
   const std::string hint = "; text is read as UTF-8: convert the file, or give token files";
-  // Latin-1 behind two characters of UTF-8, beyond the first block and with a byte order mark.
+  // Latin-1 after two characters of UTF-8, beyond the first block and with a byte order mark.
   const std::string lines = "\xef\xbb\xbf" + many_lines(8);
   EXPECT_EQ(error("latin.txt", lines + "\u00e9 caf\xe9 au lait"),
             "latin.txt: byte " + std::to_string(lines.size() + 6) + " is 0xe9, which is not UTF-8" +

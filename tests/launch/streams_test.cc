@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard streams that are closed, full, or not read any more.
+// Standard streams that are closed, full, or no longer read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

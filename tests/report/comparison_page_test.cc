@@ -43,7 +43,7 @@ TEST(Comparison, LaysCurvesOverEachOther) {
   EXPECT_THAT(page, HasSubstr("<b>Evaluation loss over steps</b>"));
   EXPECT_THAT(page, HasSubstr("<tr><td>last loss</td><td class=\"number\">0.2500</td>"
                               "<td class=\"number\">0.1250</td></tr>"));
-  EXPECT_THAT(page, Not(HasSubstr("MFU, median")));  // nobody has one
+  EXPECT_THAT(page, Not(HasSubstr("MFU, median")));  // no run has one
 }
 
 TEST(Comparison, ListsTheSettingsThatDifferOnly) {

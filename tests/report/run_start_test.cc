@@ -35,7 +35,7 @@ class RunStarts : public ::testing::Test {
     write_run_record(folder_.file("run.json"), record);
     std::ofstream(folder_.file("metrics.jsonl")) << (has_steps ? "{\"step\": 1}\n" : "");
   }
-  // As a run that is killed leaves it.
+  // Leaves the folder as a killed run does.
   pid_t die_as_owner() {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -63,7 +63,7 @@ TEST_F(RunStarts, RemoveWhatAKilledRunLeftUnfinished) {
     put(fmt::format("{}.{}.part", name, dead));
     put(name);
   }
-  // Not left by a run, or being written by one that lives.
+  // Not left by a run, or being written by a live one.
   const std::string others[] = {"run.json.part", "run.json.x.part", "mine.12345678.part",
                                 fmt::format("run.json.{}.part", ::getpid())};
   for (const auto& name : others) put(name);

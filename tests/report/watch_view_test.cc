@@ -52,7 +52,7 @@ TEST(WatchView, FitsTheTerminalByCharacters) {
   WatchView view("a");
   for (int64_t step = 1; step <= 60; ++step) view.add(watched_step(step));
   const auto lines = view.lines({}, 0, 16);
-  EXPECT_EQ(lines[2], "loss -52.0000  █");  // cut behind a whole character
+  EXPECT_EQ(lines[2], "loss -52.0000  █");  // cut after a whole character
 }
 
 TEST(MetricsTail, GivesWhatIsNewInWholeLines) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations against what transformers renders (tests/fixtures/text/make_chats.py).
+// Conversations, compared with the output of transformers (tests/fixtures/text/make_chats.py).
 #include "fullshard/text/chat/chat_template.h"
 
 #include <gmock/gmock.h>
@@ -182,7 +182,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a namespace inside another value"));
 }
 
-// Forty lists, each of which holds the one before twice.
+// Forty lists, each of which contains the previous one twice.
 std::string shared_list(const std::string& name) {
   return "{% set " + name + " = namespace(x=[1]) %}{% for i in range(40) %}{% set " + name +
          ".x = [" + name + ".x, " + name + ".x] %}{% endfor %}";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What load_tokenizer promises, apart from equality of ids.
+// The promises of load_tokenizer, apart from equality of ids.
 #include "fullshard/text/pipeline/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST(SentencePiece, T5HasItsSentinelsBehindThePieces) {
   EXPECT_EQ(t5->pad(), 0);
   EXPECT_EQ(t5->eos(), 1);
   EXPECT_FALSE(t5->bos());
-  // The text on both sides is encoded by itself, as transformers does.
+  // The text on both sides is encoded separately, as in transformers.
   Ids expected = t5->encode("hello", false);
   expected.push_back(pieces + 99);
   for (const int32_t id : t5->encode("world", false)) expected.push_back(id);

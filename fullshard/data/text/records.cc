@@ -72,7 +72,7 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
   for_each_object(block, [&](const Json& object, int64_t number) {
     if (own == OwnDocuments::refused && is_own_document(object)) {
       throw OwnDocumentFound(
-          fmt::format("{}: is a document of its own, expected a text", block.place(number)),
+          fmt::format("{}: is a separate document, expected a text", block.place(number)),
           ErrorKind::input);
     }
     records.push_back({string_in(block, number, object, field), number});

@@ -23,7 +23,7 @@ struct RunOwner {
 };
 
 enum class OwnerState {
-  none,     // nobody has ever owned the folder
+  none,     // no process has ever owned the folder
   live,     // a process owns it
   gone,     // its owner has ended
   unknown,  // the owner is a process of another host, whose locks may not be visible here
