@@ -146,7 +146,7 @@ void config::Settings::override_with(std::string_view path, std::string_view tex
     return;
   }
   origin.key = path;
-  // A launcher's variables repeat defaults that nobody asked for.
+  // A launcher's variables repeat defaults that the user did not set.
   const bool is_asked = origin.from != Origin::From::environment ||
                         !config::same_value(*checked.value, config::fallback_of(*key));
   if (std::string remark = config::remark_on(*checked.value, *key); is_asked && !remark.empty()) {
