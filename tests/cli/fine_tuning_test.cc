@@ -66,7 +66,7 @@ class FineTuning : public ::testing::Test {
   launch::TemporaryFolder folder_;
 };
 
-// Of rows of various lengths only some batches are all labels: ranks must not decide by their own.
+// With rows of various lengths, only some batches are all labels: ranks must not decide alone.
 TEST_F(FineTuning, LearnsAllOfRowsOnTwoRanksAsOnOne) {
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += R"({"text": ")" + std::string(i % 7 + 7, 'a') + "\"}\n";

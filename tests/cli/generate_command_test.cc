@@ -45,7 +45,7 @@ class Generation : public ::testing::Test {
     return lines;
   }
 
-  // What ranks and clocks change is taken away.
+  // Removes what depends on ranks and clocks.
   static std::vector<json> comparable(const std::string& text) {
     auto lines = lines_of(text);
     for (json& line : lines) {
@@ -109,7 +109,7 @@ TEST_F(Generation, WritesALineForEveryPrompt) {
   EXPECT_EQ(lines[2]["prompt"], json({20, 21, 22, 23}));
 }
 
-// Two flags say the same in another way: the fixture's tokens are those of transformers.
+// Two flags give the same setting in another way: the fixture's tokens are those of transformers.
 TEST_F(Generation, GivesTheTokensOfTransformers) {
   const json found = json::parse(
       std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/generation/generation.json"))["mistral"];

@@ -64,7 +64,7 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_EQ(none.status, 2);
 }
 
-// Where nothing is started, flags that say how ranks are started are none.
+// Where nothing is started, the flags for starting ranks do not exist.
 TEST(SimulateCommand, TakesNoFlagsOfRanks) {
   for (const char* flag : {"--tee all", "--master-port 1", "--backend shm", "--seed 1"}) {
     for (const std::string& command :

@@ -38,7 +38,7 @@ TEST_F(WeightsOfRuns, OfAFolderWithoutWeightsSaySo) {
   EXPECT_EQ(run(train + "--from-scratch").output, "");
 }
 
-// As of a download that was cut off.
+// As left by an interrupted download.
 TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
   write_tokens("t.bin", 4000);
   std::filesystem::create_directories(folder_ / "cut");

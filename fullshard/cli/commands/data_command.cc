@@ -30,7 +30,7 @@ bool is_same_file(const std::string& left, const std::string& right) {
          a.st_ino == b.st_ino;
 }
 
-// Before hours of work, not after.
+// Checked before hours of work, not after.
 void check_output(const std::string& output, data::TokenFormat format,
                   const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
@@ -40,7 +40,8 @@ void check_output(const std::string& output, data::TokenFormat format,
   }
   if (format == data::TokenFormat::nanogpt && !output.ends_with(".bin")) {
     fail_as(ErrorKind::usage,
-            "data: --output {} has no header to be known by; name it with the ending .bin", output);
+            "data: --output {}: files of nanogpt have no header; use a name that ends in .bin",
+            output);
   }
 }
 
@@ -110,7 +111,7 @@ void DataCommand::add_tokenize() {
   tokenize_->add_option("--format", format_, "fullshard, nanogpt or llmc")
       ->check(CLI::IsMember({"fullshard", "nanogpt", "llmc"}))
       ->capture_default_str();
-  tokenize_->add_option("--field", field_, "of JSON objects")->capture_default_str();
+  tokenize_->add_option("--field", field_, "field of JSON objects to read")->capture_default_str();
   tokenize_->add_option("--threads", num_threads_, "all allowed cores if not given")
       ->check(CLI::Range(1, 4096));
 }
@@ -120,7 +121,7 @@ void DataCommand::add_inspect() {
   inspect_->add_option("file", file_, "token file")->required();
   inspect_->add_option("--vocabulary", vocabulary_, "a token beyond it is an error")
       ->check(CLI::PositiveNumber);
-  inspect_->add_option("--dtype", dtype_, "of a file without header: uint16 or uint32")
+  inspect_->add_option("--dtype", dtype_, "dtype of a file without header: uint16 or uint32")
       ->check(CLI::IsMember({"uint16", "uint32"}));
   inspect_->add_option("--top", num_frequent_, "how many of the most frequent tokens to list")
       ->check(CLI::NonNegativeNumber)
@@ -161,7 +162,7 @@ int DataCommand::tokenize() const {
   data::TokeniseOptions options{
       .files = data::list_files(paths_), .field = field_, .num_threads = num_threads_};
   if (data::are_token_files(options.files)) {
-    fail_as(ErrorKind::input, "{}: is a token file already", options.files[0]);
+    fail_as(ErrorKind::input, "{}: is already a token file", options.files[0]);
   }
   check_output(output_, format, options.files);
   const std::unique_ptr<Tokenizer> tokenizer =

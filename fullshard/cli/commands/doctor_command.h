@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard doctor: what this machine can do for a run; doctor --report RUN: what a bug report
-// needs.
+// fullshard doctor: what this machine supports; doctor --report RUN: what a bug report needs.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fullshard checkpoint to-fp32`: no libtorch is loaded for it.
+// `fullshard checkpoint to-fp32`, which does not load libtorch.
 #pragma once
 
 #include "fullshard/cli/flags/checkpoint_arguments.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard report DIR…: a run, or several beside each other, as one HTML page.
+// fullshard report DIR…: a run, or several side by side, as one HTML page.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class ReportCommand {
   struct Written {
     std::string path;
     bool is_live = false;
-    std::string json;  // where it is asked for
+    std::string json;  // empty without --json
   };
   Written write() const;
   void show(const Written& written) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of LoRA: of adapters that are trained, and of those that a model is run with.
+// The flags of LoRA: for adapters that are trained, and for those that a model is run with.
 #include <CLI/CLI.hpp>
 
 #include "fullshard/cli/flags/run_arguments.h"
@@ -16,10 +16,10 @@ void RunArguments::add_adapter() {
                        kind_ == RunKind::estimate || kind_ == RunKind::step;
   options_.only_computes = kind_ == RunKind::eval || kind_ == RunKind::generate;
   command_
-      ->add_option("--adapter", options_.adapter,
-                   is_made
-                       ? "go on from this LoRA adapter, a folder of PEFT's or a name in the cache"
-                       : "a LoRA adapter for the model: a folder of PEFT's or a name in the cache")
+      ->add_option(
+          "--adapter", options_.adapter,
+          is_made ? "continue from this LoRA adapter, a folder of PEFT's or a name in the cache"
+                  : "a LoRA adapter for the model: a folder of PEFT's or a name in the cache")
       ->group(kAdapters);
   if (kind_ == RunKind::compare) return;
   command_
@@ -38,9 +38,9 @@ void RunArguments::add_lora() {
   };
   add("--lora-rank", own.rank, "train adapters of this rank, and freeze the model")
       ->check(CLI::Range(1, 1 << 16));
-  add("--lora-alpha", own.alpha, "what they count: alpha / rank; default: 8")
+  add("--lora-alpha", own.alpha, "scale the adapters by alpha / rank; default: 8")
       ->check(CLI::PositiveNumber);
-  add("--lora-dropout", own.dropout, "of what they see while they train; default: 0")
+  add("--lora-dropout", own.dropout, "dropout of the adapters' input in training; default: 0")
       ->check(CLI::Range(0.0, 0.999));
   add("--lora-targets,--lora-target", own.targets,
       "layers that get one: names or ends of paths, all-linear, or a regular expression for whole "
@@ -49,7 +49,9 @@ void RunArguments::add_lora() {
   add("--lora-modules-to-save", own.modules_to_save,
       "modules that are trained and saved as a whole, by name")
       ->expected(1, -1);
-  command_->add_flag("--lora-rslora", own.use_rslora, "they count alpha / sqrt(rank) instead")
+  command_
+      ->add_flag("--lora-rslora", own.use_rslora,
+                 "scale the adapters by alpha / sqrt(rank) instead")
       ->group(kAdapters);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of examples, evaluations and references: what a run reads beside its model.
+// The flags of examples, evaluations and references: what a run reads in addition to its model.
 #include <CLI/CLI.hpp>
 
 #include "fullshard/cli/flags/flag_groups.h"
@@ -13,7 +13,7 @@ void RunArguments::add_data() {
           "--data", options_.data,
           "text, JSONL, conversations, pairs or token files, or folders; with PATH:WEIGHT of "
           "each they are mixed")
-      ->required(kind_ != RunKind::tune && kind_ != RunKind::step)  // they make some up
+      ->required(kind_ != RunKind::tune && kind_ != RunKind::step)  // they generate data themselves
       ->group(groups::kModel);
   command_
       ->add_option(
@@ -22,12 +22,12 @@ void RunArguments::add_data() {
       ->check(CLI::IsMember({"causal-lm", "masked-lm", "translation", "classification"}))
       ->group(groups::kModel);
   add_examples();
-  command_->add_option("--field", options_.text_field, "of JSONL lines that holds the text")
+  command_->add_option("--field", options_.text_field, "field of JSONL lines that holds the text")
       ->capture_default_str()
       ->group(groups::kModel);
   command_
       ->add_option("--loss-on", options_.loss_on,
-                   "of rows with messages, or prompt and completion: completions (default) or all")
+                   "for rows with messages, or prompt and completion: completions (default) or all")
       ->check(CLI::IsMember({"completions", "all"}))
       ->group(groups::kModel);
   command_
@@ -40,13 +40,13 @@ void RunArguments::add_data() {
       ->group(groups::kModel);
   command_->add_option("--source-prefix", options_.source_prefix, "put before every source")
       ->group(groups::kModel);
-  command_->add_option("--max-samples", options_.max_samples, "use only so many examples")
+  command_->add_option("--max-samples", options_.max_samples, "use at most this many examples")
       ->check(CLI::PositiveNumber)
       ->group(groups::kModel);
   if (kind_ == RunKind::train || kind_ == RunKind::tune) {
     command_
         ->add_option("--max-eval-samples", options_.max_eval_samples,
-                     "of --eval-data only so many, 0: all; default: as --max-samples")
+                     "at most this many of --eval-data, 0: all; default: as --max-samples")
         ->check(CLI::NonNegativeNumber)
         ->group(groups::kModel);
   }
@@ -73,7 +73,7 @@ void RunArguments::add_examples() {
 void RunArguments::add_evaluation() {
   command_
       ->add_option("--eval-batches", options_.eval_batches,
-                   "evaluate on so many micro-batches per rank; default: all")
+                   "evaluate on this many micro-batches per rank; default: all")
       ->check(CLI::PositiveNumber)
       ->group(groups::kTraining);
   command_->add_option("--eval-precision", options_.eval_precision, "no (fp32), bf16 or fp16")

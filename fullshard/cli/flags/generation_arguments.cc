@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of `generate` beside those that it shares with other commands.
+// The flags of `generate` other than those that it shares with other commands.
 #include <CLI/CLI.hpp>
 
 #include "fullshard/cli/flags/run_arguments.h"
@@ -14,7 +14,7 @@ constexpr const char* kSearch = "Choice of tokens";
 
 void RunArguments::add_generation() {
   GenerationRunOptions& own = options_.generation;
-  auto* prompt = command_->add_option("--prompt", own.prompt, "the text to go on from");
+  auto* prompt = command_->add_option("--prompt", own.prompt, "the text to continue");
   auto* prompts = command_->add_option(
       "--prompts", own.prompts,
       "a file: .txt, a prompt per line, or .jsonl and .ndjson, objects with prompt, messages or "
@@ -25,11 +25,11 @@ void RunArguments::add_generation() {
   command_->add_flag("--chat", own.is_chat, "texts are what a user says, for the chat template")
       ->group(kPrompts);
   command_->add_option("-o,--output", own.output, "JSON lines go to this file")->group(kPrompts);
-  command_->add_flag("--overwrite", options_.overwrite, "although the file is there and not empty")
+  command_->add_flag("--overwrite", options_.overwrite, "even if the file exists and is not empty")
       ->group(kPrompts);
   command_
       ->add_option("--resident-share", own.resident_share,
-                   "of the weights, the most that stays on the device while the rest is fetched in "
+                   "largest share of the weights that stays on the device; the rest is fetched in "
                    "every step; default: all that fits, with --offload none")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kPrompts);
@@ -53,21 +53,22 @@ void RunArguments::add_generation() {
       ->group(kPrompts);
 }
 
-// Defaults are the model's, which only fullshard-core reads: so there are none here.
+// Defaults come from the model, which only fullshard-core reads, so there are none here.
 void RunArguments::add_search() {
   GenerationRunOptions& own = options_.generation;
   const auto add = [this](const char* name, auto& value, const char* help) {
     return command_->add_option(name, value, help)->group(kSearch);
   };
-  add("--max-new-tokens", own.max_new_tokens, "of a sequence; default: 128")
+  add("--max-new-tokens", own.max_new_tokens, "maximum per sequence; default: 128")
       ->check(CLI::PositiveNumber);
-  add("--min-new-tokens", own.min_new_tokens, "no end before them")->check(CLI::NonNegativeNumber);
+  add("--min-new-tokens", own.min_new_tokens, "no end of a sequence before them")
+      ->check(CLI::NonNegativeNumber);
   auto* greedy =
       command_->add_flag("--greedy", own.greedy, "always the likeliest token")->group(kSearch);
   for (auto* samples :
        {add("--temperature", own.temperature, "sample; above 1 evens out, below 1 sharpens")
             ->check(CLI::PositiveNumber),
-        add("--top-k", own.top_k, "sample from so many likeliest tokens; 0: all; default: 50")
+        add("--top-k", own.top_k, "sample from this many likeliest tokens; 0: all; default: 50")
             ->check(CLI::NonNegativeNumber),
         add("--top-p", own.top_p, "sample from the likeliest tokens that have this probability")
             ->check(CLI::Range(0.0, 1.0)),
@@ -78,13 +79,14 @@ void RunArguments::add_search() {
   add("--repetition-penalty", own.repetition_penalty,
       "above 1: tokens that appeared are unlikelier")
       ->check(CLI::PositiveNumber);
-  add("--no-repeat-ngram", own.no_repeat_ngram_size, "no so many tokens in a row twice")
+  add("--no-repeat-ngram", own.no_repeat_ngram_size,
+      "no sequence of this many tokens appears twice")
       ->check(CLI::NonNegativeNumber);
-  add("--num-beams", own.num_beams, "beam search with so many")->check(CLI::PositiveNumber);
-  add("--length-penalty", own.length_penalty, "of beams: above 0 prefers long ones");
-  add("--early-stopping", own.early_stopping, "of beams: true, false or never")
+  add("--num-beams", own.num_beams, "beam search with this many beams")->check(CLI::PositiveNumber);
+  add("--length-penalty", own.length_penalty, "for beams: above 0 prefers longer ones");
+  add("--early-stopping", own.early_stopping, "for beams: true, false or never")
       ->check(CLI::IsMember({"true", "false", "never"}));
-  add("--num-return-sequences", own.num_return_sequences, "for each prompt")
+  add("--num-return-sequences", own.num_return_sequences, "sequences per prompt")
       ->check(CLI::PositiveNumber);
   add("--stop", own.stop, "a text or special token that ends a sequence; may be repeated")
       ->expected(1)

@@ -102,11 +102,11 @@ void LaunchFlags::add_hosts(CLI::App& command) {
   const std::string group = "Several hosts";
   command
       .add_option("--nnodes,--nnode,--num-nodes,--num-machines", nodes_,
-                  "how many hosts; each starts its own launcher, or the first so many of the "
+                  "how many hosts; each starts its own launcher, or the first ones of the "
                   "hostfile")
       ->check(CLI::Range(1, 1 << 20))
       ->group(group);
-  command.add_option("--node-rank,--machine-rank", node_rank_, "which of them this is, from 0")
+  command.add_option("--node-rank,--machine-rank", node_rank_, "this host's number, from 0")
       ->check(CLI::NonNegativeNumber)
       ->group(group);
   command
@@ -134,7 +134,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
       ->group(group);
 }
 
-// What one launcher tells another; no part of the interface, so not in the help.
+// What one launcher tells another; not part of the interface, so not in the help.
 void LaunchFlags::add_internal(CLI::App& command) {
   command.add_flag("--controlled", is_controlled_)->group("");
   command.add_flag("--saves-itself", options_.saves_itself)->group("");
@@ -158,7 +158,8 @@ int LaunchFlags::ranks_per_node(int nodes) const {
   if (ranks_.empty() && default_ranks_ > 0) return default_ranks_;
   if (ranks_ == "auto") return gpus > 0 ? gpus : launch::num_usable_cores();
   if (ranks_.empty() || ranks_ == "gpu") {
-    require(gpus > 0, "launch: no GPU is visible on this host; say how many ranks with --ranks N");
+    require(gpus > 0,
+            "launch: no GPU is visible on this host; set the number of ranks with --ranks N");
     return gpus;
   }
   int ranks = 0;
@@ -180,7 +181,7 @@ void LaunchFlags::take_slurm() {
   if (options_.master_port == 0) options_.master_port = slurm->master_port;
 }
 
-// The hostfile's, or this host's GPUs, less what flags leave out.
+// The hostfile's hosts, or this host's GPUs, without those that flags exclude.
 std::vector<launch::Host> LaunchFlags::chosen_hosts() const {
   std::vector<launch::Host> hosts;
   if (!hostfile_.empty()) {
@@ -212,7 +213,7 @@ launch::LaunchResult LaunchFlags::start_here() {
   options_.nodes = nodes_.value_or(1);
   require(
       options_.nodes == 1 || node_rank_.has_value(),
-      "launch: {} nodes, but not which of them this is; give --node-rank, from 0, or --hostfile",
+      "launch: {} nodes, but this node's rank is unknown; give --node-rank, from 0, or --hostfile",
       options_.nodes);
   options_.node_rank = node_rank_.value_or(0);
   options_.ranks = ranks_per_node(options_.nodes);
@@ -293,8 +294,8 @@ void LaunchFlags::add_variable(const std::string& variable) {
   ::setenv(variable.substr(0, split).c_str(), variable.substr(split + 1).c_str(), 1);
 }
 
-// A file says how many ranks there are on all hosts together. Hosts that a flag names, and what
-// srun says, win over the file's.
+// A file gives the number of ranks on all hosts together. Hosts given by a flag or by srun take
+// precedence over the file's.
 void LaunchFlags::take(const LaunchPlan& plan) {
   if (ranks_.empty() && !num_processes_ && plan.ranks.value) {
     num_processes_ = static_cast<int>(*plan.ranks.value);
@@ -309,7 +310,7 @@ void LaunchFlags::take(const LaunchPlan& plan) {
   if (hostfile_.empty() && plan.hostfile.value) hostfile_ = *plan.hostfile.value;
   if (include_.empty() && plan.include.value) include_ = *plan.include.value;
   if (exclude_.empty() && plan.exclude.value) exclude_ = *plan.exclude.value;
-  if (chooses_hosts()) {  // over ssh, each host is told by this one which of them it is
+  if (chooses_hosts()) {  // over ssh, this host tells each other host its node rank
     if (num_processes_ && ranks_.empty() && plan.ranks.value) num_processes_.reset();
     return;
   }

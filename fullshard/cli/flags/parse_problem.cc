@@ -36,7 +36,7 @@ std::string option_name(std::string_view word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
-// As it was typed: the parser saw dashes where there were underscores.
+// The word as typed: the parser saw dashes instead of underscores.
 std::string as_typed(const std::string& parsed, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (words_for_parser({word}).front() == parsed) return word;
@@ -44,7 +44,7 @@ std::string as_typed(const std::string& parsed, const std::vector<std::string>& 
   return parsed;
 }
 
-// Words that no option or place takes; empty when there are none.
+// The error for words that no option or positional takes; empty when there are none.
 std::string unknown_words(const CLI::App& command, const std::vector<std::string>& words) {
   const std::string path = path_of(command);
   const std::string help = fmt::format("see fullshard {}{}--help", path, path.empty() ? "" : " ");
@@ -53,7 +53,7 @@ std::string unknown_words(const CLI::App& command, const std::vector<std::string
   std::string text;
   for (const std::string& parsed : left) {
     const std::string word = as_typed(parsed, words);
-    if (has_options && !is_option(word)) continue;  // may be the value of one
+    if (has_options && !is_option(word)) continue;  // may be an option's value
     if (!text.empty()) text += "\nerror: ";
     text += path.empty() ? "" : path + ": ";
     if (word.ends_with(".py") && takes_trainer_flags(command.get_name())) {
@@ -92,7 +92,7 @@ std::string list_text(std::string list) {
   return text.empty() ? list : text + " or " + list;
 }
 
-// The parser's sentences, read as its version 2 writes them; others stay as they are.
+// Rewords the messages of CLI11 version 2; any other message stays as it is.
 std::string reworded(const CLI::App& command, const std::string& text) {
   std::smatch part;
   if (std::regex_match(text, part, std::regex("(.*): Value (.*) not in range (\\S+) to (\\S+)"))) {
@@ -124,7 +124,7 @@ std::string reworded(const CLI::App& command, const std::string& text) {
   return text;
 }
 
-// With dashes, as the parser sees all words.
+// With dashes, as the parser sees all options.
 void add_trainer_names(std::vector<std::string>& names) {
   for (const TrainerFlag& flag : trainer_flags()) {
     if (flag.kind == TrainerFlagKind::refused) continue;
@@ -157,7 +157,7 @@ std::string suggest_option(const CLI::App& command, std::string_view word) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
   }
   const size_t num_own = names.size();
-  // They are put in our words before the parser sees them; what is misspelt stays.
+  // The Trainer's flags are translated before the parser sees them; misspelt ones remain.
   if (takes_trainer_flags(command.get_name())) add_trainer_names(names);
   const auto near = base::closest(word, names);
   if (!near) return "";

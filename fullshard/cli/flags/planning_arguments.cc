@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of `estimate`, `tune`, `simulate` and `bench kernels` beside those that they share with
-// `train`.
+// The flags of `estimate`, `tune`, `simulate` and `bench kernels` other than those that they share
+// with `train`.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ constexpr const char* kAuto = "With --auto";
 
 }  // namespace
 
-// Where no rank is started, a flag that says how would be taken without effect.
+// Without ranks to start, flags for starting them would have no effect.
 void RunArguments::drop_flags_of_ranks() {
   std::vector<std::string> dropped = {"--bind",
                                       "--log-dir",
@@ -43,7 +43,7 @@ void RunArguments::drop_flags_of_ranks() {
                                       "--seed",
                                       "--tokenizer",
                                       "--local-rank"};
-  if (kind_ == RunKind::simulate) {  // --ranks and the cluster say all of it
+  if (kind_ == RunKind::simulate) {  // --ranks and the cluster determine all of these
     dropped.insert(dropped.end(), {"--num-processes", "--nnodes", "--device"});
   }
   for (const std::string& flag : dropped) {
@@ -57,8 +57,8 @@ void RunArguments::add_memory_limits() {
     command_->add_option(name, text, help)->group(is_planned ? kPlanning : kAuto);
   };
   size("--device-memory", planning_.device_memory,
-       "of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
-  size("--host-memory", planning_.host_memory, "of one host; default: this machine's");
+       "memory of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
+  size("--host-memory", planning_.host_memory, "memory of one host; default: this machine's");
 }
 
 void RunArguments::add_tuning() {
@@ -74,7 +74,7 @@ void RunArguments::add_tuning() {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->group(group);
-  command_->add_option("--from", tuning_.from, "the end to begin at: fast or frugal")
+  command_->add_option("--from", tuning_.from, "where to start: fast or frugal")
       ->check(CLI::IsMember({"fast", "frugal"}))
       ->capture_default_str()
       ->group(group);
@@ -95,7 +95,7 @@ void RunArguments::add_tuning() {
     command_->final_callback([this] { note_flags_of_auto(); });
     return;
   }
-  command_->add_option("--format", tuning_.format, "of the file that is written")
+  command_->add_option("--format", tuning_.format, "format of the file that is written")
       ->check(CLI::IsMember({"deepspeed", "accelerate"}))
       ->capture_default_str()
       ->group(group);
@@ -128,10 +128,12 @@ void RunArguments::add_planning() {
   const auto number = [&](const char* name, auto& value, const char* help) {
     command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
   };
-  number("--total-params", planning_.total_params, "of the table, in place of a model");
-  number("--largest-layer-params", planning_.largest_layer_params, "of the table");
-  number("--gpus-per-node", planning_.gpus_per_node, "of the table; default: --ranks, else one");
-  number("--nodes", planning_.nodes, "of the table; default: one");
+  number("--total-params", planning_.total_params, "parameters for the table, in place of a model");
+  number("--largest-layer-params", planning_.largest_layer_params,
+         "parameters of the largest layer, for the table");
+  number("--gpus-per-node", planning_.gpus_per_node,
+         "GPUs per node, for the table; default: --ranks, else one");
+  number("--nodes", planning_.nodes, "nodes, for the table; default: one");
 }
 
 bool RunArguments::is_plan() const {
@@ -184,7 +186,7 @@ void RunArguments::add_simulation() {
       ->group(groups::kOutput);
   command_
       ->add_option("--trace", simulation_.trace,
-                   "write a timeline for chrome://tracing or Perfetto; of the last of --ranks")
+                   "write a timeline of the last of --ranks for chrome://tracing or Perfetto")
       ->group(groups::kOutput);
 }
 
