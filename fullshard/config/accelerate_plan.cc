@@ -106,7 +106,7 @@ void PlanMaker::add_expert_layers(Plan& plan, const Settings& settings) {
   plan.wrap.leaves.origin = experts.origin;
 }
 
-// What flags made of DeepSpeed's keys, under Accelerate's names for them.
+// Shows DeepSpeed's keys that flags set under Accelerate's names for them.
 void PlanMaker::show_flags(const Settings& inner, Settings& settings) {
   for (const InnerKey& key : kInner) {
     const Settings::Entry* entry = inner.find(key.deepspeed);

@@ -23,7 +23,7 @@ Conversion convert_to_deepspeed(const Plan& plan);
 // says num_processes, without which `accelerate launch` refuses a file.
 Conversion convert_to_accelerate(const Plan& plan);
 
-// An Accelerate YAML of type DEEPSPEED that names the DeepSpeed file, which keeps all it says;
+// An Accelerate YAML of type DEEPSPEED that names the DeepSpeed file, which keeps all its settings;
 // `ranks` absent: one.
 std::string accelerate_text_naming(const std::string& deepspeed_file, std::optional<int64_t> ranks,
                                    bool on_cpu);

@@ -65,7 +65,7 @@ class Plan {
   SchedulerPlan scheduler{};
   BatchPlan batch{};
   Setting<double> clipping{1.0};          // largest global norm; 0: none
-  Setting<bool> compute_grad_norm{true};  // where nothing is clipped
+  Setting<bool> compute_grad_norm{true};  // also without clipping
   OffloadPlan offload{};
   RecomputePlan recompute{};
   CheckpointPlan checkpoint{};

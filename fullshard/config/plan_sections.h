@@ -62,7 +62,7 @@ struct WrapPlanSettings {
 };
 
 struct LossScalePlan {
-  Setting<double> loss_scale{0};  // 0: it follows overflows
+  Setting<double> loss_scale{0};  // 0: dynamic
   Setting<int64_t> initial_scale_power{16};
   Setting<int64_t> loss_scale_window{1000};
   Setting<int64_t> hysteresis{2};

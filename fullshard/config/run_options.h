@@ -59,15 +59,15 @@ struct LoraRunOptions {
 
 struct RunOptions {
   std::string model{};        // a Hugging Face folder, or the name of a preset
-  bool from_scratch = false;  // new weights although the folder has some
+  bool from_scratch = false;  // new weights even if the folder has some
   bool pretrained = false;    // the model must have weights: not a preset
-  bool new_head = false;      // a new head although the folder may have one
+  bool new_head = false;      // a new head even if the folder has one
   // causal-lm, masked-lm, translation, classification; empty: what the model is for
   std::string task{};
   std::string tokenizer{};  // empty: the model's folder
   LoraRunOptions lora{};
   std::string adapter{};         // a PEFT folder: to run with, or to continue from
-  std::string base_precision{};  // of frozen linear layers: int8; empty: as computed with
+  std::string base_precision{};  // int8 for frozen linear layers; empty: the compute dtype
   bool only_computes = false;    // nothing is trained: eval, generate
 
   std::vector<std::string> data{};       // PATH, or PATH:WEIGHT of each

@@ -33,7 +33,7 @@ class BenchCommand {
   RunArguments& kernels() { return kernels_; }
   // Whether fullshard-core measures and prints everything, in one process.
   bool needs_core() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
   int print_bus(const std::optional<tiers::BusSpeed>& bus) const;
   int64_t bus_bytes() const;
   int rounds() const { return quick_ ? 2 : 5; }

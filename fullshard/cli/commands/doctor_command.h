@@ -17,7 +17,7 @@ class DoctorCommand {
   DoctorCommand& operator=(const DoctorCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   CLI::App* command_;

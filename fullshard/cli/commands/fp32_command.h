@@ -6,6 +6,6 @@
 
 namespace fullshard::cli {
 
-int run_to_fp32(const CheckpointCommandOptions& options);  // gives the exit status
+int run_to_fp32(const CheckpointCommandOptions& options);  // returns the exit status
 
 }  // namespace fullshard::cli

@@ -18,7 +18,7 @@ class ReportCommand {
   ReportCommand& operator=(const ReportCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   struct Written {

@@ -18,7 +18,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
 // `bench comm`: the same for ranks without a model.
 int run_on_ranks(CommBenchArguments& arguments, const std::vector<std::string>& words);
 
-// For commands without ranks: this process becomes fullshard-core with the same words.
+// For commands without ranks: this process becomes fullshard-core with the same arguments.
 [[noreturn]] void become_core(const std::vector<std::string>& words);
 
 // This process becomes that program; the first word is its path.

@@ -120,7 +120,7 @@ void AccelerateFlags::check() const {
     const auto rows = schema.find(value.path);
     const auto node = config::ConfigNode::of_plain(value.text, true);
     config::CheckedValue checked;
-    for (const config::SchemaKey* row : rows) {  // of the versions of FSDP
+    for (const config::SchemaKey* row : rows) {  // one row per version of FSDP
       config::ValueType type = row->type;
       type.is_loose = true;
       checked = config::check_value(node, type, false);

@@ -20,7 +20,7 @@ namespace fullshard::cli {
 // `most`.
 void take_size(CLI::Option& option, uint64_t most);
 
-// On ranks of one host or several, as `train` starts and finds them.
+// `bench comm`, on ranks of one host or several, which are started and found as for `train`.
 class CommBenchArguments {
  public:
   struct Options {
@@ -45,7 +45,7 @@ class CommBenchArguments {
   Options options_;
 };
 
-// In one process.
+// `bench optimizer`, in one process.
 class OptimizerBenchArguments {
  public:
   struct Options {

@@ -29,7 +29,7 @@ class ConfigFlags {
   std::string file() const;
   bool is_named() const;  // by a flag or the environment, not the default file
   bool has_overrides() const { return !overrides_.empty(); }
-  // As further --set key=value.
+  // Adds them like further --set key=value.
   void add_overrides(const std::vector<std::string>& texts) {
     overrides_.insert(overrides_.end(), texts.begin(), texts.end());
   }

@@ -73,7 +73,7 @@ bool OwnWords::only_evaluates() const {
          evaluates->is_true() && (trains == nullptr || !trains->is_true());
 }
 
-// Empty: the command has no such flag, or means something else by it.
+// Empty: the command lacks this flag, or has another meaning for it.
 std::string OwnWords::name_in_command(const std::string& train) const {
   if (!only_computes(kind_)) return train;
   for (const Renamed& flag : kRenamed) {

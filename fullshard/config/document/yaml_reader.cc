@@ -67,7 +67,7 @@ class YamlConverter {
 
   void convert_members(const YAML::Node& node, ConfigNode& result, int depth) {
     std::vector<ConfigNode> merged;
-    std::map<std::string, int> lines;  // of the names so far
+    std::map<std::string, int> lines;  // lines of the names so far
     for (const auto& pair : node) {
       const int line = pair.first.Mark().line + 1;
       if (!pair.first.IsScalar()) {
