@@ -15,7 +15,7 @@
 
 namespace fullshard::formats {
 
-// A part of a message: names come from files, and a file may call a tensor anything.
+// An argument of a message, made printable: names come from files and may contain anything.
 template <class Part>
 decltype(auto) message_part(const Part& part) {
   if constexpr (std::is_convertible_v<const Part&, std::string_view>) {

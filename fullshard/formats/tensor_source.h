@@ -24,7 +24,7 @@ struct StoredTensor {
   int64_t numel() const;
 };
 
-// A stretch of a file that has a checksum of its own.
+// A range of a file that has its own checksum.
 struct SummedStorage {
   std::string file;
   int64_t offset = 0;
@@ -41,11 +41,11 @@ class TensorSource {
   const StoredTensor* find(const std::string& name) const;       // null: not there
 
   // Elements [begin, begin + out.numel) of a tensor, row-major, into `out`, converted to its dtype.
-  // At most 4 MiB beside `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
+  // At most 4 MiB in addition to `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
   virtual void read(const std::string& name, int64_t begin, ElementSpan out) const = 0;
 
-  // Where its values lie in a file as they are, row-major, in the stored dtype; nothing where they
-  // are packed or not known to be so. The descriptor is the source's own.
+  // Where its values lie in a file contiguously, row-major, in the stored dtype; nothing if they do
+  // not, or if that is unknown. The descriptor is the source's own.
   struct Place {
     int descriptor = -1;
     int64_t offset = 0;

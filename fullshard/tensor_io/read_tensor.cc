@@ -14,7 +14,7 @@ at::Tensor read_tensor(const TensorSource& source, const std::string& name) {
                        source.tensors().size());
   formats::check_input(
       is_readable(tensor->dtype),
-      "{}: tensor '{}': its dtype {} is not one that is read here; convert the file", tensor->file,
+      "{}: tensor '{}': unsupported dtype {}; convert the file", tensor->file,
       name, c10::toString(tensor->dtype));
   at::Tensor values = at::empty(tensor->shape, at::TensorOptions().dtype(tensor->dtype));
   source.read(name, 0, values.view(-1));

@@ -69,8 +69,8 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   EXPECT_THAT(run("checkpoint verify " + folder).output, HasSubstr("all checksums right\n"));
   const std::string whole = folder_.read(manifest);
   const std::string refusal =
-      ": its checksum is not that of its contents; the file is damaged or "
-      "was changed: copy it again or use another checkpoint\n";
+      ": its checksum does not match its contents; the file is damaged or was changed: copy it "
+      "again or use another checkpoint\n";
   for (const std::string field : {"\"num_steps\":2", "\"beta2\":0.999", "\"momentum\":0.9",
                                   "\"scheduler_steps\":2", "\"step\":2"}) {
     std::string changed = whole;
@@ -90,8 +90,8 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   std::filesystem::remove(folder_ / manifest);
   EXPECT_EQ(run("checkpoint verify " + folder).output,
             "error: " + folder +
-                ": has no manifest.json, without which nobody knows what its files hold; it is no "
-                "complete checkpoint: copy it again or use another\n");
+                ": has no manifest.json, which describes the contents of its files; the checkpoint "
+                "is incomplete: copy it again or use another\n");
   // From before manifests had a checksum.
   std::string old = whole.substr(0, whole.rfind(",\"manifest_checksum\"")) + "}\n";
   old.replace(old.find("\"version\":2"), 11, "\"version\":1");
@@ -153,7 +153,7 @@ TEST_F(CheckpointCommand, ComparesTheWeightsOfOlderCheckpointsByValue) {
   const launch::Ended ended = run("checkpoint verify " + folder);
   EXPECT_EQ(ended.status, 4);
   EXPECT_THAT(ended.output, StartsWith("error: " + file + ": tensor 'model."));
-  EXPECT_THAT(ended.output, HasSubstr("is not what the checkpoint holds"));
+  EXPECT_THAT(ended.output, HasSubstr("differs from the checkpoint"));
   std::filesystem::remove(folder_ / file);
   EXPECT_EQ(run("checkpoint verify " + folder).status, 0);
 }
@@ -372,7 +372,8 @@ TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {
         "export run/model run/model/model.safetensors"}) {
     const launch::Ended ended = run("checkpoint " + words);
     EXPECT_EQ(ended.status, 2) << words;
-    EXPECT_THAT(ended.output, HasSubstr("is what the weights are read from; write them elsewhere"))
+    EXPECT_THAT(ended.output,
+                HasSubstr("the weights are read from there; choose another destination"))
         << words;
   }
   EXPECT_EQ(folder_.read("run/model/model.safetensors"), before);
@@ -395,7 +396,7 @@ TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   EXPECT_EQ(run("checkpoint to-fp32 a b --max-shard-size lots").status, 2);
   const launch::Ended tag = run("checkpoint inspect " + kFixtures + "zero2 -t global_step9");
   EXPECT_EQ(tag.status, 4);
-  EXPECT_THAT(tag.output, HasSubstr("global_step9: is not there"));
+  EXPECT_THAT(tag.output, HasSubstr("global_step9: does not exist"));
 }
 
 // A run's own checkpoints: saved on demand under a name, and converted to other programs' forms.

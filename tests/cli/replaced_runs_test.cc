@@ -61,7 +61,7 @@ TEST_F(ReplacedRuns, FindWhatIsInTheWayOfCheckpointsBeforeTheFirstStep) {
   std::filesystem::create_directories(folder_ / "two/checkpoints/latest");
   for (const auto& [output, message] :
        {std::pair{"one", "one/checkpoints: is not a folder"},
-        std::pair{"two", "two/checkpoints/latest: is a folder, and a file of this name"}}) {
+        std::pair{"two", "two/checkpoints/latest: is a folder, but a file of this name"}}) {
     const std::string words = std::string("--steps 3 --output ") + output;
     const launch::Ended ended = train(words + " --save-every 2 --ranks 2");
     EXPECT_EQ(ended.status, 2) << ended.output;

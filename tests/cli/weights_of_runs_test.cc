@@ -48,9 +48,9 @@ TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
   for (const std::string command : {"eval", "train --steps 1"}) {
     const launch::Ended ended = run(command + words);
     EXPECT_EQ(ended.status, 4);
-    EXPECT_THAT(ended.output, HasSubstr("error: cut/model.safetensors: is no file, or a link to "
-                                        "one that is not there; weights are expected under this "
-                                        "name\n"));
+    EXPECT_THAT(ended.output,
+                HasSubstr("error: cut/model.safetensors: is not a file, or is a link to a missing "
+                          "one; weights are expected under this name\n"));
   }
 }
 
