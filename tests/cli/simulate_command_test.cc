@@ -50,7 +50,7 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_EQ(zero.status, 2);
   EXPECT_THAT(
       zero.output,
-      EndsWith("--inside: is '0GB/s', expected a rate as 450GB/s or 400Gb/s, above zero\n"));
+      EndsWith("--inside: is '0GB/s', expected a rate, such as 450GB/s or 400Gb/s, above zero\n"));
   const std::string without_disk = folder / "no_disk.yaml";
   folder.write("no_disk.yaml",
                "gpu: {memory: 80GB, memory_bandwidth: 3TB/s, bf16_tflops: 600}\ngpus_per_host: 8\n"

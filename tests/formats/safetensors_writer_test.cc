@@ -70,7 +70,7 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   EXPECT_EQ(error([&] {
               tensor_io::write_tensor(writer, "a", ramp({3, 2}));
             }),
-            "f: tensor 'a' has shape [3, 2], planned was [2, 3]");
+            "f: tensor 'a' has shape [3, 2], expected [2, 3]");
   EXPECT_EQ(error([&] { writer.write_range("a", 5, ramp({2})); }),
             "f: tensor 'a' has 6 elements, 2 from 5 on were given");
   writer.write_range("a", 1, ramp({4}));
