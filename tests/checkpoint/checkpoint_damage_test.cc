@@ -218,7 +218,7 @@ TEST(CheckpointDamage, FieldsOfAWrongKindAreNamedByTheirPlace) {
       {[](json& m) {
          m["tensors"][0]["shape"] = {1l << 40, 1l << 40};
        },
-       "impossible shape"},
+       "invalid shape"},
       {[](json& m) { m["tensors"][0]["weights"]["dtype"] = "F9"; }, "weights.dtype: is \"F9\""},
       {[](json& m) { first_interval(m)[0] = 99; }, "is in file number 99, but there are 6"},
       {[](json& m) { first_interval(m)[3] = 2; }, "is not a multiple of 4"},

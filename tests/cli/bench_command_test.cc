@@ -166,8 +166,7 @@ TEST(BenchComm, FindsItsRankInTheEnvironment) {
 TEST(BenchComm, RefusesOneRankAndWhatIsNotThere) {
   const launch::Ended alone = launch::shell("fullshard bench comm --device cpu --ranks 1");
   EXPECT_EQ(alone.status, 2);
-  EXPECT_EQ(alone.output,
-            "error: bench comm: one rank has nobody to talk to; give --ranks 2 or more\n");
+  EXPECT_EQ(alone.output, "error: bench comm: needs at least two ranks; give --ranks 2 or more\n");
   if (!is_cuda_build()) {
     EXPECT_EQ(launch::shell("fullshard bench comm --device cuda").output,
               "error: --device: is cuda, but this build has no CUDA; use --device cpu\n");

@@ -406,7 +406,7 @@ TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
                             "tokens.bin --sequence-length 8 --micro-batch 2 --output run ";
   ASSERT_EQ(run(words + "--ranks 1 --steps 1 --no-save-model").status, 0);
   EXPECT_EQ(run("checkpoint save run before").output,
-            "asked for run/checkpoints/before; nothing runs there now: the next run with this "
+            "requested run/checkpoints/before; no run is active there: the next run with this "
             "--output writes it after its first step\n");
   EXPECT_EQ(folder_.read("run/checkpoints/request"), "before");
   ASSERT_EQ(run(words + "--ranks 2 --steps 1 --overwrite").status, 0);

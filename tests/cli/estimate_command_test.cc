@@ -33,7 +33,7 @@ TEST(EstimateCommand, CountsNoTableOfWhatIsLeftOutOrCannotBe) {
     EXPECT_EQ(ended.output, "error: " + text + "\n");
   };
   refused("--total-params 1000",
-          "--total-params: is without --largest-layer-params, which stage 3 is counted by; give "
+          "--total-params: needs --largest-layer-params, from which stage 3 is computed; give "
           "both, or --model");
   refused("--total-params 1000 --largest-layer-params 1001",
           "--total-params: is 1000, but the largest layer alone has 1001; give those of all "

@@ -168,7 +168,8 @@ TEST_F(FineTuning, SaysWhichFlagsNeedOthers) {
   };
   said("--early-stopping-patience 2", "--early-stopping-patience: counts evaluations");
   said("--early-stopping-threshold 1", "has no effect without --early-stopping-patience");
-  said("--validation-split 0.1 --eval-data talks.jsonl", "--validation-split: together with");
+  said("--validation-split 0.1 --eval-data talks.jsonl",
+       "--validation-split: is given with --eval-data");
   said("--validation-split 1", "--validation-split");
   said("--loss-on answers", "--loss-on");
 }
@@ -204,8 +205,9 @@ TEST_F(FineTuning, AnExportedCheckpointHasTheTokenizer) {
   std::filesystem::rename(folder_ / "base", folder_ / "elsewhere");
   const launch::Ended without = run("checkpoint export out/checkpoints fourth");
   EXPECT_EQ(without.status, 0);
-  EXPECT_THAT(without.output, HasSubstr("note: fourth: has no tokenizer: that of base/ is not "
-                                        "there; copy its files\n"));
+  EXPECT_THAT(
+      without.output,
+      HasSubstr("note: fourth: has no tokenizer: that of base/ is missing; copy its files\n"));
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ TEST_F(ReplacedRuns, BestModelsAreNotThoseOfAnotherFolder) {
   ASSERT_EQ(train(best + "--output one").status, 0);
   const launch::Ended ended = train(best + "--output other --resume one/checkpoints/step-000003");
   ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("warning: --restore-best: other/best is not there: "
+  EXPECT_THAT(ended.output, HasSubstr("warning: --restore-best: other/best does not exist: "
                                       "evaluations before step 4 do not count\n"));
   EXPECT_EQ(folder_.read("other/model/model.safetensors"),
             folder_.read("other/best/model.safetensors"));

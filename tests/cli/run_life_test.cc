@@ -90,7 +90,8 @@ TEST_F(RunLife, ResumeAutoBeginsAnewWhereTheDeathCameBeforeACheckpoint) {
   run_and(endless("run") + "--ranks 1 --save-every 1000000", until_steps("run") + kill_all());
   const launch::Ended again = run(short_run("run") + "--save-every 2 --resume auto");
   ASSERT_EQ(again.status, 0) << again.output;
-  EXPECT_THAT(again.output, HasSubstr("note: no checkpoint to resume; starting anew\n"));
+  EXPECT_THAT(again.output,
+              HasSubstr("note: no checkpoint to resume; starting from the beginning\n"));
   EXPECT_EQ(record_of("run")["status"], "done");
   EXPECT_EQ(record_of("run")["checkpoint"], "run/checkpoints/step-000003");
   EXPECT_EQ(last_step_of("run"), 3);

@@ -212,14 +212,13 @@ TEST_F(ToldRuns, SayWhichFlagsHaveNoEffect) {
       kRunModels + "llama");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(ended.output,
-            "warning: --eval-every: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep-best: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep: has no effect without --save-every\n"
-            "warning: --node-local: has no effect without --save-every\n"
-            "warning: --budget: has no effect without --auto\n"
-            "warning: --max-micro-batch: has no effect without --auto\n"
-            "warning: --epochs: has no effect beside --steps\n"
-            "warning: --target-length: has no effect for a model without a decoder of its own\n");
+            "warning: --eval-every: has no effect without --eval-data or "
+            "--validation-split\nwarning: --keep-best: has no effect without --eval-data or "
+            "--validation-split\nwarning: --keep: has no effect without --save-every\nwarning: "
+            "--node-local: has no effect without --save-every\nwarning: --budget: has no effect "
+            "without --auto\nwarning: --max-micro-batch: has no effect without --auto\nwarning: "
+            "--epochs: has no effect together with --steps\nwarning: --target-length: has no "
+            "effect for a model without a decoder of its own\n");
 }
 
 TEST_F(ToldRuns, EndWellWithoutTheirPage) {

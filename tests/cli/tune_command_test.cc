@@ -95,7 +95,7 @@ TEST_F(TuneCommand, GoesOnWhereItWasInterrupted) {
       run(words,
           "& tune=$!; for i in $(seq 600); do grep -q '\"measured\": true' t/tune.json 2>/dev/null "
           "&& break; sleep 0.05; done; kill -INT $tune; wait $tune; echo status $?");
-  EXPECT_THAT(ended.output, HasSubstr("the same command goes on from t/tune.json"));
+  EXPECT_THAT(ended.output, HasSubstr("the same command continues from t/tune.json"));
   EXPECT_THAT(ended.output, HasSubstr("status 130"));
   const auto before = read_json("t/tune.json");
   EXPECT_EQ(before["status"], "interrupted");
