@@ -12,7 +12,7 @@ namespace fullshard::formats {
 class FileHandle {
  public:
   static FileHandle open(const std::string& path);    // for reading: a regular file
-  static FileHandle create(const std::string& path);  // for writing: nothing of this name exists
+  static FileHandle create(const std::string& path);  // for writing: the name must not exist yet
 
   FileHandle(FileHandle&& other) noexcept;
   FileHandle& operator=(FileHandle&&) = delete;

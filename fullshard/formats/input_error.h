@@ -44,7 +44,7 @@ void check_input(bool condition, fmt::format_string<Parts...> format, Parts&&...
 
 // The same for a call to the system, whose reason is added:
 //   check_system(::mkdir(path, 0777) == 0, "{}: cannot be made", path);  "…: Permission denied"
-// As an argument of its own, strerror(errno) may be read before the call is made.
+// If strerror(errno) were an argument, it might be evaluated before the call.
 template <class... Parts>
 void check_system(bool condition, fmt::format_string<Parts...> format, Parts&&... parts) {
   if (!condition) [[unlikely]] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where named tensors are read from: a safetensors file, a folder of them, a torch file. Nothing is
-// read until asked for, and then only the range asked for.
+// A source of named tensors: a safetensors file, a folder of them, a torch file. Nothing is read
+// until it is requested, and then only the requested range.
 #pragma once
 
 #include <c10/core/ScalarType.h>

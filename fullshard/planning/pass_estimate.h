@@ -24,7 +24,7 @@ struct GenerationBatch {
 
 struct PassBytes {
   int64_t cache = 0;        // keys and values
-  int64_t activations = 0;  // at the fullest moment, with the logits
+  int64_t activations = 0;  // at the peak, with the logits
 };
 
 // The device and the dtype that the model computes with.

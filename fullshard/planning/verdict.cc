@@ -36,7 +36,7 @@ int64_t shared_bytes(const TierEstimate& tier) {
          held_for(tier, Purpose::master) + held_for(tier, Purpose::optimizer);
 }
 
-// In order of cost, as docs/planning.md has it.
+// In order of cost, as in docs/planning.md.
 std::vector<std::string> changes_on_device(const Estimate& estimate, const Plan& plan,
                                            int64_t limit) {
   const auto& device = estimate.on(Tier::device);

@@ -42,8 +42,8 @@ class KernelTable {
   static KernelTable of_preset(std::string_view cluster);
 
   // Nothing if no kernel of that shape was timed; attention with dropout falls back to the time of
-  // attention without. Sizes of memory between two that were timed
-  // are interpolated, those beyond take the rate of the last.
+  // attention without. Sizes of memory between two that were timed are interpolated, those beyond
+  // take the rate of the last.
   std::optional<double> seconds_of(const tensor::OperatorCall& call) const;
 
   const std::string& device() const { return device_; }

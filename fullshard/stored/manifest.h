@@ -22,7 +22,7 @@ inline constexpr int kManifestVersion = 2;
 
 struct StoredFile {
   std::string name;  // in the checkpoint's folder
-  int rank = 0;      // which wrote it
+  int rank = 0;      // the one that wrote it
   int host = 0;
   int64_t bytes = 0;
   Checksums checksums = {};  // CRC-32C per block of kBlockBytes

@@ -58,7 +58,7 @@ bool are_all_there(const Manifest& manifest, const std::string& folder) {
   });
 }
 
-// Of the model's, or of the adapter's.
+// Whether the checkpoint is a whole model with the names of its tensors in files.
 bool says_names(const Manifest& manifest, const std::string& folder) {
   const ModelRecord record = record_in(manifest.progress.extra, folder);
   return !record.config.empty() && record.adapter.empty() && !manifest.leaves_out_frozen;

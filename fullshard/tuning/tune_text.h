@@ -9,7 +9,7 @@
 
 namespace fullshard::tuning {
 
-// With line breaks.
+// These end with a line break.
 std::string table_head();
 std::string table_line(const RungResult& result);
 

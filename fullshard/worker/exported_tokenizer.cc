@@ -29,7 +29,7 @@ std::optional<RunRecord> record_of_run(const std::string& run) {
   return std::nullopt;
 }
 
-// As `--flag VALUE` or `--flag=VALUE`.
+// The value of `--flag VALUE` or `--flag=VALUE`.
 std::string value_in(const std::vector<std::string>& command, const std::string& flag) {
   for (size_t i = 0; i < command.size(); ++i) {
     if (command[i].starts_with(flag + "=")) return command[i].substr(flag.size() + 1);

@@ -228,7 +228,7 @@ GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& 
   return callbacks;
 }
 
-// Before anything is computed.
+// Opens the output before anything is computed.
 std::unique_ptr<GenerationOutput> open_output(const World& world, const RunOptions& options) {
   std::unique_ptr<GenerationOutput> output;
   const auto problem = engine::error_of([&] {

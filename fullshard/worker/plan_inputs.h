@@ -12,7 +12,7 @@ namespace fullshard::worker {
 planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks,
                                  int ranks_per_host = 0);
 
-// As `train` chooses it.
+// The length that `train` chooses.
 int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);
 
 }  // namespace fullshard::worker

@@ -277,7 +277,7 @@ class TrainRun {
                         world_.rank() == 0 ? engine::error_of(act) : std::nullopt, "output");
   }
 
-  // Before anything is touched: what cannot fit leaves everything as it was.
+  // Runs before anything is changed: a run that cannot fit leaves everything as it was.
   void forecast_memory() {
     if (options_.plans_memory) {
       forecast_ = forecast_training(options_, run_.source, plan_, world_);
@@ -386,7 +386,7 @@ class TrainRun {
     if (!table.empty()) say_table("collectives of rank 0:\n" + table);
   }
 
-  // Once, when its step is over.
+  // Shows the profile once, when its step is over.
   void show_flops(const Trainer& trainer) {
     if (!flops_ || !trainer.profiled()) return;
     const StepRecord& step = *trainer.profiled();
@@ -430,7 +430,7 @@ class TrainRun {
     account.warn(text);
   }
 
-  // What was trained: the model, or the adapter alone.
+  // Saves what was trained: the model, or the adapter alone.
   void save_result(const std::string& folder, ShardedModel& sharded, const std::string& tokenizer) {
     if (run_.adapter) {
       const bool classifies = !run_.model->class_names().empty();

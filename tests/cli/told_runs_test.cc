@@ -217,7 +217,7 @@ TEST_F(ToldRuns, SayWhichFlagsHaveNoEffect) {
             "--validation-split\nwarning: --keep: has no effect without --save-every\nwarning: "
             "--node-local: has no effect without --save-every\nwarning: --budget: has no effect "
             "without --auto\nwarning: --max-micro-batch: has no effect without --auto\nwarning: "
-            "--epochs: has no effect together with --steps\nwarning: --target-length: has no "
+            "--epochs: has no effect with --steps\nwarning: --target-length: has no "
             "effect for a model without a decoder of its own\n");
 }
 

@@ -78,7 +78,7 @@ void DeepSpeedFolder::read_facts() {
     num_skipped_ = number_of(*skipped, model.path() + ": skipped_steps");
   }
   check_input(num_skipped_ >= 0 && num_skipped_ <= num_steps_,
-              "{}: global_steps is {}, expected at least the {} of skipped_steps", model.path(),
+              "{}: global_steps {} and skipped_steps {} contradict each other", model.path(),
               num_steps_, num_skipped_);
   const auto* version = model.root().find("ds_version");
   if (version != nullptr && version->kind == PickleKind::text) version_ = version->text;

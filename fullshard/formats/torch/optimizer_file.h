@@ -27,7 +27,7 @@ class OptimizerFile {
   const std::string& path() const { return file_->path(); }
   // False: parameters are numbered and their names are not stored.
   bool has_names() const { return has_names_; }
-  // How many parameters each group has; empty where the file does not say.
+  // How many parameters each group has; empty if the file does not store that.
   const std::vector<int64_t>& group_sizes() const { return group_sizes_; }
   // "exp_avg", …: tensors as large as their parameters.
   const std::vector<std::string>& states() const { return states_; }
@@ -45,7 +45,7 @@ class OptimizerFile {
   std::shared_ptr<const TorchFile> file_;
   bool has_names_ = true;
   std::vector<int64_t> group_sizes_;
-  std::vector<std::string> names_;  // of the numbers, where the file says them
+  std::vector<std::string> names_;  // by number, if the file stores them
   std::vector<std::string> states_;
   std::optional<int64_t> num_steps_;
 };

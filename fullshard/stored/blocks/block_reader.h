@@ -34,12 +34,12 @@ struct WantedFile {
   std::vector<WantedRange> ranges = {};  // must not overlap
 };
 
-inline constexpr int64_t kReadBytes = 4 * kBlockBytes;  // of one call to the system
+inline constexpr int64_t kReadBytes = 4 * kBlockBytes;  // of one system call
 
 struct BlockReadOptions {
   int num_workers = 2;            // threads that sum and copy
   int depth = 3;                  // reads under way for each of them
-  BufferPool* buffers = nullptr;  // of kReadBytes, kept for the next time
+  BufferPool* buffers = nullptr;  // of kReadBytes, kept for reuse
 };
 
 // Reads the blocks that the ranges touch, each once, and checks them; in addition to the targets,
