@@ -10,6 +10,7 @@
 namespace fullshard::cli {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -203,10 +204,12 @@ TEST(Help, ShowsDefaults) {
   for (const std::string shown :
        {"learning rate; default: 5e-05", "default: AdamW", "default: FULL_SHARD",
         "largest global norm of the gradients; 0: none; default: 1",
-        "examples of a rank in one forward; default: 8", "--log-every INT:POSITIVE=1",
-        "--seed UINT=42"}) {
+        "examples of a rank in one forward; default: 8"}) {
     EXPECT_THAT(text, HasSubstr(shown));
   }
+  // As version 2.1 of CLI11 writes them, and as 2.4 does.
+  EXPECT_THAT(text, ContainsRegex("--log-every INT:POSITIVE(=1| \\[1\\])"));
+  EXPECT_THAT(text, ContainsRegex("--seed UINT(=42| \\[42\\])"));
   for (const std::string command : {"train", "checkpoint inspect", "checkpoint to-fp32"}) {
     EXPECT_THAT(launch::shell("fullshard help " + command).output, Not(HasSubstr("{false}")))
         << command;

@@ -12,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/config_flags.h"
 #include "fullshard/cli/flags/cuda_build.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/config_templates.h"
 #include "fullshard/config/convert.h"
 #include "fullshard/config/document/reader.h"
@@ -60,18 +61,18 @@ ConfigCommand::ConfigCommand(CLI::App& app)
       command_->add_subcommand("explain", "effective values, where they are from, what they do");
   add_common(*explain_);
   explain_->add_option("--hidden-size", hidden_size_, "hidden size of the model, for \"auto\"")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   convert_ = command_->add_subcommand("convert", "write the file in the other format");
   add_common(*convert_);
   convert_->add_option("--to", target_, "accelerate or deepspeed")
       ->required()
-      ->check(CLI::IsMember({"accelerate", "deepspeed"}));
+      ->check(one_of({"accelerate", "deepspeed"}));
   convert_
       ->add_option(
           "--type", accelerate_type_,
           "type of Accelerate's file: FSDP, or DEEPSPEED, which names the DeepSpeed file and so "
           "keeps all it says")
-      ->check(CLI::IsMember({"FSDP", "DEEPSPEED"}))
+      ->check(one_of({"FSDP", "DEEPSPEED"}))
       ->capture_default_str();
   convert_->add_option("-o,--output", output_, "file to write; default: standard output");
   convert_->add_flag("--overwrite", overwrite_, "replace the file if it is there");
@@ -93,8 +94,8 @@ void ConfigCommand::add_common(CLI::App& command) {
   command.add_option("--set", overrides_, "key=value in place of the file's")
       ->expected(1)
       ->take_all();
-  command.add_option("-n,--ranks", ranks_, "how many ranks")->check(CLI::Range(1, 65536));
-  command.add_option("--device", device_, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  command.add_option("-n,--ranks", ranks_, "how many ranks")->check(within(1, 65536));
+  command.add_option("--device", device_, "cpu or cuda")->check(one_of({"cpu", "cuda"}));
 }
 
 bool ConfigCommand::was_chosen() const { return command_->parsed(); }

@@ -13,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/report/comparison_page.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/records/run_record.h"
@@ -48,7 +49,7 @@ ReportCommand::ReportCommand(CLI::App& app)
       "-o,--output", output_,
       "the page, in place of report.html in the folder, or of comparison.html here");
   command_->add_option("--open", open_, "yes: show it in the browser")
-      ->check(CLI::IsMember({"yes", "no"}))
+      ->check(one_of({"yes", "no"}))
       ->capture_default_str();
   command_->add_flag("--json", json_, "the run in numbers as a JSON object, in place of the path");
   command_->add_flag("--watch", watches_, "rewrite it every 10 s until the runs end");

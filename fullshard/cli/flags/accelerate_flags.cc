@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/schema/schema.h"
 #include "fullshard/config/schema/value_check.h"
@@ -66,7 +67,7 @@ void AccelerateFlags::add_launch(CLI::App& command) {
       ->group(kAsAccelerate);
   command.add_flag("--use-cpu,--cpu", use_cpu_, "compute on the CPU")->group(kAsAccelerate);
   command.add_option("--num-cpu-threads-per-process", threads_, "OMP_NUM_THREADS of the ranks")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(within(1, 1 << 16))
       ->type_name("")
       ->group(kAsAccelerate);
 }

@@ -4,6 +4,8 @@
 
 #include "fullshard/cli/flags/run_arguments.h"
 
+#include "fullshard/cli/flags/value_checks.h"
+
 namespace fullshard::cli {
 namespace {
 
@@ -26,7 +28,7 @@ void RunArguments::add_adapter() {
       ->add_option("--base-precision", options_.base_precision,
                    "int8: frozen linear layers are kept in 8 bits, with a factor for each row; "
                    "default: as --precision")
-      ->check(CLI::IsMember({"int8"}))
+      ->check(one_of({"int8"}))
       ->group(kAdapters);
   if (is_made) add_lora();
 }
@@ -37,11 +39,11 @@ void RunArguments::add_lora() {
     return command_->add_option(names, value, help)->group(kAdapters);
   };
   add("--lora-rank", own.rank, "train adapters of this rank, and freeze the model")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(within(1, 1 << 16));
   add("--lora-alpha", own.alpha, "scale the adapters by alpha / rank; default: 8")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   add("--lora-dropout", own.dropout, "dropout of the adapters' input in training; default: 0")
-      ->check(CLI::Range(0.0, 0.999));
+      ->check(within(0.0, 0.999));
   add("--lora-targets,--lora-target", own.targets,
       "layers that get one: names or ends of paths, all-linear, or a regular expression for whole "
       "paths; default: those that PEFT takes for the model")

@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/run_arguments.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
@@ -32,7 +33,7 @@ std::string bench_device(const std::string& asked) {
 
 void add_common(CLI::App& command, std::string& device, bool& quick, bool& json) {
   command.add_option("--device", device, "cpu or cuda; default: what is available")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(one_of({"cpu", "cuda"}));
   command.add_flag("--quick", quick, "measure less: rougher figures");
   command.add_flag("--json", json, "machine-readable standard output");
 }
@@ -69,11 +70,11 @@ CommBenchArguments::CommBenchArguments(CLI::App& bench)
       "64KiB, 1MiB, 16MiB and 256MiB, with --quick 64KiB and 16MiB");
   take_size(*size->delimiter(','), kLargestMessage);
   command_->add_option("--dtype", options_.dtype, "dtype of what is sent: fp32, bf16 or fp16")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->check(one_of({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
   command_
       ->add_option("--backend", options_.backend, "communication backend: auto, shm, gloo or nccl")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
+      ->check(one_of({"auto", "shm", "gloo", "nccl"}))
       ->capture_default_str();
   add_common(*command_, options_.device, options_.quick, options_.json);
 }
@@ -93,14 +94,14 @@ OptimizerBenchArguments::OptimizerBenchArguments(CLI::App& bench)
   command_
       ->add_option("--precision", options_.precision,
                    "no (fp32), or bf16 or fp16 with fp32 masters")
-      ->check(CLI::IsMember({"no", "bf16", "fp16"}))
+      ->check(one_of({"no", "bf16", "fp16"}))
       ->capture_default_str();
   command_
       ->add_option("--parameters", options_.parameters,
                    "how many, as 5e7; default: 5e7 on a CPU, 5e8 on a GPU, with --quick a tenth")
-      ->check(CLI::Range(1.0, kMostParameters));
+      ->check(within(1.0, kMostParameters));
   command_->add_option("--threads", options_.threads, "CPU threads; default: all cores")
-      ->check(CLI::Range(1, 4096));
+      ->check(within(1, 4096));
   add_common(*command_, options_.device, options_.quick, options_.json);
 }
 

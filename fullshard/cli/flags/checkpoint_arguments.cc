@@ -10,6 +10,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/value_checks.h"
 
 namespace fullshard::cli {
 
@@ -45,20 +46,20 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
   add_output(*convert_, "a folder; for safetensors and bin also a file with that ending");
   add_size(*convert_);
   convert_->add_option("--to", options_.form, "safetensors, bin, dcp or deepspeed")
-      ->check(CLI::IsMember({"safetensors", "bin", "dcp", "deepspeed"}))
+      ->check(one_of({"safetensors", "bin", "dcp", "deepspeed"}))
       ->required();
   for (CLI::App* action : {export_, convert_}) {
     action
         ->add_option("--dtype", options_.dtype,
                      "dtype of floating tensors: fp32, bf16, fp16 or keep")
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
+        ->check(one_of({"fp32", "bf16", "fp16", "keep"}))
         ->capture_default_str();
   }
 
   diff_ = add_action("diff", "differences between two checkpoints");
   diff_->add_option("other", options_.other, "the second checkpoint, of any kind")->required();
   diff_->add_option("--tolerance", options_.tolerance, "largest absolute difference")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str();
 
   save_ = command_->add_subcommand("save", "let a running training save a checkpoint now");
@@ -81,7 +82,7 @@ void CheckpointArguments::add_merge_lora() {
   add_overwrite(*merge_lora_);
   merge_lora_
       ->add_option("--dtype", merged_dtype_, "dtype of floating tensors: fp32, bf16, fp16 or keep")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
+      ->check(one_of({"fp32", "bf16", "fp16", "keep"}))
       ->capture_default_str();
   add_size(*merge_lora_);
   merge_lora_->add_flag("--json", options_.json, "machine-readable standard output");

@@ -8,6 +8,7 @@
 
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/questionnaire.h"
 
@@ -30,7 +31,7 @@ CLI::Option* add_unknown_keys(CLI::App& command, bool& allows) {
       .add_option_function<std::string>(
           "--unknown-keys", [&allows](const std::string& word) { allows = word == "warn"; },
           "unknown keys of a configuration: error (default), or warn and ignore them")
-      ->check(CLI::IsMember({"error", "warn"}))
+      ->check(one_of({"error", "warn"}))
       ->type_name("");
 }
 

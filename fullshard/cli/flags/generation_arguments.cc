@@ -4,6 +4,8 @@
 
 #include "fullshard/cli/flags/run_arguments.h"
 
+#include "fullshard/cli/flags/value_checks.h"
+
 namespace fullshard::cli {
 namespace {
 
@@ -31,22 +33,22 @@ void RunArguments::add_generation() {
       ->add_option("--resident-share", own.resident_share,
                    "largest share of the weights that stays on the device; the rest is fetched in "
                    "every step; default: all that fits, with --offload none")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(within(0.0, 1.0))
       ->group(kPrompts);
   command_
       ->add_option("--cache", own.cache,
                    "where keys and values are: device, host, or auto: the host where the device "
                    "has no room for them")
-      ->check(CLI::IsMember({"auto", "device", "host"}))
+      ->check(one_of({"auto", "device", "host"}))
       ->capture_default_str()
       ->group(kPrompts);
   command_->add_option("--batch", own.batch, "prompts of a rank at a time; default: 8")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(kPrompts);
   command_
       ->add_option("--prefill-tokens", own.prefill_tokens,
                    "tokens of a prompt that are read at once")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str()
       ->group(kPrompts);
   command_->add_flag("--logprobs", own.logprobs, "the log probability of every token")
@@ -60,34 +62,34 @@ void RunArguments::add_search() {
     return command_->add_option(name, value, help)->group(kSearch);
   };
   add("--max-new-tokens", own.max_new_tokens, "maximum per sequence; default: 128")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   add("--min-new-tokens", own.min_new_tokens, "no end of a sequence before them")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   auto* greedy =
       command_->add_flag("--greedy", own.greedy, "always the likeliest token")->group(kSearch);
   for (auto* samples :
        {add("--temperature", own.temperature, "sample; above 1 evens out, below 1 sharpens")
-            ->check(CLI::PositiveNumber),
+            ->check(above_zero()),
         add("--top-k", own.top_k, "sample from this many likeliest tokens; 0: all; default: 50")
-            ->check(CLI::NonNegativeNumber),
+            ->check(at_least_zero()),
         add("--top-p", own.top_p, "sample from the likeliest tokens that have this probability")
-            ->check(CLI::Range(0.0, 1.0)),
+            ->check(within(0.0, 1.0)),
         add("--min-p", own.min_p, "sample from tokens with this share of the likeliest one's")
-            ->check(CLI::Range(0.0, 1.0))}) {
+            ->check(within(0.0, 1.0))}) {
     samples->excludes(greedy);
   }
   add("--repetition-penalty", own.repetition_penalty,
       "above 1: tokens that appeared are unlikelier")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   add("--no-repeat-ngram", own.no_repeat_ngram_size,
       "no sequence of this many tokens appears twice")
-      ->check(CLI::NonNegativeNumber);
-  add("--num-beams", own.num_beams, "beam search with this many beams")->check(CLI::PositiveNumber);
+      ->check(at_least_zero());
+  add("--num-beams", own.num_beams, "beam search with this many beams")->check(above_zero());
   add("--length-penalty", own.length_penalty, "for beams: above 0 prefers longer ones");
   add("--early-stopping", own.early_stopping, "for beams: true, false or never")
-      ->check(CLI::IsMember({"true", "false", "never"}));
+      ->check(one_of({"true", "false", "never"}));
   add("--num-return-sequences", own.num_return_sequences, "sequences per prompt")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   add("--stop", own.stop, "a text or special token that ends a sequence; may be repeated")
       ->expected(1)
       ->take_all();

@@ -13,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/refuse_nan.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/launch/remote_command.h"
@@ -67,16 +68,16 @@ void LaunchFlags::add_ranks(CLI::App& command) {
       "ranks per host: a number, gpu, cpu or auto; one per visible GPU if not given");
   command
       .add_option("--num-processes", num_processes_, "ranks on all hosts together (as accelerate)")
-      ->check(CLI::Range(1, kMostRanks * 1024));
+      ->check(within(1, kMostRanks * 1024));
   command.add_option("--bind", bind_, "cores: every rank has cores of its own; or none")
-      ->check(CLI::IsMember({"cores", "none"}))
+      ->check(one_of({"cores", "none"}))
       ->capture_default_str();
 }
 
 void LaunchFlags::add_output(CLI::App& command) {
   command.add_option("--log-dir", options_.log_dir, "keep every rank's output as DIR/rank-N.log");
   command.add_option("--tee", tee_, "whose output is shown here: all, 0 (rank 0's) or none")
-      ->check(CLI::IsMember({"all", "0", "none"}));
+      ->check(one_of({"all", "0", "none"}));
 }
 
 void LaunchFlags::add_failures(CLI::App& command) {
@@ -84,18 +85,18 @@ void LaunchFlags::add_failures(CLI::App& command) {
       .add_option("--notice", notice_seconds_,
                   "seconds that the others may take to end by themselves when a rank has failed")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command
       .add_option("--grace", grace_seconds_,
                   "seconds that ranks may take to end before they are killed; train needs none, "
                   "it ends when it has saved")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command
       .add_option("--max-restarts", options_.max_restarts,
                   "how often all ranks are started again after a failure")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
 }
 
 void LaunchFlags::add_hosts(CLI::App& command) {
@@ -104,10 +105,10 @@ void LaunchFlags::add_hosts(CLI::App& command) {
       .add_option("--nnodes,--nnode,--num-nodes,--num-machines", nodes_,
                   "how many hosts; each starts its own launcher, or the first ones of the "
                   "hostfile")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(within(1, 1 << 20))
       ->group(group);
   command.add_option("--node-rank,--machine-rank", node_rank_, "this host's number, from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->group(group);
   command
       .add_option("--master-addr,--main-process-ip", options_.master_address,
@@ -116,7 +117,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
   command
       .add_option("--master-port,--main-process-port", options_.master_port,
                   "where the ranks meet; a free one on one host, 29500 on several")
-      ->check(CLI::Range(1, 65535))
+      ->check(within(1, 65535))
       ->group(group);
   command.add_option("-H,--hostfile", hostfile_, "a file of lines 'HOST slots=N', used over ssh")
       ->group(group);

@@ -11,7 +11,6 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/cli/flags/trainer_flags.h"
 #include "fullshard/cli/flags/words.h"
-#include "fullshard/config/document/document.h"
 #include "fullshard/config/schema/synonyms.h"
 
 namespace fullshard::cli {
@@ -73,36 +72,9 @@ std::string type_of(const CLI::App& command, const std::string& option) {
   return found != nullptr ? found->get_type_name() : "";
 }
 
-std::string range_text(const std::string& type, const std::string& low, const std::string& high) {
-  const double least = std::stod(low);
-  const double most = std::stod(high);
-  constexpr double kNoLimit = 1e300;
-  if (type.find(":POSITIVE") != std::string::npos) return "a number above 0";
-  if (most > kNoLimit) return fmt::format("a number of at least {}", config::format_number(least));
-  return fmt::format("a number from {} to {}", config::format_number(least),
-                     config::format_number(most));
-}
-
-std::string list_text(std::string list) {
-  std::string text;
-  for (size_t comma = list.find(','); comma != std::string::npos; comma = list.find(',')) {
-    text += (text.empty() ? "" : ", ") + list.substr(0, comma);
-    list.erase(0, comma + 1);
-  }
-  return text.empty() ? list : text + " or " + list;
-}
-
 // Rewords the messages of CLI11 version 2; any other message stays as it is.
 std::string reworded(const CLI::App& command, const std::string& text) {
   std::smatch part;
-  if (std::regex_match(text, part, std::regex("(.*): Value (.*) not in range (\\S+) to (\\S+)"))) {
-    return fmt::format("{}: is {}, expected {}", part.str(1), part.str(2),
-                       range_text(type_of(command, part.str(1)), part.str(3), part.str(4)));
-  }
-  if (std::regex_match(text, part, std::regex("(.*): (.*) not in \\{(.*)\\}"))) {
-    return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),
-                       list_text(part.str(3)));
-  }
   if (std::regex_match(text, part, std::regex("Could not convert: (\\S+) = (.*)"))) {
     const bool is_fraction = type_of(command, part.str(1)).starts_with("FLOAT");
     return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),

@@ -10,6 +10,7 @@
 
 #include "fullshard/cli/flags/flag_groups.h"
 #include "fullshard/cli/flags/run_arguments.h"
+#include "fullshard/cli/flags/value_checks.h"
 
 namespace fullshard::cli {
 namespace {
@@ -71,20 +72,20 @@ void RunArguments::add_tuning() {
         ->group(group);
   }
   command_->add_option("--budget", tuning_.budget_minutes, "minutes that measuring may take")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(within(0.0, 1e6))
       ->capture_default_str()
       ->group(group);
   command_->add_option("--from", tuning_.from, "where to start: fast or frugal")
-      ->check(CLI::IsMember({"fast", "frugal"}))
+      ->check(one_of({"fast", "frugal"}))
       ->capture_default_str()
       ->group(group);
   command_
       ->add_option("--max-micro-batch", tuning_.max_micro_batch,
                    "the largest that is tried; default: 1024 on GPUs, 64 on CPUs")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(within(int64_t{1}, int64_t{1} << 20))
       ->group(group);
   command_->add_option("--measure-steps", tuning_.steps, "steps of each measurement")
-      ->check(CLI::Range(2, 1000))
+      ->check(within(2, 1000))
       ->capture_default_str()
       ->group(group);
   command_
@@ -96,7 +97,7 @@ void RunArguments::add_tuning() {
     return;
   }
   command_->add_option("--format", tuning_.format, "format of the file that is written")
-      ->check(CLI::IsMember({"deepspeed", "accelerate"}))
+      ->check(one_of({"deepspeed", "accelerate"}))
       ->capture_default_str()
       ->group(group);
 }
@@ -126,7 +127,7 @@ void RunArguments::add_planning() {
                    "h100")
       ->group(kPlanning);
   const auto number = [&](const char* name, auto& value, const char* help) {
-    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
+    command_->add_option(name, value, help)->check(above_zero())->group(kPlanning);
   };
   number("--total-params", planning_.total_params, "parameters for the table, in place of a model");
   number("--largest-layer-params", planning_.largest_layer_params,
@@ -153,7 +154,7 @@ void RunArguments::add_simulation() {
   command_->remove_option(command_->get_option("--ranks"));
   command_->add_option("-n,--ranks", simulation_.ranks, "GPUs, as 8 or 8,64,512")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(within(1, 1 << 20))
       ->required()
       ->group(kCluster);
   const std::vector<std::pair<std::string, std::string>> overrides = {

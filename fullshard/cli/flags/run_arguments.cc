@@ -12,6 +12,7 @@
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/flag_groups.h"
 #include "fullshard/cli/flags/refuse_nan.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
@@ -129,11 +130,11 @@ void RunArguments::add_model() {
                    "a folder or file, or bytes; default: the model's folder")
       ->group(groups::kModel);
   command_->add_option("--device", options_.device, "cpu or cuda; default: what is available")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(one_of({"cpu", "cuda"}))
       ->group(groups::kSharding);
   command_
       ->add_option("--backend", options_.backend, "communication backend: auto, shm, gloo or nccl")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
+      ->check(one_of({"auto", "shm", "gloo", "nccl"}))
       ->capture_default_str()
       ->group(groups::kSharding);
   add_timeouts();
@@ -144,14 +145,14 @@ void RunArguments::add_model() {
       ->check(whole_number())
       ->capture_default_str();
   // deepspeed and old versions of torch's launcher add this flag; -1 means no rank.
-  command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
+  command_->add_option("--local-rank", local_rank_)->check(within(-1, 1 << 20))->group("");
 }
 
 // How long ranks wait for a rank that is alive but late; a lost rank ends every wait.
 void RunArguments::add_timeouts() {
   const auto add = [&](const char* name, double& seconds, const char* what) {
     command_->add_option(name, seconds, what)
-        ->check(CLI::Range(1.0, 1e7))
+        ->check(within(1.0, 1e7))
         ->capture_default_str()
         ->group(groups::kSharding);
   };
@@ -178,7 +179,7 @@ void RunArguments::add_sharding() {
     return word;
   });
   command_->add_option("--tf32", options_.tf32, "on or off, for matrix products on CUDA")
-      ->check(CLI::IsMember({"on", "off"}))
+      ->check(one_of({"on", "off"}))
       ->group(groups::kSharding);
   command_
       ->add_flag("--deterministic", options_.is_deterministic,

@@ -6,6 +6,7 @@
 
 #include "fullshard/cli/flags/flag_groups.h"
 #include "fullshard/cli/flags/run_arguments.h"
+#include "fullshard/cli/flags/value_checks.h"
 
 namespace fullshard::cli {
 
@@ -40,20 +41,20 @@ void RunArguments::add_training() {
   command_
       ->add_option("--validation-split", options_.validation_split,
                    "hold out this share of the data, drawn by the seed, and evaluate on it")
-      ->check(CLI::Range(1e-9, 0.99))
+      ->check(within(1e-9, 0.99))
       ->group(groups::kModel);
   command_->add_option("--order", options_.order, "shuffled or sequential")
-      ->check(CLI::IsMember({"shuffled", "sequential"}))
+      ->check(one_of({"shuffled", "sequential"}))
       ->capture_default_str()
       ->group(groups::kModel);
   add_switch("--drop-last", options_.drop_last,
              "leave out the examples of an epoch that do not fill a step")
       ->group(groups::kModel);
   command_->add_option("--steps", options_.steps, "optimizer steps; default: one epoch")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(groups::kTraining);
   command_->add_option("--epochs", options_.epochs, "passes over the data; may be a fraction")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(groups::kTraining);
   add_optimizer();
   add_interval("--eval-every", options_.eval_every, "steps between evaluations")
@@ -61,21 +62,21 @@ void RunArguments::add_training() {
   command_
       ->add_option("--eval-micro-batch", options_.eval_micro_batch,
                    "examples of a rank in one forward of an evaluation; default: as --micro-batch")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(groups::kTraining);
   command_
       ->add_option("--early-stopping-patience", options_.early_stopping_patience,
                    "stop after this many evaluations without a lower loss; needs --eval-every")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(groups::kTraining);
   command_
       ->add_option("--early-stopping-threshold", options_.early_stopping_threshold,
                    "a loss counts as lower when it is lower by more than this")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str()
       ->group(groups::kTraining);
   command_->add_option("--log-every", options_.log_every, "steps between lines of metrics.jsonl")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str()
       ->group(groups::kOutput);
   command_
@@ -119,7 +120,7 @@ void RunArguments::add_step_bench() {
       "products, measured at the start, could do.");
   add_graphs();
   command_->add_option("--steps", step_bench_.steps, "steps that are timed, after two that are not")
-      ->check(CLI::Range(1, 100'000))
+      ->check(within(1, 100'000))
       ->capture_default_str()
       ->group(groups::kTraining);
   command_
@@ -156,7 +157,7 @@ void RunArguments::add_optimizer() {
   command_
       ->add_option("--label-smoothing", options_.label_smoothing,
                    "share of the probability spread over all tokens")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(within(0.0, 1.0))
       ->capture_default_str()
       ->group(groups::kTraining);
   command_
@@ -180,7 +181,7 @@ void RunArguments::add_checkpoints() {
   add_switch("--node-local", options_.node_local, "each host writes checkpoints to its own disk")
       ->group(groups::kOutput);
   command_->add_option("--keep", options_.keep, "keep this many checkpoints; default: all")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(groups::kOutput);
   command_->add_flag("--async-save", options_.async_save, "write them while training continues")
       ->group(groups::kOutput);
