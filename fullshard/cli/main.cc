@@ -58,7 +58,7 @@ TrainerWords in_own_words(const std::vector<std::string>& words) {
   return is_known ? translate_trainer_words(words) : TrainerWords{.words = words};
 }
 
-// Once, where every rank was started with the same words.
+// Prints on one rank only, where every rank was started with the same arguments.
 void say_once(std::string_view kind, const std::vector<std::string>& texts) {
   const auto launcher = base::LauncherEnvironment::of_process();
   for (const base::LauncherVariable& rank :
@@ -68,7 +68,7 @@ void say_once(std::string_view kind, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) base::say(fmt::format("{}: {}\n", kind, text));
 }
 
-// The parser would end at --version.
+// Handled here because the parser would stop at --version.
 bool asks_for_build(const std::vector<std::string>& words) {
   const auto has = [&](std::string_view flag) {
     return std::find(words.begin(), words.end(), flag) != words.end();
@@ -103,7 +103,7 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   let_last_count(app);
   try {
     app.parse(words_for_parser(words));
-  } catch (const CLI::Success& asked) {  // for help, or the version
+  } catch (const CLI::Success& asked) {  // --help or --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     fail_as(ErrorKind::usage, "{}", parse_problem(app, error, words));
@@ -113,7 +113,8 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
   say_once("note", notes);
   if (launch.was_chosen()) return launch.run(words, after);
   if (config.was_chosen()) return config.run();
-  // Here a file that may not grow is a message; programs that launch starts decide for themselves.
+  // Here the file size limit becomes an error message; programs that launch starts keep the
+  // default.
   std::signal(SIGXFSZ, SIG_IGN);
   if (data.was_chosen()) return data.run();
   if (report.was_chosen()) return report.run();
@@ -126,13 +127,13 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
     return bench.run();
   }
   if (checkpoint.was_chosen()) {
-    const auto options = checkpoint.options();  // what is wrong with the words is said at once
+    const auto options = checkpoint.options();  // reports wrong arguments at once
     if (options.action == CheckpointAction::to_fp32) return run_to_fp32(options);
     become_core(words);
   }
   for (const RunArguments* plan : {&estimate, &simulate}) {
     if (!plan->was_chosen()) continue;
-    plan->plan(std::nullopt, {}, true);  // what is wrong with the words is said at once
+    plan->plan(std::nullopt, {}, true);  // reports wrong arguments at once
     become_core(words);
   }
   if (tune.was_chosen()) {
@@ -148,7 +149,7 @@ int run_words(const std::vector<std::string>& words, const std::vector<std::stri
 }
 
 int run(int count, char** arguments) {
-  // What follows "--" is another program's: CLI11 must not see it.
+  // What follows "--" belongs to another program: CLI11 must not see it.
   char** const end = arguments + count;
   char** const split = std::find(arguments, end, std::string_view("--"));
   const std::vector<std::string> after(split, end);

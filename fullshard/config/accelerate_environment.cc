@@ -60,7 +60,7 @@ bool is_on(const char* name) {
   return value != nullptr && plain_name(value) == "true";
 }
 
-// Nothing where the launcher exported a variable without a value.
+// nullopt where the launcher exported a variable without a value.
 std::optional<std::string> value_of(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0' || std::string_view(value) == "none") return std::nullopt;
@@ -77,7 +77,8 @@ bool is_sharded_by_accelerate() {
 
 bool is_from_accelerate() { return is_sharded_by_accelerate() || value_of(kPrecision); }
 
-// The launcher exports it for every kind of run; without FSDP and DeepSpeed it is all that counts.
+// The launcher exports it for every kind of run; without FSDP and DeepSpeed only this variable
+// counts.
 void PlanMaker::put_launched_precision(Settings& settings) {
   const auto value = value_of(kPrecision);
   if (!value) return;
@@ -128,7 +129,7 @@ Plan PlanMaker::make_from_environment() {
   for (const AccelerateVariable& variable : kVariables) {
     const auto value = value_of(variable.name);
     if (!value) continue;
-    // The launcher exports the defaults of both versions; only one of the two keys is meant.
+    // The launcher exports the defaults of both versions; only one of the two keys applies.
     if (variable.path == (is_second ? "fsdp_config.fsdp_sharding_strategy"
                                     : "fsdp_config.fsdp_reshard_after_forward")) {
       continue;

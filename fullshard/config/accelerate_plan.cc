@@ -73,7 +73,7 @@ void PlanMaker::fill_from_accelerate(Plan& plan, Settings& settings) {
     error(old.origin, fmt::format("is true, but mixed_precision is {}", precision.value),
           "keep one of them");
   }
-  if (type.value == "DEEPSPEED") return;  // its own keys have it
+  if (type.value == "DEEPSPEED") return;  // DeepSpeed's own keys set the precision
   if (precision.value == "fp16") plan.precision.fp16 = {true, precision.origin};
   if (precision.value == "bf16" || precision.value == "fp8")
     plan.precision.bf16 = {true, precision.origin};
@@ -96,7 +96,7 @@ void PlanMaker::fill_fp8(Plan& plan, const Settings& settings, const Origin& ori
   plan.precision.fp8_format = format;
 }
 
-// Accelerate's way to name DeepSpeed's leaf modules.
+// Accelerate's key for DeepSpeed's leaf modules.
 void PlanMaker::add_expert_layers(Plan& plan, const Settings& settings) {
   const auto experts =
       settings.get<std::vector<std::string>>("deepspeed_config.deepspeed_moe_layer_cls_names");
@@ -106,7 +106,7 @@ void PlanMaker::add_expert_layers(Plan& plan, const Settings& settings) {
   plan.wrap.leaves.origin = experts.origin;
 }
 
-// What flags made of DeepSpeed's keys, under Accelerate's names for them.
+// Shows DeepSpeed's keys that flags set under Accelerate's names for them.
 void PlanMaker::show_flags(const Settings& inner, Settings& settings) {
   for (const InnerKey& key : kInner) {
     const Settings::Entry* entry = inner.find(key.deepspeed);
@@ -156,7 +156,7 @@ void PlanMaker::fill_fsdp(Plan& plan, Settings& settings) {
         warn(strategy.origin, "Accelerate does not read it in version 2; honoured as meant");
       }
     }
-    // The strategy's own rule, unless version 2's key is given.
+    // The strategy's own rule holds unless version 2's key is given.
     if (reshard != nullptr || !strategy.origin.is_explicit()) {
       const auto value = settings.get<bool>("fsdp_config.fsdp_reshard_after_forward");
       sharding.reshard_after_forward = {value.value, value.origin};
@@ -243,7 +243,7 @@ Settings PlanMaker::deepspeed_of_accelerate(const Settings& settings) {
     } else if (inner.is_auto(path) || (!inner.has(path) && origin.from == Origin::From::flag)) {
       inner.put(path, value, origin);
     } else if (!inner.has(path)) {
-      error(origin, "is given beside deepspeed_config_file",
+      error(origin, "is given in addition to deepspeed_config_file",
             fmt::format("write it into {}", file->value.text));
     } else if (!same_value(inner.find(path)->value, value)) {
       error(origin,
@@ -300,7 +300,7 @@ void PlanMaker::fill_inner_precision(Settings& inner, const Settings::Entry& pre
 
 Settings PlanMaker::read_deepspeed_file(const Settings& settings) {
   const Settings::Entry& entry = *settings.find("deepspeed_config.deepspeed_config_file");
-  // As Accelerate, from the current folder; else beside the file that names it.
+  // As in Accelerate, relative to the current folder; else next to the file that names it.
   std::string path = entry.value.text;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {

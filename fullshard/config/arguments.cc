@@ -23,7 +23,7 @@ struct ConfigArguments {
   bool has_fsdp = false;
 };
 
-// Takes ours out and moves the others together.
+// Removes the arguments for the configuration and closes the gaps between the others.
 class ArgumentTaker {
  public:
   ArgumentTaker(int& count, char** arguments, PlanOptions& options)
@@ -32,7 +32,7 @@ class ArgumentTaker {
   ConfigArguments take() {
     int kept = std::min(count_, 1);
     for (at_ = 1; at_ < count_; ++at_) {
-      // What follows "--" is not ours.
+      // What follows "--" belongs to the program.
       if (std::strcmp(arguments_[at_], "--") == 0) {
         while (at_ < count_) arguments_[kept++] = arguments_[at_++];
         break;
@@ -127,7 +127,7 @@ Plan Plan::from_arguments(int& count, char** arguments, const PlanOptions& given
   const config::LaunchedConfig launched =
       config::launched_config(base::LauncherEnvironment::of_process());
   options.allow_unknown = options.allow_unknown || launched.allow_unknown;
-  // What comes later wins: the launcher's, the program's, its arguments'.
+  // Later ones win: the launcher's, then the program's, then its arguments'.
   const auto before = config::overrides_of(launched.overrides, given.overrides);
   options.overrides.clear();
   const ConfigArguments found = ArgumentTaker(count, arguments, options).take();

@@ -50,13 +50,13 @@ std::optional<int64_t> given(const config::Settings& settings, std::string_view 
   return entry->value.integer;
 }
 
-// Not out of "auto", which a flag may still settle.
+// Ignores values resolved from "auto", which a flag may still replace.
 std::optional<int64_t> said(const config::Settings& settings, std::string_view path) {
   const config::Settings::Entry* entry = settings.find(path);
   return entry != nullptr && entry->origin.is_explicit() ? given(settings, path) : std::nullopt;
 }
 
-// The optimizer's rate as it will be: what was said of it, else what the inputs say.
+// The optimizer's rate: the one that was set, else the one of the inputs.
 std::pair<double, std::string> effective_lr(const config::Settings& settings,
                                             const AutoInputs& inputs) {
   const config::Settings::Entry* entry = settings.find(kLr);
@@ -111,7 +111,7 @@ void resolve_auto(config::Settings& deepspeed, const AutoInputs& inputs) {
   if (inputs.hidden_size && *inputs.hidden_size <= kMostHidden) {
     fill_from_hidden_size(filler, *inputs.hidden_size);
   }
-  // DeepSpeed drops "auto" from its typed sections: the default is meant.
+  // DeepSpeed drops "auto" from its typed sections, so the default applies.
   for (const std::string& path : unresolved_keys(deepspeed)) {
     const bool waits = path == kBatchPath || path == kTotalSteps || is_of_hidden_size(path);
     if (!waits) filler.fill(path, config::fallback_of(*deepspeed.key_of(path)), "its default");

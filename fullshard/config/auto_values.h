@@ -28,25 +28,26 @@ struct AutoInputs {
   std::optional<int64_t> num_training_steps{};  // of the run
 };
 
-// Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". What file
-// and flags say counts before the inputs: a schedule's rate follows the optimizer's. The total
-// batch stays: it depends on the others, see resolve_batch().
+// Replaces each "auto" of a DeepSpeed file that the inputs decide, with origin "derived". File and
+// flags take precedence over the inputs: a schedule's rate follows the optimizer's. The total batch
+// stays: it depends on the others, see resolve_batch().
 void resolve_auto(config::Settings& deepspeed, const AutoInputs& inputs);
 
-// The three batch keys for that many ranks, what is not said derived. Problems name the keys.
+// Sets the three batch keys for that many ranks and derives the missing ones. Problems name the
+// keys.
 void resolve_batch(config::Settings& deepspeed, const AutoInputs& inputs, int64_t ranks,
                    Problems& problems);
 
-// Batch sizes that fit no number of ranks.
+// Reports batch sizes that fit no number of ranks.
 void check_batch_for_any_ranks(const config::Settings& deepspeed, Problems& problems);
 
 // The ranks that make the three given batch sizes agree, if there is such a number.
 std::optional<int64_t> ranks_of_batch(const config::Settings& deepspeed);
 
-// Keys that still say "auto" and have no other meaning of it.
+// Keys that are still "auto" where "auto" is not a value of their own.
 std::vector<std::string> unresolved_keys(const config::Settings& settings);
 
-// What has to be known before a key that still says "auto" has a value.
+// What must be known to resolve a key that is still "auto".
 enum class AutoNeed { ranks, steps, hidden_size };
 AutoNeed need_of(std::string_view path);
 std::string_view name_of(AutoNeed need);

@@ -48,7 +48,7 @@ class PlanChecks {
   void warn(const Origin& origin, std::string message, std::string suggestion = "") {
     problems_.warnings.push_back(problem_at(origin, std::move(message), std::move(suggestion)));
   }
-  // A Plan built in code has no keys of a file: the field's own name then.
+  // A Plan built in code has no keys of a file: then the field's own name is used.
   static Origin named(Origin origin, std::string_view field) {
     if (origin.key.empty()) origin.key = field;
     return origin;
@@ -62,8 +62,8 @@ class PlanChecks {
     for (const std::string& name : *comms.prof_ops) {
       if (collective_name(name)) continue;
       error(named(comms.prof_ops.origin, "comms_logger.prof_ops"),
-            fmt::format("'{}' is no collective", base::printable(name, 40)),
-            "there are all_gather, reduce_scatter, all_reduce, broadcast, barrier and share");
+            fmt::format("unknown collective '{}'", base::printable(name, 40)),
+            "expected all_gather, reduce_scatter, all_reduce, broadcast, barrier or share");
     }
     if (*comms.enabled && !*comms.prof_all && comms.prof_ops->empty()) {
       warn(named(comms.prof_all.origin, "comms_logger.prof_all"),
@@ -196,7 +196,7 @@ class PlanChecks {
     const bool has_total = type == "WarmupDecayLR" || type == "WarmupCosineLR";
     if (!scheduler.type.origin.is_explicit()) return;
     const Settings* deepspeed = deepspeed_keys();
-    // Who names it by a flag means the steps of the run.
+    // A type given by a flag runs over the steps of the run.
     const bool waits =
         scheduler.type.origin.from == Origin::From::flag ||
         (deepspeed != nullptr && deepspeed->is_auto("scheduler.params.total_num_steps"));
@@ -255,7 +255,7 @@ class PlanChecks {
     const SchedulerPlan& scheduler = plan_.scheduler;
     const auto& steps = scheduler.warmup_num_steps;
     const bool is_cosine = scheduler.type.value == "WarmupCosineLR";
-    // By a flag it is the default schedule, which knows runs without a warm-up.
+    // A flag that names the default schedule allows runs without a warm-up.
     const bool is_by_flag = scheduler.type.origin.from == Origin::From::flag;
     if (is_by_flag && scheduler.type.value == SchedulerPlan{}.type.value) return;
     const double low = is_cosine ? scheduler.warmup_min_ratio.value : scheduler.warmup_min_lr.value;
@@ -269,7 +269,7 @@ class PlanChecks {
                      "a learning rate of 0",
                      was_auto ? fmt::format("\"auto\", which comes to {}", steps.value)
                               : fmt::format("{}", steps.value)),
-         "for none, leave the scheduler section out");
+         "for no warm-up, leave out the scheduler section");
   }
 
   void check_wrap() {
@@ -284,7 +284,7 @@ class PlanChecks {
       warn(named(wrap.classes.origin, "wrap.classes"),
            fmt::format("without effect: the wrap policy is {}", wrap.policy.value));
     }
-    // A launcher's variables repeat defaults that nobody asked for.
+    // A launcher's variables repeat defaults that the user did not set.
     if (wrap.policy.value != "SIZE_BASED_WRAP" && binds_flags(wrap.min_num_params.origin) &&
         wrap.min_num_params.value > 0 && wrap.policy.value != "MARKED") {
       warn(named(wrap.min_num_params.origin, "wrap.min_num_params"),
@@ -326,7 +326,7 @@ class PlanChecks {
     if (launch.machines.value > 1 && !launch.address.value && !launch.hostfile.value) {
       warn(named(launch.machines.origin, "launch.machines"),
            fmt::format("is {}, but main_process_ip is not given", launch.machines.value),
-           "say it with --master-addr");
+           "set it with --master-addr");
     }
   }
 
@@ -358,7 +358,7 @@ void note_without_effect(const Plan& plan, const std::optional<std::string>& dev
   };
   if (plan.xla.enabled.value || plan.xla.version_2.value) {
     warn(plan.xla.enabled.value ? plan.xla.enabled.origin : plan.xla.version_2.origin,
-         "this build has no XLA: the run goes to the present device");
+         "this build has no XLA: the run uses the available device");
   }
   note_offload_on_cpu(plan, device, problems);
 }

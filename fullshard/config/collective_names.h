@@ -8,8 +8,8 @@
 
 namespace fullshard::config {
 
-// "all_gather" for itself and for what DeepSpeed and torch call its form over flat tensors
-// ("all_gather_into_tensor"); nothing for a name of none.
+// "all_gather" for itself and for DeepSpeed's and torch's names of its form over flat tensors
+// ("all_gather_into_tensor"); nullopt for any other name.
 std::optional<std::string> collective_name(std::string_view name);
 
 }  // namespace fullshard::config

@@ -17,7 +17,7 @@ std::string_view comment_mark(const ConfigTemplate& file) {
   return file.file.ends_with(".json") ? "//" : "#";
 }
 
-// Up to a comment. The files have no such mark inside of a text.
+// The line up to a comment. The files have no comment mark inside a string.
 std::string_view without_comment(std::string_view line, std::string_view mark) {
   line = line.substr(0, line.find(mark));
   const size_t last = line.find_last_not_of(' ');
@@ -49,7 +49,7 @@ const ConfigTemplate& find_config_template(std::string_view name) {
     names.emplace_back(file.name);
   }
   const auto near = base::closest(name, names);
-  fail_as(ErrorKind::usage, "config template: no template '{}'{}; there are {}", name,
+  fail_as(ErrorKind::usage, "config template: no template '{}'{}; choose one of {}", name,
           near ? fmt::format(", did you mean '{}'?", *near) : "", fmt::join(names, ", "));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ready configuration files: those of examples/configs, which the build puts into the program.
+// Ready-made configuration files: those of examples/configs, which the build embeds in the program.
 #pragma once
 
 #include <span>
@@ -14,13 +14,13 @@ struct ConfigTemplate {
   std::string_view text;
 
   std::string_view summary() const;  // its first comment
-  // Without comments, for programs that read no more than JSON or YAML.
+  // Without comments, for programs that read plain JSON or YAML only.
   std::string plain_text() const;
 };
 
 std::span<const ConfigTemplate> config_templates();
 
-// By name, also with the ending of its file; an Error of kind usage suggests the nearest.
+// Finds by name, with or without the file's extension; an Error of kind usage suggests the nearest.
 const ConfigTemplate& find_config_template(std::string_view name);
 
 }  // namespace fullshard::config

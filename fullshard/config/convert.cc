@@ -13,7 +13,7 @@
 namespace fullshard::config {
 namespace {
 
-// Dotted paths as nested maps, in their order.
+// The node at a dotted path in nested maps; missing maps are added in order.
 ConfigNode& node_at(ConfigNode& root, std::string_view path) {
   root.kind = NodeKind::map;
   const size_t dot = path.find('.');
@@ -42,7 +42,7 @@ std::string indented_json(const ConfigNode& node, int depth) {
 bool was_auto(const Settings::Entry& entry) {
   return entry.origin.from == Origin::From::derived && entry.key->type.may_be_auto;
 }
-// Not in the file at all.
+// Whether the file does not have the key at all.
 bool is_only_derived(const Settings::Entry& entry) {
   return entry.origin.from == Origin::From::derived && entry.origin.line == 0;
 }
@@ -119,7 +119,7 @@ class ToDeepSpeed {
     }
   }
 
-  // What an FSDP file says and DeepSpeed's format has no key for.
+  // Settings of an FSDP file that DeepSpeed's format has no key for.
   void lose_the_rest() {
     if (plan_.settings() == nullptr) return;
     static const std::set<std::string_view> kCarried = {
@@ -143,8 +143,8 @@ class ToDeepSpeed {
       if (kCarried.contains(path) || !is_missed(entry)) continue;
       const bool is_launch = entry.key->consumer == "launch";
       const bool is_recompute = entry.key->consumer == "recompute";
-      lose(entry.origin, is_launch      ? "is said on DeepSpeed's command line"
-                         : is_recompute ? "is switched on in the program with DeepSpeed"
+      lose(entry.origin, is_launch      ? "is set on DeepSpeed's command line"
+                         : is_recompute ? "is enabled in the program with DeepSpeed"
                                         : "has no DeepSpeed key");
     }
   }
@@ -196,7 +196,7 @@ Conversion convert_to_deepspeed(const Plan& plan) {
   Conversion result{.text = to_json_document(inner)};
   for (const auto& [path, entry] : settings->entries()) {
     if (entry.key->consumer == "launch" && is_missed(entry)) {
-      result.notes.push_back(fmt::format("{}: is said on DeepSpeed's command line", path));
+      result.notes.push_back(fmt::format("{}: is set on DeepSpeed's command line", path));
     }
   }
   return result;

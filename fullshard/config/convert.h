@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One format to the other, and what the other cannot say.
+// Converts one format to the other and lists what the other cannot express.
 #pragma once
 
 #include <string>
@@ -23,19 +23,20 @@ Conversion convert_to_deepspeed(const Plan& plan);
 // says num_processes, without which `accelerate launch` refuses a file.
 Conversion convert_to_accelerate(const Plan& plan);
 
-// An Accelerate YAML of type DEEPSPEED that names the DeepSpeed file, which keeps all it says;
+// An Accelerate YAML of type DEEPSPEED that names the DeepSpeed file, which keeps all its settings;
 // `ranks` absent: one.
 std::string accelerate_text_naming(const std::string& deepspeed_file, std::optional<int64_t> ranks,
                                    bool on_cpu);
 
-// Said, and something else than the default: a file that leaves it out says something else.
+// Whether the entry was set to something other than its default, so that a file without it means
+// something else.
 bool is_missed(const Settings::Entry& entry);
 
-// Ranks that one copy is sharded over, where the Plan tells: a factor, or the ranks of one machine
-// under a hybrid strategy.
+// Ranks that one copy is sharded over, where the Plan determines it: a factor, or the ranks of one
+// machine under a hybrid strategy.
 std::optional<int64_t> shards_of_copy(const Plan& plan);
 
-// The settings that were said, as a nested JSON document.
+// The explicit settings as a nested JSON document.
 std::string to_json_document(const Settings& settings);
 
 }  // namespace fullshard::config

@@ -11,7 +11,7 @@ namespace {
 
 std::string truth(bool value) { return value ? "true" : "false"; }
 
-// What either kind of source says at the top of the file and about groups of ranks.
+// The parts that both kinds of source share: the top of the file and groups of ranks.
 class AccelerateFile {
  public:
   AccelerateFile(const Plan& plan, std::optional<int64_t> ranks) : plan_(plan), ranks_(ranks) {
@@ -57,7 +57,7 @@ class AccelerateFile {
       line("  fsdp_sharding_strategy", strategy);
     }
   }
-  // What version 2 has no key for.
+  // A line for a key that version 2 does not have.
   void line_of_first(std::string_view key, std::string_view value) {
     if (!is_second()) line(key, value);
   }
@@ -151,7 +151,7 @@ class FromDeepSpeed {
       const std::string_view consumer = entry.key->consumer;
       const bool is_programs = consumer == "batch" || consumer == "clipping" ||
                                consumer == "optimizer" || consumer == "scheduler";
-      file_.lose(path, is_programs ? "has no Accelerate key; it is said in the program"
+      file_.lose(path, is_programs ? "has no Accelerate key; it is set in the program"
                                    : "has no Accelerate key");
     }
   }
@@ -179,7 +179,7 @@ void put_wrap(const WrapPlanSettings& wrap, AccelerateFile& file) {
   }
 }
 
-// Of FSDP, in Accelerate's words or the Trainer's.
+// From an FSDP Plan, by Accelerate's keys or the Trainer's.
 Conversion from_fsdp(const Plan& plan) {
   AccelerateFile file(plan, plan.launch.ranks.value);
   const ShardingPlan& sharding = plan.sharding;

@@ -92,7 +92,7 @@ void PlanMaker::settle_batch(Settings& deepspeed, std::optional<int64_t> ranks) 
   if (problems_.ok() && !file_.empty() && !deepspeed.has(kMicro) &&
       !deepspeed.has("train_batch_size") && family_ == Family::deepspeed) {
     warn({.file = file_, .key = std::string(kMicro)},
-         fmt::format("is not said, nor is train_batch_size: every rank takes {}, the Trainer's "
+         fmt::format("is not set, nor is train_batch_size: every rank takes {}, the Trainer's "
                      "default",
                      options_.inputs.per_device_train_batch_size));
   }
@@ -243,7 +243,7 @@ void PlanMaker::fill_optimizer(Plan& plan, const Settings& settings) {
 }
 
 void PlanMaker::fill_scheduler(Plan& plan, const Settings& settings) {
-  if (!settings.has("scheduler.type")) {  // the default schedule, unless a flag says more
+  if (!settings.has("scheduler.type")) {  // the default schedule, unless a flag sets one
     if (settings.has("scheduler.params.warmup_num_steps")) {
       plan.scheduler.warmup_num_steps = settings.get<int64_t>("scheduler.params.warmup_num_steps");
     }

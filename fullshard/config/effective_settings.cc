@@ -20,19 +20,19 @@ struct FlagEffect {
   std::string_view flag, effect;
 };
 
-// What stands in a report next to a value that no key of the configuration explains.
+// Shown in a report next to a value that no key of the configuration explains.
 constexpr std::array kEffects = {
     FlagEffect{"--zero-stage", "what is sharded: 1 states, 2 gradients too, 3 parameters too"},
     FlagEffect{"--strategy", "what is sharded over the ranks, and when it is gathered"},
     FlagEffect{"--sharding-factor", "ranks that share one copy of the model"},
     FlagEffect{"--wrap", "which modules are gathered as a whole"},
-    FlagEffect{"--offload", "what rests outside the device"},
+    FlagEffect{"--offload", "what is kept off the device"},
     FlagEffect{"--offload-ratio", "share of the states that leaves the device"},
     FlagEffect{"--offload-resident", "bytes of parameters that stay on the device"},
     FlagEffect{"--offload-step", "where offloaded states are updated"},
     FlagEffect{"--precision", "what forward and backward compute in"},
     FlagEffect{"--recompute", "activations are computed again in the backward"},
-    FlagEffect{"--optimizer", "the rule of the update"},
+    FlagEffect{"--optimizer", "the update rule"},
     FlagEffect{"--lr", "the learning rate after the warm-up"},
     FlagEffect{"--adam-beta1", "how long the mean of gradients remembers"},
     FlagEffect{"--adam-beta2", "how long the mean of their squares remembers"},
@@ -43,28 +43,28 @@ constexpr std::array kEffects = {
     FlagEffect{"--clip", "the largest norm of a step's gradients; 0: any"},
     FlagEffect{"--micro-batch", "examples of a rank in one forward"},
     FlagEffect{"--accumulate", "micro-batches of a rank in one step"},
-    FlagEffect{"--drop-last", "a last batch of an epoch that is not full is left out"},
-    FlagEffect{"--steps", "optimizer steps of the run; 0: as epochs say"},
-    FlagEffect{"--epochs", "times through the data, where steps are 0; 0: one"},
+    FlagEffect{"--drop-last", "an epoch's last batch is left out if it is not full"},
+    FlagEffect{"--steps", "optimizer steps of the run; 0: set by epochs"},
+    FlagEffect{"--epochs", "passes over the data, where steps are 0; 0: one"},
     FlagEffect{"--seed", "new weights, the order of the data, dropout"},
-    FlagEffect{"--order", "in which order examples come"},
+    FlagEffect{"--order", "the order of examples"},
     FlagEffect{"--sequence-length", "tokens of an example; 0: the model's, at most 512"},
-    FlagEffect{"--target-length", "tokens of a target; 0: as the sequence length"},
-    FlagEffect{"--max-samples", "so many examples of the data; 0: all"},
-    FlagEffect{"--task", "what the loss is of; empty: what the model is for"},
+    FlagEffect{"--target-length", "tokens of a target; 0: the sequence length"},
+    FlagEffect{"--max-samples", "at most this many examples; 0: all"},
+    FlagEffect{"--task", "what is trained for; empty: what the model is for"},
     FlagEffect{"--loss-on",
-               "which tokens the loss counts; empty: completions where rows have such"},
+               "which tokens the loss counts; empty: completions where rows have them"},
     FlagEffect{"--packing", "several documents in a sequence"},
-    FlagEffect{"--mask-probability", "share of tokens that a masked model is to find"},
+    FlagEffect{"--mask-probability", "share of tokens that are masked"},
     FlagEffect{"--label-smoothing", "share of the loss that goes to all other tokens"},
-    FlagEffect{"--reduce-once", "gradients meet once in a step, not once in a micro-batch"},
-    FlagEffect{"--tf32", "products of fp32 on CUDA; empty: as libtorch has it"},
+    FlagEffect{"--reduce-once", "gradients are reduced once per step, not per micro-batch"},
+    FlagEffect{"--tf32", "matrix products of fp32 on CUDA; empty: libtorch's default"},
     FlagEffect{"--lora-rank", "width of the adapter"},
-    FlagEffect{"--lora-alpha", "the adapter counts alpha / rank; null: alpha is 8"},
+    FlagEffect{"--lora-alpha", "the adapter is scaled by alpha / rank; null: alpha is 8"},
     FlagEffect{"--lora-dropout", "share of the adapter's input that is dropped; null: none"},
     FlagEffect{"--lora-targets", "which layers have an adapter; empty: the model's usual"},
-    FlagEffect{"--lora-modules-to-save", "layers that are trained whole"},
-    FlagEffect{"--lora-rslora", "the adapter counts alpha / sqrt(rank)"},
+    FlagEffect{"--lora-modules-to-save", "layers that are trained in full"},
+    FlagEffect{"--lora-rslora", "the adapter is scaled by alpha / sqrt(rank)"},
 };
 
 std::string_view effect_of(std::string_view flag) {
@@ -79,7 +79,7 @@ class SettingsTable {
   explicit SettingsTable(const std::function<bool(std::string_view)>& is_given)
       : is_given_(is_given) {}
 
-  // Of a key of configurations.
+  // A value that a key of configurations sets.
   template <class T>
   void add(const char* flag, const T& value, const Origin& origin) {
     rows_.push_back({flag, text_of(value), origin.text()});
@@ -88,7 +88,7 @@ class SettingsTable {
   void add(const char* flag, const Setting<T>& setting) {
     add(flag, setting.value, setting.origin);
   }
-  // Of a flag alone.
+  // A value that only a flag sets.
   template <class T>
   void add(const char* flag, const T& value) {
     rows_.push_back({flag, text_of(value), is_given_(flag + 2) ? "flag" : "default"});

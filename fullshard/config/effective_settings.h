@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run of `train` does, as a table of its flags: each with the value in effect, whatever said
-// it, a file of any family, a flag or nobody.
+// What a run of `train` does, as a table of its flags: each with the value in effect, whether it
+// comes from a file of any family, a flag or a default.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct EffectiveSetting {
   std::string origin{};  // as Origin::text()
 };
 
-// `is_given` answers for flags that no key of a configuration stands for.
+// `is_given` tells whether a flag without a key in configurations was given.
 std::vector<EffectiveSetting> effective_settings(
     const Plan& plan, const RunOptions& options, int64_t ranks,
     const std::function<bool(std::string_view flag)>& is_given);
 
-// An object of key → {"value", "origin", "effect"}, as Explanation::json() gives it, with these
-// among them.
+// An object of key → {"value", "origin", "effect"}, with these added to
+// what Explanation::json() gives.
 std::string with_settings(const std::string& configuration,
                           const std::vector<EffectiveSetting>& settings);
 

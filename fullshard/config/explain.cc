@@ -29,8 +29,8 @@ class Explainer {
       if (counts && !is_beside_the_point(settings, key->path)) add(settings, *key);
     }
   }
-  // Parameters of a schedule that is not there, or that a flag without a key replaced: the warm-up
-  // is the one part that the Trainer's schedules take from the file.
+  // Parameters of a schedule that is absent or that a flag without a key replaced: the warm-up is
+  // the only part that the Trainer's schedules take from the file.
   bool is_beside_the_point(const Settings& settings, std::string_view path) const {
     const SchedulerPlan& scheduler = plan_.scheduler;
     if (path == "scheduler.params.warmup_num_steps") {
@@ -40,7 +40,7 @@ class Explainer {
     return path.starts_with("scheduler.params.") &&
            (!settings.has("scheduler.type") || is_own(scheduler.type.origin));
   }
-  // Accelerate's files have a section for each way to shard: defaults of the others say nothing.
+  // Accelerate's files have a section for each way to shard: defaults of the others are irrelevant.
   static bool is_of_this_kind(const Settings& settings, std::string_view path) {
     if (settings.family() == Family::deepspeed) return true;
     const bool asks_xla = settings.get<bool>("fsdp_config.xla").value;
@@ -59,7 +59,7 @@ class Explainer {
           return entry.first.starts_with(section) && entry.first[section.size()] == '.';
         });
   }
-  // Of a flag that stands under its own name.
+  // Whether the value comes from a flag that is listed under its own name.
   static bool is_own(const Origin& origin) {
     return origin.from == Origin::From::flag && origin.key.starts_with("--");
   }
@@ -95,7 +95,7 @@ class Explainer {
     result_.keys.push_back(std::move(row));
   }
 
-  // Defaults that depend on others.
+  // Fills in defaults that depend on other settings.
   void derive(const Settings& settings, const SchemaKey& key, ExplainedKey& row) {
     if (key.path == "zero_optimization.overlap_comm") {
       row.value = ConfigNode::of_boolean(plan_.sharding.overlap_comm.value);
@@ -133,7 +133,7 @@ std::string table_of(const std::vector<ExplainedKey>& keys, const IsShown& is_sh
   return text;
 }
 
-// Flags that the file's family has no key for stand under their own names.
+// Lists flags that the file's family has no key for under their own names.
 class FlagKeys {
  public:
   explicit FlagKeys(std::vector<ExplainedKey>& keys) : keys_(keys) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a configuration comes to: each key of the file's family with its value, where the value is
+// The effective configuration: each key of the file's family with its value, where the value comes
 // from, and what it does.
 #pragma once
 
@@ -17,7 +17,7 @@ struct ExplainedKey {
   ConfigNode value{};
   std::string origin{};  // as Origin::text()
   std::string effect{};
-  bool is_worth_a_line = false;  // said by the user, derived, or plainly honoured
+  bool is_worth_a_line = false;  // set by the user, derived, or plainly honoured
 };
 
 struct Explanation {
@@ -25,13 +25,13 @@ struct Explanation {
 
   // A table for people: without the defaults of keys that do nothing here.
   std::string text() const;
-  // Only what somebody said or what was derived: the head of a run.
+  // Only what was set or derived: the head of a run.
   std::string short_text() const;
   // {"key": {"value": ..., "origin": ..., "effect": ...}, ...}
   std::string json() const;
 };
 
-// `ranks` is for what memory per rank comes to; absent: what the plan says, or 1.
+// `ranks` is for memory per rank; absent: what the plan says, or 1.
 Explanation explain(const Plan& plan, std::optional<int64_t> ranks = {});
 
 }  // namespace fullshard::config

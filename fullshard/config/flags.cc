@@ -67,7 +67,7 @@ class FlagApplier {
   FlagApplier(config::Settings& settings, Problems& problems)
       : settings_(settings), problems_(problems) {}
 
-  // Whether the file has a key for it.
+  // Returns whether the file has a key for the flag.
   bool apply(const FlagValue& flag) {
     const std::string name = name_of_flag(flag.flag);
     const bool is_deepspeed = settings_.family() == config::Family::deepspeed;
@@ -88,7 +88,7 @@ class FlagApplier {
   }
 
  private:
-  // Keys of fsdp_config count in FSDP's files; another key may say the strategy already.
+  // Keys of fsdp_config count in FSDP's files only; another key may set the strategy already.
   bool is_read(std::string_view path) const {
     if (settings_.family() != config::Family::accelerate || !path.starts_with("fsdp_config."))
       return true;
@@ -97,7 +97,7 @@ class FlagApplier {
            !settings_.has("fsdp_config.fsdp_reshard_after_forward");
   }
 
-  // Both as one list; the other one keeps its value.
+  // Both betas as one list; the other one keeps its value.
   std::string betas(std::string_view name, const std::string& value) const {
     const auto now = settings_.get<std::vector<double>>("optimizer.params.betas").value;
     const bool is_first = name == "adam_beta1";
@@ -105,7 +105,7 @@ class FlagApplier {
     return is_first ? fmt::format("[{}, {}]", value, other) : fmt::format("[{}, {}]", other, value);
   }
 
-  // A word that is none goes to the Plan's flags, which say so.
+  // An unknown word is left to the Plan's flags, which report it.
   bool set_offload(const FlagValue& flag) {
     const auto words = config::offload_words(flag.value);
     if (!words) return false;
@@ -118,7 +118,7 @@ class FlagApplier {
     return true;
   }
 
-  // DeepSpeed has a switch for each dtype; where one contradicts, the other must not be set too.
+  // DeepSpeed has a switch for each dtype; if one contradicts the flag, the other is not set.
   bool set_precision(const FlagValue& flag) {
     const auto name = accelerate_choice("mixed_precision", flag.value);
     if (!name || *name == "fp8") return false;
@@ -132,7 +132,7 @@ class FlagApplier {
     return true;
   }
 
-  // Groups of ranks that shard: where the file names no stage, all of the model is meant.
+  // A sharding factor: where the file names no stage, the whole model is sharded (stage 3).
   bool set_stage_of_factor(const FlagValue& flag) {
     const config::Settings::Entry* said = settings_.find(kStage);
     const bool is_free = said == nullptr || said->origin.from == Origin::From::fallback;
@@ -143,7 +143,7 @@ class FlagApplier {
     return false;
   }
 
-  // What a strategy shards, as the file's own key shows it; the Plan takes the strategy itself.
+  // The file's own key shows what a strategy shards; the Plan takes the strategy itself.
   bool set_stage_of_strategy(const FlagValue& flag) {
     const auto strategy = accelerate_choice("fsdp_config.fsdp_sharding_strategy", flag.value);
     if (!strategy) return false;
@@ -165,7 +165,7 @@ class FlagApplier {
     const bool was_said = entry != nullptr && !settings_.is_auto(path) &&
                           (binds_flags(entry->origin) || overridden_.contains(path));
     const config::ConfigNode before = was_said ? entry->value : config::ConfigNode{};
-    // Two flags may set the two betas: the file's place is shown for both.
+    // Two flags may set the two betas: both messages name the place in the file.
     const Origin said =
         was_said ? overridden_.try_emplace(path, entry->origin).first->second : Origin{};
     settings_.override_with(path, value, {.from = Origin::From::flag, .note = flag.flag},
@@ -181,7 +181,7 @@ class FlagApplier {
     settings_.put(path, before, said);
   }
 
-  std::map<std::string, Origin> overridden_;  // where a value stood that a flag replaced
+  std::map<std::string, Origin> overridden_;  // where the values came from that flags replaced
   config::Settings& settings_;
   Problems& problems_;
 };
@@ -225,7 +225,7 @@ bool binds_flags(const Origin& origin) {
 
 namespace {
 
-// A flag of the key's own name needs no key behind it.
+// A flag with the key's own name is shown without the key.
 std::string key_to_show(const Origin& said) {
   const bool is_flag = said.from == Origin::From::flag;
   return is_flag && name_of_flag(said.note) == name_of_flag(said.key) ? "" : said.key;
@@ -239,8 +239,7 @@ Problem contradiction(const Origin& said, std::string_view value, const FlagValu
           .line = said.line,
           .key = key_to_show(said),
           .message = fmt::format("is {}, but {} is {}", value, flag.flag, flag.value),
-          .suggestion = is_flag ? "keep one of them"
-                                : "leave the flag away, or set the key to what is meant"};
+          .suggestion = is_flag ? "keep one of them" : "leave out the flag, or change the key"};
 }
 
 Problem overridden(const Origin& said, std::string_view value, std::string_view flag,

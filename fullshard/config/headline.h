@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What matters of a Plan, whatever was said and whatever is a default, in one line.
+// The main settings of a Plan in one line, explicit or default.
 #pragma once
 
 #include <cstdint>

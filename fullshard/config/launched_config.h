@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration that `fullshard launch` was given, as its ranks find it: in variables, so that
-// any program reads it (Plan::from_arguments), and our own commands do.
+// The configuration that `fullshard launch` was given, as its ranks find it: in environment
+// variables, which any program (Plan::from_arguments) and our own commands read.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ struct LaunchedConfig {
   bool allow_unknown = false;            // FULLSHARD_ALLOW_UNKNOWN is 1
 
   bool has_words() const { return !fsdp.empty() || !fsdp_config.empty(); }
-  // NAME=VALUE of each; empty ones too, so that nothing of a launch around this one is left.
+  // NAME=VALUE of each; empty ones too, to clear those of an enclosing launch.
   std::vector<std::string> variables() const;
 };
 
-// key=value of `fullshard launch` and a program's own, which win where both name a key.
+// key=value of `fullshard launch` and of the program, which wins where both name a key.
 std::vector<std::string> overrides_of(const std::vector<std::string>& launched,
                                       const std::vector<std::string>& own);
 
-// The launcher is told that it was read.
+// Reads the variables and notifies the launcher.
 LaunchedConfig launched_config(const base::LauncherEnvironment& launcher);
 
 }  // namespace fullshard::config

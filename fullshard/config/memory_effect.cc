@@ -8,7 +8,7 @@
 namespace fullshard::config {
 namespace {
 
-// Bytes of one parameter: while computing, its gradient, master and moments.
+// Bytes per parameter: the value in computation, the gradient, master and moments.
 struct BytesPerParameter {
   double compute;
   double gradient;
@@ -24,13 +24,13 @@ BytesPerParameter bytes_of(const PrecisionPlan& precision) {
   return {2, 2, precision.bf16_optimizer_states.value ? 6.0 : 10.0};
 }
 
-// On GPUs sixteen bits of a bf16 value and its fp32 master are stored once
+// On GPUs the sixteen bits that a bf16 value shares with its fp32 master are stored once
 // (engine/storage/master_halves).
 double shared_on_gpus(const PrecisionPlan& precision) {
   return precision.bf16.value && !precision.bf16_master_weights_and_grads.value ? 2 : 0;
 }
 
-// Which of gradients, states and parameters are cut.
+// Which of gradients, states and parameters are sharded.
 struct Cut {
   bool parameters;
   bool gradients;
@@ -87,7 +87,7 @@ std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks)
   const bool is_stage = key == "zero_optimization.stage" || key == "deepspeed_config.zero_stage";
   const bool is_strategy =
       key == "fsdp_config.fsdp_sharding_strategy" || key == "fsdp_config.reshard_after_forward";
-  // Accelerate's files have both; one of them counts.
+  // Accelerate's files have both keys; one of them counts.
   if (sharding.stage.value ? is_stage : is_strategy) return model_states(plan, ranks);
   if (key == "zero_optimization.overlap_comm" && sharding.overlap_comm.value) {
     const double both = static_cast<double>(sharding.allgather_bucket_size.value) +

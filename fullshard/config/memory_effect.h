@@ -10,7 +10,7 @@
 
 namespace fullshard::config {
 
-// Empty for keys that cost nothing worth a word.
+// Empty for keys whose cost is negligible.
 std::string memory_effect(const Plan& plan, std::string_view key, int64_t ranks);
 
 // "9 GB", "50 MB": decimal units, as DeepSpeed's documents count.

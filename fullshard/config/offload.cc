@@ -28,7 +28,7 @@ tiers::Stepping stepping_of(const std::string& step) {
   return step == "host" ? tiers::Stepping::host : tiers::Stepping::automatic;
 }
 
-// Where the key of that name was said; the Plan's own name of it for one built in code.
+// The origin of that key, and the Plan's own name for it if the Plan was built in code.
 std::pair<Origin, std::string_view> place_in(const Plan& plan, std::string_view key) {
   const OffloadPlan& offload = plan.offload;
   if (key == "offload_param.device") {
@@ -72,10 +72,10 @@ tiers::TierOptions offload_of(const Plan& plan) {
   options.buffer_size = *offload.parameter_buffer_size;
   options.max_in_cpu = *offload.max_in_cpu;
   options.optimizer = place_of(offload.optimizer);
-  // DeepSpeed's default says nothing: what fits on the device may stay there then.
+  // With DeepSpeed's default, what fits on the device may stay there.
   if (offload.ratio.origin.is_explicit() || *offload.ratio != 1) options.ratio = *offload.ratio;
   options.resident_bytes = *offload.resident_bytes;
-  // DeepSpeed switches them off by default; here that takes a word.
+  // DeepSpeed switches them off by default; here only an explicit false does.
   const auto unless_off = [](const Setting<bool>& setting) {
     return *setting || !setting.origin.is_explicit();
   };
@@ -114,7 +114,7 @@ void note_offload_on_cpu(const Plan& plan, const std::optional<std::string>& dev
         origin, field,
         fmt::format("on a CPU device host memory holds everything already: nothing is moved{}",
                     device ? "" : " (on CUDA it is)"));
-    // Once, whichever of them ask for it.
+    // Reported once, even if several of them ask for it.
     const auto is_same = [&](const Problem& other) { return other.message == problem.message; };
     if (std::none_of(problems.warnings.begin(), problems.warnings.end(), is_same)) {
       problems.warnings.push_back(std::move(problem));
@@ -155,7 +155,7 @@ std::optional<OffloadWords> offload_words(const std::string& value) {
 
 std::string offload_words_problem(const std::string& value) {
   return fmt::format(
-      "is '{}', expected optimizer, param or all, alone or with :cpu or :FOLDER behind it", value);
+      "is '{}', expected optimizer, param or all, optionally followed by :cpu or :FOLDER", value);
 }
 
 }  // namespace fullshard::config

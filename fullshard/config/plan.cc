@@ -15,7 +15,7 @@ namespace fullshard {
 
 Plan Plan::load(const std::string& file, const PlanOptions& options) {
   const auto launcher = base::LauncherEnvironment::of_process();
-  if (launcher.config.file.text == file) {  // the program has looked for it itself
+  if (launcher.config.file.text == file) {  // the program looked it up itself
     base::tell_launcher(launcher.meeting, base::RankNotice::has_read_config);
   }
   const config::ConfigText source = config::read_config_file(file);
@@ -35,7 +35,7 @@ void Plan::check(std::optional<int64_t> ranks, std::optional<std::string> device
 }
 
 std::vector<std::string> Plan::unresolved() const {
-  // Accelerate's own keys that may say "auto" are among DeepSpeed's too.
+  // Accelerate's own keys that may be "auto" are among DeepSpeed's too.
   const config::Settings* settings = deepspeed_ != nullptr ? deepspeed_.get() : settings_.get();
   return settings != nullptr ? unresolved_keys(*settings) : std::vector<std::string>();
 }

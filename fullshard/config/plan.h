@@ -30,7 +30,7 @@ struct PlanOptions {
   std::vector<FlagValue> flags{};        // a program's own flags that stand for keys
   // What is known of the run; what is absent is not checked.
   std::optional<int64_t> ranks{};
-  std::optional<int64_t> assumed_ranks{};  // for batch sizes when nothing else says
+  std::optional<int64_t> assumed_ranks{};  // for batch sizes when nothing else gives them
   std::optional<std::string> device{};     // "cpu" or "cuda"
   AutoInputs inputs{};
 };
@@ -39,7 +39,7 @@ struct PlanReading;
 
 class Plan {
  public:
-  // As an empty file: every default. Fields may be set before check().
+  // Like an empty file: every default. Fields may be set before check().
   Plan() = default;
 
   // Errors are of kind usage and list every problem, or say that the file cannot be read.
@@ -52,7 +52,7 @@ class Plan {
                          const PlanOptions& options = {});
   // Takes --deepspeed FILE, --fsdp WORDS, --fsdp_config FILE, --config FILE, --set key=value and
   // --unknown-keys warn out of the arguments (dashes and underscores alike, also --flag=value) and
-  // leaves the program's own. Without any of them: what `fullshard launch` was given
+  // keeps the program's own. Without any of them: what `fullshard launch` was given
   // (launched_config.h), or Accelerate's environment, if it is there; launch's --set counts in any
   // case, the program's own wins.
   static Plan from_arguments(int& count, char** arguments, const PlanOptions& options = {});
@@ -65,21 +65,22 @@ class Plan {
   SchedulerPlan scheduler{};
   BatchPlan batch{};
   Setting<double> clipping{1.0};          // largest global norm; 0: none
-  Setting<bool> compute_grad_norm{true};  // where nothing is clipped
+  Setting<bool> compute_grad_norm{true};  // also without clipping
   OffloadPlan offload{};
   RecomputePlan recompute{};
   CheckpointPlan checkpoint{};
   LoggingPlan logging{};
   XlaPlan xla{};
 
-  // Settings that disagree, or that cannot be on these ranks or this device. Throws as load().
+  // Checks for settings that disagree, or that these ranks or this device cannot have. Throws as
+  // load().
   void check(std::optional<int64_t> ranks = {}, std::optional<std::string> device = {}) const;
 
-  // What is accepted but without effect, and why; what was honoured although it is written oddly.
+  // Settings that are accepted without effect, and why; settings honoured despite an odd spelling.
   const std::vector<Problem>& warnings() const { return warnings_; }
   // "auto" keys that nothing known so far resolves, such as those that need the model.
   std::vector<std::string> unresolved() const;
-  // Throws as load() when there are such keys, with all of them. Those that the caller says later
+  // Throws as load() when there are such keys, with all of them. Those that the caller gives later
   // are left: batch sizes wait for batch_sizes(), total_num_steps for make_schedule().
   void check_resolved() const;
   // The three batch sizes on that many ranks, whatever number they were derived for before.
@@ -102,7 +103,7 @@ class Plan {
   std::shared_ptr<const config::Settings> deepspeed_;
 };
 
-// What `config check` shows: the Plan, as far as it could be made, and everything that is wrong.
+// What `config check` shows: the Plan, as far as it could be made, and all problems.
 struct PlanReading {
   Plan plan{};
   Problems problems{};

@@ -72,7 +72,7 @@ class PlanFlags {
                                  "cosine_with_min_lr|cosine_warmup_with_min_lr|"
                                  "warmup_stable_decay"));
   }
-  // Of the schedule as it is then: flags come after the file, and --schedule before its arguments.
+  // For the schedule at that point: flags come after the file, and --schedule before its arguments.
   void schedule_args() {
     const auto& type = *plan_.scheduler.type;
     try {
@@ -124,7 +124,7 @@ class PlanFlags {
     if (words->parameters) put_target(plan_.offload.parameters, *words);
     if (words->optimizer) put_target(plan_.offload.optimizer, *words);
   }
-  // The flag may come several times: about different things, or saying the same.
+  // The flag may be repeated: for different things, or with the same value.
   void put_target(OffloadTarget& target, const config::OffloadWords& words) {
     const bool is_repeated = target.device.origin.note == flag_->flag;
     if (is_repeated && (*target.device != words.device || *target.nvme_path != words.folder)) {
@@ -163,7 +163,7 @@ class PlanFlags {
     put(plan_.offload.step, is_word ? name : flag_->value);
   }
 
-  // Exactly these, so that a file that says otherwise is contradicted.
+  // Sets both, so that a file with another value is a contradiction.
   void report_to() {
     const auto name = choice(config::schema::any_case("none|tensorboard|csv|all"));
     if (!name) return;
@@ -185,7 +185,7 @@ class PlanFlags {
       put(wrap.classes, config::split_names({flag_->value}));
     }
   }
-  // One word about a flag is enough: what belongs to another policy is not compared.
+  // One error per flag is enough: values of another policy are not compared.
   bool put_policy(std::string policy) {
     const size_t before = problems_.errors.size();
     put(plan_.wrap.policy, std::move(policy));
@@ -224,7 +224,7 @@ class PlanFlags {
   static const config::ValueType& type_of(config::Family family, std::string_view path) {
     return config::Schema::of(family).find(path).front()->type;
   }
-  // The flag's value as one of the choices; a problem, and nothing, when it is none.
+  // The flag's value as one of the choices; a problem and nullopt when it is not one of them.
   std::optional<std::string> choice(const config::ValueType& type) {
     config::CheckedValue checked =
         config::check_value(config::ConfigNode::of_text(flag_->value), type, false);

@@ -114,7 +114,7 @@ void PlanMaker::apply_overrides(Settings& settings) {
   }
 }
 
-// Over the file, which is shown; a flag that says something else must not lose in silence.
+// Overrides the file, with a warning; a flag with another value is an error, not ignored.
 void PlanMaker::apply_set(Settings& settings, const std::string& path, const std::string& value) {
   const Settings::Entry* found = settings.find(path);
   const std::optional<Settings::Entry> before = found ? std::optional(*found) : std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the keys of a family to the Plan. One file per family fills what its keys say.
+// Makes the Plan from the keys of a family. One source file per family fills in its keys.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ class PlanMaker {
   Plan make_from_words(const std::string& words, const std::string& config_file);
   // The FSDP_* and ACCELERATE_* variables that `accelerate launch` sets.
   Plan make_from_environment();
-  // Where nothing was configured: FULL_SHARD over the model's own blocks; stage 3 when flags or
-  // --set speak of DeepSpeed's keys.
+  // Without a configuration: FULL_SHARD over the model's own blocks; stage 3 when flags or --set
+  // name DeepSpeed's keys.
   Plan make_default();
 
  private:
@@ -32,7 +32,7 @@ class PlanMaker {
   void apply_set(Settings& settings, const std::string& path, const std::string& value);
 
   void fill_from_deepspeed(Plan& plan, Settings deepspeed);
-  // --lr is meant for the rate that counts: a schedule's, where it states one.
+  // --lr sets the rate in effect: the schedule's, if it states one.
   void follow_lr_flag(Settings& deepspeed);
   void settle_batch(Settings& deepspeed, std::optional<int64_t> ranks);
   void fill_zero(Plan& plan, const Settings& settings);
@@ -66,20 +66,20 @@ class PlanMaker {
   const PlanOptions& options_;
   Problems& problems_;
   std::vector<FlagValue> left_flags_;  // those that no key of the file takes
-  std::string file_;                   // that is being read
+  std::string file_;                   // the file that is read
   Family family_ = Family::accelerate;
-  bool names_type_ = false;             // it says distributed_type, rightly or not
+  bool names_type_ = false;             // the file has distributed_type, valid or not
   std::optional<Origin> launched_fp8_;  // ACCELERATE_MIXED_PRECISION, where DeepSpeed's keys count
 };
 
-// A variable that `accelerate launch` exports, and the key of its files that says the same.
+// A variable that `accelerate launch` exports, and the key of its files with the same meaning.
 struct AccelerateVariable {
   const char* name;
   std::string_view path;
 };
 std::span<const AccelerateVariable> accelerate_variables();
-bool is_from_accelerate();        // its launcher has described the run in variables
-bool is_sharded_by_accelerate();  // and names FSDP or DeepSpeed
+bool is_from_accelerate();        // its launcher described the run in variables
+bool is_sharded_by_accelerate();  // and they name FSDP or DeepSpeed
 
 // Words of a comma-separated list, without blanks around them.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);

@@ -18,7 +18,7 @@ struct LaunchPlan {
   Setting<int64_t> machine_rank{0};
   Setting<std::optional<std::string>> address{};
   Setting<std::optional<int64_t>> port{};        // 0: a free one
-  Setting<std::optional<std::string>> device{};  // "cpu"; absent: what is there
+  Setting<std::optional<std::string>> device{};  // "cpu"; absent: what is available
   Setting<std::string> gpu_ids{"all"};
   Setting<bool> bind_cores{false};
   Setting<std::optional<std::string>> hostfile{};
@@ -27,7 +27,7 @@ struct LaunchPlan {
 };
 
 struct ShardingPlan {
-  Setting<std::string> strategy{"FULL_SHARD"};  // what parse_strategy() reads
+  Setting<std::string> strategy{"FULL_SHARD"};  // as parse_strategy() reads it
   Setting<std::optional<int64_t>> stage{};      // ZeRO stage, instead of a strategy
   Setting<std::optional<int64_t>> factor{};     // ranks that one copy is sharded over
   Setting<std::optional<bool>> reshard_after_forward{};
@@ -56,13 +56,13 @@ struct WrapPlanSettings {
   // TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP, or MARKED: the modules marked as units.
   Setting<std::string> policy{"MARKED"};
   Setting<std::vector<std::string>> classes{};  // empty: the model's own blocks
-  Setting<std::vector<std::string>> leaves{};   // classes of units that have none below them
+  Setting<std::vector<std::string>> leaves{};   // classes of units without nested units
   Setting<int64_t> min_num_params{100'000'000};
   Setting<std::string> ignored_modules{};  // regular expression over module paths
 };
 
 struct LossScalePlan {
-  Setting<double> loss_scale{0};  // 0: it follows overflows
+  Setting<double> loss_scale{0};  // 0: dynamic
   Setting<int64_t> initial_scale_power{16};
   Setting<int64_t> loss_scale_window{1000};
   Setting<int64_t> hysteresis{2};
@@ -74,12 +74,12 @@ struct PrecisionPlan {
   Setting<bool> fp16{false};
   Setting<bool> fp16_master_weights_and_grads{false};
   Setting<bool> bf16{false};
-  Setting<bool> fp8{false};                   // of the products of blocks; bf16 is true then
+  Setting<bool> fp8{false};                   // matrix products of blocks in fp8; bf16 is then true
   Setting<std::string> fp8_format{"HYBRID"};  // gradients in E5M2; or E4M3
   Setting<bool> bf16_master_weights_and_grads{false};
   Setting<bool> bf16_optimizer_states{false};
   Setting<std::optional<std::string>> amp{};  // "O0" to "O3"
-  // "fp32", "fp16" or "bf16"; absent: as the precision above says.
+  // "fp32", "fp16" or "bf16"; absent: given by the precision above.
   Setting<std::optional<std::string>> communication_data_type{};
   Setting<std::optional<std::string>> grad_accum_dtype{};
   Setting<std::optional<std::string>> param_dtype{};
@@ -108,7 +108,7 @@ struct OptimizerPlan {
   Setting<bool> force_cpu_optimizer{true};
 };
 
-// The Trainer's lr_scheduler_kwargs: which of them a schedule takes, schedule_args.h says.
+// The Trainer's lr_scheduler_kwargs; schedule_args.h tells which of them a schedule takes.
 struct TrainerScheduleArgs {
   std::string text{};  // as given
   std::optional<double> num_cycles{}, power{}, lr_end{}, min_lr{}, min_lr_rate{}, warmup_lr_rate{},
@@ -152,7 +152,7 @@ struct BatchPlan {
   Setting<std::optional<int64_t>> global{};
   Setting<std::optional<int64_t>> micro{};
   Setting<std::optional<int64_t>> accumulation{};
-  Setting<bool> drop_last{false};  // of an epoch, the batch that is not full
+  Setting<bool> drop_last{false};  // leave out an epoch's last batch if it is not full
 };
 
 struct OffloadTarget {
@@ -173,7 +173,7 @@ struct OffloadPlan {
   Setting<double> ratio{1.0};
   Setting<std::optional<int64_t>> resident_bytes{};  // device memory for states that may stay
   Setting<bool> everything{false};                   // FSDP: parameters, gradients and states
-  // Who updates states in host memory: auto, device, host, or the host's share of them.
+  // Where states in host memory are updated: auto, device, host, or the host's share of them.
   Setting<std::string> step{"auto"};
 
   Setting<int64_t> block_size{1'048'576};  // aio, in bytes
@@ -196,7 +196,7 @@ struct CheckpointPlan {
   Setting<bool> load_from_fp32_weights{true};
 };
 
-// What writes the values of metrics.jsonl for another program.
+// A monitor that writes the values of metrics.jsonl for another program.
 struct MonitorPlan {
   Setting<bool> enabled{false};
   Setting<std::string> output_path{};  // empty: in the run's own folder

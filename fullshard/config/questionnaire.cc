@@ -27,8 +27,8 @@ class Questionnaire {
     put("num_processes", "How many ranks in all?", "2");
     if (put("num_machines", "On how many machines?", "1") != "1") {
       put("machine_rank", "Which of them is this one (from 0)?", "0");
-      put("main_process_ip", "At which address do ranks meet?", "127.0.0.1");
-      put("main_process_port", "On which port?", "29500");
+      put("main_process_ip", "Address of the main process?", "127.0.0.1");
+      put("main_process_port", "Port of the main process?", "29500");
     }
     const bool is_cpu =
         put("use_cpu", "Compute on the CPU only?", has_gpus_ ? "false" : "true") == "true";
@@ -58,14 +58,14 @@ class Questionnaire {
       put("fsdp_sync_module_states", "Take rank 0's parameters at the start?", "true");
     }
     put("fsdp_offload_params", "Offload parameters and the step to host memory?", "false");
-    const std::string policy =
-        put("fsdp_auto_wrap_policy", "Units by TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP?",
-            "TRANSFORMER_BASED_WRAP");
+    const std::string policy = put(
+        "fsdp_auto_wrap_policy", "Wrap policy: TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP?",
+        "TRANSFORMER_BASED_WRAP");
     if (policy == "TRANSFORMER_BASED_WRAP") {
       put("fsdp_transformer_layer_cls_to_wrap",
           "Class names of units, separated by commas (empty: the model's own blocks)?", "");
     } else if (policy == "SIZE_BASED_WRAP") {
-      put("fsdp_min_num_params", "From how many parameters?", "100000000");
+      put("fsdp_min_num_params", "Minimum number of parameters of a unit?", "100000000");
     }
     put("fsdp_state_dict_type", "Checkpoints: SHARDED_STATE_DICT or FULL_STATE_DICT?",
         "SHARDED_STATE_DICT");
@@ -102,7 +102,7 @@ class Questionnaire {
     }
   }
 
-  // Asks until the key accepts the answer; gives what was written.
+  // Asks until the key accepts the answer; returns what was written.
   std::string put(const std::string& name, std::string_view question, std::string_view fallback) {
     const SchemaKey* key = Schema::of(Family::accelerate).find(section_ + name, variant_);
     for (;;) {
@@ -128,7 +128,7 @@ class Questionnaire {
   std::string write(const std::string& name, const ConfigNode& value, const std::string& answer) {
     std::string text = value.kind == NodeKind::list ? answer : value.text;
     if (name == "fsdp_version") variant_ = text;
-    // PyYAML would read no and digits as something else.
+    // PyYAML would not read `no` and digits as strings.
     const bool needs_quotes =
         value.kind == NodeKind::text && ConfigNode::of_plain(text, true).kind != NodeKind::text;
     text_ += fmt::format("{}{}: {}\n", section_.empty() ? "" : "  ", name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fullshard config`: asks, and writes a file that Accelerate accepts too.
+// `fullshard config`: asks questions and writes a file that Accelerate accepts too.
 #pragma once
 
 #include <iosfwd>

@@ -119,7 +119,7 @@ TrainerScheduleArgs parse_schedule_args(std::string_view text, std::string_view 
   for (const auto& [name, value] : is_object ? texts_of_object(text) : texts_of_list(text)) {
     const auto row = std::ranges::find(kArgRows, name, &ArgRow::name);
     if (row == kArgRows.end() || !is_taken(*row, type)) {
-      fail_as(ErrorKind::usage, "'{}' is no argument of {}; it takes {}", name, type,
+      fail_as(ErrorKind::usage, "'{}' is not an argument of {}; it takes {}", name, type,
               names_of(type));
     }
     put_arg(args, *row, value);

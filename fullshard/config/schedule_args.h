@@ -9,9 +9,9 @@
 
 namespace fullshard::config {
 
-// From "power=2,lr_end=1e-6" or a JSON object. The values are those that are given; which of them
-// the schedule takes is checked by `type`. An Error of kind usage without the flag's name before
-// it: "'powr' is no argument of polynomial; it takes lr_end, power".
+// Parses "power=2,lr_end=1e-6" or a JSON object and checks that the schedule `type` takes each of
+// the arguments. Throws an Error of kind usage without the flag's name before it: "'powr' is not an
+// argument of polynomial; it takes power, lr_end".
 TrainerScheduleArgs parse_schedule_args(std::string_view text, std::string_view type);
 
 }  // namespace fullshard::config

@@ -12,7 +12,7 @@ Origin from_flag(const FlagValue& flag) {
   return {.from = Origin::From::flag, .key = flag.flag, .note = flag.flag};
 }
 
-// What the Plan says about sharding, and whose word it is.
+// What the Plan says about sharding, and where that comes from.
 class SaidSharding {
  public:
   SaidSharding(Plan& plan, const FlagValue& flag, Problems& problems)
@@ -40,7 +40,7 @@ class SaidSharding {
   }
   void contradict_strategy() { contradict(sharding_.strategy.origin, sharding_.strategy.value); }
 
-  // A flag decides: defaults about the same thing no longer count.
+  // A flag decides: defaults for the same thing no longer count.
   void forget_defaults() {
     if (!binds_release()) sharding_.reshard_after_forward = {std::nullopt, Origin{}};
     if (!binds_stage()) sharding_.stage = {std::nullopt, Origin{}};

@@ -15,10 +15,10 @@ struct StepInterval {
   bool is_epoch = false;
 
   bool is_set() const { return steps > 0 || share > 0 || is_epoch; }
-  // Of a run; at least one, or 0 for never.
+  // Steps in a run; at least one, or 0 for never.
   int64_t steps_of(int64_t total_steps, int64_t steps_per_epoch) const;
 
-  // "100", "epoch", or "0.1" for a tenth of the run; nothing where the text is none of them.
+  // "100", "epoch", or "0.1" for a tenth of the run; nullopt for any other text.
   static std::optional<StepInterval> parse(std::string_view text);
 };
 

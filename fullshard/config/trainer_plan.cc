@@ -42,7 +42,7 @@ struct FsdpWords {
   bool offloads = false;
   bool is_off = false;
 
-  // "full_shard auto_wrap": one text or a list; true and auto_wrap add nothing to the defaults.
+  // "full_shard auto_wrap": one string or a list; true and auto_wrap add nothing to the defaults.
   explicit FsdpWords(const ConfigNode& list) {
     for (const ConfigNode& item : list.items) {
       std::istringstream stream(item.text);
@@ -140,7 +140,7 @@ void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
   if (words.offloads && words.strategies.empty()) {
     error(fsdp.origin, "offload without a strategy", "add full_shard or shard_grad_op");
   }
-  const Origin origin = fsdp.origin;  // what is put may move the entry
+  const Origin origin = fsdp.origin;  // a copy: settings.put() may move the entry
   if (words.offloads) {
     plan.offload.everything = {true, origin};
     put_word(settings, origin, "offload", "fsdp_config.cpu_offload", ConfigNode::of_boolean(true));
@@ -157,8 +157,7 @@ void PlanMaker::fill_fsdp_words(Plan& plan, Settings& settings) {
                     : ConfigNode::of_boolean(releases_after_forward(upper(strategy))));
 }
 
-// The key says what the word of `fsdp` says, for whoever shows it; a key that says something else
-// must not lose in silence.
+// Shows the word of `fsdp` as the key's value; a key with another value is an error, not ignored.
 void PlanMaker::put_word(Settings& settings, const Origin& fsdp, std::string_view word,
                          std::string_view path, ConfigNode value) {
   const Settings::Entry* said = settings.find(path);

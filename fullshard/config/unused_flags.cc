@@ -22,7 +22,7 @@ bool warms_up(const SchedulerPlan& scheduler) {
   return type != "constant" && type != "OneCycle" && type != "LRRangeTest";
 }
 
-// Why the flag changes nothing; empty where it does.
+// Why the flag has no effect; empty where it has one.
 std::string why_unused(const Plan& plan, std::string_view flag) {
   const auto with_optimizer = [&](std::string_view parameter) {
     return optimizer_takes(plan.optimizer, parameter)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags for keys of a configuration that change nothing beside what the Plan says otherwise.
+// Flags for keys of a configuration that have no effect together with the rest of the Plan.
 #pragma once
 
 #include <span>

@@ -11,8 +11,8 @@ int64_t count_asked(const std::vector<int64_t>& labels) {
   return static_cast<int64_t>(labels.size()) - std::ranges::count(labels, int64_t{-100});
 }
 
-// Up to the last element of each row that is not `padding`; empty where a row has no other, or none
-// has any.
+// The length of each row up to its last element that is not `padding`; empty where a row has no
+// other element, or no row has any padding.
 std::vector<int64_t> lengths_of(const std::vector<int64_t>& values, int64_t columns,
                                 int64_t padding) {
   std::vector<int64_t> lengths;

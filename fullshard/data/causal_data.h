@@ -10,8 +10,9 @@
 
 namespace fullshard::data {
 
-// Example k: inputs t[kS … kS+S), labels t[kS+1 … kS+S]. There are floor((tokens - 1) / S); what is
-// left over at the end is not used. An Error of the kind `input` when there is not even one.
+// Example k: inputs t[kS … kS+S), labels t[kS+1 … kS+S]. There are floor((tokens - 1) / S)
+// examples; the rest at the end is not used. An Error of the kind `input` when there is not even
+// one.
 class CausalData final : public Dataset {
  public:
   CausalData(TokenStream stream, int64_t sequence_length, int64_t max_samples);

@@ -21,9 +21,9 @@ struct EncodedClassRow {
   bool was_cut = false;
 };
 
-// How many tokens a text and its pair (none: of no tokens) keep where both have `room` together, as
-// the LongestFirst of transformers' tokenizers says: the shorter one what it has, up to half; of
-// equal ones the second gets the odd token.
+// How many tokens a text and its pair (none: of no tokens) keep when both share `room`, by the
+// LongestFirst strategy of transformers' tokenizers: the shorter one keeps all of its tokens, up to
+// half; of equal ones the second gets the odd token.
 std::pair<size_t, size_t> kept_of_pair(size_t first, size_t second, size_t room) {
   if (first + second <= room) return {first, second};
   const size_t shorter = std::min({first, second, room / 2});

@@ -17,7 +17,7 @@ struct ClassDataOptions {
   std::vector<std::string> files = {};  // tables or JSON
   std::string field = "text";
   std::vector<std::string> classes = {};  // the model's, in the order of their numbers
-  int64_t sequence_length = 512;          // of longer pairs the longer text is cut
+  int64_t sequence_length = 512;          // the longer text of a longer pair is cut
   int64_t max_samples = 0;
   int64_t vocabulary = 0;
   int num_threads = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set of numbered examples, and the order in which a run meets them.
+// A data set of numbered examples, and the order in which a run uses them.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@ class Dataset {
   // example itself (masking), by number, so that any split over ranks gives the same.
   virtual TokenBatch batch(std::span<const int64_t> examples, uint64_t seed,
                            int64_t epoch) const = 0;
-  // Each token of each example is followed by its label, and all examples are of one length: whole
-  // batches have as many labels on every rank. A fact of the data and not of a batch, since ranks
-  // that disagreed about it would wait for each other.
+  // Whether each token of each example is followed by its label, and all examples have one length:
+  // whole batches then have as many labels on every rank. A property of the data and not of a
+  // batch, since ranks that disagreed about it would wait for each other.
   virtual bool labels_every_token() const { return false; }
   virtual int64_t max_token() const = 0;  // -1 when unknown without reading everything
   virtual std::string describe() const = 0;
-  // Of several data sets that are mixed: the share and the size of each, which the order of
+  // For several data sets that are mixed: the share and the size of each, which the order of
   // examples depends on. Empty: it is one data set.
   virtual std::string mixture() const { return {}; }
-  // What whoever trains on it should know: rows that were cut or left out.
+  // What a user who trains on it should know: rows that were cut or left out.
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 
 enum class Order { shuffled, sequential };
 
-// What becomes of the examples at the end of an epoch that do not fill a batch.
+// What happens to the examples at the end of an epoch that do not fill a batch.
 enum class LastBatch { dropped, kept };
 
-// Where an order stands: this step begins with this example of this epoch, by its place there.
+// A position in an order: this step begins with this example of this epoch, by its place there.
 struct ExamplePlace {
   int64_t step = 0;
   int64_t epoch = 0;
@@ -48,23 +48,23 @@ struct ExamplePlace {
   bool operator==(const ExamplePlace&) const = default;
 };
 
-// Example numbers of global batch k: a function of (seed, epoch, position) only. Where the last
-// partial batch of an epoch is dropped and the epoch has no whole one, it is an error that says how
-// many examples there are and how many a step needs. `start` is where steps of another size have
-// come to; no step before it is asked for.
+// Example numbers of global batch k: a function of (seed, epoch, position) only. An error, which
+// says how many examples there are and how many a step needs, where the last partial batch of an
+// epoch is dropped and the epoch has no whole one. `start` is the position that steps of another
+// size have reached; no step before it may be requested.
 class ExampleOrder {
  public:
   ExampleOrder(int64_t num_examples, int64_t global_batch, Order order, uint64_t seed,
                LastBatch last = LastBatch::dropped, const ExamplePlace& start = {});
   int64_t batches_per_epoch() const { return batches_in(num_examples_); }
   ExamplePlace place_of(int64_t step) const;
-  // Steps until so many epochs are over.
+  // The number of steps until so many epochs are over.
   int64_t steps_of(double epochs) const;
   bool is_whole(int64_t step) const;  // not the partial one of an epoch
-  // Of global batch `step` (counted over all epochs), in order.
+  // The examples of global batch `step` (counted over all epochs), in order.
   std::vector<int64_t> examples(int64_t step) const;
-  // Those of one rank's micro-batch: the global batch is split over accumulation steps, then ranks.
-  // Of a partial batch the later ones have fewer, or none.
+  // The examples of one rank's micro-batch: the global batch is split over accumulation steps, then
+  // ranks. In a partial batch the later ones have fewer, or none.
   std::vector<int64_t> examples(int64_t step, int64_t accumulation_step, int64_t num_accumulation,
                                 int rank, int num_ranks) const;
   int64_t epoch_of(int64_t step) const { return place_of(step).epoch; }

@@ -94,7 +94,7 @@ void DocumentData::add(const EncodedDocument& document) {
   const std::span<const int32_t> ids = document.ids;
   const auto most = static_cast<size_t>(sequence_length_) + 1;
   const size_t num_before = ends_.size();
-  if (document.kind == RowKind::text) {  // in pieces that share a token: it is predicted once
+  if (document.kind == RowKind::text) {  // in pieces that share a token, which is predicted once
     for (size_t first = 0; first + 1 < ids.size(); first += most - 1) {
       add_piece(ids.subspan(first, std::min(most, ids.size() - first)), document.is_learnt, first);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Next-token prediction inside documents: conversations, completions and texts that keep apart.
+// Next-token prediction inside documents: conversations, completions and texts that are kept apart.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace fullshard::data {
 
 struct DocumentOptions {
   std::vector<std::string> files = {};  // JSON or text
-  std::string field = "text";           // of rows that are texts
+  std::string field = "text";           // for rows that are texts
   DocumentEncoderOptions encoder = {};
-  int64_t sequence_length = 512;  // inputs; what is longer is cut, of texts in pieces
+  int64_t sequence_length = 512;  // inputs; what is longer is cut, texts into pieces
   bool packs = false;             // several documents in a sequence
   int64_t max_samples = 0;        // rows; 0: all
   int num_threads = 0;            // 0: as many as there are allowed cores
   int64_t block_bytes = kBlockBytes;
 };
 
-// Example k: document k, or the documents of packed sequence k; of each all tokens but the last as
-// inputs, and the tokens one further as labels, -100 where they are not learnt: no label is another
-// document's. A batch is padded behind its rows to the longest, rounded up to a multiple of 8 as
-// far as the sequence length allows. Documents with nothing to learn are left out. Tokens are kept
-// in memory.
+// Example k: document k, or the documents of packed sequence k. Inputs are all tokens of a document
+// but the last; labels are the tokens one further, -100 where they are not learnt: no label belongs
+// to another document. The rows of a batch are padded at their end to the longest, rounded up to a
+// multiple of 8 as far as the sequence length allows. Documents with nothing to learn are left out.
+// Tokens are kept in memory.
 class DocumentData final : public Dataset {
  public:
   DocumentData(const DocumentOptions& options, const Tokenizer& tokenizer);
@@ -45,7 +45,7 @@ class DocumentData final : public Dataset {
   void add_piece(std::span<const int32_t> ids, const std::vector<bool>& is_learnt, size_t first);
   void arrange();
   size_t begin_of(int64_t document) const;
-  int64_t num_inputs(int64_t document) const;  // of a document
+  int64_t num_inputs(int64_t document) const;  // of one document
   int64_t row_length(int64_t example) const;
   void fill_row(int64_t example, int64_t row, TokenBatch& batch) const;
 
@@ -57,8 +57,8 @@ class DocumentData final : public Dataset {
   int64_t num_rows_ = 0, num_cut_ = 0, num_left_out_ = 0;
   std::vector<int32_t> tokens_;
   std::vector<bool> is_learnt_;
-  std::vector<size_t> ends_;                     // of documents among the tokens
-  std::vector<std::vector<int64_t>> sequences_;  // documents of each example
+  std::vector<size_t> ends_;                     // where documents end among the tokens
+  std::vector<std::vector<int64_t>> sequences_;  // the documents of each example
 };
 
 }  // namespace fullshard::data

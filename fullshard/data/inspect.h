@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a token file holds, by reading all of it.
+// Summarises a token file by reading all of it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TokenSummary {
   std::vector<TokenCount> most_frequent = {};  // falling; of equal counts the smaller token first
 };
 
-// Also checks what opening does not: tokens against `vocabulary` (0: not), documents in order, the
-// header's largest token. Errors are of the kind `input`.
+// Also checks what opening the file does not: tokens against `vocabulary` (0: not checked),
+// documents in order, the header's largest token. Errors are of the kind `input`.
 TokenSummary inspect(const TokenFile& file, int64_t vocabulary, int64_t num_frequent);
 
 }  // namespace fullshard::data

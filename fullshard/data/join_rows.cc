@@ -22,7 +22,8 @@ void copy_rows(const std::vector<int64_t>& from, const std::vector<int64_t>& pla
   }
 }
 
-// Each row's documents, one per row where a part is not packed, with the padding as the last.
+// Copies each row's documents, one per row where a part is not packed, with the padding as the
+// last.
 void copy_documents(const TokenBatch& part, const std::vector<int64_t>& places,
                     TokenBatch& joined) {
   for (size_t row = 0; row < places.size(); ++row) {

@@ -29,7 +29,7 @@ class RowsByPart {
     rows_[part].push_back(num_rows_++);
   }
 
-  // `batch(part, examples)` makes the rows of one part.
+  // `batch(part, examples)` builds the rows of one part.
   template <class Make>
   TokenBatch batch(const Make& make) const {
     std::vector<TokenBatch> parts;
@@ -58,7 +58,7 @@ int64_t largest_token(const Parts& parts, const DataOf& data_of) {
   return most;
 }
 
-// They are opened for one sequence length.
+// The parts are opened for one sequence length.
 template <class Parts, class DataOf>
 bool label_every_token(const Parts& parts, const DataOf& data_of) {
   return std::ranges::all_of(parts,
@@ -75,7 +75,8 @@ std::vector<std::string> all_warnings(const Parts& parts, const DataOf& data_of)
   return all;
 }
 
-// By the tokens of some examples, so that it stays where files are moved.
+// Identifies the data by the tokens of some examples, so that it stays the same when files are
+// moved.
 uint32_t identity_of(const Dataset& data) {
   if (data.size() == 0) return 0;
   std::vector<int64_t> examples = {0, data.size() / 2, data.size() - 1};
@@ -161,7 +162,7 @@ int64_t MixedData::num_before(size_t part, int64_t number) const {
 MixedData::Place MixedData::place(int64_t number, int64_t epoch) const {
   check_there(number, size_);
   const size_t part = part_of(number);
-  // An epoch that a checkpoint names may be any: unsigned, so that no place is before the first.
+  // A checkpoint may name any epoch: unsigned, so that no place is before the first.
   const uint64_t taken = static_cast<uint64_t>(epoch) * static_cast<uint64_t>(totals_[part]) +
                          static_cast<uint64_t>(num_before(part, number));
   const int64_t size = parts_[part].data->size();

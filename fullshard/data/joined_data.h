@@ -34,13 +34,13 @@ struct WeightedData {
   double weight = 1;
 };
 
-// Mixed: an epoch has as many places as all parts have examples together, and each place is drawn
-// for a part by the weights. A part gives its examples in an order drawn by (seed, pass), goes on
-// in the next epoch where it stopped, and begins again when it is through. All of it is a function
-// of (seed, epoch, place).
+// Mixed: an epoch has as many places as all parts have examples together, and the part of each
+// place is drawn by the weights. A part gives its examples in an order drawn by (seed, pass),
+// continues in the next epoch where it stopped, and starts again after its last one. All of it is a
+// function of (seed, epoch, place).
 class MixedData final : public Dataset {
  public:
-  // `asked` is the order that the user wants; any but `shuffled` is a warning.
+  // `asked` is the order that the user wants; any but `shuffled` gives a warning.
   MixedData(std::vector<WeightedData> parts, uint64_t seed, Order asked = Order::shuffled);
 
   int64_t size() const override { return size_; }

@@ -13,9 +13,9 @@
 
 namespace fullshard {
 
-// Which micro-batches of each global batch are this rank's.
+// Which micro-batches of each global batch belong to this rank.
 struct LoaderOptions {
-  uint64_t seed = 0;  // of what is random in an example
+  uint64_t seed = 0;  // for what is random in an example
   int64_t num_accumulation = 1;
   int rank = 0;
   int num_ranks = 1;
@@ -32,13 +32,13 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // This rank's next micro-batch; where a partial batch leaves it no examples, one without labels:
-  // ranks go through their units together. What went wrong while it was made is thrown here, each
-  // time until seek() goes elsewhere.
+  // This rank's next micro-batch; if a partial batch leaves it no examples, one without labels:
+  // ranks go through their units together. An error that occurred while it was made is thrown here,
+  // each time until seek() goes elsewhere.
   TokenBatch next();
-  // The next one is the first micro-batch of this step.
+  // Makes the first micro-batch of this step the next one.
   void seek(int64_t step);
-  // Of the micro-batch that next() gives.
+  // The step of the micro-batch that next() gives.
   int64_t step() const { return position_ / options_.num_accumulation; }
   int64_t accumulation_step() const { return position_ % options_.num_accumulation; }
   bool is_whole_step() const { return order_.is_whole(step()); }
@@ -61,7 +61,7 @@ class Loader {
   std::condition_variable changed_;
   std::deque<Prepared> ready_;
   int64_t next_prepared_;
-  int64_t generation_ = 0;  // counts seeks: what was begun before one is dropped
+  int64_t generation_ = 0;  // counts seeks: a batch that was begun before one is dropped
   bool stopped_ = false;
   std::thread thread_;
 };

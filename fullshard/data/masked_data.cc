@@ -96,7 +96,7 @@ int64_t MaskedData::replacement(int64_t token, CounterRandom& random) const {
   const uint64_t choice = random.below(10);
   if (choice < 8) return mask_;
   if (choice == 9) return token;
-  // Special tokens are few: this ends soon, and in any case.
+  // Special tokens are few, so this ends soon, and always after the last try.
   for (int tries = 0; tries < 64; ++tries) {
     const auto other = static_cast<int64_t>(random.below(static_cast<uint64_t>(vocabulary_)));
     if (!tokenizer_.is_special(static_cast<int32_t>(other))) return other;

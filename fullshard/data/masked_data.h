@@ -13,7 +13,7 @@
 
 namespace fullshard::data {
 
-// Example k: [CLS], tokens [k(S-2) … (k+1)(S-2)), [SEP]. A token that is not special is asked for
+// Example k: [CLS], tokens [k(S-2) … (k+1)(S-2)), [SEP]. Each token that is not special has a label
 // with `mask_probability`, at least one per example; of those, 80 % become [MASK], 10 % a random
 // token that is not special and 10 % stay. What is random depends on (seed, epoch, example) only.
 // `tokenizer` must outlive it.

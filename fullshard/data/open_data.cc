@@ -28,7 +28,7 @@ const Tokenizer& required(const Tokenizer* tokenizer, const std::vector<std::str
   return *tokenizer;
 }
 
-// How many tokens of text are worth making; 0: all.
+// How many tokens of text are needed; 0: all.
 int64_t enough_tokens(const DataOptions& options) {
   if (options.max_samples == 0) return 0;
   return options.task == Task::masked_lm ? options.max_samples * (options.sequence_length - 2)
@@ -76,8 +76,8 @@ std::unique_ptr<Dataset> open_documents(const DataOptions& options, const Tokeni
   return std::make_unique<data::DocumentData>(how, required(tokenizer, files, "text"));
 }
 
-// Rows that are texts are parts of one stream, and any other row makes all of them documents. Only
-// who reads them all knows, so they are not read twice for it.
+// Rows that are texts are parts of one stream; any other row makes all of them documents. Only
+// reading all rows tells, so they are not read twice for it.
 std::unique_ptr<Dataset> open_causal(const DataOptions& options, const Tokenizer* tokenizer) {
   if (options.packs || options.loss_on) return open_documents(options, tokenizer);
   try {
@@ -127,7 +127,8 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
             options.sequence_length, options.target_length, options.max_samples);
   }
   if (options.task != Task::causal_lm && (options.packs || options.loss_on)) {
-    fail_as(ErrorKind::usage, "{}: is for causal-lm", options.packs ? "--packing" : "--loss-on");
+    fail_as(ErrorKind::usage, "{}: is for causal-lm only",
+            options.packs ? "--packing" : "--loss-on");
   }
   switch (options.task) {
     case Task::causal_lm:
@@ -146,7 +147,7 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Tokenizer* 
     case Task::classification:
       return open_classes(options, tokenizer);
   }
-  fail("data: no such task");
+  fail("data: unknown task");
 }
 
 OpenedData open_mixed_data(const DataOptions& options, const Tokenizer* tokenizer,

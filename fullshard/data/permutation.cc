@@ -17,7 +17,7 @@ Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch)
   for (uint64_t& key : keys_) key = random.next();
 }
 
-// A Feistel network: whatever the round function, each round is a bijection.
+// A Feistel network: each round is a bijection, whatever the round function.
 uint64_t Permutation::encrypt(uint64_t value) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
   uint64_t left = value >> half_bits_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shuffled order of n numbers in no memory.
+// A shuffled order of n numbers that takes no memory.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace fullshard::data {
 
-// A bijection of [0, n), a function of (n, seed, epoch); any position is computed alone. It is part
-// of what a resumed run relies on: its values must not change.
+// A bijection of [0, n), a function of (n, seed, epoch); any position is computed independently.
+// Resumed runs rely on it: its values must not change.
 class Permutation {
  public:
   Permutation(int64_t n, uint64_t seed, int64_t epoch);

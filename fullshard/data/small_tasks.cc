@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kNumbers = 100;
 constexpr uint64_t kHeldOutKey = 0x68656c64206f7574;  // "held out": the same for every seed
-constexpr int kFourDigits = 10'000;                   // so many there are
+constexpr int kFourDigits = 10'000;                   // how many there are
 constexpr int64_t kLettersMost = 8;
 
 std::string sum_line(int64_t left, int64_t right) {

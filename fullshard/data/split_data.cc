@@ -44,7 +44,7 @@ class SubsetData final : public Dataset {
  private:
   int64_t number_of(int64_t example) const {
     if (!is_rest_) return (*held_out_)[static_cast<size_t>(example)];
-    // As many as are held out before it are passed over.
+    // Skips as many examples as are held out before it.
     size_t low = 0, high = held_out_->size();
     while (low < high) {
       const size_t middle = (low + high) / 2;

@@ -15,7 +15,7 @@ struct SplitData {
 };
 
 // Holds out `share` of the examples, rounded, at least one; which ones is a function of their
-// number and the seed. Both parts keep the order. Data of one example, and a share that leaves
+// number and the seed. Both parts keep the order. Data with one example, and a share that leaves
 // nothing, are an Error of the kind `input`.
 SplitData split_data(std::unique_ptr<Dataset> data, double share, uint64_t seed);
 

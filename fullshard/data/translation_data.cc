@@ -39,7 +39,7 @@ class PairEncoder {
                               const std::string& place) const {
     std::vector<int32_t> ids = tokenizer_.encode(text, true);
     if (const auto eos = tokenizer_.eos(); eos && (ids.empty() || ids.back() != *eos)) {
-      ids.push_back(*eos);  // a decoder must learn to stop, whatever the family adds
+      ids.push_back(*eos);  // a decoder must learn to stop, whatever tokens the family adds
     }
     if (std::ssize(ids) > limit) cut(text, static_cast<size_t>(limit), ids);
     const int32_t most = ids.empty() ? 0 : std::ranges::max(ids);
@@ -52,7 +52,7 @@ class PairEncoder {
     return ids;
   }
 
-  // What the family puts around a text stays.
+  // Keeps the tokens that the family puts around a text.
   void cut(const std::string& text, size_t limit, std::vector<int32_t>& ids) const {
     if (tokenizer_.cuts_left()) {
       const auto plain = tokenizer_.encode(text, false);
@@ -81,7 +81,7 @@ std::vector<TextBlock> pair_blocks_of(std::span<const TextPart> parts, int64_t b
   return blocks;
 }
 
-// No document of a compressed text is begun, which only a tokenizer could cut.
+// Starts no document of a compressed text, which only a tokenizer could cut.
 void check_have_pairs(const std::vector<std::string>& files) {
   for (const std::string& path : files) {
     const FileKind kind = kind_of(path);

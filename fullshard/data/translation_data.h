@@ -25,9 +25,9 @@ struct TranslationOptions {
   int64_t block_bytes = kBlockBytes;
 };
 
-// Example k: pair k. A batch is padded to its longest source, and target, rounded up to a multiple
-// of 8 as far as the lengths allow; padding is 0 in attention_mask and -100 in labels. Tokens are
-// kept in memory.
+// Example k: pair k. A batch is padded to its longest source and its longest target, rounded up to
+// a multiple of 8 as far as the lengths allow; padding is 0 in attention_mask and -100 in labels.
+// Tokens are kept in memory.
 class TranslationData final : public Dataset {
  public:
   TranslationData(const TranslationOptions& options, const Tokenizer& tokenizer);

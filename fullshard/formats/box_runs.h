@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box of a row-major tensor as runs of elements that are neighbours in both.
+// A box of a row-major tensor as runs of elements that are contiguous in both.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class BoxRuns {
   int64_t length() const { return length_; }
   int64_t count() const { return count_; }
   int64_t begin_of(int64_t run) const;         // in the tensor
-  int64_t first_after(int64_t element) const;  // the first run that ends behind it
+  int64_t first_after(int64_t element) const;  // the first run that ends after it
 
  private:
-  std::vector<int64_t> sizes_;    // of the dimensions that runs are counted over
+  std::vector<int64_t> sizes_;    // the dimensions that runs are counted over
   std::vector<int64_t> strides_;  // in the tensor
   int64_t start_ = 0;
   int64_t length_ = 1;

@@ -6,8 +6,8 @@
 
 namespace fullshard::formats {
 
-// As many as `from` has, into `to`, rounded as torch's copy_ does. Both dtypes are readable ones
-// (element_type.h); equal ones are copied.
+// Converts all elements of `from` into `to`, rounded as torch's copy_ does. Both dtypes must be
+// readable (element_type.h); equal dtypes are copied.
 void convert_elements(const ElementSpan& from, const ElementSpan& to);
 
 }  // namespace fullshard::formats

@@ -24,22 +24,22 @@ uint32_t sum_by_tables(uint32_t value, const unsigned char* at, int64_t bytes) {
 
 #if defined(__x86_64__)
 
-// Moves a sum over so many bytes, as the instruction wants it: a product of reflected numbers is
-// shifted by one.
+// The factor that moves a sum over this many bytes, as the instruction expects it: a product of
+// reflected numbers is shifted by one.
 constexpr int64_t factor(int64_t bytes) {
   return static_cast<int64_t>(base::gf2::factor_of<kPolynomial>(bytes)) << 1;
 }
 constexpr int64_t kFarLow = factor(64 + 4), kFarHigh = factor(64 - 4);
 constexpr int64_t kNearLow = factor(16 + 4), kNearHigh = factor(16 - 4);
 
-// Moves 16 bytes ahead: by which factors says how far.
+// Moves 16 bytes ahead; `factors` determine how far.
 __attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i value, __m128i factors) {
   return _mm_xor_si128(_mm_clmulepi64_si128(value, factors, 0x00),
                        _mm_clmulepi64_si128(value, factors, 0x11));
 }
 
-// What precedes is added to what follows 64 or 16 bytes later; the last 16 bytes have the checksum
-// of all.
+// Each block is added to the one 64 or 16 bytes later; the last 16 bytes then have the checksum of
+// all.
 __attribute__((target("pclmul,sse4.1"))) uint32_t sum_by_instruction(uint32_t value,
                                                                      const unsigned char* at,
                                                                      int64_t bytes) {
@@ -110,7 +110,7 @@ uint32_t crc32(uint32_t before, const void* data, int64_t bytes) {
   return ~sum_by_instruction(~before, static_cast<const unsigned char*>(data), bytes);
 }
 
-// The first stretch counts as many powers of x more as the second has bits.
+// The first sum is multiplied by as many powers of x as the second range has bits.
 uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t second_bytes) {
   return base::gf2::product<kPolynomial>(first, base::gf2::factor_of<kPolynomial>(second_bytes)) ^
          second;

@@ -6,12 +6,12 @@
 
 namespace fullshard::formats {
 
-// Of the bytes before these, and these: begin with 0.
+// Continues `before`, the checksum of the preceding bytes, over these; begin with 0.
 uint32_t crc32(uint32_t before, const void* data, int64_t bytes);
-// The same without the processor's instructions for it.
+// The same without special processor instructions.
 uint32_t crc32_by_tables(uint32_t before, const void* data, int64_t bytes);
 
-// Of two stretches of bytes, one after the other, given the checksum of each.
+// The checksum of two adjacent ranges of bytes, given the checksum of each.
 uint32_t crc32_of_both(uint32_t first, uint32_t second, int64_t second_bytes);
 
 }  // namespace fullshard::formats

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values in memory, one after the other: what sources of tensors fill and writers take. It borrows
-// the memory, of a tensor for example, and needs nothing of libtorch but its names of dtypes.
+// the memory, of a tensor for example, and needs only the dtype names of libtorch.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -38,7 +38,7 @@ struct ElementSpan {
   }
 };
 
-// Memory of its own for elements.
+// Elements that own their memory.
 class ElementBuffer {
  public:
   ElementBuffer(int64_t numel, at::ScalarType dtype)
@@ -56,7 +56,7 @@ class ElementBuffer {
 template <TensorLike Tensor>
 ElementSpan::ElementSpan(const Tensor& tensor) {
   formats::check_input(tensor.dim() == 1 && tensor.is_contiguous() && tensor.is_cpu(),
-                       "elements: lie in a 1-D contiguous CPU tensor, not in one of shape {}",
+                       "elements: expected a 1-D contiguous CPU tensor, got shape {}",
                        format_shape(tensor.sizes()));
   *this = ElementSpan(tensor.mutable_data_ptr(), tensor.numel(), tensor.scalar_type());
 }

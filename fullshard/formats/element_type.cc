@@ -56,7 +56,7 @@ bool is_readable(at::ScalarType dtype) {
   return std::ranges::find(kReadable, dtype) != kReadable.end();
 }
 
-// Not c10::elementSize(), which needs libtorch for its complaint.
+// Not c10::elementSize(), which needs libtorch for its error message.
 int64_t element_bytes(at::ScalarType dtype) {
   switch (dtype) {
 #define FULLSHARD_SIZE(type, name) \

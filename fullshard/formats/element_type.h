@@ -24,13 +24,14 @@ std::span<const ElementType> element_types();
 const ElementType* find_element_type(std::string_view name);  // null: unknown
 const ElementType* find_element_type(at::ScalarType dtype);
 
-// The types whose values are read, converted and written: those of models. Others are only listed.
+// The types whose values are read, converted and written: those that models use. Others are only
+// listed.
 bool is_readable(at::ScalarType dtype);
 
 // Bytes of one element; 0 for dtypes without elements.
 int64_t element_bytes(at::ScalarType dtype);
 
-// The product, or nothing when it does not fit or a size is negative.
+// The product, or nothing if it overflows or a size is negative.
 std::optional<int64_t> checked_numel(std::span<const int64_t> shape);
 
 std::string format_shape(std::span<const int64_t> shape);  // "[2, 3]"

@@ -13,7 +13,7 @@ namespace fullshard::formats {
 void fail_entry_sum(const std::string& path, std::string_view what, std::string_view entry,
                     uint32_t found, uint32_t written) {
   fail_input(
-      "{}: {}: entry '{}' has the checksum {:08x}, written was {:08x}; the file is damaged: "
+      "{}: {}: entry '{}' has the checksum {:08x}, expected {:08x}; the file is damaged: "
       "copy it again",
       path, what, entry, found, written);
 }
@@ -70,7 +70,7 @@ void EntrySum::add(int64_t offset, const char* data, int64_t bytes, std::string_
   for (const Range& range : fresh) {
     const uint32_t sum = crc32(0, data + (range.begin - offset), range.end - range.begin);
     const std::lock_guard lock(mutex_);
-    // Another thread may have read the same meanwhile; what it left out complete() reads.
+    // Another thread may have read the same meanwhile; complete() reads what is missing.
     const auto left = gaps(range.begin, range.end);
     if (left.size() != 1 || left[0].begin != range.begin || left[0].end != range.end) continue;
     insert(range, sum);

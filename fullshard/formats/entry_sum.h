@@ -15,17 +15,17 @@
 
 namespace fullshard::formats {
 
-// An error of the kind input: this is not what was written.
+// Throws an Error of the kind input: the bytes differ from those that were written.
 [[noreturn]] void fail_entry_sum(const std::string& path, std::string_view what,
                                  std::string_view entry, uint32_t found, uint32_t written);
 
-// Thread-safe. Sums of pieces that touch become one, so that nothing is read or summed twice.
+// Thread-safe. Sums of adjacent pieces are merged, so that nothing is read or summed twice.
 class EntrySum {
  public:
   EntrySum(std::string path, std::string name, const ZipEntry& entry);
 
-  // Bytes as they were read, from byte `offset` of the file on; they lie in the entry. With the
-  // last of the entry's the sum is compared; an error names `what`, which was read.
+  // Adds bytes that were read from byte `offset` of the file on, inside the entry. With the last of
+  // its bytes the sum is compared; an error names `what`, which was read.
   void add(int64_t offset, const char* data, int64_t bytes, std::string_view what);
   // Reads what has not been added yet, then compares.
   void complete(const FileHandle& file, std::string_view what);
@@ -43,7 +43,7 @@ class EntrySum {
     uint32_t sum = 0;
   };
 
-  std::vector<Range> gaps(int64_t begin, int64_t end) const;  // with the lock held
+  std::vector<Range> gaps(int64_t begin, int64_t end) const;  // call with the lock held
   void insert(Range range, uint32_t sum);
   bool is_whole() const;
   void compare(std::string_view what) const;
@@ -52,7 +52,7 @@ class EntrySum {
   std::string name_;
   ZipEntry entry_;
   mutable std::mutex mutex_;
-  std::map<int64_t, Summed> summed_;  // by begin; none touch
+  std::map<int64_t, Summed> summed_;  // by begin; no two touch
 };
 
 }  // namespace fullshard::formats

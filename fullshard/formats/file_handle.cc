@@ -43,9 +43,7 @@ FileHandle FileHandle::open(const std::string& path) {
 FileHandle FileHandle::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0 && errno == EEXIST) {
-    fail_input(
-        "{}: exists already; another program is writing it, or one was killed: remove it then",
-        path);
+    fail_input("{}: already exists; remove it unless another program is still writing it", path);
   }
   check_system(descriptor >= 0, "{}: cannot be created", path);
   return FileHandle(descriptor, path);
@@ -69,7 +67,7 @@ void FileHandle::read_at(int64_t offset, void* data, int64_t bytes, std::string_
     if (got < 0 && errno == EINTR) continue;
     check_system(got >= 0, "{}: {}: cannot be read", path_, what);
     check_input(got > 0,
-                "{}: {}: the file ends at byte {}, its bytes {} to {} were expected; the file is "
+                "{}: {}: the file ends at byte {}, expected bytes {} to {}; the file is "
                 "truncated: copy it again",
                 path_, what, offset + done, offset, offset + bytes);
     done += got;
@@ -103,7 +101,7 @@ void sync_folder_of(const std::string& path) {
   const std::string folder = folder_of(path);
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check_system(descriptor >= 0, "{}: cannot be opened", folder);
-  // EINVAL: this kind of file system has no such thing.
+  // EINVAL: this file system does not support it.
   const bool done = ::fsync(descriptor) == 0 || errno == EINVAL;
   const int problem = errno;
   ::close(descriptor);

@@ -12,7 +12,7 @@ namespace fullshard::formats {
 class FileHandle {
  public:
   static FileHandle open(const std::string& path);    // for reading: a regular file
-  static FileHandle create(const std::string& path);  // for writing: nothing of this name exists
+  static FileHandle create(const std::string& path);  // for writing: the name must not exist yet
 
   FileHandle(FileHandle&& other) noexcept;
   FileHandle& operator=(FileHandle&&) = delete;
@@ -24,7 +24,7 @@ class FileHandle {
   int64_t size() const { return size_; }  // when it was opened
   int descriptor() const { return descriptor_; }
 
-  // All bytes or an error that says `what` was being read.
+  // Reads all bytes, or throws an error that names `what` was being read.
   void read_at(int64_t offset, void* data, int64_t bytes, std::string_view what) const;
   std::string read_text(int64_t offset, int64_t bytes, std::string_view what) const;
 
@@ -42,8 +42,8 @@ class FileHandle {
 // Makes a rename in this folder last through a power cut.
 void sync_folder_of(const std::string& path);
 
-// Before so much is written there: an Error where an ordinary user has no room for it. Where the
-// system does not say, writing will tell.
+// Call before so many bytes are written there: an Error if an ordinary user has no room for them.
+// Where the system does not report free space, only writing will fail.
 void check_room(const std::string& path, int64_t bytes);
 
 }  // namespace fullshard::formats

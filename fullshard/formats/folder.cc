@@ -28,7 +28,7 @@ void make_folder_tree(const std::string& path) {
   for (size_t end = path.find('/', 1); true; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     check_system(::mkdir(part.c_str(), 0777) == 0 || errno == EEXIST, "{}: cannot be made", part);
-    check_input(base::is_folder(part), "{}: is a file where a folder is needed", part);
+    check_input(base::is_folder(part), "{}: is a file, expected a folder", part);
     if (end == std::string::npos) return;
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in a folder. Not std::filesystem: where libstdc++ is linked statically beside a
-// libtorch that carries another copy of it, its paths are two types in one.
+// The contents of a folder. Not std::filesystem: where libstdc++ is linked statically next to a
+// libtorch that carries another copy of it, its paths are two incompatible types.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ void make_folder_tree(const std::string& path);
 std::string folder_part(const std::string& path);
 std::string_view name_part(std::string_view path);
 
-// A name that another program wrote means a file of its folder and nothing outside it.
+// Whether a name that another program wrote refers to a file of its folder and nothing outside it.
 bool is_plain_name(std::string_view name);
 
 }  // namespace fullshard::formats

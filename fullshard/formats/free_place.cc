@@ -14,7 +14,7 @@ namespace fullshard::formats {
 
 namespace {
 
-// What a command that was killed has left does not keep the same command from working again.
+// Leftovers of a command that was killed do not prevent the same command from running again.
 bool is_unfinished(const std::string& name) { return name.ends_with(".part"); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command puts its result: nothing is replaced unasked, and no empty folder is left behind.
+// The destination of a command's result: nothing is replaced unasked, and no empty folder is left.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace fullshard::formats {
 // command that was killed left unfinished there. With `overwrites` (--overwrite) there is none.
 void check_is_free(const std::string& path, bool overwrites);
 
-// A folder and those above it, as far as they are missing. Those that are still empty when the
-// object goes, because what should lie there failed, go with it.
+// A folder and those above it, as far as they are missing. The destructor removes those that
+// are still empty, because writing into them failed.
 class NewFolders {
  public:
   explicit NewFolders(const std::string& path);

@@ -15,7 +15,7 @@
 
 namespace fullshard::formats {
 
-// A part of a message: names come from files, and a file may call a tensor anything.
+// An argument of a message, made printable: names come from files and may contain anything.
 template <class Part>
 decltype(auto) message_part(const Part& part) {
   if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
@@ -44,7 +44,7 @@ void check_input(bool condition, fmt::format_string<Parts...> format, Parts&&...
 
 // The same for a call to the system, whose reason is added:
 //   check_system(::mkdir(path, 0777) == 0, "{}: cannot be made", path);  "…: Permission denied"
-// As an argument of its own, strerror(errno) may be read before the call is made.
+// If strerror(errno) were an argument, it might be evaluated before the call.
 template <class... Parts>
 void check_system(bool condition, fmt::format_string<Parts...> format, Parts&&... parts) {
   if (!condition) [[unlikely]] {

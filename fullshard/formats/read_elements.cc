@@ -67,12 +67,11 @@ void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored
 }
 
 void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& out) {
-  check_input(is_readable(tensor.dtype),
-              "{}: tensor '{}': its dtype {} is not one that is read here; convert the file",
+  check_input(is_readable(tensor.dtype), "{}: tensor '{}': unsupported dtype {}; convert the file",
               tensor.file, tensor.name, c10::toString(tensor.dtype));
   const int64_t numel = tensor.numel();
   check_input(begin >= 0 && begin <= numel && out.numel <= numel - begin,
-              "{}: tensor '{}': {} elements from {} on were asked for; it has {}", tensor.file,
+              "{}: tensor '{}': {} elements from {} on were requested; it has {}", tensor.file,
               tensor.name, out.numel, begin, numel);
 }
 

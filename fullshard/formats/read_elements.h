@@ -13,16 +13,16 @@ namespace fullshard::formats {
 
 class EntrySum;
 
-// The elements of dtype `stored` that lie one after the other from byte `offset` on fill `out`.
-// Without conversion they go straight into it, otherwise through 1 MiB. `sum` may be null: it is
-// told the bytes as they lie in the file.
+// Fills `out` with the elements of dtype `stored` that are contiguous from byte `offset` on.
+// Without conversion they are read directly into it, otherwise through a buffer of 1 MiB. `sum` may
+// be null; it gets the bytes as they are in the file.
 void read_elements(const FileHandle& file, int64_t offset, at::ScalarType stored,
                    const ElementSpan& out, std::string_view what, EntrySum* sum = nullptr);
 
-// What TensorSource::read() asks of its arguments.
+// Checks the arguments of TensorSource::read().
 void check_target(const StoredTensor& tensor, int64_t begin, const ElementSpan& out);
 
-// The tensor of this name, or an error that names `where` and the closest name there is.
+// The tensor of this name, or an error that names `where` and the closest existing name.
 const StoredTensor& find_or_fail(const TensorSource& source, const std::string& name,
                                  std::string_view where);
 

@@ -22,7 +22,7 @@ void replace_file(const std::string& path, std::string_view text) {
 }
 
 void rename_into_place(const std::string& part, const std::string& path) {
-  check_system(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be given its name", part);
+  check_system(std::rename(part.c_str(), path.c_str()) == 0, "{}: cannot be renamed", part);
   sync_folder_of(path);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small file that is there whole or not at all.
+// Replaces a small file atomically.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace fullshard::formats {
 
-// Written and flushed as PATH.part, which then takes the name of `path`, so that whoever reads sees
-// what was there before or all of this. The folder is flushed too: it lasts through a power cut.
+// Written and flushed as PATH.part, which then takes the name of `path`, so that a reader sees
+// either the old content or all of the new. The folder is flushed too: it lasts through a power
+// cut.
 void replace_file(const std::string& path, std::string_view text);
 
-// Gives `part`, which is complete, its name and flushes the folder. What had that name is gone.
+// Renames `part`, which is complete, and flushes the folder. A file of that name is replaced.
 void rename_into_place(const std::string& part, const std::string& path);
 
 }  // namespace fullshard::formats

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where named tensors are read from: a safetensors file, a folder of them, a torch file. Nothing is
-// read until asked for, and then only the range asked for.
+// A source of named tensors: a safetensors file, a folder of them, a torch file. Nothing is read
+// until it is requested, and then only the requested range.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -24,7 +24,7 @@ struct StoredTensor {
   int64_t numel() const;
 };
 
-// A stretch of a file that has a checksum of its own.
+// A range of a file that has its own checksum.
 struct SummedStorage {
   std::string file;
   int64_t offset = 0;
@@ -41,11 +41,11 @@ class TensorSource {
   const StoredTensor* find(const std::string& name) const;       // null: not there
 
   // Elements [begin, begin + out.numel) of a tensor, row-major, into `out`, converted to its dtype.
-  // At most 4 MiB beside `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
+  // At most 4 MiB in addition to `out` is held. (Whole tensors: tensor_io/read_tensor.h.)
   virtual void read(const std::string& name, int64_t begin, ElementSpan out) const = 0;
 
-  // Where its values lie in a file as they are, row-major, in the stored dtype; nothing where they
-  // are packed or not known to be so. The descriptor is the source's own.
+  // Where its values lie in a file contiguously, row-major, in the stored dtype; nothing if they do
+  // not, or if that is unknown. The descriptor is the source's own.
   struct Place {
     int descriptor = -1;
     int64_t offset = 0;

@@ -19,7 +19,7 @@ constexpr int64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr int64_t kCentralBytes = 46, kLocalBytes = 30;
 constexpr int64_t kMostComment = 0xFFFF;
 constexpr int64_t kMostDirectoryBytes = int64_t{1} << 28;
-constexpr uint64_t kElsewhere32 = 0xFFFFFFFF;  // the value stands in the zip64 field
+constexpr uint64_t kElsewhere32 = 0xFFFFFFFF;  // the value is in the zip64 field
 
 template <class Number>
 uint64_t number_at(std::string_view bytes, int64_t offset) {
@@ -119,7 +119,7 @@ class Reader {
       rest.remove_prefix(static_cast<size_t>(size));
     }
     check_input(all.size() == directory.num_entries,
-                "{}: its zip directory has {} entries, {} were promised", path(), all.size(),
+                "{}: its zip directory has {} entries, expected {}", path(), all.size(),
                 directory.num_entries);
     return all;
   }
@@ -145,8 +145,8 @@ class Reader {
     entry.bytes = widen(entry.bytes);
     entry.local = widen(entry.local);
     check_input(entry.method != 0 || entry.bytes == unpacked,
-                "{}: entry '{}': is stored in {} bytes and said to have {}", path(), entry.name,
-                entry.bytes, unpacked);
+                "{}: entry '{}': is stored in {} bytes, but its size is given as {}", path(),
+                entry.name, entry.bytes, unpacked);
     return entry;
   }
 
@@ -167,7 +167,7 @@ class Reader {
     const auto name_bytes = static_cast<int64_t>(u16(header, 26));
     const std::string name =
         text(listed.local + kLocalBytes, name_bytes, "local header of an entry");
-    check_input(name == listed.name, "{}: entry '{}': its local header names another", path(),
+    check_input(name == listed.name, "{}: entry '{}': its local header has another name", path(),
                 listed.name);
     const uint64_t offset =
         listed.local + kLocalBytes + static_cast<uint64_t>(name_bytes) + u16(header, 28);
@@ -211,7 +211,7 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
   if (found == entries_.end()) return nullptr;
   check_input(!found->second.is_encrypted, "{}: entry '{}': is encrypted", path_, name);
   check_input(found->second.method == 0,
-              "{}: entry '{}': is compressed (method {}); torch.save writes entries as they are: "
+              "{}: entry '{}': is compressed (method {}); torch.save stores entries uncompressed: "
               "save it again",
               path_, name, found->second.method);
   return &found->second;

@@ -25,10 +25,10 @@ class ZipArchive {
   ZipArchive(const FileHandle& file, int64_t begin, int64_t length);
 
   const std::map<std::string, ZipEntry>& entries() const { return entries_; }
-  // False: whoever wrote it left them out, as torch.serialization.set_crc32_options(False) does.
+  // False: the writer left them out, as torch.serialization.set_crc32_options(False) does.
   bool has_checksums() const;
 
-  // Null: not there. An error when it is there but compressed or encrypted.
+  // Null if there is no such entry; an error if it is compressed or encrypted.
   const ZipEntry* find(const std::string& name) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kAlign = 64;
 constexpr int64_t kLocalHeaderBytes = 30;
-constexpr int64_t kLimit32 = 0xFFFFFFFF;  // from here on a number stands in a zip64 field
+constexpr int64_t kLimit32 = 0xFFFFFFFF;  // numbers from here on are in a zip64 field
 constexpr uint16_t kVersion = 45;         // the first with zip64
 constexpr uint16_t kNamesAreUtf8 = 0x0800;
 constexpr uint16_t kWide = 0x0001;     // the field of 64-bit numbers

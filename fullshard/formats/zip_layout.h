@@ -21,7 +21,7 @@ struct ZipSlot {
 
 class ZipLayout {
  public:
-  size_t add(std::string name, int64_t bytes);  // gives its index
+  size_t add(std::string name, int64_t bytes);  // returns its index
 
   std::vector<ZipSlot>& slots() { return slots_; }
   const ZipSlot& slot(size_t index) const { return slots_[index]; }

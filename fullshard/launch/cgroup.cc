@@ -18,7 +18,7 @@ void narrow(std::optional<Number>& limit, Number found) {
 
 void read_version_2(const files::path& folder, CgroupLimits& limits) {
   double quota = 0, period = 0;
-  if (std::ifstream(folder / "cpu.max") >> quota >> period && period > 0) {  // "max" is no number
+  if (std::ifstream(folder / "cpu.max") >> quota >> period && period > 0) {  // not "max"
     narrow(limits.cores, quota / period);
   }
   int64_t bytes = 0;

@@ -8,12 +8,12 @@
 namespace fullshard::launch {
 
 struct CgroupLimits {
-  std::optional<double> cores;  // processor time per time
+  std::optional<double> cores;  // processor seconds per second
   std::optional<int64_t> memory_bytes;
 };
 
-// The narrowest of this process's group and those above it; nothing where nothing is limited or
-// readable.
+// The tightest limits of this process's group and those above it; absent where nothing is limited
+// or readable.
 CgroupLimits cgroup_limits();
 
 }  // namespace fullshard::launch

@@ -19,11 +19,11 @@ namespace {
 constexpr size_t kNumLastLines = 12;
 constexpr size_t kLongestLine = 400;
 
-// Gives why not all of it could be written, as errno does; 0: it was.
+// Returns the errno of a write that failed; 0: everything was written.
 int write_all(int target, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(target, text.data(), text.size());
-    if (wrote < 0 && errno != EINTR) return errno;  // nobody reads any more, or the disk is full
+    if (wrote < 0 && errno != EINTR) return errno;  // the reader has gone, or the disk is full
     if (wrote > 0) text.remove_prefix(static_cast<size_t>(wrote));
   }
   return 0;
@@ -31,8 +31,8 @@ int write_all(int target, std::string_view text) {
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// libtorch's, with symbols or without ("frame #3: name + 0x20 (0x7f… in libtorch.so)", "#3 name
-// from file.cpp:7"), and what stands above them.
+// Whether the line is one of a stack trace of libtorch, with symbols or without ("frame #3: name +
+// 0x20 (0x7f… in libtorch.so)", "#3 name from file.cpp:7"), or its heading.
 bool is_of_stack_trace(std::string_view line) {
   constexpr std::string_view kFrame = "frame ";
   if (line.starts_with("Exception raised from ") || line == "C++ CapturedTraceback:") return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the output of a child process goes: to the terminal, each line behind a prefix, into its
-// log, and its last lines into memory, for the message about its failure: without empty ones and
-// the frames of stack traces, which would push out the line that says what happened.
+// Passes the output of a child process on: to the terminal, each line behind a prefix, and into its
+// log. Keeps its last lines for the message about its failure, without empty ones and the frames of
+// stack traces, which would push out the line that says what happened.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ struct ChildOutputOptions {
   bool shown = true;
   std::string prefix = {};          // empty: bytes are passed on as they come
   std::string log = {};             // a file to which lines are added; empty: none
-  std::string log_name = {};        // that it gets once it is accepted; empty: it has its name
-  LateLines* late_lines = nullptr;  // hears every line; it outlives the output
+  std::string log_name = {};        // its name from accept_log() on; empty: `log`
+  LateLines* late_lines = nullptr;  // receives every line; outlives the output
 };
 
 class ChildOutput {
@@ -33,16 +33,16 @@ class ChildOutput {
 
   // `stream` 0 is standard output, 1 standard error.
   void take(size_t stream, std::string_view piece);
-  // Lines without an end.
+  // Passes on lines that have no end.
   void finish();
-  // Gives the log its name; the file that has had it becomes NAME.old.
+  // Renames the log to its final name; the file that had this name becomes NAME.old.
   void accept_log();
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
   bool is_shown() const { return options_.shown; }
-  // How often something came to be shown.
+  // How many pieces of output were shown.
   size_t num_shown() const { return num_shown_; }
-  // Why standard output could not be written (an errno); 0: it could, or its reader has gone away.
+  // The errno of a failed write to standard output; 0: none failed, or its reader has gone.
   int lost_output() const { return lost_output_; }
   const std::string& log() const { return options_.log; }
 

@@ -19,7 +19,8 @@
 namespace fullshard::launch {
 namespace {
 
-// Both ends of a pipe, or of a pair of sockets: whoever writes to a closed socket need not die.
+// Both ends of a pipe, or of a pair of sockets: writing to a closed socket need not kill the
+// writer.
 struct Ends {
   int own = -1;
   int childs = -1;
@@ -108,7 +109,7 @@ ChildProcess::ChildProcess(const ChildOptions& options, const Keeper& keeper)
   } else if (!options.has_input) {
     input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   }
-  const Ends failure = make_pipe();  // closed by a successful exec; otherwise it brings the reason
+  const Ends failure = make_pipe();  // closed by a successful exec; otherwise carries the errno
   const Birth birth{pointers(options.command),
                     pointers(options.environment),
                     to_set(options.cores),
@@ -121,7 +122,7 @@ ChildProcess::ChildProcess(const ChildOptions& options, const Keeper& keeper)
   pid_ = ::fork();
   if (pid_ == 0) become(birth, keeper);
   int reason = pid_ < 0 ? errno : 0;
-  if (pid_ > 0) ::setpgid(pid_, pid_);  // whichever of the two comes first
+  if (pid_ > 0) ::setpgid(pid_, pid_);  // whichever process comes first
   ::close(failure.childs);
   if (input >= 0) ::close(input);
   for (const size_t stream : {0, 1}) {
@@ -163,7 +164,7 @@ void ChildProcess::signal(int number) {
     return;
   }
   tell(fmt::format("signal {}", number));
-  // The connection stays until that has arrived; one that hangs is killed by the next SIGKILL.
+  // The connection lives until the line has arrived; if it hangs, the next SIGKILL ends it.
   if (number == SIGKILL) ::close(std::exchange(control_, -1));
 }
 
@@ -179,7 +180,7 @@ bool ChildProcess::has_just_ended() {
       info.si_pid != pid_) {
     return false;
   }
-  // As long as the leader is not collected, its number belongs to no other group.
+  // Until the leader is reaped, no other group can have its number.
   ::kill(-pid_, SIGKILL);
   ::waitpid(pid_, &wait_status_, 0);
   keeper_.note_ended(pid_);
@@ -217,7 +218,7 @@ bool ChildProcess::pass_output(size_t stream) {
 
 void ChildProcess::pass_rest() {
   for (const size_t stream : {0, 1}) {
-    // Who left the group may still hold the other end: take only what is there.
+    // A process that left the group may still hold the other end: take only what is there.
     while (pass_output(stream)) {
     }
   }

@@ -20,12 +20,12 @@ struct ChildOptions {
   int number = 0;                        // rank or node
   std::vector<std::string> command;      // the program is found in PATH
   std::vector<std::string> environment;  // NAME=value
-  std::vector<int> cores = {};           // that it may use; empty: all
+  std::vector<int> cores = {};           // the only ones that it may use; empty: all
   ChildOutputOptions output = {};
   bool direct = false;              // it has this process's own standard output and error
   bool has_input = false;           // it has this process's standard input; otherwise none
   bool is_remote = false;           // a launcher reads signals from its standard input
-  std::vector<int> kept_open = {};  // descriptors that it inherits beside the standard ones
+  std::vector<int> kept_open = {};  // descriptors to inherit in addition to the standard ones
 };
 
 // The leader of a process group of its own, which ends with it.
@@ -40,13 +40,13 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   int number() const { return number_; }
   bool is_running() const { return !ended_; }
-  // To the whole group; to a remote launcher as a line of text, and after a SIGKILL the connection
-  // itself is what signals go to.
+  // Signals the whole group. A remote launcher gets a line of text; after a SIGKILL, signals go to
+  // the connection itself.
   void signal(int number);
-  // A line for the standard input of a remote launcher; a rank hears nothing.
+  // Writes a line to the standard input of a remote launcher; does nothing for a rank.
   void tell(const std::string& line) const;
 
-  // Looks whether it has ended; true once, when it has. What is left of its group is killed.
+  // Returns true once, when it has ended. Kills what is left of its group.
   bool has_just_ended();
   bool has_failed() const { return ended_ && wait_status_ != 0; }
   bool was_killed() const;
@@ -54,16 +54,16 @@ class ChildProcess {
   int exit_status() const;           // 128 + n for signal n
   std::string how_it_ended() const;  // "exited with status 3", "killed by signal 9 (Killed)"
 
-  // Its standard output and error, where they come through this process; -1 when closed.
+  // Where its standard output and error arrive if they come through this process; -1 when closed.
   const std::array<int, 2>& outputs() const { return outputs_; }
-  // They do not: they are this process's own.
+  // Whether it writes to this process's own standard output and error.
   bool is_direct() const { return is_direct_; }
   // Passes on what has arrived from outputs()[stream], if anything; closes it at its end.
   bool pass_output(size_t stream);
-  // Everything that has arrived, and a last line without an end.
+  // Passes on everything that has arrived, and a last line without an end.
   void pass_rest();
   const ChildOutput& output() const { return output_; }
-  // Its log takes the place of an older run's, if it has not yet.
+  // Its log replaces that of an older run, if it has not yet.
   void accept_log() { output_.accept_log(); }
 
  private:

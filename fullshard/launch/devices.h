@@ -7,9 +7,9 @@
 
 namespace fullshard::launch {
 
-// Names of NVIDIA's GPUs by the driver's files ("NVIDIA H200", or "GPU 0" where it does not say).
+// Names of NVIDIA GPUs from the driver's files ("NVIDIA H200", or "GPU 0" where they do not say).
 std::vector<std::string> find_gpus();
-// How many of them a program sees: as CUDA_VISIBLE_DEVICES says, where it is set.
+// How many of them a program sees, according to CUDA_VISIBLE_DEVICES where it is set.
 int num_visible_gpus();
 
 }  // namespace fullshard::launch

@@ -49,10 +49,10 @@ std::string problem_of(const std::vector<std::string>& words, std::vector<Host>&
   if (!slots || *slots < 1 || *slots > kMostSlots) {
     return fmt::format("host {} has slots={}, expected 1 to {}", name, count, kMostSlots);
   }
-  if (name.starts_with('-')) return fmt::format("'{}' is no name of a host", name);
+  if (name.starts_with('-')) return fmt::format("'{}' is not a host name", name);
   if (std::any_of(hosts.begin(), hosts.end(),
                   [&](const Host& host) { return host.name == name; })) {
-    return fmt::format("host {} is there twice; write it once, with all its slots", name);
+    return fmt::format("host {} is listed twice; list it once, with all its slots", name);
   }
   Host host{name, std::vector<int>(static_cast<size_t>(*slots))};
   std::iota(host.slots.begin(), host.slots.end(), 0);

@@ -19,8 +19,8 @@ struct Host {
 std::vector<Host> read_hostfile(const std::string& path);
 std::vector<Host> parse_hostfile(std::string_view text, const std::string& path);
 
-// "node1@node2:0,2": all slots of node1, two of node2. At most one of the two texts is not empty.
-// The order stays the hostfile's; hosts without slots fall out.
+// "node1@node2:0,2": all slots of node1, two of node2. At most one of the two texts may be set.
+// Keeps the hostfile's order and drops hosts without slots.
 std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const std::string& include,
                                const std::string& exclude);
 

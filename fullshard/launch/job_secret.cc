@@ -15,7 +15,7 @@ std::string make_job_secret() {
   std::array<unsigned char, 16> bytes{};
   const bool is_random =
       ::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
-  check(is_random, "launch: no random numbers: {}", std::strerror(errno));
+  check(is_random, "launch: cannot get random numbers: {}", std::strerror(errno));
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;

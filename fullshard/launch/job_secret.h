@@ -6,7 +6,7 @@
 
 namespace fullshard::launch {
 
-// A hundred and twenty-eight random bits in hexadecimal.
+// 128 random bits in hexadecimal.
 std::string make_job_secret();
 
 }  // namespace fullshard::launch

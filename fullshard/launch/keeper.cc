@@ -32,7 +32,7 @@ void close_all_but(int kept) {
 
 // Runs after a fork, possibly of a process with threads: no allocation.
 [[noreturn]] void keep(int pipe) {
-  ::setsid();  // whoever kills the launcher's group or session leaves this alone
+  ::setsid();  // killing the launcher's group or session leaves this process alone
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(number, SIG_IGN);
   close_all_but(pipe);
   std::array<int32_t, kMostGroups> groups{};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends what the launcher has started when the launcher is gone without having done so (kill -9).
+// Ends what the launcher has started if the launcher dies before it can do so (kill -9).
 #pragma once
 
 #include <sys/types.h>
 
 namespace fullshard::launch {
 
-// A process beside the launcher that knows the process groups of the ranks. It waits for the end of
-// a pipe that only the launcher holds, and kills the groups that are left then.
+// A process next to the launcher that knows the process groups of the ranks. It waits for the end
+// of a pipe that only the launcher holds, and then kills the groups that are left.
 class Keeper {
  public:
   Keeper();

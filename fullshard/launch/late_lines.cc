@@ -7,8 +7,8 @@
 
 namespace fullshard::launch {
 
-// "warning: rank 1: barrier (group world, sequence 3) has waited 5 s for rank 0; its last act: …":
-// comm/late_notice writes it.
+// comm/late_notice writes "warning: rank 1: barrier (group world, sequence 3) has waited 5 s for
+// rank 0; its last act: …".
 LateLines::LateLines(int shown_rank) : of_it_(fmt::format(" s for rank {}; ", shown_rank)) {}
 
 void LateLines::hear(const std::string& line) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks whose output is not shown say of a late one whose output is: that one cannot say it.
+// Shows warnings of ranks whose output is not shown about a late rank whose output is: the late
+// rank cannot report itself.
 #pragma once
 
 #include <set>
@@ -11,12 +12,12 @@ class LateLines {
  public:
   explicit LateLines(int shown_rank);
 
-  // A line of another rank: shown on standard error where it is a warning that the shown rank is
-  // late, once of all that say the same of it.
+  // Takes a line of another rank. A warning that the shown rank is late goes to standard error,
+  // once when several ranks say the same.
   void hear(const std::string& line);
 
  private:
-  std::string of_it_;  // how such a warning goes on where it names the rank
+  std::string of_it_;  // the part of such a warning that names the shown rank
   std::set<std::string> shown_;
 };
 

@@ -85,7 +85,7 @@ HeldPort port_for(const LaunchOptions& options) {
 std::string secret_for(const LaunchOptions& options) {
   if (!options.secret.empty()) return options.secret;
   if (options.nodes == 1) return make_job_secret();
-  // Somebody has made one for the launchers of all hosts, or there is none.
+  // For several hosts the launchers get one through the environment, or there is none.
   return base::LauncherEnvironment::of_process().job_secret();
 }
 
@@ -100,10 +100,10 @@ std::string log_of(const LaunchOptions& options, int rank) {
   return options.log_dir.empty() ? "" : fmt::format("{}/rank-{}.log", options.log_dir, rank);
 }
 
-// Beside an older one's place, until the run is accepted.
+// Where a new log waits, next to an older one, until the run is accepted.
 std::string waiting_log(const std::string& log) { return log + ".new"; }
 
-// An older run's logs are kept beside the new ones; a restart adds to the log of its own run.
+// An older run's logs are kept next to the new ones; a restart adds to the log of its own run.
 void prepare_logs(const LaunchOptions& options) {
   if (options.log_dir.empty()) return;
   std::error_code problem;
@@ -117,13 +117,13 @@ void prepare_logs(const LaunchOptions& options) {
     } else if (std::filesystem::exists(log, problem)) {
       std::ofstream{waiting_log(log)};
     } else {
-      std::filesystem::remove(waiting_log(log), problem);  // of a start that was refused
+      std::filesystem::remove(waiting_log(log), problem);  // left by a start that was refused
     }
   }
 }
 
-// Our own programs name a late rank. Who is shown can name all but itself, the others only it. On
-// node 0 they do, and where it has no others on the next node.
+// Our own programs warn about late ranks. The rank that is shown can name all but itself, so the
+// others show what they say about it. Node 0's do; if it has no others, those of the next node do.
 bool shows_late_lines(const LaunchOptions& options) {
   const bool is_ours = options.explains_itself || options.saves_itself;
   return is_ours && options.tee == Tee::first && options.node_rank <= (options.ranks == 1 ? 1 : 0);
@@ -167,7 +167,7 @@ Children start_ranks(const LaunchOptions& options, Meeting meeting, const Meetin
   return ranks;
 }
 
-// Over ssh the launcher that started this one tells what has happened on other hosts.
+// Over ssh the launcher that started this one reports what has happened on other hosts.
 std::unique_ptr<NodeLine> line_to_nodes(const LaunchOptions& options) {
   if (options.nodes == 1 || options.control >= 0) return nullptr;
   return std::make_unique<NodeLine>(NodeLineOptions{.address = options.master_address,
@@ -177,7 +177,7 @@ std::unique_ptr<NodeLine> line_to_nodes(const LaunchOptions& options) {
                                                     .is_first = options.node_rank == 0});
 }
 
-// A node that is only just being started would never hear why the others have ended.
+// A node that is still starting would never hear why the others have ended.
 void await_nodes(NodeLine& nodes, const Signals& signals, std::chrono::milliseconds longest) {
   const auto end = std::chrono::steady_clock::now() + longest;
   while (!nodes.have_all_come() && std::chrono::steady_clock::now() < end) {
@@ -191,7 +191,8 @@ void await_nodes(NodeLine& nodes, const Signals& signals, std::chrono::milliseco
 
 bool is_worth_a_restart(const LaunchOptions& options, const LaunchResult& result, int restarts) {
   if (result.status == 0 || result.interrupted || restarts >= options.max_restarts) return false;
-  // Our own programs end so before they start anything, or for what they read: they would again.
+  // Our own programs end with these before they start anything, or because of their input, and
+  // would do so again.
   const bool was_refused = result.status == static_cast<int>(ErrorKind::usage) ||
                            result.status == static_cast<int>(ErrorKind::no_fit) ||
                            result.status == static_cast<int>(ErrorKind::input);
@@ -203,7 +204,7 @@ LaunchResult launch(const LaunchOptions& options) {
   prepare_logs(options);
   if (options.nodes > 1 && secret_for(options).empty()) {
     base::say(fmt::format(
-        "warning: launch: no job token, so that anyone who reaches {} can join the ranks; "
+        "warning: launch: no job token, so anyone who reaches {} can join the ranks; "
         "set FULLSHARD_JOB_SECRET, or FULLSHARD_JOB_SECRET_FILE, to the same on all nodes\n",
         options.master_address));
   }

@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The other launchers need time for their own grace and for the way back.
+// The other launchers need time for their own grace period and for their report.
 constexpr auto kWay = std::chrono::seconds(3);
 
 std::string folder() { return std::filesystem::current_path().string(); }
@@ -63,7 +63,7 @@ std::vector<std::string> try_hosts(const HostsOptions& hosts, const Keeper& keep
   return problems;
 }
 
-// Of this process's variables, those that ranks on other hosts should see too.
+// The variables of this process that ranks on other hosts should see too.
 std::vector<std::string> exported(const std::vector<std::string>& more) {
   static constexpr std::string_view kHeads[] = {
       "FULLSHARD_",  "OMP_",   "MKL_",   "NCCL_", "GLOO_", "CUDA_",
@@ -151,7 +151,7 @@ Children start_hosts(const LaunchOptions& options, const HostsOptions& hosts,
   return children;
 }
 
-// Several jobs may meet on the same first host, and nobody can look there for a free port.
+// Several jobs may meet on the same first host, and this host cannot look there for a free port.
 int random_port() {
   std::random_device random;
   return std::uniform_int_distribution(20000, 29999)(random);
@@ -178,7 +178,7 @@ LaunchResult launch_hosts(const LaunchOptions& options, const HostsOptions& host
     if (options.master_port == 0) start.master_port = random_port();
     LaunchOptions watching = options;
     watching.grace += kWay;
-    watching.explains_itself = false;  // the launchers of the hosts speak, not the program
+    watching.explains_itself = false;  // the hosts' launchers write the messages, not the program
     Supervisor supervisor(start_hosts(start, hosts, keeper), signals, watching);
     LaunchResult result = supervisor.run();
     result.failed_rank.reset();  // the launcher on that host has named it

@@ -15,7 +15,7 @@ class LinePrefix {
 
   // The complete lines so far, each with its prefix.
   std::string take(std::string_view piece);
-  // What is left of a line without an end.
+  // What is left: a line without an end.
   std::string rest();
 
  private:

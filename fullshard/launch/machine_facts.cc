@@ -33,7 +33,7 @@ Fact cores_fact() {
   return {
       "cores",
       fmt::format("{} of {} may be used{}", allowed_cores().size(), ::sysconf(_SC_NPROCESSORS_ONLN),
-                  share ? fmt::format(", a control group gives {:.3g}", *share) : ""),
+                  share ? fmt::format(", a control group allows {:.3g}", *share) : ""),
       fmt::format("{} rank{} without sharing cores; launch sets OMP_NUM_THREADS to {} / ranks",
                   usable, usable == 1 ? "" : "s", usable),
       Kind::fine};
@@ -84,7 +84,7 @@ Fact shared_memory_fact() {
 Fact disk_fact() {
   const auto bytes = free_bytes(".");
   if (!bytes)
-    return {"disk", "this folder cannot be looked at", "checkpoints need it", Kind::problem};
+    return {"disk", "this folder cannot be inspected", "checkpoints need it", Kind::problem};
   constexpr int64_t kBytesPerParameter = 12;  // master and two states in fp32
   return {"disk", format_bytes(*bytes) + " free in this folder",
           fmt::format("holds one checkpoint of about {} parameters with AdamW",
@@ -96,7 +96,7 @@ Fact gpus_fact() {
   const auto gpus = find_gpus();
   if (gpus.empty()) {
     return {"GPUs", "none seen (/proc/driver/nvidia, /dev/nvidia*)",
-            "ranks train on CPU; say --ranks N to launch", Kind::fine};
+            "ranks train on CPU; give launch --ranks N", Kind::fine};
   }
   const int visible = num_visible_gpus();
   return {"GPUs",
@@ -127,7 +127,7 @@ std::vector<Fact> core_program_facts() {
   const auto own = std::filesystem::read_symlink("/proc/self/exe", problem);
   const std::string core = (own.parent_path() / "fullshard-core").string();
   if (::access(core.c_str(), X_OK) != 0) {
-    return {{"libtorch", "not asked: no fullshard-core beside this program",
+    return {{"libtorch", "unknown: no fullshard-core next to this program",
              "train, eval, compare and checkpoint need that program; launch and config do not",
              Kind::problem}};
   }
@@ -164,9 +164,10 @@ std::vector<Fact> machine_facts() {
       limit_fact("locked memory", RLIMIT_MEMLOCK, RLIM_INFINITY, true,
                  "pinned host memory for offloading and InfiniBand need it unlimited (ulimit "
                  "-l); training on CPU does not"),
-      limit_fact("processes", RLIMIT_NPROC, 1024, false,
-                 "every rank has threads for computing and talking; below 1024 raise it with "
-                 "ulimit -u")};
+      limit_fact(
+          "processes", RLIMIT_NPROC, 1024, false,
+          "every rank has threads for computation and communication; below 1024 raise it with "
+          "ulimit -u")};
   for (Fact& fact : core_program_facts()) facts.push_back(std::move(fact));
   return facts;
 }

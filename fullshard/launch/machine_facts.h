@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine gives a run, each fact with what it means. What libtorch can do here is asked
-// of fullshard-core, which links it.
+// What this machine gives a run, each fact with what it means. fullshard-core, which links
+// libtorch, says what libtorch can do here.
 #pragma once
 
 #include <string>

@@ -32,8 +32,8 @@ constexpr size_t kMostStrangers = 64;
 constexpr size_t kDigits = 2 * sizeof(base::Digest);
 constexpr milliseconds kLook(20), kPatience(500), kFirstPause(50), kLongestPause(2000),
     kFarewell(1000);
-// A host that is gone, or a cut link, closes no connection: the same as between the ranks' store
-// and the ranks.
+// A host that is gone, or a cut link, closes no connection. The ranks' store waits as long for its
+// ranks.
 constexpr milliseconds kSilence(5000);
 
 std::string loss_text(const Loss& loss) {
@@ -65,7 +65,7 @@ NodeLine::NodeLine(const NodeLineOptions& options)
   listener_ = base::listen_tcp(options.port, /*loopback=*/false);
   if (listener_ < 0) {
     base::say(
-        fmt::format("warning: launch: cannot listen on port {} ({}), where the other nodes would "
+        fmt::format("warning: launch: cannot listen on port {} ({}); the other nodes will not "
                     "hear at once of a rank that fails before all have met\n",
                     options.port, std::strerror(errno)));
     return;
@@ -74,7 +74,7 @@ NodeLine::NodeLine(const NodeLineOptions& options)
   ::epoll_ctl(watch_, EPOLL_CTL_ADD, listener_, &event);
 }
 
-// A connection that is closed while something in it is unread would take back what was sent.
+// Closing a connection with unread input would discard what was sent.
 NodeLine::~NodeLine() {
   if (listener_ >= 0) ::close(listener_);
   if (!options_.is_first) has_ended_ = true;
@@ -98,7 +98,7 @@ void NodeLine::look_again() {
   pause_ = kFirstPause;
 }
 
-// Where a name takes long to be looked up, the ranks' output must not wait for it all the time.
+// A name that takes long to look up must not hold up the ranks' output all the time.
 void NodeLine::connect() {
   const auto begin = Clock::now();
   if (!is_connecting() || begin < next_try_) return;
@@ -162,11 +162,11 @@ void NodeLine::accept_peer() {
     drop_a_stranger();
     return add_peer(socket);
   }
-  // Without a descriptor to spare it would only be said again and again.
+  // Without a free descriptor, epoll would report the same connection again and again.
   if (errno == EMFILE || errno == ENFILE) ::epoll_ctl(watch_, EPOLL_CTL_DEL, listener_, nullptr);
 }
 
-// The first to have come, when there are too many.
+// Drops the oldest connection that has proved nothing, when there are too many.
 void NodeLine::drop_a_stranger() {
   const auto is_stranger = [](const Peer& peer) { return !peer.is_known; };
   const auto count = std::count_if(peers_.begin(), peers_.end(), is_stranger);
@@ -187,7 +187,7 @@ void NodeLine::drop(int socket) {
   Peer* peer = find(socket);
   if (!options_.is_first && peer->is_known && !peer->is_leaving) {
     is_cut_ = has_ended_ = true;
-    num_come_ = 0;  // what was told may not have been heard
+    num_come_ = 0;  // what was told may not have arrived
   }
   ::close(socket);  // and epoll forgets it
   peers_.erase(peers_.begin() + (peer - peers_.data()));
@@ -195,7 +195,7 @@ void NodeLine::drop(int socket) {
 
 void NodeLine::hear(int socket) {
   Peer* peer = find(socket);
-  if (peer == nullptr) return;  // dropped since
+  if (peer == nullptr) return;  // dropped in the meantime
   char buffer[1024];
   const ssize_t got = ::recv(socket, buffer, sizeof buffer, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -209,7 +209,7 @@ void NodeLine::hear(int socket) {
   if (peer->said.size() > kLongestMessage) drop(socket);
 }
 
-// Whether it can be trusted.
+// Returns whether the line can be trusted.
 bool NodeLine::hear_line(Peer& peer, const std::string& line) {
   if (peer.nonce.empty()) {
     if (!line.starts_with(kGreeting) || line.size() == kGreeting.size()) return false;
@@ -231,7 +231,7 @@ void NodeLine::heed(Peer& peer, const std::string& text) {
     send_losses(peer);
   }
   if (text == "bye") peer.is_leaving = has_ended_ = true;
-  // The first loss of a start counts. Others would be told again and again by who comes back.
+  // Only the first loss of a start counts: a node that comes back would repeat the others.
   const auto loss = loss_in(text);
   if (!loss || loss_of(loss->restart)) return;
   heard_.push_back(*loss);
@@ -240,19 +240,19 @@ void NodeLine::heed(Peer& peer, const std::string& text) {
   }
 }
 
-// Node 0 may be a later launcher than the one that was told, or that told.
+// Node 0 may be a later launcher than the one that heard of a loss or told it.
 void NodeLine::send_losses(const Peer& peer) const {
   for (const Loss& loss : told_) send(peer, loss_text(loss));
   for (const Loss& loss : heard_) send(peer, loss_text(loss));
 }
 
-// A few short lines always have room.
+// A few short lines always fit.
 void NodeLine::send(const Peer& peer, const std::string& text) const {
   const std::string line = fmt::format("{} {}\n", code(peer.nonce, options_.is_first, text), text);
   ::send(peer.socket, line.data(), line.size(), MSG_NOSIGNAL);
 }
 
-// Who speaks is part of it: what one end has said cannot be sent back to it.
+// The code covers who speaks, so that no line can be sent back to its sender.
 std::string NodeLine::code(const std::string& nonce, bool from_first,
                            const std::string& text) const {
   const base::Digest digest = base::hmac_sha256(

@@ -34,14 +34,14 @@ struct Loss {
   std::string text;  // "rank 3 on host n2: killed by signal 9 (Killed)"
 };
 
-// The port of the line, by that where the ranks meet: jobs meet at 20000 to 29999, and it lies
-// outside.
+// The port of the line, derived from the one where the ranks meet: jobs meet at 20000 to 29999, and
+// it lies outside.
 int node_line_port(int master_port);
 
-// One thread. Blocks only to look up node 0's name and, for half a second, to reach it.
+// For one thread. Blocks only to look up node 0's name and, for half a second, to reach it.
 class NodeLine {
  public:
-  // Warns, and hears nobody, where node 0 cannot listen.
+  // Warns, and receives nothing, when node 0 cannot listen.
   explicit NodeLine(const NodeLineOptions& options);
   // Waits at most a second for the others to have read what was told.
   ~NodeLine();
@@ -52,22 +52,22 @@ class NodeLine {
   // Tries to reach node 0, now and then, until it is there.
   void connect();
   bool is_connecting() const { return !options_.is_first && peers_.empty() && !has_ended_; }
-  // Node 0's launcher may come back where it has gone: from now on it is looked for again.
+  // Node 0's launcher may come back after it has gone: looks for it again from now on.
   void look_again();
   size_t num_connections() const { return peers_.size(); }
-  // Takes in what has been said.
+  // Reads what has arrived.
   void read();
 
-  // To all other nodes, also those that come later.
+  // Tells all other nodes, also those that connect later.
   void tell(const Loss& loss);
-  // There is nothing to tell, or all nodes have come to hear it.
+  // Whether there is nothing to tell, or all nodes have connected.
   bool have_all_come() const;
-  // Waits for a little while for something to be said.
+  // Waits a little for something to arrive.
   void wait();
 
-  // What another node has told of this start of the job.
+  // The loss that another node has reported for this start of the job.
   std::optional<Loss> loss_of(int restart) const;
-  // Node 0's launcher was there, and has gone; is_cut: without a word. Until look_again().
+  // Node 0's launcher was there and has gone; is_cut: without saying so. Until look_again().
   bool has_ended() const { return has_ended_; }
   bool is_cut() const { return is_cut_; }
 
@@ -77,9 +77,9 @@ class NodeLine {
   // The other end of a connection.
   struct Peer {
     int socket = -1;
-    std::string own_nonce = {};  // that it has to prove its knowledge of the token by
-    std::string nonce = {};      // its own; empty until it has come
-    std::string said = {};       // up to an unfinished line
+    std::string own_nonce = {};  // the nonce with which it has to prove that it knows the token
+    std::string nonce = {};      // its own; empty until it has arrived
+    std::string said = {};       // an unfinished line
     bool is_known = false;       // it has proved that it knows the token
     bool is_leaving = false;     // it has said that it ends
   };
@@ -98,8 +98,9 @@ class NodeLine {
 
   NodeLineOptions options_;
   int watch_ = -1, listener_ = -1;
-  std::vector<Peer> peers_;  // of node 0: all who have come; of another: node 0, when it is there
-  // Who have proved that they know the token, also those that have gone; not one that was cut off.
+  std::vector<Peer> peers_;  // on node 0: all that are connected; elsewhere: node 0, if connected
+  // Nodes that have proved that they know the token, also those that have gone, but none that was
+  // cut off.
   int num_come_ = 0;
   std::vector<Loss> told_, heard_;
   bool is_cut_ = false, has_ended_ = false;

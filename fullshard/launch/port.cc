@@ -22,7 +22,7 @@ namespace {
 int bound_socket(int port, uint32_t host) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
-  const int yes = 1;  // as the ranks' store does: connections that are over do not count
+  const int yes = 1;  // as the ranks' store does: closed connections do not count
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -41,7 +41,7 @@ int claim_of(int port) {
   const std::string name = fmt::format("fullshard launch, port {}", port);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  // After a zero byte: a name that is not a file's.
+  // A leading zero byte: the name is not that of a file.
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

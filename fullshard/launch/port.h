@@ -6,17 +6,17 @@
 
 namespace fullshard::launch {
 
-// Nobody listens on it at the moment.
+// Whether nothing listens on it at the moment.
 bool is_port_free(int port);
 
-// Where the ranks meet. One that is held is given to no other launcher of this host while this
-// lives, and nothing listens there yet, so that a rank may. One that was picked is given to no
-// other program either: it is bound.
+// The port where the ranks meet. While this lives, no other launcher of this host gets a port that
+// is held, and nothing listens there, so that a rank can. A port that was picked is also bound, so
+// that no other program gets it.
 class HeldPort {
  public:
   // Picks a free port, for ranks of this host.
   static HeldPort free_one();
-  // A port that the user chose; nothing where a program listens on it or a launcher holds it.
+  // A port that the user chose; absent where a program listens on it or a launcher holds it.
   static std::optional<HeldPort> hold(int number);
   // A port of another host: only its number.
   explicit HeldPort(int number) : number_(number) {}
@@ -29,7 +29,7 @@ class HeldPort {
  private:
   int number_;
   int socket_ = -1;  // bound to it
-  int claim_ = -1;   // that other launchers see
+  int claim_ = -1;   // marks the port as taken for other launchers
 };
 
 }  // namespace fullshard::launch

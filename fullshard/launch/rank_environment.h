@@ -10,7 +10,7 @@
 
 namespace fullshard::launch {
 
-// Of one start of the job; the same for all of its ranks.
+// Where the ranks meet in one start of the job; the same for all of them.
 struct Meeting {
   std::string address;
   int port = 0;
@@ -19,8 +19,8 @@ struct Meeting {
   std::string notice = {};  // where ranks say that they have met; empty: nowhere
 };
 
-// NAME=value of this process's environment, without what says who a rank is, which may come from a
-// launcher around this one.
+// NAME=value of this process's environment, without the variables that say which rank it is: they
+// may come from a launcher around this one.
 std::vector<std::string> inherited_environment();
 
 int first_rank_of(const LaunchOptions& options);

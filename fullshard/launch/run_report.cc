@@ -28,7 +28,7 @@ std::string section(const std::string& title, const std::string& text) {
 }
 
 std::string whole_file(const files::path& path) {
-  if (!base::is_file(path)) return "no regular file\n";
+  if (!base::is_file(path)) return "not a regular file\n";
   std::ifstream file(path);
   std::string text(kLongestFile, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -40,7 +40,7 @@ std::string whole_file(const files::path& path) {
 }
 
 std::string last_lines(const files::path& path) {
-  if (!base::is_file(path)) return "no regular file\n";
+  if (!base::is_file(path)) return "not a regular file\n";
   std::ifstream file(path, std::ios::ate);
   const auto size = static_cast<int64_t>(file.tellg());
   file.seekg(std::max<int64_t>(0, size - static_cast<int64_t>(kLongestFile)));
@@ -98,8 +98,8 @@ std::string run_report(const std::string& folder) {
   }
   std::string text = section("versions", versions());
   text += section("machine", facts_text(machine_facts()));
-  // The command and the effective configuration are in it.
-  text += section("run.json", has_settings ? whole_file(root / "run.json") : "not there\n");
+  // It contains the command and the effective configuration.
+  text += section("run.json", has_settings ? whole_file(root / "run.json") : "missing\n");
   for (const char* name : {"given_config.yaml", "given_config.json"}) {
     if (files::exists(root / name, ignored)) text += section(name, whole_file(root / name));
   }

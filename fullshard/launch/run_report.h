@@ -7,8 +7,8 @@
 
 namespace fullshard::launch {
 
-// `folder` is what the run was given as --output (run.json, logs/), or a --log-dir. An Error of
-// kind input when it holds neither.
+// `folder` is the run's --output (run.json, logs/) or a --log-dir. Throws Error of kind input when
+// it holds neither.
 std::string run_report(const std::string& folder);
 
 }  // namespace fullshard::launch

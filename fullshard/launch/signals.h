@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT, SIGTERM, SIGHUP and SIGCHLD arrive as reads while this lives, so that one poll waits for
-// everything; a write that nobody reads is an error and not the end.
+// While this lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD arrive as reads, so that one poll waits for
+// everything, and writing to a closed pipe is an error that does not end the process.
 #pragma once
 
 #include <csignal>
@@ -11,9 +11,9 @@ namespace fullshard::launch {
 
 std::string signal_name(int number);  // "SIGTERM"
 
-// A SIGHUP or SIGINT that is ignored, as under nohup and in the background of a script, stays so.
-// After one that asks for the end was read,
-// more of them change nothing: those that nobody has read when this goes are dropped.
+// A SIGHUP or SIGINT that is ignored, as under nohup and in the background of a script, stays
+// ignored. After a signal that asks the process to end, more of them change nothing: those still
+// unread when this is destroyed are dropped.
 class Signals {
  public:
   Signals();
@@ -22,7 +22,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int descriptor() const { return descriptor_; }
-  // The number of one that has arrived.
+  // The number of a signal that has arrived.
   std::optional<int> next() const;
 
  private:
@@ -30,7 +30,7 @@ class Signals {
   sigset_t before_;
   struct sigaction broken_pipe_before_ = {};
   int descriptor_ = -1;
-  mutable bool was_told_ = false;  // to end
+  mutable bool was_told_ = false;  // a signal that asks the process to end was read
 };
 
 }  // namespace fullshard::launch

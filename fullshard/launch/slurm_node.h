@@ -16,7 +16,7 @@ struct SlurmNode {
   int master_port = 0;         // belongs to the job
 };
 
-// Nothing outside a job step of several tasks. Several tasks per node are an Error: each of them
+// Absent outside a job step of several tasks. Throws Error for several tasks per node: each of them
 // would start all the ranks.
 std::optional<SlurmNode> find_slurm_node(const base::LauncherEnvironment::Slurm& slurm);
 

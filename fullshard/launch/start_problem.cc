@@ -13,7 +13,7 @@
 namespace fullshard::launch {
 namespace {
 
-// What runs a script of that name: "python train.py"; empty: nothing is known to.
+// The command that runs a script of that name, as "python train.py"; empty: none is known.
 std::string by_interpreter(const std::string& program) {
   for (const auto& [ending, interpreter] : {std::pair{".py", "python"}, {".sh", "sh"}}) {
     if (program.ends_with(ending)) return fmt::format("{} {}", interpreter, program);
@@ -41,7 +41,8 @@ std::string start_problem(const std::string& program, int reason) {
     return not_executable(program);
   }
   if (reason == ENOENT && is_path && is_here) {
-    return fmt::format("'{}' is there, but what its first line names to run it is not", program);
+    return fmt::format("'{}' exists, but the interpreter that its first line names does not",
+                       program);
   }
   if (is_path || (reason != ENOENT && reason != EACCES)) {
     return fmt::format("cannot start '{}': {}", program, std::strerror(reason));

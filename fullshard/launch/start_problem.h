@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a program could not be started, and what to write in its place.
+// Why a program could not be started, and what to write instead.
 #pragma once
 
 #include <string>

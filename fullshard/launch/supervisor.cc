@@ -24,16 +24,16 @@ namespace fullshard::launch {
 namespace {
 
 constexpr int kInterrupted = 130;
-// Who sends a signal may do so twice at a time, as timeout(1) does: that is one request.
+// A sender may send a signal twice at once, as timeout(1) does: that is one request.
 constexpr auto kOneRequest = std::chrono::milliseconds(100);
 // How long to wait before node 0 is looked for again.
 constexpr auto kRetry = std::chrono::milliseconds(50);
 
 constexpr std::string_view kError = "error: ";
-constexpr const char* kNode0Gone = "node 0: its launcher has ended without a word";
+constexpr const char* kNode0Gone = "node 0: its launcher ended unexpectedly";
 
-// "error: …" at the end of what a program of ours said, with the lines that belong to it; several
-// may follow each other.
+// The "error: …" at the end of the output of a program of ours, with the lines that belong to it;
+// several may follow each other.
 std::vector<std::string> explanation_in(const std::deque<std::string>& lines) {
   size_t begin = lines.size();
   for (size_t place = lines.size(); place > 0; --place) {
@@ -47,7 +47,7 @@ std::vector<std::string> explanation_in(const std::deque<std::string>& lines) {
   return {lines.begin() + static_cast<ptrdiff_t>(begin), lines.end()};
 }
 
-// Its last lines say why; one whose output goes straight to the terminal is believed to say it.
+// Whether its last lines say why; assumed of one whose output goes straight to the terminal.
 bool has_explained(const ChildProcess& child) {
   const ChildOutput& output = child.output();
   if (!child.has_failed() || child.was_killed()) return false;
@@ -77,7 +77,7 @@ std::string explanation_of(const ChildProcess& failed) {
   return fmt::format("{}", fmt::join(explanation_in(failed.output().last_lines()), "\n"));
 }
 
-// In the words of the rank that explained it, if they came through here.
+// Why it failed, in its own words if they came through here.
 std::string reason_of(const ChildProcess& failed) {
   std::string text;
   for (const std::string& line : explanation_in(failed.output().last_lines())) {
@@ -119,7 +119,7 @@ LaunchResult Supervisor::run() {
   return result_;
 }
 
-// A program that saves itself may have come to its end all the same, or failed while it saved.
+// A program that saves itself may still have finished, or failed while it saved.
 void Supervisor::conclude_interrupted() {
   const bool is_done = std::none_of(children_.begin(), children_.end(),
                                     [](const auto& child) { return child->has_failed(); });
@@ -137,14 +137,14 @@ void Supervisor::notice_lost_output() {
     if (child->output().lost_output() == 0) continue;
     result_.status = static_cast<int>(ErrorKind::failed);
     result_.message =
-        fmt::format("standard output: cannot be written: {}; what {} said there is lost",
+        fmt::format("standard output: cannot be written: {}; the output of {} is lost",
                     std::strerror(child->output().lost_output()), child->name());
     base::say(fmt::format("error: {}\n", result_.message));
     return;
   }
 }
 
-// What others said since may have pushed it out of sight.
+// Later output of the others may have pushed it out of sight.
 void Supervisor::repeat_failure() const {
   if (sentence_.empty() || (!others_are_direct_ && num_shown() == num_shown_then_)) return;
   base::say(fmt::format("error: {}; it said: {}\n", result_.message, sentence_));
@@ -156,8 +156,8 @@ size_t Supervisor::num_shown() const {
       [](size_t sum, const auto& child) { return sum + child->output().num_shown(); });
 }
 
-// Ranks that fail alike say the same: once is enough. One that has said it may have been ended
-// before it could end itself.
+// Ranks that fail alike print the same error: once is enough. A rank that has printed it may have
+// been ended before it could exit.
 bool Supervisor::has_shown_error() const {
   return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
     const ChildOutput& output = child->output();
@@ -207,12 +207,12 @@ void Supervisor::heed_meeting() {
   if (has_lost_one() && !was_asked_ && is_meeting()) await_the_others();
 }
 
-// A program of ours has read it before it makes a model; others may not know of it.
+// A program of ours has read it before it builds a model; others may not know about it.
 void Supervisor::warn_of_unread_config() {
   if (options_.config.empty() || options_.node_rank != 0 || meeting_->has_read_config()) return;
   if (std::exchange(has_warned_, true)) return;
   base::say(
-      fmt::format("warning: launch: the program has not read {}, so that it changes nothing but "
+      fmt::format("warning: launch: the program has not read {}, so it changes only "
                   "ranks and hosts; read it with Plan::from_arguments(argc, argv), and give the "
                   "plan to shard()\n",
                   options_.config));
@@ -229,7 +229,7 @@ void Supervisor::heed_nodes() {
   if (nodes_->is_cut()) lose_node_0();
 }
 
-// Should it come back, it has to be told which start this was.
+// If it comes back, it has to be told which start this was.
 void Supervisor::lose_node_0() {
   const Loss loss{restart_, static_cast<int>(ErrorKind::failed), kNode0Gone};
   lose_elsewhere(loss.status, loss.text);
@@ -237,7 +237,7 @@ void Supervisor::lose_node_0() {
 }
 
 // A host that was lost comes back with the same command, and ranks that were started again wait for
-// it. That it was lost may also be heard only now.
+// it. The loss itself may become known only now.
 void Supervisor::await_node_0() {
   if (nodes_->is_cut()) {
     base::say(fmt::format("launch: {}; waiting for it to come back\n", kNode0Gone));
@@ -259,13 +259,14 @@ void Supervisor::read_control() {
     constexpr std::string_view kSignal = "signal ", kLost = "lost ";
     if (said_.starts_with(kSignal)) pass_on(std::atoi(said_.c_str() + kSignal.size()));
     if (said_.starts_with(kLost)) {
-      lose_elsewhere(std::atoi(said_.c_str() + kLost.size()), "a rank of another host has failed");
+      lose_elsewhere(std::atoi(said_.c_str() + kLost.size()), "a rank on another host has failed");
     }
   }
 }
 
-// From here on the job counts as interrupted. Who asks twice does not want to wait; but a terminal
-// that closes and the shell behind it may both send SIGHUP, and nobody has asked twice then.
+// From here on the job counts as interrupted. A second signal means that the user does not want to
+// wait; but a terminal that closes and the shell behind it may both send SIGHUP, which is no second
+// request.
 void Supervisor::pass_on(int number) {
   const auto now = Clock::now();
   const bool was_interrupted = std::exchange(result_.interrupted, true);
@@ -289,7 +290,7 @@ void Supervisor::pass_on(int number) {
                   signal_name(number), static_cast<double>(options_.grace.count()) / 1000));
 }
 
-// Nobody is left who could ask twice.
+// No one is left to send a second signal.
 void Supervisor::lose_launcher() {
   if (!std::exchange(result_.interrupted, true)) first_signal_ = SIGTERM;
   signal_all(SIGTERM);
@@ -318,8 +319,8 @@ bool Supervisor::has_saved(const ChildProcess& child) const {
   return options_.saves_itself && !child.was_killed() && child.exit_status() == kInterrupted;
 }
 
-// Ranks that have met tell each other of a signal: one that came to one of them ends the job as any
-// does. Those that have not would only wait for it.
+// Ranks that have met tell each other about a signal: one that came to one of them ends the job
+// like any other. Those that have not met would only wait for that rank.
 void Supervisor::note_saved(const ChildProcess& child) {
   if (has_lost_one() || std::exchange(result_.interrupted, true)) return;
   signalled_ = child.name();
@@ -328,16 +329,16 @@ void Supervisor::note_saved(const ChildProcess& child) {
 }
 
 void Supervisor::note_ended_after_signal(ChildProcess& child) {
-  if (was_asked_ || is_one_missing_) return;  // it was killed here, or misses that one
+  if (was_asked_ || is_one_missing_) return;  // it was killed here, or ended because of that one
   const bool heeds_no_signal =
       child.was_killed_by(SIGINT) || child.was_killed_by(SIGTERM) || child.was_killed_by(SIGHUP);
   if (!heeds_no_signal) return name_failed(child);
-  // It had not come so far that there was anything to save, and the others miss it.
+  // It had nothing to save yet, and the others will miss it.
   is_one_missing_ = true;
   await_the_others();
 }
 
-// Our own programs always meet; others are known to when one of them has begun.
+// Our own programs always meet; others do if one of their ranks has begun to.
 bool Supervisor::is_meeting() const {
   if (meeting_ == nullptr) return false;
   const bool will_meet = options_.explains_itself || meeting_->num_begun() > 0;
@@ -348,13 +349,13 @@ bool Supervisor::have_all_met() const {
   return meeting_ != nullptr && meeting_->num_met() >= static_cast<int>(children_.size());
 }
 
-// What ranks said before one of them ended may not have been looked at yet.
+// What ranks said before one of them ended may still be unread.
 void Supervisor::await_the_others() {
   if (meeting_ != nullptr) meeting_->read();
   deadline_ = Clock::now() + (is_meeting() ? milliseconds(0) : options_.notice);
 }
 
-// The launchers of other hosts and nodes: their ranks may not be able to notice it.
+// Tells the launchers of other hosts and nodes, whose ranks may not be able to notice the failure.
 void Supervisor::tell_others(const ChildProcess& failed) {
   if (nodes_ != nullptr) {
     nodes_->tell({restart_, result_.status,
@@ -366,8 +367,8 @@ void Supervisor::tell_others(const ChildProcess& failed) {
   }
 }
 
-// As if it were one of these; over ssh the launcher of its host has named it already. One of these
-// that has ended before that was heard is the cause rather than the consequence.
+// Treats it like the loss of a local rank; over ssh the launcher of its host has named it already.
+// A local rank that ended before this was heard is the cause rather than the consequence.
 void Supervisor::lose_elsewhere(int status, const std::string& text) {
   note_ended();
   if (has_lost_one() || result_.interrupted) return;
@@ -378,8 +379,8 @@ void Supervisor::lose_elsewhere(int status, const std::string& text) {
   await_the_others();
 }
 
-// A launcher of another node told how its rank ended, not why. One of these that failed alike
-// knows.
+// A launcher of another node reports how its rank ended, not why. A local rank that failed in the
+// same way knows why.
 void Supervisor::keep_reason(ChildProcess& failed) {
   const bool is_told_of = is_lost_elsewhere_ && options_.control < 0;
   if (!is_told_of || !options_.explains_itself) return;
@@ -415,8 +416,8 @@ void Supervisor::name_failed(ChildProcess& failed) {
   });
 }
 
-// The time is over: first ask the children that are left to end, then kill them. One that saves
-// itself would begin to, with a rank that is gone.
+// The time is over: first asks the children that are left to end, then kills them. A program that
+// saves itself is killed at once: it would begin to save although a rank is gone.
 void Supervisor::press() {
   signal_all(was_asked_ || options_.saves_itself ? SIGKILL : SIGTERM);
   was_asked_ = true;

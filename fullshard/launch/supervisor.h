@@ -21,7 +21,7 @@ using Children = std::vector<std::unique_ptr<ChildProcess>>;
 
 class Supervisor {
  public:
-  // Of the options: notice, grace, control, and what is known of the program.
+  // Uses notice, grace, control and the facts about the program of the options.
   Supervisor(Children children, const Signals& signals, const LaunchOptions& options);
 
   // Ranks that have not met yet are ended at once when one of them fails. It outlives this.
@@ -75,18 +75,18 @@ class Supervisor {
   NodeLine* nodes_ = nullptr;
   int restart_ = 0;  // starts of the job before this one
   int control_;
-  std::string unshown_;             // why a rank failed whose output is not shown
-  std::string said_;                // by the control, up to an unfinished line
-  std::string sentence_;            // of a rank that failed and whose last lines were shown
-  size_t num_shown_then_ = 0;       // pieces of output, when they were
+  std::string unshown_;        // why a rank failed whose output is not shown
+  std::string said_;           // an unfinished line that came from the control
+  std::string sentence_;       // the error of a rank that failed and whose last lines were shown
+  size_t num_shown_then_ = 0;  // pieces of output, up to those lines
   bool others_are_direct_ = false;  // some output does not come through here
   LaunchResult result_;
   bool was_asked_ = false;  // the children have been told to end
-  int first_signal_ = 0;    // that was passed on; 0: none
+  int first_signal_ = 0;    // the one passed on; 0: none
   std::string signalled_;   // the rank that heeded a signal that did not come through here
   bool asked_twice_ = false;
   bool is_lost_elsewhere_ = false;             // a rank of another host has failed
-  bool has_warned_ = false;                    // of a configuration that is not read
+  bool has_warned_ = false;                    // about a configuration that is not read
   bool is_one_missing_ = false;                // ended by the first signal, without having saved
   std::optional<Clock::time_point> asked_at_;  // by SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;

@@ -13,10 +13,10 @@
 namespace fullshard::planning {
 namespace {
 
-// Room that DeepSpeed adds to every figure of the host.
+// Margin that DeepSpeed adds to every figure of the host.
 constexpr double kBufferFactor = 1.5;
-// Per parameter: 16-bit weights; those with 16-bit gradients and fp32 masters and states; masters
-// and states alone, as they are offloaded.
+// Bytes per parameter: 16-bit weights; those with 16-bit gradients and fp32 masters and states;
+// masters and states alone, which are offloaded.
 constexpr double kHalf = 2, kAll = 18, kStates = 16, kWhole = 4;
 
 int64_t whole_bytes(double bytes) {

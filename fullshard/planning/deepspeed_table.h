@@ -30,7 +30,7 @@ struct DeepSpeedRow {
   int64_t largest_layer_bytes = 0;
 };
 
-// A usage Error where a figure is more than 64 bits can count.
+// A usage Error if a figure exceeds 64 bits.
 std::vector<DeepSpeedRow> deepspeed_table(const ModelSize& size, int gpus_per_node, int nodes);
 
 std::string deepspeed_text(const std::vector<DeepSpeedRow>& rows, const ModelSize& size,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run would hold, to the byte, without running it: the engine itself makes two steps of a
-// model that has no memory, over ranks that are not there, and the ledger counts.
+// model that has no memory, over ranks that do not exist, and the ledger counts.
 // docs/planning.md, "How a plan is made".
 #pragma once
 
@@ -58,8 +58,8 @@ Estimate estimate(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                   const EstimateOptions& options);
 
 // The same for a module of your own: `loss` makes one micro-batch's loss on that device, inside the
-// plan's pretence: it may make tensors of its own, and not look at values. An operator whose
-// results' sizes libtorch tells nobody is an Error that names it: those of BatchNorm are such.
+// plan's pretence: it may create tensors, but not read values. An operator for which
+// libtorch cannot infer the sizes of the results, as those of BatchNorm, is an Error that names it.
 Estimate estimate(const std::shared_ptr<torch::nn::Module>& model, const Plan& plan,
                   const EstimateOptions& options,
                   const std::function<at::Tensor(at::Device)>& loss);

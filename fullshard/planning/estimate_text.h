@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An estimate as people and programs read it.
+// An estimate as text and as JSON.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@ namespace fullshard::planning {
 void MemoryMeter::change(at::Device device, tensor::AllocationKind kind, int64_t bytes) {
   const auto tier = device.type() == device_.type() ? tiers::Tier::device : tiers::Tier::host;
   const std::lock_guard lock(mutex_);
-  // By now whoever took what made the peak has entered it in the ledger.
+  // By now the owner of the allocation that made the peak has entered it in the ledger.
   explain(static_cast<int>(tier));
   auto& own = tiers_[static_cast<size_t>(tier)];
   own.held += bytes;
@@ -25,7 +25,7 @@ void MemoryMeter::change(at::Device device, tensor::AllocationKind kind, int64_t
   own.is_new_peak = true;
 }
 
-// What no purpose accounts for lies ready in a pool.
+// Memory that has no purpose is free in a pool.
 void MemoryMeter::explain(int tier) {
   auto& own = tiers_[static_cast<size_t>(tier)];
   if (!own.is_new_peak || ledger_ == nullptr) return;
@@ -64,7 +64,7 @@ void MemoryMeter::note_rest() {
   for (auto& tier : tiers_) tier.rest = tier.held;
 }
 
-// Files are no allocations. They are made with the weights, and stay as large.
+// Files are not allocations. They are created with the weights, and keep their size.
 TierEstimate MemoryMeter::on_disk() const {
   TierEstimate disk{.rest_bytes = ledger_->held_total(tiers::Tier::disk),
                     .peak_bytes = ledger_->peak_total(tiers::Tier::disk),

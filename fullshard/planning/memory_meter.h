@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a planned run holds at any moment, and what of it at the fullest one: every allocation is
-// told here, and the ledger says what the engine's part of it is for.
+// What a planned run holds at any moment, and what that is at the peak: every allocation is
+// reported here, and the ledger has the purposes of the engine's allocations.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ class MemoryMeter : public tensor::AllocationWatch {
 
   void change(at::Device device, tensor::AllocationKind kind, int64_t bytes) override;
 
-  // The ledger outlives the last change that is asked about.
+  // The ledger must outlive the last change that it explains.
   void explain_by(const Ledger& ledger);
-  // What runs from now on outside of units' passes.
+  // Names what runs from now on outside of units' passes.
   void begin(std::string_view act);
-  // What is held now stays between steps.
+  // What is held now is the memory between steps.
   void note_rest();
 
   Estimate estimate();  // of the tiers only
@@ -49,7 +49,7 @@ class MemoryMeter : public tensor::AllocationWatch {
   at::Device device_;
   std::mutex mutex_;
   const Ledger* ledger_ = nullptr;
-  std::string_view act_ = "the weights' arrival";
+  std::string_view act_ = "loading of the weights";
   std::array<OfTier, tiers::kNumTiers> tiers_{};
 };
 

@@ -20,7 +20,7 @@
 namespace fullshard::planning {
 namespace {
 
-// How weights are spread over ranks is another matter: here each unit finds its own whole.
+// The sharding of weights does not matter here: each unit finds its weights unsharded.
 ShardOptions whole_and_frozen(const PassTerms& terms) {
   ShardOptions options;
   options.sharding.strategy = Strategy::no_shard;
@@ -31,7 +31,7 @@ ShardOptions whole_and_frozen(const PassTerms& terms) {
   return options;
 }
 
-// The fullest moment of `passes`.
+// The peak of `passes`.
 int64_t bytes_beside_weights(const std::shared_ptr<LanguageModel>& model, const PassTerms& terms,
                              const std::function<void()>& passes) {
   if (!terms.device.is_cpu()) tensor::pretend_gpus();
@@ -65,7 +65,7 @@ int64_t cache_bytes(const LanguageModel& model, const PassTerms& terms,
   return numel * static_cast<int64_t>(c10::elementSize(terms.dtype.value_or(own)));
 }
 
-// Each prompt is read, then goes on in as many rows as it is asked for.
+// Each prompt is read, then continues in as many rows as are requested.
 void read_and_step(CachedLanguageModel& model, const GenerationBatch& batch) {
   const std::vector<int64_t> prompt(static_cast<size_t>(batch.prompt_tokens), 0);
   const std::vector<std::vector<int64_t>> prompts(static_cast<size_t>(batch.num_prompts), prompt);
@@ -84,7 +84,7 @@ void read_and_step(CachedLanguageModel& model, const GenerationBatch& batch) {
 PassBytes generation_bytes(const std::shared_ptr<LanguageModel>& model, const PassTerms& terms,
                            const GenerationBatch& batch) {
   PassBytes bytes{.cache = cache_bytes(*model, terms, batch)};
-  // What a step takes beside the cache does not depend on how many of them there is room for.
+  // What a step takes in addition to the cache does not depend on the size of the cache.
   GenerationBatch short_batch = batch;
   short_batch.new_tokens = std::min<int64_t>(batch.new_tokens, 2);
   int64_t short_cache = 0;

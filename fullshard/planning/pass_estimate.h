@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes of a model that is not trained take beside its weights: the passes themselves, made
-// of tensors that have no memory. For `generate` and `eval`, which place weights by it.
+// What passes of a model that is not trained take in addition to its weights: the passes are run
+// with tensors that have no memory. For `generate` and `eval`, which place weights by it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,21 +24,21 @@ struct GenerationBatch {
 
 struct PassBytes {
   int64_t cache = 0;        // keys and values
-  int64_t activations = 0;  // at the fullest moment, with the logits
+  int64_t activations = 0;  // at the peak, with the logits
 };
 
-// Where and in what the model computes.
+// The device and the dtype that the model computes with.
 struct PassTerms {
   at::Device device = at::kCPU;
   std::optional<at::ScalarType> dtype = {};  // absent: the model's own
 };
 
-// `model` is deferred (nn/deferred.h) and is used up. On the device; what lies in host memory
-// beside a GPU does not count.
+// `model` is deferred (nn/deferred.h) and is used up. Counts the device only, not host
+// memory next to a GPU.
 PassBytes generation_bytes(const std::shared_ptr<LanguageModel>& model, const PassTerms& terms,
                            const GenerationBatch& batch);
 
-// Of one micro-batch's loss.
+// The same for one micro-batch's loss.
 int64_t evaluation_bytes(const std::shared_ptr<LanguageModel>& model, const PassTerms& terms,
                          int64_t micro_batch, int64_t sequence_length, int64_t target_length);
 

@@ -26,7 +26,7 @@ ShardOptions planned_options(const Plan& plan) {
   options.advises_on_units = false;
   options.sync_module_states = false;
   options.watch_non_finite = false;
-  // Here is no bus to measure.
+  // There is no bus to measure.
   auto& stepping = options.offload.stepping;
   if (stepping == tiers::Stepping::automatic) stepping = tiers::Stepping::device;
   return options;
@@ -95,7 +95,7 @@ ModelInputs planned_inputs(const LanguageModel& model, int64_t rows,
       most > 0 ? std::min(options.sequence_length, most) : options.sequence_length;
   ModelInputs inputs;
   inputs.label_smoothing = options.label_smoothing;
-  // Rows are full: of those with padding less is computed, and a mask that hides nothing is none.
+  // Rows are full: rows with padding compute less, and a mask that hides nothing is left out.
   inputs.input_ids = at::zeros({rows, columns}, integers);
   const bool is_causal = !model.is_encoder_decoder() && !model.is_masked();
   const int64_t targets =

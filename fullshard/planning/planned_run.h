@@ -11,30 +11,30 @@
 
 namespace fullshard::planning {
 
-// What libtorch takes for cuBLAS and for cuBLASLt with the first product, and keeps: 32 MiB each on
-// GPUs of compute capability 9 and above, less before. Nobody asks for it where nothing computes.
+// Workspaces that libtorch allocates for cuBLAS and for cuBLASLt with the first product, and keeps:
+// 32 MiB each on GPUs of compute capability 9 and above, less before. A plan computes nothing, so
+// they are added here.
 inline constexpr int64_t kLibraryWorkspaces = 2 * 32 * kMiB;
-// The same once more for the stream on which micro-batches are captured as graphs
-// (memory/device_graph.h). Whether they are is known in the first steps only, so a plan has room.
+// The same again for the stream on which micro-batches are captured as graphs
+// (memory/device_graph.h). Whether they are is known only in the first steps, so a plan counts it.
 inline constexpr int64_t kGraphWorkspaces = kLibraryWorkspaces;
 
 // World of the ranks that are planned for.
 World planned_world(const EstimateOptions& options);
 
-// Inside a scope of tensor/pretence.h and of a watch. `micro_batch` gives one loss.
+// Runs inside a scope of tensor/pretence.h and of a watch. `micro_batch` returns one loss.
 struct PlannedRun {
   const Plan& plan;
   const EstimateOptions& options;
   std::function<at::Tensor()> micro_batch;
   int num_steps = 2;
-  // What the first, the last and one between them hold is what all hold; a timeline wants every
-  // one.
+  // The first, the last and one between them give the peak of all; a timeline needs every one.
   int most_micro_batches = 3;
-  bool settles = true;  // after each step; else updates may lie under the next forward
+  bool settles = true;  // after each step; else updates may overlap the next forward
 };
 
 // The first step observes the order of units, the others prefetch by it. `after_step` is called
-// when the host has done with a step.
+// when the host is done with a step.
 Estimate run_plan(const std::shared_ptr<torch::nn::Module>& model, const World& world,
                   const PlannedRun& run, const std::function<void()>& after_step = {});
 

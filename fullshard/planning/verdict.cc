@@ -36,7 +36,7 @@ int64_t shared_bytes(const TierEstimate& tier) {
          held_for(tier, Purpose::master) + held_for(tier, Purpose::optimizer);
 }
 
-// In order of cost, as docs/planning.md has it.
+// In order of cost, as in docs/planning.md.
 std::vector<std::string> changes_on_device(const Estimate& estimate, const Plan& plan,
                                            int64_t limit) {
   const auto& device = estimate.on(Tier::device);
@@ -106,7 +106,7 @@ FitVerdict judge(const Estimate& estimate, const Plan& plan, const MemoryLimits&
   const int64_t on_host = host.peak_bytes * limits.ranks_per_host;
   if (limits.device_bytes && device.peak_bytes > *limits.device_bytes) {
     return {false,
-            fmt::format("does not fit: {} on the device in the {}, where {} are there; most "
+            fmt::format("does not fit: {} on the device in the {}, only {} are available; most "
                         "of it {}",
                         format_bytes(device.peak_bytes), device.peak_at,
                         format_bytes(*limits.device_bytes), largest_purpose(device)),
@@ -114,16 +114,16 @@ FitVerdict judge(const Estimate& estimate, const Plan& plan, const MemoryLimits&
   }
   if (limits.host_bytes && on_host > *limits.host_bytes) {
     return {false,
-            fmt::format("does not fit: {} in host memory for {} rank{}, where there are {}; most "
-                        "of it {}",
-                        format_bytes(on_host), limits.ranks_per_host,
-                        limits.ranks_per_host == 1 ? "" : "s", format_bytes(*limits.host_bytes),
-                        largest_purpose(host)),
+            fmt::format(
+                "does not fit: {} in host memory for {} rank{}, only {} are available; most "
+                "of it {}",
+                format_bytes(on_host), limits.ranks_per_host, limits.ranks_per_host == 1 ? "" : "s",
+                format_bytes(*limits.host_bytes), largest_purpose(host)),
             changes_on_host(estimate)};
   }
   if (!limits.device_bytes) {
     return {true,
-            fmt::format("{} on the device in the {}; how much there is was not said "
+            fmt::format("{} on the device in the {}; the memory of the device is unknown "
                         "(--device-memory)",
                         format_bytes(device.peak_bytes), device.peak_at),
             {}};

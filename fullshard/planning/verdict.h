@@ -11,14 +11,14 @@
 
 namespace fullshard::planning {
 
-// Bytes that there are; absent: not known, and so no reason to refuse.
+// Available bytes; absent: unknown, which is not a reason to refuse.
 struct MemoryLimits {
   std::optional<int64_t> device_bytes{};  // of one rank's device
   std::optional<int64_t> host_bytes{};    // of a whole host
   int ranks_per_host = 1;
 };
 
-// What this machine has: its memory for ranks of the CPU, shared by those of the host.
+// The limits of this machine: for ranks on the CPU its memory, which the ranks of a host share.
 MemoryLimits limits_here(at::Device device, int ranks_per_host);
 
 struct FitVerdict {
@@ -27,10 +27,10 @@ struct FitVerdict {
   std::vector<std::string> changes{};  // when it does not fit, the cheapest first
 };
 
-// `plan` says what has been done already.
+// `plan` tells which of the changes are already in effect.
 FitVerdict judge(const Estimate& estimate, const Plan& plan, const MemoryLimits& limits);
 
-// An Error of kind no_fit, with the changes, when it does not.
+// An Error of kind no_fit, with the changes, if it does not fit.
 void check_fits(const Estimate& estimate, const Plan& plan, const MemoryLimits& limits);
 
 }  // namespace fullshard::planning

@@ -31,12 +31,12 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMostDifferences = 300;
 constexpr size_t kLongestValue = 200;
-constexpr size_t kKeptFront = 20;  // of what long values share before they differ
+constexpr size_t kKeptFront = 20;  // kept of the front that long values share
 
 struct ComparedRun {
   const RunFolder& folder;
   RunTotals totals;
-  std::string name;    // told apart from the others'
+  std::string name;    // differs from the names of the others
   std::string colour;  // a class of the page's style
 };
 
@@ -57,7 +57,7 @@ std::string name_cell(const ComparedRun& run) {
   return fmt::format("<i class=\"{}\"></i>{}", run.colour, escape_html(run.name));
 }
 
-// A row of numbers, one of each run; "-" where it has none, and no row where nobody has one.
+// A row of numbers, one for each run; "-" for a run without one, and no row if no run has one.
 template <class Value>
 std::string numbers_row(std::string_view name, const std::vector<ComparedRun>& runs,
                         const Value& value) {
@@ -176,7 +176,7 @@ struct Fact {
   bool is_default = false;
 };
 
-// What a run was told, by key: its configuration, and what stands beside it in run.json.
+// The settings of a run, by key: its configuration, and the other settings in run.json.
 using Facts = std::map<std::string, Fact>;
 
 std::string value_text(const OrderedJson& value) {
@@ -199,7 +199,7 @@ bool is_flag(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
-// Each flag with its values by itself, what comes before the first as "command".
+// Adds each flag with its values separately, and the words before the first flag as "command".
 void add_command(const std::vector<std::string>& command, Facts& facts) {
   const std::string own = "command", given = "given";
   std::string key = own;
@@ -239,8 +239,8 @@ Facts facts_of(const RunFolder& run) {
   return facts;
 }
 
-// Two runs say otherwise, or one says what another's kind of file has no word for. A default beside
-// nothing is no difference.
+// Whether two runs have different values, or one sets a key that another's kind of file lacks. A
+// default and a missing key are no difference.
 bool is_difference(const std::string& key, const std::vector<Facts>& facts) {
   std::set<std::string> values;
   bool is_chosen = false, is_missing = false;
@@ -254,7 +254,7 @@ bool is_difference(const std::string& key, const std::vector<Facts>& facts) {
   return values.size() > 1 || (is_missing && is_chosen);
 }
 
-// How many bytes the front has that long values share and that need not be shown.
+// How many bytes at the front are shared by long values and need not be shown.
 size_t shared_front(const std::string& key, const std::vector<Facts>& facts) {
   std::vector<std::string_view> values;
   for (const Facts& own : facts) {
@@ -277,7 +277,7 @@ std::string difference_row(const std::string& key, const std::vector<Facts>& fac
   for (const Facts& own : facts) {
     const auto found = own.find(key);
     if (found == own.end()) {
-      cells += "<td class=\"effect\">not said</td>";
+      cells += "<td class=\"effect\">not set</td>";
       continue;
     }
     const std::string value = shortened(found->second.value.substr(front), kLongestValue);

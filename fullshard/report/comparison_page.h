@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several runs on one page: their curves over each other, their numbers side by side, and the
-// settings in which they differ.
+// Several runs on one page: their curves in the same charts, their numbers next to each other, and
+// the settings in which they differ.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace fullshard::report {
 
-// As many as there are colours that people can tell apart.
+// As many as there are colours that are easy to tell apart.
 inline constexpr size_t kMostComparedRuns = 6;
 
-// Two to kMostComparedRuns runs; `now` as html_report().
+// Takes two to kMostComparedRuns runs; `now` as in html_report().
 std::string html_comparison(const std::vector<RunFolder>& runs, double now);
 
 struct WrittenComparison {
   std::string path{};
-  bool is_live = false;  // one of them goes on
+  bool is_live = false;  // one of them is still running
   std::vector<RunFolder> runs{};
 };
 
@@ -26,7 +26,7 @@ struct WrittenComparison {
 WrittenComparison write_html_comparison(const std::vector<std::string>& folders,
                                         const std::string& output);
 
-// {"page", "live", "runs": [what run_summary_json says of each]}, on one line.
+// {"page", "live", "runs": [run_summary_json of each]}, on one line.
 std::string comparison_json(const WrittenComparison& written);
 
 }  // namespace fullshard::report

@@ -34,8 +34,8 @@ std::optional<int64_t> place_of_line(std::string_view line) {
   return is_place ? std::optional(place) : std::nullopt;
 }
 
-// Of the lines below the last header, up to where all are whole and none lies behind `last`.
-// Nothing where there is no header.
+// The size up to which the lines after the last header are whole and none is after `last`. Absent
+// if there is no header.
 std::optional<size_t> kept_bytes(std::string_view text, int64_t last) {
   std::optional<size_t> kept;
   bool is_past = false;

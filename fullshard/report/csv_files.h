@@ -15,8 +15,8 @@ namespace fullshard::report {
 class CsvFiles : public Monitor {
  public:
   // In the run's own folder a new run begins with empty files. Elsewhere it adds a header and its
-  // lines to those that are there, as DeepSpeed does: nobody's values are lost. A resumed run goes
-  // on below the last header.
+  // lines to the existing ones, as DeepSpeed does, so that no values are lost. A resumed run
+  // continues after the last header.
   CsvFiles(std::string folder, const MonitorOptions& options);
 
   void add(const StepRecord& record) override;

@@ -22,13 +22,14 @@
 namespace fullshard::report {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers go to the file as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are written as they are in memory");
 
 constexpr size_t kLengthBytes = 8, kSumBytes = 4;
 constexpr size_t kFrameBytes = kLengthBytes + 2 * kSumBytes;
 enum WireType : uint32_t { varint = 0, fixed64 = 1, with_length = 2, fixed32 = 5 };
 
-// TensorFlow stores sums rotated and shifted, so that a sum over data with sums in it is none.
+// TensorFlow stores sums rotated and shifted, so that data with sums in it can be summed.
 uint32_t masked_sum(std::string_view bytes) {
   const uint32_t sum = base::crc32c(bytes.data(), static_cast<int64_t>(bytes.size()));
   return std::rotr(sum, 15) + 0xa282ead8U;
@@ -84,7 +85,7 @@ std::string record_of(std::span<const Scalar> scalars) {
   return framed(event_message(scalars.front().at, summary_of(scalars)));
 }
 
-// The message of the record at the front; nothing where none is whole and sound.
+// The message of the record at the front; absent if that record is cut off or damaged.
 std::optional<std::string_view> message_at(std::string_view file) {
   if (file.size() < kFrameBytes) return std::nullopt;
   const auto length = value_in<uint64_t>(file);
@@ -96,7 +97,7 @@ std::optional<std::string_view> message_at(std::string_view file) {
   return is_sound ? std::optional(message) : std::nullopt;
 }
 
-// Takes a varint from the front; nothing where there is none.
+// Takes a varint from the front; absent if there is none.
 std::optional<uint64_t> take_varint(std::string_view& bytes) {
   uint64_t value = 0;
   for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -108,9 +109,9 @@ std::optional<uint64_t> take_varint(std::string_view& bytes) {
   return std::nullopt;
 }
 
-// The step of an event of ours that stands over steps; nothing of any other.
+// The step of an event of ours over steps; absent for any other.
 std::optional<int64_t> step_of(std::string_view message) {
-  constexpr size_t kWallTime = 9;  // the field's bytes
+  constexpr size_t kWallTime = 9;  // the bytes of the field
   if (message.size() <= kWallTime || message.substr(kWallTime, 1) != field_key(2, varint)) {
     return std::nullopt;
   }
@@ -122,7 +123,7 @@ std::optional<int64_t> step_of(std::string_view message) {
   return over_samples ? std::nullopt : std::optional(static_cast<int64_t>(*step));
 }
 
-// Up to the first event behind `last_step`, or one that is not whole.
+// The size up to the first event after `last_step`, or the first that is not whole.
 size_t kept_event_bytes(std::string_view file, int64_t last_step) {
   size_t kept = 0;
   while (const auto message = message_at(file.substr(kept))) {

@@ -21,8 +21,8 @@ namespace fullshard::report {
 
 class EventFile : public Monitor {
  public:
-  // The file is named after the run's folder: a resumed run finds its own and goes on behind its
-  // last step; runs that share a folder of events do not touch each other's.
+  // The file is named after the run's folder: a resumed run finds its own and continues after its
+  // last step; runs that share a folder of events do not change each other's files.
   EventFile(std::string folder, const MonitorOptions& options);
 
   void add(const StepRecord& record) override;

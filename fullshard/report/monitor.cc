@@ -18,7 +18,7 @@ std::string folder_of(const MonitorSettings& settings, const std::string& own_fo
   return folder;
 }
 
-// A record that has everything that one can have.
+// A record with every optional value.
 StepRecord full_record() {
   StepRecord record;
   record.grad_norm = record.mfu = record.eval_loss = 0;

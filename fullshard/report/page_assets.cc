@@ -10,7 +10,7 @@
 namespace fullshard::report {
 namespace {
 
-// c1 to c6 can be told apart by people who see few colours, on both backgrounds.
+// Readers who see few colours can tell c1 to c6 apart, on both backgrounds.
 constexpr std::string_view kStyle = R"css(
 :root { color-scheme: light dark;
   --page: #f9f9f7; --card: #fff; --ink: #16161a; --soft: #55554f; --faint: #75756e; --rule: #e4e3dd;

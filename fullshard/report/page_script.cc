@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page does beside standing there: values under the pointer, smoothing, zoom and other
-// axes. Charts are drawn already; the script draws them anew when something is asked of them.
+// The interactive part of the page: values under the pointer, smoothing, zoom and other axes.
+// Charts are drawn already; the script redraws them when the reader changes one of these.
 #include "fullshard/report/page_assets.h"
 
 namespace fullshard::report {
@@ -97,7 +97,7 @@ class Plot {
     return part;
   }
 
-  // Curves as they are drawn: with a mean of their own where one was asked for.
+  // The curves that are drawn: with their own mean if the reader asked for one.
   curves() {
     if (state.smoothing < 0) return this.series.map(one => ({ ...one, from: one }));
     const curves = [];
@@ -205,7 +205,7 @@ const change = (asked, keep = true) => {
   Object.assign(state, asked);
   for (const plot of plots) plot.draw();
   if (controls) controls();
-  try { if (keep) sessionStorage.setItem(key, JSON.stringify(state)); } catch (error) { /* then it is forgotten */ }
+  try { if (keep) sessionStorage.setItem(key, JSON.stringify(state)); } catch (error) { /* it is not kept then */ }
 };
 
 const first = document.querySelector('.charts');
@@ -244,7 +244,7 @@ if (first && plots.some(plot => plot.series.length)) {
   try {
     const kept = sessionStorage.getItem(key);
     if (kept) change(JSON.parse(kept), false);
-  } catch (error) { /* a page without storage begins anew */ }
+  } catch (error) { /* without storage a page starts afresh */ }
 }
 
 try {

@@ -19,10 +19,10 @@ namespace fullshard::report {
 namespace {
 
 constexpr double kSecondsBetweenDrawings = 0.1;
-constexpr double kNewest = 0.1;  // how much the newest step counts in the smoothed time
+constexpr double kNewest = 0.1;  // the weight of the newest step in the smoothed time
 constexpr std::string_view kWipe = "\r\x1b[K";
 
-// A part of the line. Of those that do not fit, the one with the highest rank goes first.
+// A part of the line. If the parts do not fit, the one with the highest rank is dropped first.
 struct Part {
   std::string text;
   int rank;
@@ -63,7 +63,7 @@ void write_to(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(descriptor, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;  // nobody is looking any more: no reason to end a run
+    if (wrote <= 0) return;  // the reader has gone: no reason to end a run
     text.remove_prefix(static_cast<size_t>(wrote));
   }
 }
@@ -144,7 +144,7 @@ bool ProgressLine::is_last(int64_t step) const { return step == options_.num_ste
 
 void ProgressLine::draw() {
   if (!has_record_) return;
-  // The last column stays free: some terminals begin a new line once it is filled.
+  // The last column stays free: some terminals begin a new line when it is filled.
   const int width = std::max(1, options_.width() - 1);
   const std::string text =
       progress_text(record_, options_.num_steps, seconds_left(record_.step), width);

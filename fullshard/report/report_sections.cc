@@ -70,8 +70,8 @@ std::string standing(const RunFolder& run, const RunTotals& totals, double now) 
     text += fmt::format(", about {} left",
                         format_clock(totals.median_step_s() * static_cast<double>(planned - step)));
   }
-  return text + fmt::format("; last sign of life {} ago. This page reloads itself.",
-                            format_clock(silence));
+  return text +
+         fmt::format("; last update {} ago. This page reloads itself.", format_clock(silence));
 }
 
 std::vector<ChartPoint> points_of(const std::vector<StepRecord>& steps,

@@ -53,7 +53,7 @@ std::string fact(std::string_view name, const std::string& value) {
                      escape_html(shortened(name, 100)), escape_html(shortened(value, kLongFact)));
 }
 
-// As a shell would take it again.
+// Quoted as a shell takes it.
 std::string quoted(const std::string& word) {
   const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||

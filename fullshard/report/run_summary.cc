@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As metrics.jsonl: JSON has no word for what is not finite.
+// As in metrics.jsonl: JSON cannot express values that are not finite.
 Json json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -58,7 +58,7 @@ void add_totals(const RunTotals& totals, Json& summary) {
 
 std::string run_summary_json(const RunFolder& run, const std::string& page, bool is_live) {
   Json summary = {{"folder", run.path}, {"page", page}, {"live", is_live}};
-  summary["status"] = "unknown";  // where there is no run.json
+  summary["status"] = "unknown";  // if there is no run.json
   if (run.record) add_record(*run.record, summary);
   add_totals(run.metrics.totals(), summary);
   summary["problems"] = run.problems;

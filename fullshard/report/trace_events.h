@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline as chrome://tracing and Perfetto open it: JSON trace events, tracks beside each other.
+// A timeline that chrome://tracing and Perfetto open: JSON trace events, with tracks next to each
+// other.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace fullshard::report {
 
-// Spans of one track that lie in each other are drawn in each other; others do not overlap.
+// Spans of one track are drawn inside the spans that contain them; otherwise they do not overlap.
 struct TraceSpan {
   std::string track{};  // "compute", "shards", "copies in"
   std::string name{};
@@ -16,7 +17,7 @@ struct TraceSpan {
   bool operator==(const TraceSpan&) const = default;
 };
 
-// `first_track` is drawn first, the others in the order in which they first do something.
+// `first_track` is drawn first, the others in the order of their first spans.
 std::string trace_events(const std::vector<TraceSpan>& spans, const std::string& first_track);
 
 }  // namespace fullshard::report

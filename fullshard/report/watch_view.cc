@@ -15,7 +15,7 @@
 namespace fullshard::report {
 namespace {
 
-constexpr size_t kWatchedSteps = 40;  // a column of the sparkline each
+constexpr size_t kWatchedSteps = 40;  // one column of the sparkline for each
 constexpr int kLongestBar = 40;
 
 // At most so many characters, not bytes.
@@ -103,7 +103,7 @@ std::vector<std::string> WatchView::lines(const RunRecord& run, double silence, 
                                 format_bytes(peak_of(*last_)), format_significant(last_->lr, 3),
                                 last_->mfu ? "  MFU " + format_percent(*last_->mfu) : ""));
   }
-  lines.push_back(fmt::format("last sign of life {} ago", format_clock(silence)));
+  lines.push_back(fmt::format("last update {} ago", format_clock(silence)));
   for (std::string& line : lines) line = in_columns(line, width);
   return lines;
 }

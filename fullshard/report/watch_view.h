@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A running run as a few lines of a terminal.
+// A running run as a few lines on a terminal.
 #pragma once
 
 #include <deque>
@@ -12,10 +12,10 @@
 
 namespace fullshard::report {
 
-// "▁▂▄█": the values from the least to the greatest; a space for what is not finite.
+// "▁▂▄█": the values from the least to the greatest; a space for a value that is not finite.
 std::string sparkline(const std::vector<double>& values);
 
-// Plain data in, text out. One thread.
+// Takes plain data, returns text. For one thread.
 class WatchView {
  public:
   explicit WatchView(std::string name) : name_(std::move(name)) {}
@@ -24,9 +24,9 @@ class WatchView {
   void clear() { newest_.clear(); }  // the run began again
   const std::optional<StepRecord>& last() const { return last_; }
 
-  // Each at most `width` columns. `silence` are the seconds since anything was written.
+  // Each at most `width` columns. `silence` is the number of seconds since the last write.
   std::vector<std::string> lines(const RunRecord& run, double silence, int width) const;
-  // Seconds to the end at the pace of the newest steps.
+  // Seconds to the end at the speed of the newest steps.
   std::optional<double> seconds_left(int64_t num_steps) const;
 
  private:

@@ -73,15 +73,15 @@ const std::vector<ClusterKey>& cluster_keys() {
 std::string_view expectation(Quantity quantity) {
   switch (quantity) {
     case Quantity::bytes:
-      return "a size with its unit as 80GB";
+      return "a size with a unit, such as 80GB";
     case Quantity::rate:
-      return "a rate as 450GB/s or 400Gb/s";
+      return "a rate, such as 450GB/s or 400Gb/s";
     case Quantity::time:
-      return "a time as 3.4us";
+      return "a time, such as 3.4us";
     case Quantity::tflops:
-      return "a number of TFLOP/s as 640";
+      return "a number of TFLOP/s, such as 640";
     case Quantity::share:
-      return "a share below 0.5 as 0.02";
+      return "a share below 0.5, such as 0.02";
     case Quantity::algorithm:
       return "nccl or hosts";
     case Quantity::count:
@@ -102,13 +102,13 @@ std::optional<double> parse_number(std::string_view text) {
   return node.number;
 }
 
-// Nothing for what is no such quantity, and for what is below the least of it.
+// Nothing if the text is not such a quantity, or is below its minimum.
 std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
   std::optional<double> value;
   switch (quantity) {
     case Quantity::bytes:
       if (const auto bytes = parse_bytes(text)) value = static_cast<double>(*bytes);
-      if (value && *value < kLeastMemory) return std::nullopt;  // "80", of gigabytes it was meant
+      if (value && *value < kLeastMemory) return std::nullopt;  // "80" was meant in gigabytes
       break;
     case Quantity::rate:
       value = parse_rate(text);
@@ -151,7 +151,7 @@ bool is_section(std::string_view name) {
   });
 }
 
-// The names that may stand at that level.
+// The names that are allowed at that level.
 std::vector<std::string> names_below(const std::string& section) {
   std::vector<std::string> names;
   for (const auto& key : cluster_keys()) {
@@ -163,7 +163,7 @@ std::vector<std::string> names_below(const std::string& section) {
   return names;
 }
 
-// Where the section of a key begins; 0: it is not there.
+// The line where the section of a key begins; 0: there is none.
 int line_of_section(const ConfigNode& root, const std::string& key) {
   const std::string section = key.substr(0, key.find('.'));
   for (const auto& member : root.members) {
@@ -179,8 +179,9 @@ class ClusterReader {
   Cluster read(std::string_view text) {
     const auto root = config::read_config(text, file_, problems_);
     if (root && root->kind != NodeKind::map) {
-      report(root->line, "",
-             fmt::format("is {}, expected keys as gpu and inside", config::name_of(root->kind)));
+      report(
+          root->line, "",
+          fmt::format("is {}, expected keys such as gpu and inside", config::name_of(root->kind)));
     } else if (root) {
       read_section(*root, "");
       check_complete(*root);
@@ -218,10 +219,10 @@ class ClusterReader {
       } else {
         const auto known = names_below(prefix);
         const auto near = base::closest(member.name, known);
-        report(
-            member.line, name,
-            near ? "no such key" : fmt::format("no such key; there are {}", fmt::join(known, ", ")),
-            near.value_or(""));
+        report(member.line, name,
+               near ? "no such key"
+                    : fmt::format("no such key; known keys are {}", fmt::join(known, ", ")),
+               near.value_or(""));
       }
     }
   }
@@ -250,7 +251,7 @@ class ClusterReader {
     if (cluster_.socket_bandwidth == 0) return;
     if (cluster_.collectives == CollectiveAlgorithm::hosts) return;
     report(line_of_section(root, kSockets), kSockets,
-           "costs cores with 'collectives: hosts' only; NCCL's GPUs send by themselves");
+           "has an effect only with 'collectives: hosts'; with NCCL the GPUs send by themselves");
   }
 
   std::string file_;

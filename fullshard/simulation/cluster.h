@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster that is not here: what its GPUs compute, and what lies between them. A file, or a
+// A cluster that is not here: the speed of its GPUs, and of the links between them. A file, or a
 // preset of known machines with eight GPUs per host.
 //
 //   gpu:
@@ -16,11 +16,11 @@
 //   disk: 6GB/s                                     # of one host
 //   collectives: nccl                               # or hosts; default: nccl
 //
-// Links of `nccl` have the bandwidths of data sheets, of which a share is reached. With `hosts`, as
-// ranks of this project's CPU backends, they have those that are reached: memory is shared inside a
+// With `nccl`, links have the bandwidths of data sheets, of which a share is reached. With `hosts`,
+// for the CPU backends of this project, they have those that are reached: memory is shared inside a
 // host, and between hosts every byte crosses once. The cores that compute also copy. They serve
-// sockets too: between.sockets (0.3GB/s) is what a rank sends, and receives, that does nothing
-// else; by default it costs nothing.
+// sockets too: between.sockets (0.3GB/s) is the rate at which a rank that does nothing else sends,
+// and receives; by default sockets cost nothing.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct ClusterGpu {
   double spread = 0;            // standard deviation of the speeds of single GPUs, as a share
 };
 
-// Of one GPU, in each direction.
+// The links of one GPU, in each direction.
 struct ClusterLink {
   double bandwidth = 0;  // bytes per second
   double latency = 0;    // seconds of a hop
@@ -57,7 +57,7 @@ struct Cluster {
   double disk_bandwidth = 0;    // bytes per second
   CollectiveAlgorithm collectives = CollectiveAlgorithm::nccl;
 
-  // A preset's name, or a file's. What is wrong with a file is an Error of kind usage that names
+  // A preset's name, or a file's. Mistakes in a file are an Error of kind usage that names
   // every line.
   static Cluster load(const std::string& file_or_preset);
   static std::vector<std::string> presets();

@@ -20,8 +20,8 @@ double roofline_seconds(const tensor::OperatorCall& call, const Cluster& cluster
   return std::max(moving, call.flops / rate);
 }
 
-// Where the standard normal distribution reaches this probability; bisection serves a number that
-// is asked for once.
+// Where the standard normal distribution reaches this probability; bisection is enough for a
+// number that is computed once.
 double normal_quantile(double probability) {
   double low = -10, high = 10;
   for (int step = 0; step < 60; ++step) {
@@ -34,7 +34,7 @@ double normal_quantile(double probability) {
 
 }  // namespace
 
-// Blom's approximation of the expected largest of so many.
+// Blom's approximation of the expected maximum of so many.
 double slowest_factor(const Cluster& cluster, int ranks) {
   if (ranks < 2) return 1;
   return 1 + cluster.gpu.spread * normal_quantile((ranks - 0.375) / (ranks + 0.25));

@@ -10,12 +10,12 @@ namespace fullshard::simulation {
 
 // Kernels follow each other at this distance (docs/cuda.md, "The step").
 inline constexpr double kKernelGap = 1.4e-6;
-// What kernels reach of a data sheet's memory bandwidth.
+// The share of a data sheet's memory bandwidth that kernels reach.
 inline constexpr double kMemoryShare = 0.9;
 // fp32 products without TF32, of the rate in bf16: 67 of 989 TFLOP/s.
 inline constexpr double kFp32Share = 1.0 / 15;
 
-// With the gap before it; a copy over the bus has none.
+// Includes the gap before the kernel; a copy over the bus has none.
 double seconds_of(const tensor::OperatorCall& call, const Cluster& cluster,
                   const KernelTable& table);
 

@@ -71,8 +71,7 @@ KernelTable KernelTable::parse(std::string_view text, const std::string& name) {
   } catch (const base::JsonError& error) {
     fail_as(ErrorKind::usage, "{}: {}", name, error.what());
   } catch (const nlohmann::json::exception&) {
-    fail_as(ErrorKind::usage, "{}: no table of kernels, as fullshard bench kernels writes it",
-            name);
+    fail_as(ErrorKind::usage, "{}: is not a kernel table of fullshard bench kernels", name);
   }
 }
 

@@ -6,7 +6,7 @@
 //     {"name": "causal_attention", "dims": [8, 32, 2048, 2048, 64], "dtype": …, "seconds": …},
 //     {"name": "memory", "bytes": 134217728, "seconds": 3.4e-05}]}
 //
-// `memory` stands for every operator that only moves: so many bytes read and written.
+// `memory` stands for every operator that only moves data: so many bytes read and written.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,12 @@ class KernelTable {
   // An Error of kind usage names the file and what is wrong.
   static KernelTable load(const std::string& path);
   static KernelTable parse(std::string_view text, const std::string& name);
-  // Of a cluster's preset; empty where nobody has timed them.
+  // The table of a cluster's preset; empty if there are no timings.
   static KernelTable of_preset(std::string_view cluster);
 
-  // Nothing where no kernel of that shape was timed; attention with dropout where there is none
-  // takes the time of attention without. Sizes of memory between two that were timed
-  // are interpolated, those beyond take the rate of the last.
+  // Nothing if no kernel of that shape was timed; attention with dropout falls back to the time of
+  // attention without. Sizes of memory between two that were timed are interpolated, those beyond
+  // take the rate of the last.
   std::optional<double> seconds_of(const tensor::OperatorCall& call) const;
 
   const std::string& device() const { return device_; }
@@ -58,7 +58,7 @@ class KernelTable {
   std::map<int64_t, double> by_bytes_;
 };
 
-// Our own machine's.
+// The kernels timed on our own H200.
 std::string_view h200_kernels();
 
 }  // namespace fullshard::simulation

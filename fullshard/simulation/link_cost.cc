@@ -67,7 +67,7 @@ Ring ring_of(const comm::GroupShape& group, double bytes, int rounds) {
           .bytes = rounds * share * bytes};
 }
 
-// Bytes that a rank takes from its neighbours, and from (and to) its like on other hosts.
+// Bytes that a rank takes from its neighbours, and from (and to) its counterparts on other hosts.
 struct HostsParts {
   double inside = 0, crossing = 0;
 };
@@ -78,8 +78,9 @@ HostsParts parts_of(double bytes, const comm::GroupShape& group) {
           .crossing = bytes * (num_hosts - 1) / num_hosts / group.on_host};
 }
 
-// Shared memory, to which a rank's neighbours write and from which it reads; between hosts what one
-// of them has and the other lacks, once. Both go on at once, piece by piece, so the slower counts.
+// Shared memory, to which a rank's neighbours write and from which it reads; between hosts, what
+// one has and the other lacks, once. Both proceed at once, piece by piece, so the slower one
+// counts.
 double seconds_between_hosts(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
   const auto parts = parts_of(bytes, group);
   const double inside = parts.inside / cluster.inside.bandwidth;
@@ -89,7 +90,7 @@ double seconds_between_hosts(double bytes, const comm::GroupShape& group, const 
          std::max(inside, parts.crossing / cluster.between.bandwidth);
 }
 
-// Of the cores that also compute.
+// Seconds in which the cores that also compute copy.
 double seconds_copying(double bytes, const comm::GroupShape& group, const Cluster& cluster) {
   const auto parts = parts_of(bytes, group);
   const double sockets =

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kModelStream = 0;
 
-// A collective, and what it takes from kernels beside it.
+// A collective, and what it takes from concurrent kernels.
 struct Running {
   double begin, end;
   double share;
@@ -96,8 +96,8 @@ class Clock {
     note(track_of(task), task.op.name, task.moment, begin, now);
   }
 
-  // Behind what its caller has issued, on the stream of its group. Groups that meet on one level of
-  // the links take turns there.
+  // It runs after what its caller has issued, on the stream of its group. Groups that meet on one
+  // level of the links take turns there.
   void issue(const ScheduledTask& task) {
     const double cost = costs_.collective(task.call);
     double& group = groups_[task.call.group];
@@ -115,7 +115,7 @@ class Clock {
          task.moment, begin, end);
   }
 
-  // Collectives that are issued later begin behind this kernel.
+  // Collectives that are issued later begin after this kernel.
   double end_beside_collectives(double begin, double cost) {
     const double oldest = oldest_stream();
     std::erase_if(running_, [&](const Running& run) { return run.end <= oldest; });
@@ -129,7 +129,7 @@ class Clock {
     return now + left;
   }
 
-  // When a collective begins or ends.
+  // The times at which a collective begins or ends.
   std::vector<double> changes_after(double time) const {
     std::vector<double> changes;
     for (const auto& run : running_) {
@@ -140,7 +140,7 @@ class Clock {
     return changes;
   }
 
-  // Of two at once the one that takes more counts.
+  // Of two concurrent ones, the one that takes more counts.
   double share_at(double time) const {
     double share = 0;
     for (const auto& run : running_) {
@@ -149,7 +149,7 @@ class Clock {
     return share;
   }
 
-  // No stream that computes is behind this.
+  // No compute stream is at an earlier time.
   double oldest_stream() const {
     double oldest = streams_.empty() ? 0 : streams_.begin()->second;
     for (const auto& [stream, time] : streams_) oldest = std::min(oldest, time);

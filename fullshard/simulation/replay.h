@@ -17,18 +17,18 @@ struct TaskCosts {
   std::function<double(const tensor::OperatorCall&)> kernel;
   std::function<double(const Collective&)> collective;
   std::function<double(int64_t bytes)> disk = {};
-  // Of what computes, that kernels lack while this collective runs.
+  // The share of compute that kernels lack while this collective runs.
   std::function<double(const Collective&)> share = {};
 };
 
-// Of the last step; seconds since it began. Tracks are "compute", "shards", "everyone", "copies
+// The last step; seconds since it began. Tracks are "compute", "shards", "everyone", "copies
 // in", "copies out", "disk", "stream 3".
 using report::TraceSpan;
 
 struct Replay {
   double step_seconds = 0;
-  double exposed_communication = 0;  // the model stood still behind a collective
-  double exposed_copies = 0;         // or behind another stream or a disk: offload
+  double exposed_communication = 0;  // the model waited for a collective
+  double exposed_copies = 0;         // or for another stream or a disk: offload
   double communication = 0;          // seconds of all collectives
   double kernels = 0;                // on the model's own stream
   std::vector<TraceSpan> spans{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank gives its GPU in the last two of a few steps, in the order of the host: kernels and
-// copies on streams, collectives, and who waits for what. The engine itself makes it (planning/);
-// all ranks make the same.
+// What one rank submits to its GPU in the last two of a few steps, in the order of the host:
+// kernels and copies on streams, collectives, and what waits for what. The engine itself makes it
+// (planning/); all ranks make the same.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace fullshard::simulation {
 struct Collective {
   Operation operation = Operation::all_gather;
   std::string group{};  // "shards", "everyone", …: each has a stream of its own
-  std::string label{};  // who asked: "unit 'blocks.2'"
+  std::string label{};  // the caller: "unit 'blocks.2'"
   int64_t bytes = 0;    // of the full buffer
   comm::GroupShape shape{};
   int slices = 1;  // of a reduction; one is an all-reduce
@@ -28,13 +28,13 @@ struct Collective {
 
 enum class TaskKind {
   kernel,      // or a copy over the bus: `op`, on `stream`
-  collective,  // `call` is issued behind what `stream` holds; `number` names it
-  wait,        // `stream` goes on behind collective `number`
+  collective,  // `call` is issued after what `stream` holds; `number` names it
+  wait,        // `stream` continues after collective `number`
   mark,        // event `number` is where `stream` is now
-  hold,        // `stream` goes on behind event `number`
-  hold_host,   // the host does
+  hold,        // `stream` continues after event `number`
+  hold_host,   // the host continues after it
   disk,        // `op` says how many bytes move, one transfer after the other; `number` names it
-  wait_disk,   // the host goes on behind transfer `number`
+  wait_disk,   // the host continues after transfer `number`
 };
 
 struct ScheduledTask {
@@ -48,12 +48,12 @@ struct ScheduledTask {
 
 struct RecordedSchedule {
   std::vector<ScheduledTask> tasks{};
-  // Where it begins among the tasks; the step before it runs the same. What a run does at its end
-  // is not part of it.
+  // The task at which the last step begins; the step before it runs the same. What a run does at
+  // its end is not part of it.
   size_t last_step = 0;
 };
 
-// Thread-safe, as the watches that it is.
+// Thread-safe, as watches are.
 class ScheduleRecorder : public tensor::OperatorWatch, public comm::CallWatch {
  public:
   void ran(const tensor::OperatorCall& call, int64_t stream) override;
@@ -65,7 +65,7 @@ class ScheduleRecorder : public tensor::OperatorWatch, public comm::CallWatch {
   int64_t issued(const comm::WatchedCall& call) override;
   void waited(int64_t number) override;
 
-  // Steps follow each other; the first ones are not wanted.
+  // Steps follow each other; the first ones are discarded.
   void end_step();
   RecordedSchedule take();
 

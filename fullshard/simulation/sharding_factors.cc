@@ -48,9 +48,10 @@ std::string sharding_factors_text(const std::vector<ShardedSimulation>& rows,
          bytes_of_rank(row.run.sent.between_hosts), report::format_seconds(row.run.step_seconds),
          fmt::format("{:.0f}", row.run.tokens_per_second_per_gpu())});
   }
-  return text + fmt::format("Of one rank of {}, by fullshard simulate on {} ({} of memory). {}\n",
-                            rows.front().run.ranks, cluster.name, format_bytes(memory_bytes),
-                            simulation_error_text());
+  return text +
+         fmt::format("Values of one rank of {}, by fullshard simulate on {} ({} of memory). {}\n",
+                     rows.front().run.ranks, cluster.name, format_bytes(memory_bytes),
+                     simulation_error_text());
 }
 
 std::string sharding_factors_json(const std::vector<ShardedSimulation>& rows,

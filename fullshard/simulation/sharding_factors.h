@@ -17,11 +17,11 @@ struct ShardedSimulation {
   Simulation run{};
 };
 
-// From the smallest on. `simulated` runs one of them.
+// Factors from the smallest on. `simulated` simulates one of them.
 std::vector<ShardedSimulation> simulate_factors(
     int ranks, const std::function<Simulation(int factor)>& simulated);
 
-// A line for each, then what the numbers rest on. `memory_bytes`: of one device.
+// A line for each, then what the numbers are based on. `memory_bytes`: of one device.
 std::string sharding_factors_text(const std::vector<ShardedSimulation>& rows,
                                   const Cluster& cluster, int64_t memory_bytes);
 // [{"factor", "copies", "rest_bytes", "peak_bytes", "fits", "sent_bytes",

@@ -14,7 +14,7 @@
 namespace fullshard::simulation {
 namespace {
 
-// The first observes the order of units; the last two are what goes on for ever.
+// The first observes the order of units; the last two are the steady state.
 constexpr int kRecordedSteps = 3;
 
 void check_ranks(const SimulateOptions& options) {
@@ -30,7 +30,7 @@ void check_ranks(const SimulateOptions& options) {
   }
 }
 
-// A disk that nobody described cannot be simulated.
+// A disk of unknown speed cannot be simulated.
 void check_disk(const Plan& plan, const Cluster& cluster) {
   if (!shard_options_of(plan).offload.uses_disk() || cluster.disk_bandwidth > 0) return;
   fail_as(ErrorKind::usage,

@@ -43,8 +43,8 @@ struct Simulation {
   }
 };
 
-// `model` is deferred (nn/deferred.h) and is used up. From then on this process takes GPUs that are
-// not there for granted, and uses none that are.
+// `model` is deferred (nn/deferred.h) and is used up. From then on this process works with GPUs
+// that do not exist, and uses no real ones.
 Simulation simulate(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                     const SimulateOptions& options);
 
@@ -55,7 +55,7 @@ struct RecordedRun {
   RecordedSchedule schedule{};
   Estimate memory{};
 };
-// `real`: whether GPUs that are there can be used afterwards; then streams are not told apart.
+// `real`: whether real GPUs can be used afterwards; then streams are not distinguished.
 RecordedRun record_run(const std::shared_ptr<LanguageModel>& model, const Plan& plan,
                        const SimulateOptions& options,
                        tensor::RealGpus real = tensor::RealGpus::hidden);

@@ -43,7 +43,7 @@ std::string rate_text(double bytes_per_second) {
   return fmt::format("{} GB/s", report::format_significant(bytes_per_second / 1e9, 4));
 }
 
-// The two constants of a machine, and what they stand beside.
+// The two constants of a machine, and its other rates.
 std::string basis_text(const Cluster& cluster, const KernelTable& kernels) {
   return fmt::format(
       "{}: products sustain {:.0f} TFLOP/s and attention {:.0f} (the two fitted constants of a "

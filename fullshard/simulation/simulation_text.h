@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulations as people and programs read them: a table over numbers of ranks, JSON, a page with
-// charts.
+// Simulations as a table over numbers of ranks, as JSON and as a page with charts.
 #pragma once
 
 #include <string>
@@ -11,11 +10,11 @@
 
 namespace fullshard::simulation {
 
-// `cluster` as all of them were made for; a line for each, then what the numbers rest on.
+// All of them are of `cluster`; a line for each, then what the numbers are based on.
 std::string simulation_text(const std::vector<Simulation>& simulations, const Cluster& cluster,
                             const KernelTable& kernels);
 
-// How far steps were from published ones: what a reader should add to every time.
+// How far simulated steps were from published ones: the error to expect of every time.
 std::string simulation_error_text();
 
 // {"ranks", "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "exposed_communication_s",

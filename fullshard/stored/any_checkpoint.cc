@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kBlockNumel = int64_t{1} << 20;
 constexpr const char* kFlatKind = "DCP safetensors";
 
-// Reading compares checksums where the source does so itself.
+// Reading verifies checksums if the source does so itself.
 void read_through(const TensorSource& source) {
   for (const auto& tensor : source.tensors()) {
     const int64_t numel = tensor.numel();
@@ -44,7 +44,7 @@ AnyCheckpoint open_own(const std::string& folder) {
   check_files(*manifest, folder);
   AnyCheckpoint opened{.kind = "Fullshard", .path = folder};
   const ModelRecord record = record_in(manifest->progress.extra, folder);
-  ModelRecord state_record = record;  // an optimizer has a tied parameter once
+  ModelRecord state_record = record;  // an optimizer holds a tied parameter once
   state_record.tied.clear();
   const auto source = [&](const std::string& state) {
     return under_file_names(std::make_unique<ManifestSource>(folder, manifest, state),
@@ -186,8 +186,8 @@ AnyCheckpoint open_accelerate(const std::string& path) {
   return opened;
 }
 
-// Weights, or with the optimizer's states beside them what torch.distributed.checkpoint has written
-// as safetensors.
+// Weights, or weights with the optimizer's states as torch.distributed.checkpoint writes them as
+// safetensors.
 void add_tensors(AnyCheckpoint& opened, std::unique_ptr<TensorSource> source) {
   if (!formats::FlatStateDict::is_one(*source)) {
     opened.weights = std::move(source);

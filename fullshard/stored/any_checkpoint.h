@@ -32,25 +32,25 @@ struct AnyCheckpoint {
 
   std::string kind;                              // "DeepSpeed ZeRO-2"
   std::string path;                              // of the folder or file that was opened
-  std::unique_ptr<TensorSource> weights = {};    // null: it holds states only
+  std::unique_ptr<TensorSource> weights = {};    // null: it holds only states
   std::map<std::string, std::string> tied = {};  // a second name -> the name whose values it has
   std::vector<State> states = {};                // of the optimizer
-  std::set<std::string> exact = {};              // weights that no export casts, as counts
+  std::set<std::string> exact = {};              // weights that exports do not cast, such as counts
   // States of parameters that are numbered instead of named; then `states` is empty.
   std::shared_ptr<const formats::OptimizerFile> numbered = {};
   std::vector<std::pair<std::string, std::string>> facts = {};  // "ranks", "2": for people
-  std::string config = {};   // the model's config.json, where ours says it
-  std::string adapter = {};  // adapter_config.json, where it holds an adapter without its base
-  // How far training had come, where that is said.
+  std::string config = {};   // the model's config.json, if our checkpoint has it
+  std::string adapter = {};  // adapter_config.json, if it holds an adapter without its base
+  // The progress of training, where it is stored.
   std::optional<int64_t> num_steps = {};
   int64_t num_skipped = 0;                      // of them
   std::optional<int64_t> optimizer_steps = {};  // as the optimizer counts them
   std::optional<int64_t> scheduler_steps = {};  // of the learning rate
   std::optional<formats::SavedLossScale> loss_scale = {};
-  // Compares all checksums that the files carry; throws (kind input) at the first that is wrong.
+  // Verifies all checksums of the files; throws (kind input) at the first mismatch.
   std::function<void()> check_sums = {};
   bool has_sums = false;
-  std::vector<std::string> without_sums = {};  // files of it that carry none, beside others that do
+  std::vector<std::string> without_sums = {};  // its files without checksums, if others have them
 
   // Without second names of tied tensors.
   std::vector<StoredTensor> distinct_weights() const;
@@ -58,7 +58,7 @@ struct AnyCheckpoint {
 
 // `with_frozen`: DeepSpeed's parameters that were not trained, too. Errors are of the kind input.
 AnyCheckpoint open_any(const FoundCheckpoint& found, bool with_frozen = true);
-// Of what FoundCheckpoint::find() finds at the path.
+// Opens what FoundCheckpoint::find() finds at the path.
 AnyCheckpoint open_any(const std::string& path, const AnyCheckpointOptions& options = {});
 
 }  // namespace fullshard::stored

@@ -20,7 +20,7 @@
 namespace fullshard::stored {
 namespace {
 
-// The first of these that is there; empty: none.
+// The first of these files that exists; empty: none.
 std::string find_beside(const std::string& folder, std::initializer_list<const char*> names) {
   for (const auto* name : names) {
     const std::string path = fmt::format("{}/{}", folder, name);
@@ -29,7 +29,7 @@ std::string find_beside(const std::string& folder, std::initializer_list<const c
   return "";
 }
 
-// One of every rank.
+// Accelerate writes one per rank.
 int64_t num_accelerate_ranks(const std::string& folder) {
   const auto names = formats::names_in(folder);
   return std::ranges::count_if(names,
@@ -79,7 +79,7 @@ std::vector<std::string> add_saved_progress(AnyCheckpoint& opened, const std::st
   if (const auto path = find_beside(folder, {"scheduler.pt", "scheduler.bin"}); !path.empty()) {
     files.push_back(path);
     opened.scheduler_steps = formats::schedule_steps(formats::TorchFile(path).root(), path);
-    // Accelerate lets a schedule step once per rank and step.
+    // Accelerate advances a schedule once per rank in every step.
     const auto done = opened.optimizer_steps;
     const int64_t ranks = num_accelerate_ranks(folder);
     if (done && ranks > 1 && opened.scheduler_steps == *done * ranks) {

@@ -40,7 +40,7 @@ void write_flushed(const std::string& path, const std::string& text) {
   file.sync();
 }
 
-// One whose manifest is gone, as after a copy that was cut off, is one all the same.
+// A checkpoint whose manifest is missing, as after an interrupted copy, counts as one too.
 bool is_checkpoint(const std::string& folder, const std::vector<std::string>& names) {
   const auto holds_weights = [](const std::string& name) {
     return name.starts_with("weights-") && name.ends_with(".bin");
@@ -72,7 +72,7 @@ bool may_become_checkpoint(const std::string& folder) {
 void check_may_hold_checkpoints(const std::string& directory) {
   if (base::is_there(directory) && !base::is_folder(directory)) {
     fail_as(ErrorKind::usage,
-            "{}: is not a folder, and checkpoints are to be saved there; move it away, or name "
+            "{}: is not a folder, but checkpoints are saved there; move it away, or choose "
             "another --output",
             directory);
   }
@@ -80,8 +80,8 @@ void check_may_hold_checkpoints(const std::string& directory) {
   struct stat facts = {};
   if (::lstat(latest.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
     fail_as(ErrorKind::usage,
-            "{}: is a folder, and a file of this name is to say which checkpoint is the newest; "
-            "move it away, or name another --output",
+            "{}: is a folder, but a file of this name names the newest checkpoint; "
+            "move it away, or choose another --output",
             latest);
   }
 }
@@ -89,10 +89,10 @@ void check_may_hold_checkpoints(const std::string& directory) {
 void CheckpointFolder::begin() const {
   const auto [parent, name] = split(folder_);
   formats::check_input(!name.empty() && name != "." && name != ".." && name != kLatest,
-                       "{}: cannot be the folder of a checkpoint", folder_);
+                       "{}: invalid name of a checkpoint folder", folder_);
   formats::check_input(
       may_become_checkpoint(folder_),
-      "{}: exists and is no checkpoint, so it will not be replaced; save to another folder",
+      "{}: exists and is not a checkpoint, so it will not be replaced; save to another folder",
       folder_);
   base::remove_flat_folder(part_);  // of a run that was killed
   formats::check_input(!base::is_there(part_),

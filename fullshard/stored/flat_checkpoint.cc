@@ -66,7 +66,7 @@ class FlatSource : public TensorSource {
     places_.insert({std::move(name), {&source, tensor.name}});
   }
 
-  // As torch's optimizers count: for each parameter, as a number of fp32.
+  // As torch's optimizers count steps: for each parameter, as an fp32 number.
   void add_steps(const AnyCheckpoint& checkpoint) {
     const auto steps =
         checkpoint.optimizer_steps ? checkpoint.optimizer_steps : checkpoint.num_steps;

@@ -22,7 +22,7 @@ bool is_own_folder(const std::string& folder) {
   return base::is_file(fmt::format("{}/{}", folder, kManifestName));
 }
 
-// The newest whole one of ours in a folder, or in a run's folder `checkpoints`.
+// Our newest complete checkpoint in a folder, or in a run's folder `checkpoints`.
 struct NewestOwn {
   std::string folder = {};                // empty: there is none
   std::vector<std::string> skipped = {};  // in the folder itself, and why
@@ -42,13 +42,13 @@ std::optional<CheckpointKind> kind_by_dcp(const std::string& path) {
   return CheckpointKind::accelerate;
 }
 
-// A folder that no marker names can only hold weights, unless it is a broken one of ours.
+// A folder without a marker can only hold weights, unless it is a damaged one of ours.
 void check_is_no_broken_own(const std::string& path, const NewestOwn& newest) {
-  // Our own names of files, and nothing that says what is in them.
+  // It has our file names, but nothing that describes their contents.
   formats::check_input(
       !base::is_file(path + "/weights-00000.bin"),
-      "{}: has no {}, without which nobody knows what its files hold; it is no complete "
-      "checkpoint: copy it again or use another",
+      "{}: has no {}, which describes the contents of its files; the checkpoint is "
+      "incomplete: copy it again or use another",
       path, kManifestName);
   formats::check_input(newest.skipped.empty(), "{}: has no complete checkpoint: {}", path,
                        fmt::join(newest.skipped, "; "));
@@ -64,7 +64,7 @@ FoundCheckpoint FoundCheckpoint::as_told(CheckpointKind kind, std::string path) 
 }
 
 FoundCheckpoint FoundCheckpoint::find(const std::string& path, const std::string& tag) {
-  formats::check_input(base::is_file(path) || base::is_folder(path), "{}: is not there", path);
+  formats::check_input(base::is_file(path) || base::is_folder(path), "{}: does not exist", path);
   if (base::is_file(path)) return {CheckpointKind::weights, path};
   const std::string named = fmt::format("{}/{}", path, tag);
   if (!tag.empty() && formats::is_plain_name(tag) && is_own_folder(named)) {
@@ -81,7 +81,7 @@ FoundCheckpoint FoundCheckpoint::find(const std::string& path, const std::string
 }
 
 FoundCheckpoint FoundCheckpoint::find_to_resume(const std::string& path) {
-  formats::check_input(base::is_file(path) || base::is_folder(path), "{}: is not there", path);
+  formats::check_input(base::is_file(path) || base::is_folder(path), "{}: does not exist", path);
   if (base::is_file(path)) return {CheckpointKind::weights, path};
   if (is_own_folder(path)) return {CheckpointKind::own, path};
   const NewestOwn newest = find_newest_own(path);

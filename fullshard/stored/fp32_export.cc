@@ -61,7 +61,7 @@ bool are_one(const std::string& path, const std::string& other) {
          facts.st_dev == others.st_dev && facts.st_ino == others.st_ino;
 }
 
-// Weights that are read where they are written would be lost with the precision that is asked for.
+// Writing over the weights that are read would lose them, or their precision.
 void refuse_own_place(const AnyCheckpoint& checkpoint, const std::string& out) {
   const bool is_sharded =
       checkpoint.kind == "Fullshard" || checkpoint.kind.starts_with("DeepSpeed") ||
@@ -71,7 +71,7 @@ void refuse_own_place(const AnyCheckpoint& checkpoint, const std::string& out) {
   const bool is_file = out.ends_with(kTorch) || out.ends_with(kSafetensors);
   const bool is_own_file = is_file && are_one(above, checkpoint.path) && are_one(out, out);
   if (is_sharded || !(are_one(out, checkpoint.path) || is_own_file)) return;
-  fail_as(ErrorKind::usage, "{}: is what the weights are read from; write them elsewhere", out);
+  fail_as(ErrorKind::usage, "{}: the weights are read from there; choose another destination", out);
 }
 
 class Export {
@@ -121,7 +121,7 @@ class Export {
     result_.files.push_back(path);
   }
 
-  // Reading and writing of several blocks go on at a time.
+  // Several blocks are read and written at a time.
   void stream() {
     const int num_threads = static_cast<int>(
         std::min(static_cast<int64_t>(options_.num_threads), static_cast<int64_t>(work_.size())));
@@ -165,8 +165,8 @@ class Export {
     result_.files.push_back(path);
   }
 
-  // A reader would take the weights of an earlier export for ours: those of several files if ours
-  // is one, and the other way round.
+  // A reader would take the weights of an earlier export for these: several files if this export
+  // is one file, and the other way round.
   void remove_stale() const {
     std::set<std::string> ours;
     for (const auto& file : result_.files) ours.emplace(formats::name_part(file));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a JSON object that somebody else wrote. Errors are of the kind input and name the
+// The fields of a JSON object from an untrusted file. Errors are of the kind input and name the
 // place: "manifest.json: tensors[3].shape: is a string, expected an array".
 #pragma once
 
@@ -23,7 +23,7 @@ class JsonFields {
   std::vector<std::string> keys() const;  // of an object
 
   int64_t integer(int64_t least = 0) const;  // at least that
-  double number() const;                     // null stands for what JSON cannot say: NaN
+  double number() const;                     // null stands for NaN, which JSON lacks
   bool boolean() const;
   const std::string& text() const;
   std::vector<int64_t> integers() const;

@@ -24,7 +24,7 @@ bool is_step_name(const std::string& name) {
          name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
 }
 
-// As it is named: a link lies where its name does.
+// By name: the folder of a link is the one that holds the link.
 std::string parent_of(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const size_t slash = path.rfind('/');
@@ -59,8 +59,8 @@ Candidate examine(const std::string& directory, const std::string& name) {
   return candidate;
 }
 
-// Newest first, by the number of the save and only without one by the clock; those of which nothing
-// can be told come before them.
+// Newest first, by the number of the save, or without one by the clock; those whose age is unknown
+// come before them.
 std::vector<Candidate> candidates_in(const std::string& directory) {
   std::vector<Candidate> candidates;
   for (const auto& name : base::names_in_folder(directory)) {
@@ -124,7 +124,7 @@ std::string checkpoint_problem(const std::string& folder, std::optional<int64_t>
   try {
     const Manifest manifest = read_manifest(folder);
     check_files(manifest, folder);
-    if (saved_at && manifest.saved_at != *saved_at) return folder + ": is of another save";
+    if (saved_at && manifest.saved_at != *saved_at) return folder + ": belongs to another save";
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoint of several to go on from, and which to remove.
+// Which checkpoint of several to resume from, and which to remove.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,12 @@ struct LastCheckpoint {
   std::vector<std::string> skipped;  // newer ones, or unfinished: "step-000200: why"
 };
 
-// The one that was saved last among those that are complete: a manifest, and every file of it with
-// its size. (Contents are checked as they are read.) Names that are passed over are as if they were
-// not there. Not collective.
+// The newest complete checkpoint: it has a manifest, and every file that this lists with its size.
+// (Contents are checked as they are read.) Names that are passed over are ignored. Not collective.
 LastCheckpoint last_checkpoint(const std::string& directory,
                                const std::vector<std::string>& passed_over = {});
 
-// Which save it is: of the folders of several hosts, those of one save have this alike.
+// Identifies the save: the folders of several hosts have the same value if they are of one save.
 struct CompleteCheckpoint {
   std::string name;
   int64_t saved_at = 0;
@@ -33,21 +32,21 @@ std::vector<CompleteCheckpoint> complete_checkpoints(const std::string& director
 // The save_number of the next manifest in this folder.
 int64_t next_save_number(const std::string& directory);
 
-// Whether a checkpoint, or a folder of several, is one of the run in this folder: it lies there, or
-// behind a link there, as where checkpoints/ is on another disk.
+// Whether a checkpoint, or a folder of several, belongs to the run in this folder: it is there, or
+// behind a link there, as when checkpoints/ is on another disk.
 bool is_of_run(const std::string& checkpoint, const std::string& run);
 
-// Why a folder is not a complete checkpoint of ours, in the same sense, or not of this save; empty:
-// it is one.
+// Why a folder is not a complete checkpoint of ours, in the same sense, or is of another save;
+// empty: it is one.
 std::string checkpoint_problem(const std::string& folder, std::optional<int64_t> saved_at = {});
 
-// Removes the oldest complete ones named by checkpoint_name() until `num_kept` are left, never one
-// of `kept_names`; and what killed runs left unfinished.
+// Removes the oldest complete checkpoints named by checkpoint_name() until `num_kept` are left,
+// never one of `kept_names`; and what killed runs left unfinished.
 void remove_old_checkpoints(const std::string& directory, int num_kept,
                             const std::vector<std::string>& kept_names);
 
-// Removes every one, named or numbered, whole or not, but for folders that `is_kept` names, and
-// what says which is the newest.
+// Removes every checkpoint, named or numbered, complete or not, except for folders that `is_kept`
+// names, and the file that names the newest.
 void remove_all_checkpoints(const std::string& directory,
                             const std::function<bool(const std::string& folder)>& is_kept);
 

@@ -44,7 +44,7 @@ StoredValues parse_values(const JsonFields& fields) {
   const auto dtype = fields.at("dtype");
   const auto* type = find_element_type(dtype.text());
   if (type == nullptr || type->dtype == at::ScalarType::Undefined) {
-    dtype.reject("a type of elements, as F32");
+    dtype.reject("a dtype, such as F32");
   }
   values.dtype = type->dtype;
   for (const auto& item : fields.at("intervals").items()) {
@@ -86,7 +86,7 @@ ManifestTensor parse_tensor(const JsonFields& fields) {
 StoredFile parse_file(const JsonFields& fields) {
   StoredFile file;
   file.name = fields.at("name").text();
-  // Names come from outside: none may lead out of the folder.
+  // Names are untrusted: none may point outside the folder.
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name[0] == '.') {
     fields.at("name").reject("the name of a file in this folder");
   }
@@ -140,7 +140,7 @@ StoredOptimizer parse_optimizer(const JsonFields& fields) {
       optimizer.base_lrs.push_back(item.number());
     }
     if (optimizer.base_lrs.size() != optimizer.lrs.size()) {
-      fields.at("base_lrs").reject("as many numbers as there are rates");
+      fields.at("base_lrs").reject("as many numbers as learning rates");
     }
   }
   if (fields.has("momentum")) optimizer.momentum = fields.at("momentum").number();
@@ -150,13 +150,14 @@ StoredOptimizer parse_optimizer(const JsonFields& fields) {
 
 // Gives the version.
 int check_kind(const JsonFields& fields, const std::string& where) {
-  formats::check_input(fields.has("format") && fields.at("format").value() == kFormat,
-                       "{}: is not a Fullshard checkpoint's; its field 'format' would say \"{}\"",
-                       where, kFormat);
+  formats::check_input(
+      fields.has("format") && fields.at("format").value() == kFormat,
+      "{}: is not from a Fullshard checkpoint; expected the field 'format' to be \"{}\"", where,
+      kFormat);
   const auto version = fields.at("version").integer();
   formats::check_input(
       version >= 1 && version <= kManifestVersion,
-      "{}: is of version {}, and this program reads versions 1 to {}; use the Fullshard "
+      "{}: has version {}, but this program reads versions 1 to {}; use the Fullshard "
       "that wrote it, or a newer one",
       where, version, kManifestVersion);
   const auto checksum = fields.at("checksum");
@@ -220,11 +221,10 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   const JsonFields fields(parsed, where);
   Manifest manifest;
   manifest.version = check_kind(fields, where);
-  formats::check_input(
-      has_checksum || !manifest.has_checksum(),
-      "{}: is of version {} and has no '{}' at its end; the file is damaged or was "
-      "changed: copy it again or use another checkpoint",
-      where, manifest.version, kManifestChecksum);
+  formats::check_input(has_checksum || !manifest.has_checksum(),
+                       "{}: has version {} but no '{}' at its end; the file is damaged or was "
+                       "changed: copy it again or use another checkpoint",
+                       where, manifest.version, kManifestChecksum);
   manifest.saved_at = fields.at("saved_at").integer();
   if (fields.has("save_number")) manifest.save_number = fields.at("save_number").integer(1);
   manifest.num_ranks = static_cast<int>(fields.at("num_ranks").integer(1));
@@ -253,10 +253,10 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
 
 Manifest read_manifest(const std::string& folder) {
   const auto path = fmt::format("{}/{}", folder, kManifestName);
-  formats::check_input(base::is_folder(folder), "{}: is no folder of a checkpoint: it {}", folder,
-                       base::is_file(folder) ? "is a file" : "is not there");
+  formats::check_input(base::is_folder(folder), "{}: is not a checkpoint folder: it {}", folder,
+                       base::is_file(folder) ? "is a file" : "does not exist");
   formats::check_input(base::is_file(path),
-                       "{}: has no {}: it is no checkpoint, or an incomplete one", folder,
+                       "{}: has no {}: it is not a checkpoint, or an incomplete one", folder,
                        kManifestName);
   const auto file = formats::FileHandle::open(path);
   formats::check_input(file.size() <= kGiB, "{}: has {}, expected less than 1 GiB", path,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json: what lies where in the files of a checkpoint. Drawn in docs/checkpoint_format.md.
+// manifest.json: where each tensor is in the files of a checkpoint. Drawn in
+// docs/checkpoint_format.md.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -21,7 +22,7 @@ inline constexpr int kManifestVersion = 2;
 
 struct StoredFile {
   std::string name;  // in the checkpoint's folder
-  int rank = 0;      // that wrote it
+  int rank = 0;      // the one that wrote it
   int host = 0;
   int64_t bytes = 0;
   Checksums checksums = {};  // CRC-32C per block of kBlockBytes
@@ -44,9 +45,9 @@ struct ManifestTensor {
   std::vector<std::string> names;  // tied ones have several
   std::vector<int64_t> shape;
   bool is_buffer = false;
-  StoredValues weights = {};                        // of the master's precision
+  StoredValues weights = {};                        // in the dtype of the master weights
   std::map<std::string, StoredValues> states = {};  // of the optimizer; none for frozen ones
-  // Of an optimizer that counts for each parameter, as "step"; absent: it has no state yet.
+  // For an optimizer that counts steps for each parameter; absent: it has no state yet.
   std::optional<std::map<std::string, int64_t>> counts = {};
 };
 
@@ -54,8 +55,8 @@ struct StoredOptimizer {
   std::string name;
   int64_t num_steps = 0;
   std::vector<std::string> states;    // their names
-  std::vector<double> lrs = {};       // one, or one of each of its groups of parameters
-  std::vector<double> base_lrs = {};  // that schedules multiply; empty: not known, as in older ones
+  std::vector<double> lrs = {};       // one, or one for each of its parameter groups
+  std::vector<double> base_lrs = {};  // multiplied by schedules; empty: unknown, as in older ones
   std::optional<double> momentum = {};
   std::optional<double> beta2 = {};
 };
@@ -67,8 +68,8 @@ struct Manifest {
   int num_ranks = 1;        // that saved it
   int num_shards = 1;
   std::string strategy = {};
-  bool is_node_local = false;      // files of other hosts may be out of sight
-  bool leaves_out_frozen = false;  // it holds what was trained, and buffers
+  bool is_node_local = false;      // files of other hosts may be invisible
+  bool leaves_out_frozen = false;  // it holds trained parameters and buffers only
   std::optional<StoredOptimizer> optimizer = {};
   std::vector<StoredFile> files = {};
   // For other programs: nothing of them is needed for loading (side_files.h).
@@ -80,23 +81,23 @@ struct Manifest {
   bool has_checksum() const { return version >= 2; }  // of itself
 };
 
-// In the current version, with its checksum.
+// Writes the current version, with its checksum.
 std::string manifest_text(const Manifest& manifest);
 std::string checksums_text(const Checksums& checksums);  // eight hexadecimal digits each
 std::optional<Checksums> parse_checksums(const std::string& text);
 
-// Its checksum is compared first. Checked as far as that is possible without the other files: every
+// Its checksum is compared first. Then everything is checked that needs no other file: every
 // element of every tensor lies in one place, inside a file, and no two share a byte. Errors begin
 // with `where`.
 Manifest parse_manifest(const std::string& text, const std::string& where);
-// Whether this is meant for one: programs of others have files of that name.
+// Whether the text is meant as one: other programs have files of that name too.
 bool looks_like_manifest(const std::string& text);
 void check_manifest(const Manifest& manifest, const std::string& where);
 
-// Of a checkpoint's folder.
+// Reads the manifest of a checkpoint's folder.
 Manifest read_manifest(const std::string& folder);
 
-// That every file is there with its size; those of other hosts only where they can be seen.
+// Checks that every file exists with its size; those of other hosts only where they are visible.
 void check_files(const Manifest& manifest, const std::string& folder);
 void check_file(const StoredFile& file, const std::string& folder);
 

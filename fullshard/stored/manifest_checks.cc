@@ -45,7 +45,7 @@ class Checker {
                              name);
       }
       const auto numel = checked_numel(tensor.shape);
-      formats::check_input(numel.has_value(), "{}: tensor '{}' has the impossible shape {}", where_,
+      formats::check_input(numel.has_value(), "{}: tensor '{}' has the invalid shape {}", where_,
                            tensor.names.front(), format_shape(tensor.shape));
       check_values(tensor, "weights", tensor.weights, *numel);
       for (const auto& [state, values] : tensor.states) {
@@ -82,23 +82,23 @@ class Checker {
     const int64_t size = find_element_type(values.dtype)->bits / 8;
     int64_t next = 0;
     for (const auto& interval : values.intervals) {
-      formats::check_input(interval.begin >= next, "{}: {}: elements {} to {} are there twice",
-                           where_, what, interval.begin, std::min(next, interval.end));
-      formats::check_input(interval.begin == next, "{}: {}: elements {} to {} are nowhere", where_,
+      formats::check_input(interval.begin >= next, "{}: {}: elements {} to {} occur twice", where_,
+                           what, interval.begin, std::min(next, interval.end));
+      formats::check_input(interval.begin == next, "{}: {}: elements {} to {} are missing", where_,
                            what, next, interval.begin);
       formats::check_input(interval.end > interval.begin && interval.end <= numel,
-                           "{}: {}: elements {} to {} are not those of a tensor of shape {}",
-                           where_, what, interval.begin, interval.end, format_shape(tensor.shape));
+                           "{}: {}: elements {} to {} are not in a tensor of shape {}", where_,
+                           what, interval.begin, interval.end, format_shape(tensor.shape));
       check_place(what, interval, size);
       next = interval.end;
     }
-    formats::check_input(next == numel, "{}: {}: elements {} to {} are nowhere", where_, what, next,
+    formats::check_input(next == numel, "{}: {}: elements {} to {} are missing", where_, what, next,
                          numel);
   }
 
   void check_place(const std::string& what, const StoredInterval& interval, int64_t size) {
     formats::check_input(static_cast<size_t>(interval.file) < manifest_.files.size(),
-                         "{}: {} lies in file number {}, and there are {}", where_, what,
+                         "{}: {} is in file number {}, but there are {}", where_, what,
                          interval.file, manifest_.files.size());
     const auto& file = manifest_.files[static_cast<size_t>(interval.file)];
     int64_t bytes = 0;

@@ -29,7 +29,7 @@ bool check_manifest_checksum(std::string_view text, const std::string& where) {
   if (!tail.starts_with(fmt::format(",\"{}\":", kManifestChecksum))) return false;
   formats::check_input(
       tail == tail_of(summed),
-      "{}: its checksum is not that of its contents; the file is damaged or was changed: "
+      "{}: its checksum does not match its contents; the file is damaged or was changed: "
       "copy it again or use another checkpoint",
       where);
   return true;

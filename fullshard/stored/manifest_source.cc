@@ -60,7 +60,7 @@ void ManifestSource::read(const std::string& name, int64_t begin, ElementSpan ou
     wanted.push_back(
         {fmt::format("{}/{}", folder_, file.name), file.bytes, &file.checksums, {range}});
   }
-  // Whoever reads block after block has threads of its own.
+  // Callers that read block after block have their own threads.
   BlockReadOptions options{.buffers = &buffers_};
   if (out.bytes() <= 4 * kReadBytes) options.num_workers = options.depth = 1;
   read_block_files(std::move(wanted), options);

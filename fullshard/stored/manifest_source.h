@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of our own as a source of tensors, outside any model.
+// A checkpoint of our own as a source of tensors, independent of any model.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace fullshard::stored {
 
-// The weights, or one state of the optimizer. Every block that a read touches is read whole and
-// compared with its checksum.
+// The weights, or one state of the optimizer. Every block that a read touches is read completely
+// and compared with its checksum.
 class ManifestSource : public TensorSource {
  public:
   // `state` empty: the weights, under all their names. A state's tensors have their first name.

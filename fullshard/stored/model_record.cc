@@ -29,7 +29,7 @@ class RenamedSource : public TensorSource {
       const bool is_known = known != record.names.end();
       const std::string name = is_known ? known->second.name : tensor.name;
       if (name.empty()) continue;
-      // Two names of a tied tensor may be one in files.
+      // Two names of a tied tensor may be one name in files.
       places_.insert({name, {tensor.name, is_known && known->second.transposed}});
     }
     for (const auto& [second, first] : record.tied) {
@@ -43,7 +43,7 @@ class RenamedSource : public TensorSource {
       tensor.name = name;
       if (!place.is_turned) continue;
       formats::check_input(tensor.shape.size() == 2,
-                           "{}: tensor '{}': cannot be turned: its shape is {}", tensor.file,
+                           "{}: tensor '{}': cannot be transposed: its shape is {}", tensor.file,
                            place.name, format_shape(tensor.shape));
       std::swap(tensor.shape[0], tensor.shape[1]);
     }
@@ -103,7 +103,7 @@ ModelRecord record_in(const std::string& extra, const std::string& where) {
           in_file.at("name").get<std::string>(), in_file.at("transposed").get<bool>(), {}};
     }
   } catch (const json::exception& error) {
-    formats::fail_input("{}: progress.extra.{}: is no record of a model: {}", where, kKey,
+    formats::fail_input("{}: progress.extra.{}: is not a model record: {}", where, kKey,
                         error.what());
   }
   return record;

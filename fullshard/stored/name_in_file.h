@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How parameters and buffers of a module are called in files.
+// The names of a module's parameters and buffers in files.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// Seeds have 64 bits, which not every reader of JSON numbers keeps.
+// Seeds have 64 bits, which not every JSON reader represents exactly.
 json place_json(const DataPlace& place) {
   json result = {{"epoch", place.epoch},
                  {"example", place.example},
@@ -26,7 +26,7 @@ json place_json(const DataPlace& place) {
   return result;
 }
 
-// What a loop counts goes on from here by additions, which may not overflow.
+// A loop continues counting from these numbers, which must not overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 53;
 
 int64_t count(const JsonFields& field) {

@@ -35,13 +35,13 @@ StoredFile summed_file(const std::string& folder, const std::string& name) {
   return stored;
 }
 
-// One of ours.
+// Whether the folder is a checkpoint of ours.
 bool has_manifest(const std::string& folder) {
   const auto text = base::find_text_file(fmt::format("{}/{}", folder, kManifestName));
   return text && looks_like_manifest(*text);
 }
 
-// Under the names of files, each tensor once: as save_weights() writes them.
+// Each tensor once, under its name in files: as save_weights() writes them.
 std::unique_ptr<TensorSource> weights_as_saved(const std::shared_ptr<const Manifest>& manifest,
                                                const std::string& folder) {
   ModelRecord record = record_in(manifest->progress.extra, folder);
@@ -58,7 +58,7 @@ bool are_all_there(const Manifest& manifest, const std::string& folder) {
   });
 }
 
-// Of the model's, or of the adapter's.
+// Whether the checkpoint is a whole model with the names of its tensors in files.
 bool says_names(const Manifest& manifest, const std::string& folder) {
   const ModelRecord record = record_in(manifest.progress.extra, folder);
   return !record.config.empty() && record.adapter.empty() && !manifest.leaves_out_frozen;
@@ -88,7 +88,7 @@ std::vector<StoredFile> sum_side_files(const std::string& folder, const Manifest
   for (const auto& file : manifest.files) described.insert(file.name);
   std::vector<StoredFile> files;
   for (const auto& name : base::names_in_folder(folder)) {
-    // A file system may keep hidden ones of its own there.
+    // A file system may keep hidden files of its own there.
     const bool is_own = described.contains(name) || name == kManifestName || name.starts_with('.');
     if (!is_own && base::is_file(fmt::format("{}/{}", folder, name))) {
       files.push_back(summed_file(folder, name));
@@ -129,7 +129,7 @@ void compare_side_weights(const std::shared_ptr<const Manifest>& manifest,
     const bool is_same = found != nullptr && found->shape == tensor.shape &&
                          have_same_values(*side, *checked, tensor);
     formats::check_input(is_same,
-                         "{}: tensor '{}': is not what the checkpoint holds; the file is damaged "
+                         "{}: tensor '{}': differs from the checkpoint; the file is damaged "
                          "or was changed: write it again with fullshard checkpoint export",
                          tensor.file, tensor.name);
   }
@@ -137,7 +137,7 @@ void compare_side_weights(const std::shared_ptr<const Manifest>& manifest,
   for (const auto& tensor : manifest->tensors) {
     const std::string name = file_name_of(tensor.names.front(), record);
     formats::check_input(tensor.is_buffer || name.empty() || side->find(name) != nullptr,
-                         "{}: has no tensor '{}', which the checkpoint holds; write it again with "
+                         "{}: has no tensor '{}', which is in the checkpoint; write it again with "
                          "fullshard checkpoint export",
                          side->tensors().empty() ? folder : side->tensors().front().file, name);
   }

@@ -66,7 +66,7 @@ void StreamedFile::write_block(int64_t block, const TensorSource& source,
   output_.write_at(begin, buffer.data(), end - begin);
 }
 
-// Elements begin at multiples of their size in a file, so that no block cuts one in two.
+// Elements begin at multiples of their size in a file, so that no block splits one.
 void StreamedFile::fill(size_t index, int64_t begin, int64_t end, const TensorSource& source,
                         char* target) {
   const FilePart& part = layout_.parts[index];

@@ -15,8 +15,8 @@ namespace fullshard::stored {
 
 inline constexpr int64_t kStreamBytes = int64_t{4} << 20;  // of one block
 
-// The file is PATH.part until finish(), which flushes it and gives it its name; the destructor
-// removes what was not finished. Errors name the file.
+// The file is PATH.part until finish(), which flushes and renames it; the destructor removes what
+// was not finished. Errors name the file.
 class StreamedFile {
  public:
   StreamedFile(std::string path, WeightsLayout layout);
@@ -25,7 +25,7 @@ class StreamedFile {
   StreamedFile& operator=(const StreamedFile&) = delete;
 
   int64_t num_blocks() const;
-  // Every block once, by any thread; the buffer is the thread's own.
+  // Call once for every block, on any thread; each thread has its own buffer.
   void write_block(int64_t block, const TensorSource& source, disk::DirectBuffer& buffer);
   void finish();
 

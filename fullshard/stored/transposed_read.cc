@@ -16,7 +16,7 @@ struct Rectangle {
 };
 
 // `source` has `count` rows of `length` elements; row i becomes column i of `target`, whose rows
-// have `width` elements. In squares, so that both stay in the cache.
+// have `width` elements. It copies squares, so that both stay in the cache.
 template <class Word>
 void turn_words(const Word* source, int64_t count, int64_t length, Word* target, int64_t width) {
   constexpr int64_t kSide = 32;

@@ -10,8 +10,8 @@
 namespace fullshard::stored {
 
 // Elements [begin, begin + out.numel), row-major, of a matrix of rows × columns, whose transpose
-// (columns × rows) the source holds under `name`. Each element is read once; beside `out` at most
-// 4 MiB (or one row of the file) is held.
+// (columns × rows) the source holds under `name`. Each element is read once; in addition to `out`,
+// at most 4 MiB (or one row of the file) is held.
 void read_transposed(const TensorSource& source, const std::string& name, int64_t rows,
                      int64_t columns, int64_t begin, const ElementSpan& out);
 

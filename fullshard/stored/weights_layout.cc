@@ -37,7 +37,7 @@ std::unique_ptr<formats::TorchLayout> plan_torch(const std::vector<TensorPlan>& 
   return layout;
 }
 
-// They carry checksums: first as zeros, later as they are.
+// They contain checksums: zeros at first, the real ones later.
 std::vector<FilePart> headers_and_directory(formats::ZipLayout& zip) {
   std::vector<FilePart> parts;
   for (const auto& slot : zip.slots()) parts.push_back(text_part(slot.header, slot.header_bytes()));

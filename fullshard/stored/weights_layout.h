@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of weights before it is written: which of its bytes are known, and which are values of
-// tensors that come when their turn is there.
+// A file of weights before it is written: which of its bytes are known, and which are tensor values
+// that are written later.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -20,14 +20,14 @@ struct FilePart {
   int64_t begin = 0;
   int64_t bytes = 0;
   std::string text = {};
-  std::string tensor = {};  // empty: it is the text
+  std::string tensor = {};  // empty: the part is the text
   at::ScalarType dtype = at::kFloat;
 };
 
 struct WeightsLayout {
   std::vector<FilePart> parts;  // one after the other, from byte 0 on
-  // What has to be written again when the values are there, given the CRC-32 of every part. Empty:
-  // nothing, and nobody needs to sum.
+  // What has to be written again after the values, given the CRC-32 of every part. Empty: nothing,
+  // and no sums are needed.
   std::function<std::vector<FilePart>(const std::vector<uint32_t>& sums)> closing = {};
 
   int64_t bytes() const { return parts.empty() ? 0 : parts.back().begin + parts.back().bytes; }

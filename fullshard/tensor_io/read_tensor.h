@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of a source, whole.
+// Reads a whole tensor from a source.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace fullshard::tensor_io {
 
-// In its own dtype and shape.
+// The tensor has its stored dtype and shape.
 at::Tensor read_tensor(const TensorSource& source, const std::string& name);
 
 }  // namespace fullshard::tensor_io

@@ -39,7 +39,7 @@ void for_each_piece(const at::Tensor& values, const std::function<void(const at:
 void write_tensor(SafetensorsWriter& writer, const std::string& name, const at::Tensor& values) {
   const auto& planned = writer.planned(name).shape;
   formats::check_input(values.sizes() == at::IntArrayRef(planned),
-                       "{}: tensor '{}' has shape {}, planned was {}", writer.path(), name,
+                       "{}: tensor '{}' has shape {}, expected {}", writer.path(), name,
                        format_shape(values.sizes()), format_shape(planned));
   write_tensor_range(writer, name, 0, values);
 }
@@ -47,8 +47,8 @@ void write_tensor(SafetensorsWriter& writer, const std::string& name, const at::
 void write_tensor_range(SafetensorsWriter& writer, const std::string& name, int64_t begin,
                         const at::Tensor& values) {
   const at::NoGradGuard no_grad;
-  formats::check_input(values.is_cpu(), "{}: tensor '{}' is not in the memory of the CPU",
-                       writer.path(), name);
+  formats::check_input(values.is_cpu(), "{}: tensor '{}' is not in CPU memory", writer.path(),
+                       name);
   if (values.numel() == 0) return writer.write_range(name, begin, ElementSpan());
   for_each_piece(values.detach(), [&](const at::Tensor& piece) {
     writer.write_range(name, begin, piece);

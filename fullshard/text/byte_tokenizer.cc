@@ -47,7 +47,7 @@ class ByteTokenizer : public Tokenizer {
     const auto byte = byte_of_token(token);
     return byte ? std::optional<int32_t>(*byte) : std::nullopt;
   }
-  // A byte that is no character of its own is written as <0x..>.
+  // A byte that is not a character by itself is written as <0x..>.
   std::optional<std::string> token_of(int32_t id) const override {
     if (id < 0 || id >= kSize) return std::nullopt;
     if (id >= kBos) return std::string(kSpecial[static_cast<size_t>(id - kBos)]);

@@ -9,10 +9,10 @@
 namespace fullshard::text {
 
 // Needs no file: each byte is its value; <s> is 256, </s> 257, <pad> 258. With `special`, <s> comes
-// before a text and </s> behind it.
+// before a text and </s> after it.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 
-// What a folder's tokenizer_config.json says for load_tokenizer() to give this one.
+// The tokenizer_config.json of a folder for which load_tokenizer() gives this tokenizer.
 std::string byte_tokenizer_config();
 bool names_byte_tokenizer(const std::string& folder);
 

@@ -21,7 +21,7 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// "" for a file of the current folder, otherwise with a '/' at its end.
+// "" for a file in the current folder, otherwise with a '/' at its end.
 std::string folder_of(const std::string& file) {
   const size_t slash = file.rfind('/');
   return slash == std::string::npos ? "" : file.substr(0, slash + 1);
@@ -29,7 +29,7 @@ std::string folder_of(const std::string& file) {
 
 std::string name_of(const std::string& file) { return file.substr(folder_of(file).size()); }
 
-// The commonly used names first, then any other, in alphabetical order; "" when there is none.
+// The commonly used names first, then the others in alphabetical order; "" if there is none.
 std::string sentencepiece_in(const std::string& folder) {
   for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
     if (text::is_file(folder + name)) return folder + name;
@@ -40,7 +40,7 @@ std::string sentencepiece_in(const std::string& folder) {
   return "";
 }
 
-// The file of a folder from which it is loaded.
+// The file of a folder from which its tokenizer is loaded.
 std::string file_in(const std::string& folder) {
   if (text::is_file(folder + "tokenizer.json")) return folder + "tokenizer.json";
   if (std::string model = sentencepiece_in(folder); !model.empty()) return model;
@@ -63,7 +63,7 @@ text::PipelineParts load_json(const std::string& file, const text::TokenizerConf
 text::PipelineParts load_sentencepiece(const std::string& file,
                                        const text::TokenizerConfig& config) {
   const std::string bytes = base::read_text_file(file);
-  // tiktoken's lines "base64 rank", which also go by the name tokenizer.model.
+  // tiktoken files have lines "base64 rank", and some are also called tokenizer.model.
   const std::string_view first_line = std::string_view(bytes).substr(0, bytes.find('\n'));
   if (first_line.ends_with(" 0") && first_line.size() < 64) {
     fail_as(ErrorKind::input,
@@ -101,7 +101,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
     return text::make_pipeline(std::move(parts));
   } catch (const Error& error) {
     // Parts name their place in the file; the file itself is named here, unless it was another one.
-    // Tokens stand in their messages as the file has them.
+    // Messages contain tokens as they are in the file.
     constexpr size_t kMostShown = 1000;  // bytes
     const std::string what = error.what(), folder = folder_of(file);
     const bool is_named = what.starts_with(folder.empty() ? file : folder);

@@ -10,7 +10,7 @@ namespace fullshard::tuning {
 
 using FitsAt = std::function<bool(int64_t index)>;
 
-// Indices 0 to count - 1 stand for sizes that rise; 0 is known to fit. Gives the largest index that
+// Indices 0 to count - 1 stand for rising sizes; 0 is known to fit. Returns the largest index that
 // fits, which is exact where what fits at one size fits at every smaller one.
 int64_t largest_fitting(int64_t count, const FitsAt& fits);
 

@@ -9,11 +9,11 @@
 namespace fullshard::tuning {
 namespace {
 
-constexpr const char* kFitsWithout = "not measured: it fits without";
+constexpr const char* kFitsWithout = "not measured: not needed to fit";
 constexpr const char* kNoTime = "not measured: the budget is spent";
 
-// Offload costs speed and 16 bit changes numbers: from the fast end they are for those who need
-// them.
+// Offload costs speed and 16 bit changes numbers: from the fast end they are tried only if they are
+// needed.
 bool is_last_resort(const Rung& rung) {
   return rung.offloaded != Offloaded::nothing || rung.sixteen_bit;
 }
@@ -44,8 +44,8 @@ class Climber {
     }
   }
 
-  // Less offload and a lower stage first; then rungs that take larger batches. Either way ends at
-  // the second in a row that is no faster: the first may be one slow measurement.
+  // Less offload and a lower stage first; then rungs that take larger batches. Either direction
+  // ends at the second in a row that is not faster: the first may be one slow measurement.
   void try_others() {
     constexpr int kMostSlower = 2;
     const size_t start = ladder_index_of(best_rung());
@@ -62,7 +62,7 @@ class Climber {
     }
   }
 
-  // The ladder recomputes before it shards; what sharding saved may have made that needless.
+  // The ladder recomputes before it shards; sharding may have made that unnecessary.
   void try_without_recomputation() {
     const Rung& first = options_.rungs.front();
     Rung rung = best_rung().with_batch(batch_at(0));
@@ -91,7 +91,7 @@ class Climber {
     return best_speed() > before;
   }
 
-  // The largest batch by plan; nothing where no plan can be made.
+  // The largest batch by plan; nothing if no plan can be made.
   std::optional<int64_t> largest_planned(const Rung& rung) {
     bool is_known = true;
     const auto fits = [&](int64_t index) {
@@ -103,7 +103,7 @@ class Climber {
     return is_known ? std::optional(largest) : std::nullopt;
   }
 
-  // Measures the largest batch that fits by plan, or the largest that then fits in fact.
+  // Measures the largest batch that fits by plan, or else the largest that does fit.
   void grow(const Rung& rung) {
     const RungResult* first = find(rung);
     const auto speed = first != nullptr ? first->tokens_per_s : std::nullopt;

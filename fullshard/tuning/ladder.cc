@@ -32,18 +32,18 @@ std::string why_not(const StageRung& step, const LadderOptions& options) {
   if (offloads && !options.on_gpus) {
     return "on CPU ranks the host's memory is the device's: nothing would move";
   }
-  if (!offloads && options.ranks == 1) return "one rank has nobody to share states with";
+  if (!offloads && options.ranks == 1) return "a single rank has no other to share states with";
   return "";
 }
 
 std::string why_not_sixteen_bit(const LadderOptions& options) {
-  if (options.is_sixteen_bit) return "it computes in 16 bit already";
+  if (options.is_sixteen_bit) return "it already computes in 16 bit";
   return options.keeps_precision ? "the precision is given" : "";
 }
 
 std::string why_not_disk(const LadderOptions& options) {
   if (options.keeps_offload) return kOffloadIsGiven;
-  return options.stage.value_or(3) != 3 ? "needs stage 3, and the stage is given" : "";
+  return options.stage.value_or(3) != 3 ? "needs stage 3, but the stage is given" : "";
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ std::vector<Rung> ladder(const LadderOptions& options) {
             .recompute = options.keeps_recompute,
             .micro_batch = options.first_batch};
   std::vector<Rung> rungs = {last};
-  // A rung that is passed over changes nothing for those above it.
+  // A rung that is skipped changes nothing for those above it.
   const auto add = [&](Rung rung, std::string why) {
     rung.passed_over = std::move(why);
     if (rung.passed_over.empty()) last = rung;

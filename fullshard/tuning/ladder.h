@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which memory is saved, from the fastest to the most frugal, as the guides to ZeRO
 // give it: batch 1; recomputation; ZeRO-1, 2, 2 with optimizer offload, 3, 3 with parameter
-// offload, 3 with both; 16 bit; a disk. Each rung keeps what those before it changed, but for the
-// offload of a lower stage.
+// offload, 3 with both; 16 bit; a disk. Each rung keeps what those before it changed, except for
+// the offload of a lower stage.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fullshard::tuning {
 
-// What is there, and what a flag has settled: rungs that would change that are passed over.
+// The hardware, and what flags have fixed: rungs that would change that are skipped.
 struct LadderOptions {
   int ranks = 1;
   bool on_gpus = false;
@@ -25,7 +25,7 @@ struct LadderOptions {
   int64_t first_batch = 1;
 };
 
-// The fastest first. Rungs that mean nothing here are named, with the reason.
+// The fastest first. Rungs that do not apply here are listed, with the reason.
 std::vector<Rung> ladder(const LadderOptions& options);
 
 }  // namespace fullshard::tuning

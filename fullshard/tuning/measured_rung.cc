@@ -33,7 +33,7 @@ constexpr int kPollMilliseconds = 200;
 // A run that was told to end finishes its step first.
 constexpr std::chrono::seconds kPatienceWithEnd{20};
 
-// This process's own, and what tells a run that it is only measured.
+// The environment of this process, and the variable that tells a run that it is only measured.
 std::vector<std::string> environment_of(const TrialCommand& command) {
   using base::LauncherEnvironment;
   const std::string told = fmt::format("{}=", LauncherEnvironment::kMeasured);
@@ -46,7 +46,7 @@ std::vector<std::string> environment_of(const TrialCommand& command) {
   return variables;
 }
 
-// Standard output is the result's of whoever measures: a log that is shown comes without it.
+// Standard output is for the result of the measurement: a log that is shown comes without it.
 std::vector<std::string> words_of(const TrialCommand& command) {
   if (!command.shows_log) return command.words;
   std::vector<std::string> words = {"sh", "-c", R"(exec "$0" "$@" > /dev/null)"};
@@ -58,17 +58,17 @@ bool is_interruption(int number) {
   return number == SIGINT || number == SIGTERM || number == SIGHUP;
 }
 
-// What it said last as an error, without the word.
+// The last error that it printed, without the word.
 std::string error_line(const launch::ChildOutput& output) {
   constexpr std::string_view kWord = "error: ";
   const auto& lines = output.last_lines();
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (line->starts_with(kWord)) return line->substr(kWord.size());
   }
-  return lines.empty() ? "it said nothing" : lines.back();
+  return lines.empty() ? "it printed no error" : lines.back();
 }
 
-// libtorch goes on about its allocator for half a page.
+// libtorch adds half a page about its allocator.
 std::string first_sentence(const std::string& text) {
   constexpr std::string_view kTold = "Tried to allocate ";
   const size_t told = text.find(kTold);
@@ -84,7 +84,7 @@ bool speaks_of_memory(std::string text) {
                      [&](const char* sign) { return text.find(sign) != std::string::npos; });
 }
 
-// Looks after one child until it has ended.
+// Watches one child until it has ended.
 class TrialWatch {
  public:
   TrialWatch(const TrialCommand& command, const launch::Signals& signals)
@@ -129,7 +129,7 @@ class TrialWatch {
     ::poll(watched.data(), watched.size(), kPollMilliseconds);
   }
 
-  // A second signal does not wait.
+  // A second signal ends it at once.
   void end_child(int number) {
     child_.signal(ending_since_ ? SIGKILL : SIGTERM);
     if (!ending_since_) ending_since_ = Clock::now();
@@ -153,7 +153,7 @@ double median(std::vector<double> values) {
 }
 
 // The first step pays for what the others find: order of units, buffers, files in memory. The
-// median, because a machine has other things to do too.
+// median, because the machine may be busy with something else too.
 MeasuredRung measurement_in(const TrialCommand& command) {
   const auto reading = report::read_metrics(command.output + "/metrics.jsonl");
   MeasuredRung measured;
@@ -171,7 +171,7 @@ MeasuredRung measurement_in(const TrialCommand& command) {
   if (command.on_gpus && command.device_bytes && measured.peak_bytes > *command.device_bytes) {
     measured.fits = false;
     measured.why =
-        fmt::format("does not fit: held {} on the device, where {} are there",
+        fmt::format("does not fit: held {} on the device, only {} are available",
                     format_bytes(measured.peak_bytes), format_bytes(*command.device_bytes));
   }
   return measured;
@@ -188,7 +188,7 @@ void remove_tree(const std::string& path) {
 PrivateFolder::PrivateFolder(const std::string& parent)
     : path_(fmt::format("{}/{}XXXXXX", parent, kFolderPrefix)) {
   if (::mkdtemp(path_.data()) == nullptr) {
-    fail_as(ErrorKind::input, "{}: cannot be made: {}", path_, std::strerror(errno));
+    fail_as(ErrorKind::input, "{}: cannot be created: {}", path_, std::strerror(errno));
   }
 }
 

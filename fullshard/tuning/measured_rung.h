@@ -13,7 +13,7 @@
 
 namespace fullshard::tuning {
 
-// A new folder in `parent` that nobody else can read; it goes, with all in it, when this does.
+// A new folder in `parent` that no other user can read; the destructor removes it.
 class PrivateFolder {
  public:
   explicit PrivateFolder(const std::string& parent);
@@ -27,14 +27,14 @@ class PrivateFolder {
   std::string path_;
 };
 
-// Those of a process that was killed. For the one that owns `parent`.
+// Removes those of a process that was killed. For the process that owns `parent`.
 void remove_left_folders(const std::string& parent);
 
 struct TrialCommand {
   std::vector<std::string> words{};       // `fullshard train …`, or what stands in for it
   std::string output{};                   // its --output: metrics.jsonl is read there
   bool on_gpus = false;                   // whose peak counts: the device's or the process's
-  std::optional<int64_t> device_bytes{};  // that a peak on a GPU may reach
+  std::optional<int64_t> device_bytes{};  // the limit for a peak on a GPU
   std::optional<double> patience_s{};     // after which it is ended, and did not fit the budget
   bool times_phases = false;              // of each step
   bool shows_log = false;                 // its standard error is passed on
@@ -43,7 +43,7 @@ struct TrialCommand {
 struct TrialEnd {
   MeasuredRung measured{};
   int status = 0;          // its exit status, 128 + n for signal n
-  int interrupted_by = 0;  // a signal that this process got meanwhile; it was ended then
+  int interrupted_by = 0;  // a signal that this process got meanwhile; the run was then ended
 };
 
 // The process is told that it is only measured (base::LauncherEnvironment::measured). One that is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens for measuring a run whose data is not there yet.
+// Tokens for measuring a run that has no data yet.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct Rung {
   Rung with_batch(int64_t batch) const;
 };
 
-// Before it runs. A plan that cannot be made is no reason against a rung.
+// The plan, before it runs. A plan that cannot be made is not a reason to reject a rung.
 struct PlannedRung {
   bool is_known = false;
   bool fits = true;
@@ -40,10 +40,10 @@ struct MeasuredRung {
   int64_t peak_bytes = 0;
   double tokens_per_s = 0;  // of all ranks together
   std::string why{};
-  bool is_over = true;  // false: it was ended before it could tell
+  bool is_over = true;  // false: it was ended before there was a result
 };
 
-// All that is known.
+// All that is known of a rung.
 struct RungResult {
   Rung rung{};
   std::string config{};  // a DeepSpeed file; empty for a rung that is passed over

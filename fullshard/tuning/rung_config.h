@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rung as a DeepSpeed file, the one format that can say all of them. What is measured is what is
-// written at the end.
+// A rung as a DeepSpeed file, the one format that can express all of them. The file that is
+// measured is the one that is written at the end.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fullshard::tuning {
 
-// What the rungs are written over. `keeps_…`: a flag has settled it, the text says it.
+// What the rungs are applied to. `keeps_…`: a flag has fixed it, and the text has its value.
 struct ConfigBase {
   std::string text{};  // a DeepSpeed file
   bool keeps_stage = false;
@@ -25,8 +25,8 @@ std::string base_config(const Plan& plan);
 
 std::string rung_config(const ConfigBase& base, const Rung& rung);
 
-// Where the file settles the examples of a step: those of one rank. 0: it does not. An Error (kind
-// usage) where they cannot be shared equally.
+// The examples of one rank in a step, if the file fixes them. 0: it does not. An Error (kind usage)
+// if they cannot be divided equally.
 int64_t examples_per_step(const std::string& config, int64_t ranks);
 
 }  // namespace fullshard::tuning

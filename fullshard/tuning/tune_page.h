@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune.html: the table of rungs and their speeds as bars, in the looks of the report of a run.
+// tune.html: the table of rungs and their speeds as bars, in the style of a run's report.
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@ ordered_json json_of(const RungResult& result) {
           {"why", result.why}};
 }
 
-// Whatever the blanks between.
+// The same for texts that differ in white space only.
 std::string key_of(const std::string& config) { return ordered_json::parse(config).dump(); }
 
 MeasuredRung measured_in(const ordered_json& rung) {
@@ -79,13 +79,13 @@ void TuneRecord::load(const std::string& text) {
       if (rung.at("measured")) measured_[rung.at("config").dump()] = measured_in(rung);
     }
   } catch (const base::JsonError& problem) {
-    fail_as(ErrorKind::input, "{}: {}; --overwrite begins anew", path_, problem.what());
+    fail_as(ErrorKind::input, "{}: {}; --overwrite starts again", path_, problem.what());
   } catch (const nlohmann::json::exception&) {
-    fail_as(ErrorKind::input, "{}: is no record of a tune; --overwrite begins anew", path_);
+    fail_as(ErrorKind::input, "{}: is not a tune record; --overwrite starts again", path_);
   }
   if (asked == question_) return;
   fail_as(ErrorKind::usage,
-          "{}: is about another run ({}); give another --output, or --overwrite to begin anew",
+          "{}: is about another run ({}); give another --output, or --overwrite to start again",
           path_, asked);
 }
 
@@ -125,7 +125,7 @@ MeasuredRung RecordedTrials::measure(const Rung& rung, const std::string& config
   return inner_.measure(rung, config);
 }
 
-// What is known takes no time.
+// A known result takes no time.
 bool RecordedTrials::has_time(const Rung& rung, std::optional<double> tokens_per_s) {
   return record_.measured(inner_.config(rung)) || inner_.has_time(rung, tokens_per_s);
 }

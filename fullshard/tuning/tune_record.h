@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune.json: every rung as it becomes known, so that an interrupted tune goes on where it was.
+// tune.json: every rung as it becomes known, so that an interrupted tune continues where it was.
 //
 //   {"question": "train --model …", "status": "running", "winner": null, "rungs": [{"name":
 //    "ZeRO-2, batch 8", "config": {…}, "fits": true, "planned_bytes": 1234, "peak_bytes": 1240,
@@ -21,8 +21,8 @@ std::string rungs_json(const Climbed& climbed);
 // The file is replaced as a whole after each change. One thread.
 class TuneRecord {
  public:
-  // Takes up what is there. `question` is what is tuned; a file about another is an Error (kind
-  // usage), unless it is to be begun anew.
+  // Reads an existing file. `question` is what is tuned; a file about another is an Error (kind
+  // usage), unless `begins_anew`.
   TuneRecord(std::string path, std::string question, bool begins_anew);
 
   // What was measured for that file before, if anything.

@@ -9,7 +9,7 @@
 
 namespace fullshard::tuning {
 
-// With line breaks.
+// These end with a line break.
 std::string table_head();
 std::string table_line(const RungResult& result);
 
@@ -17,7 +17,7 @@ std::string table_line(const RungResult& result);
 std::string choice_text(const Climbed& climbed);
 
 // Why nothing fits, with the changes of the most frugal rung that was planned; for an Error of kind
-// no_fit. Where rungs failed for another reason than memory, the first of those.
+// no_fit. If rungs failed for another reason than memory, it names the first of those.
 std::string nothing_fits_text(const Climbed& climbed);
 
 }  // namespace fullshard::tuning

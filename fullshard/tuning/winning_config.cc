@@ -10,7 +10,7 @@
 namespace fullshard::tuning {
 namespace {
 
-// Accelerate looks from the folder where it is started.
+// Accelerate resolves paths from the folder where it is started.
 std::string absolute_path(const std::string& path) {
   char whole[PATH_MAX];
   return ::realpath(path.c_str(), whole) != nullptr ? whole : path;

@@ -15,12 +15,12 @@ struct WinningConfig {
   bool on_gpus = false;
 };
 
-// An Accelerate file of type DEEPSPEED that names `deepspeed_file`, since only there a micro-batch,
-// stage 1 and recomputation can be said. Nothing else may stand beside that key.
+// An Accelerate file of type DEEPSPEED that names `deepspeed_file`, since only that can express a
+// micro-batch, stage 1 and recomputation. No other key may be given with it.
 std::string accelerate_text(const WinningConfig& winner, const std::string& deepspeed_file);
 
-// Writes FOLDER/tuned.json and, for Accelerate, FOLDER/tuned.yaml beside it. Gives their names, the
-// one to use first.
+// Writes FOLDER/tuned.json and, for Accelerate, FOLDER/tuned.yaml next to it. Returns their names,
+// the one to use first.
 std::vector<std::string> write_winning_config(const WinningConfig& winner, ConfigFormat format,
                                               const std::string& folder);
 

@@ -25,8 +25,8 @@ int print_build_facts() {
   fmt::print("libtorch\t{}, {}, {}\t{}\n", TORCH_VERSION, devices(), at::get_cpu_capability(),
              "loaded by fullshard-core and by programs that use the library, not by this one");
   fmt::print(
-      "backends\tshm, gloo{}\tranks of one host talk through shared memory (shm), of "
-      "several over TCP (gloo); {}\n",
+      "backends\tshm, gloo{}\tranks of one host use shared memory (shm), those of "
+      "several hosts TCP (gloo); {}\n",
       has_nccl ? ", nccl" : "",
       has_nccl ? "tensors on GPUs through nccl" : "nccl needs a build with CUDA");
   return 0;

@@ -38,7 +38,7 @@ namespace {
 
 using nlohmann::json;
 
-// Names in a checkpoint are another program's: bytes that are no UTF-8 are replaced.
+// Names in a checkpoint are another program's: bytes that are not UTF-8 are replaced.
 void print_json(const json& value) {
   fmt::print("{}\n", value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
@@ -121,7 +121,7 @@ void append(std::vector<std::string>& files, const std::vector<std::string>& mor
   files.insert(files.end(), more.begin(), more.end());
 }
 
-// What was trained next to a frozen base, as PEFT's folder.
+// Exports what was trained next to a frozen base as a PEFT folder.
 int export_adapter(const cli::CheckpointCommandOptions& options,
                    const stored::AnyCheckpoint& checkpoint) {
   formats::check_is_free(options.output, options.overwrite);
@@ -137,7 +137,7 @@ int export_adapter(const cli::CheckpointCommandOptions& options,
   return 0;
 }
 
-// Of the tensors that --dtype is about.
+// The dtype of the tensors that --dtype applies to.
 at::ScalarType written_dtype(const cli::CheckpointCommandOptions& options,
                              const stored::AnyCheckpoint& checkpoint) {
   if (const auto dtype = dtype_of(options.dtype)) return *dtype;
@@ -219,28 +219,28 @@ int convert(const cli::CheckpointCommandOptions& options) {
   return 0;
 }
 
-// A program with a loop of its own may keep no lock: only what says so has ended.
+// A program with its own loop may hold no lock: a run has ended only if its record says so.
 bool has_ended(const std::string& run) {
   const std::string record = run + "/run.json";
   return base::is_file(record) && report::find_owner(run).state != report::OwnerState::live &&
          read_run_record(record).status != RunStatus::running;
 }
 
-// The run itself saves, after the step it is at.
+// The run itself saves, after its current step.
 int save(const cli::CheckpointCommandOptions& options) {
   formats::check_input(base::is_file(options.path + "/run.json"),
-                       "{}: holds no run: it has no run.json", options.path);
+                       "{}: is not the folder of a run: it has no run.json", options.path);
   const std::string directory = options.path + "/checkpoints";
   checkpoint::ask_for_save(directory, options.name);
   const std::string folder = fmt::format("{}/{}", directory, options.name);
   if (options.json) {
     print_json({{"folder", folder}});
   } else {
-    fmt::print("asked for {}; {}\n", folder,
+    fmt::print("requested {}; {}\n", folder,
                has_ended(options.path)
-                   ? "nothing runs there now: the next run with this --output writes it after its "
+                   ? "no run is active there: the next run with this --output writes it after its "
                      "first step"
-                   : "the run writes it after the step it is at");
+                   : "the run writes it after its current step");
   }
   return 0;
 }

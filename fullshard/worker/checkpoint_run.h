@@ -6,7 +6,7 @@
 
 namespace fullshard::worker {
 
-// Gives the exit status: 1 where `diff` found a difference. Damage is an Error of the kind input.
+// Returns the exit status: 1 if `diff` found a difference. Damage is an Error of the kind input.
 int run_checkpoint(const cli::CheckpointArguments& arguments);
 
 }  // namespace fullshard::worker

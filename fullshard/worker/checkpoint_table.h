@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints as people and programs read them: tables and JSON.
+// Checkpoints as tables and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -33,7 +33,7 @@ planning::ModelSize size_for_table(const RunOptions& options, const cli::Plannin
   }
   if (size.largest_layer == 0) {
     fail_as(ErrorKind::usage,
-            "--total-params: is without --largest-layer-params, which stage 3 is counted by; give "
+            "--total-params: needs --largest-layer-params, from which stage 3 is computed; give "
             "both, or --model");
   }
   if (size.largest_layer > size.total) {
@@ -53,7 +53,7 @@ int print_deepspeed_table(const RunOptions& options, const cli::PlanningOptions&
   return 0;
 }
 
-// Whose GPUs and links, and what of them is known.
+// The cluster whose GPUs and links are simulated, and its kernels and memory.
 struct FactorsMachine {
   Cluster cluster;
   simulation::KernelTable kernels;
@@ -86,7 +86,7 @@ void check_shards(const cli::RunArguments& arguments, const Plan& plan) {
 
 int print_sharding_factors(cli::RunArguments& arguments, int ranks) {
   if (arguments.options().device == "cpu") {
-    base::say("warning: --device: is cpu, but --sharding-factors is of GPUs\n");
+    base::say("warning: --device: is cpu, but --sharding-factors is for GPUs\n");
   }
   if (arguments.was_given("host-memory")) {
     base::say("warning: --host-memory: has no effect with --sharding-factors\n");

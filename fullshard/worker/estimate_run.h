@@ -6,6 +6,6 @@
 
 namespace fullshard::worker {
 
-int run_estimate(cli::RunArguments& arguments);  // gives the exit status
+int run_estimate(cli::RunArguments& arguments);  // returns the exit status
 
 }  // namespace fullshard::worker

@@ -20,7 +20,7 @@
 namespace fullshard::worker {
 namespace {
 
-// Of the largest forward of a rank.
+// The memory of the largest forward of a rank.
 planning::PassBytes evaluated_bytes(const RankModel& run, const planning::PassTerms& terms,
                                     int64_t micro_batch, const RunOptions& options) {
   return {.activations = planning::evaluation_bytes(

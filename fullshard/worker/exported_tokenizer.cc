@@ -24,12 +24,12 @@ std::string run_of(const std::string& checkpoint) {
 std::optional<RunRecord> record_of_run(const std::string& run) {
   try {
     if (!run.empty()) return read_run_record(run + "/run.json");
-  } catch (const Error&) {  // that it is not there, or damaged, does not keep weights from leaving
+  } catch (const Error&) {  // a missing or damaged record does not prevent the export of weights
   }
   return std::nullopt;
 }
 
-// As `--flag VALUE` or `--flag=VALUE`.
+// The value of `--flag VALUE` or `--flag=VALUE`.
 std::string value_in(const std::vector<std::string>& command, const std::string& flag) {
   for (size_t i = 0; i < command.size(); ++i) {
     if (command[i].starts_with(flag + "=")) return command[i].substr(flag.size() + 1);
@@ -41,7 +41,7 @@ std::string value_in(const std::vector<std::string>& command, const std::string&
 struct Sources {
   std::vector<std::string> folders{};
   std::string named{};    // with --tokenizer: a folder, a file, or "bytes"
-  std::string missing{};  // where the run had one, if it had; empty: that is not known
+  std::string missing{};  // where the run had one; empty: it had none, or that is unknown
 };
 
 Sources sources_of(const std::string& checkpoint) {
@@ -71,7 +71,7 @@ std::vector<std::string> export_tokenizer(const stored::AnyCheckpoint& checkpoin
     copied = train::copy_tokenizer(base::path_or_cached_model(sources.named), folder);
   }
   if (copied.empty() && !sources.missing.empty()) {
-    base::say(fmt::format("note: {}: has no tokenizer: that of {} is not there; copy its files\n",
+    base::say(fmt::format("note: {}: has no tokenizer: that of {} is missing; copy its files\n",
                           base::printable(folder), base::printable(sources.missing)));
   }
   return copied;

@@ -10,7 +10,7 @@
 namespace fullshard::worker {
 
 // Copies its files from where they are: the checkpoint's folder, what its run has written, or what
-// the run began with. Gives them; says on standard error where the run had one that is not there.
+// the run began with. Returns them; a note on standard error names one of the run that is missing.
 std::vector<std::string> export_tokenizer(const stored::AnyCheckpoint& checkpoint,
                                           const std::string& folder);
 

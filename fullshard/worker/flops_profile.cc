@@ -12,7 +12,7 @@
 namespace fullshard::worker {
 namespace {
 
-// What rests elsewhere, or is computed twice, is beside the point here.
+// Offload and recomputation do not matter here.
 Plan counted_plan(const Plan& plan) {
   Plan counted = plan;
   counted.offload = {};
@@ -25,7 +25,7 @@ struct CountedPass {
   double train::UnitFlops::*pass = &train::UnitFlops::forward;
 };
 
-// By the words in which a schedule names the moment.
+// By the names that a schedule gives to moments.
 std::map<std::string, CountedPass> passes_of(const std::vector<train::UnitFlops>& units) {
   std::map<std::string, CountedPass> passes;
   for (size_t i = 0; i < units.size(); ++i) {
@@ -36,7 +36,7 @@ std::map<std::string, CountedPass> passes_of(const std::vector<train::UnitFlops>
   return passes;
 }
 
-// Examples are as long as `train` makes them at most.
+// Examples have the greatest length that `train` makes.
 void count_pretended(const RunOptions& options, const ModelSource& source, const Plan& plan,
                      train::FlopsProfile& profile) {
   const auto model = train::make_planned_model(source, options);

@@ -21,10 +21,10 @@ class FlopsProfiler {
   FlopsProfiler(const RunOptions& options, const ModelSource& source, const Plan& plan,
                 const ShardedModel& sharded);
 
-  // Around the step.
+  // Call before and after the step.
   void begin() { operators_.begin(); }
   void end() { operators_.end(); }
-  // With the times of that step, which has phases.
+  // The profile with the times of that step, which must have phases.
   train::FlopsProfile profile_of(const StepRecord& step) const;
 
  private:

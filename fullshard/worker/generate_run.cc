@@ -58,7 +58,7 @@ void apply_flags(const RunOptions& run, GenerateOptions& options) {
   const bool samples = flags.temperature || flags.top_k || flags.top_p || flags.min_p;
   if (samples) options.do_sample = true;
   if (flags.greedy) options.do_sample = false;
-  // Beams that are asked for by a flag do not sample because a file would.
+  // Beams that a flag requests do not sample, even if a file says so.
   if (flags.num_beams.value_or(1) > 1 && !samples) options.do_sample = false;
   if (samples && !flags.num_beams) options.num_beams = 1;
   if (flags.early_stopping == "true") options.early_stopping = EarlyStopping::at_once;
@@ -84,7 +84,7 @@ std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) 
   } else if (!options.prompts.empty()) {
     prompts = read_prompts(options.prompts);
   } else if (const auto kept = base::LauncherEnvironment::of_process().prompts.number()) {
-    // Opened anew: every rank reads from the start.
+    // Reopened: every rank reads from the start.
     prompts = read_prompt_input(fmt::format("/proc/self/fd/{}", *kept));
   } else {
     prompts = read_prompt_input();
@@ -97,7 +97,7 @@ std::vector<WrittenPrompt> written_prompts(const GenerationRunOptions& options) 
   return prompts;
 }
 
-// Where the flags alone make sense, it is the file that does not go with them.
+// If the flags alone are valid, the file contradicts them.
 void check_options(const RunOptions& run, const std::string& file, const GenerateOptions& options) {
   const auto problem = engine::error_of([&] { check_generate_options(options); });
   if (!problem) return;
@@ -109,7 +109,7 @@ void check_options(const RunOptions& run, const std::string& file, const Generat
   fail_as(ErrorKind::input, "{}: {}", file, problem->what());
 }
 
-// Flags of beams where there are none.
+// Flags of beams when there are none.
 std::vector<std::string> idle_beam_flags(const GenerationRunOptions& flags,
                                          const GenerateOptions& options) {
   std::vector<std::string> idle;
@@ -167,7 +167,7 @@ GenerationJob prepare_job(const RunOptions& options, const RankModel& run) {
   return job;
 }
 
-// They shard gradients and optimizer states, of which there are none here.
+// These stages shard gradients and optimizer states, of which there are none here.
 void refuse_partial_stages(const ShardingOptions& sharding) {
   const bool is_partial = sharding.zero_stage
                               ? *sharding.zero_stage == 1 || *sharding.zero_stage == 2
@@ -177,8 +177,8 @@ void refuse_partial_stages(const ShardingOptions& sharding) {
   const std::string what = sharding.zero_stage ? fmt::format("ZeRO stage {}", *sharding.zero_stage)
                                                : std::string(name_of(sharding.strategy));
   fail_as(ErrorKind::usage,
-          "generate: {} shards gradients or optimizer states, and generation has neither: every "
-          "rank would hold all parameters all the same; use stage 3 (FULL_SHARD), which shards "
+          "generate: {} shards gradients or optimizer states, but generation has neither: every "
+          "rank would still hold all parameters; use stage 3 (FULL_SHARD), which shards "
           "them, or stage 0 (NO_SHARD)",
           what);
 }
@@ -222,13 +222,13 @@ GenerateCallbacks callbacks_of(const train::Interruption& interruption, size_t& 
       return;
     }
     fail_as(ErrorKind::interrupted,
-            "generate: {}: {} of {} prompts are done, and all of theirs is written",
+            "generate: {}: {} of {} prompts are done, and their output is written",
             train::interruption_name(interruption.signal()), num_done, num_prompts);
   };
   return callbacks;
 }
 
-// Before anything is computed.
+// Opens the output before anything is computed.
 std::unique_ptr<GenerationOutput> open_output(const World& world, const RunOptions& options) {
   std::unique_ptr<GenerationOutput> output;
   const auto problem = engine::error_of([&] {
@@ -245,7 +245,7 @@ struct RoundLines {
   std::optional<Error> problem;
 };
 
-// Only what ends a rank between two passes is kept for later: others may wait for its next ones.
+// Only an error between two passes is kept for later: other ranks may wait for the next passes.
 RoundLines make_lines(TokenModel& model, const std::vector<GeneratePrompt>& own,
                       const GenerationJob& job, int rank, const GenerateCallbacks& callbacks) {
   const auto start = std::chrono::steady_clock::now();
@@ -258,8 +258,8 @@ RoundLines make_lines(TokenModel& model, const std::vector<GeneratePrompt>& own,
   }
 }
 
-// How ranks stay together: what is called before each step, and where a rank has no more steps to
-// make and others may.
+// How ranks stay in step: what is called before each step, and when a rank has no more steps to
+// make while others may.
 struct TogetherCalls {
   std::function<void()> on_step = {};
   std::function<void()> wait_for_all;
@@ -286,7 +286,7 @@ void write_as_lines(TokenModel& model, const GenerationJob& job, const World& wo
   }
 }
 
-// To somebody who watches: text as it comes, one prompt after the other.
+// Text for the terminal as it is generated, one prompt after the other.
 void write_to_terminal(TokenModel& model, GenerationJob job) {
   GenerationOutput output("");
   const train::Interruption interruption;
@@ -311,7 +311,7 @@ void write_to_terminal(TokenModel& model, GenerationJob job) {
   }
 }
 
-// Steps of one token read weights, which fp8 products would have to make first.
+// Steps of one token only read weights, which would have to be cast to fp8 first.
 void refuse_fp8(const ShardOptions& options) {
   if (options.products == ProductPrecision::operands) return;
   fail_as(ErrorKind::usage, "generate: fp8 is for training; use --precision bf16");
@@ -331,7 +331,7 @@ planning::GenerationBatch largest_batch(const GenerationJob& job, int num_ranks)
           .prefill_tokens = job.options.prefill_tokens};
 }
 
-// Absent: what fits decides.
+// Absent: decided by what fits.
 std::optional<bool> cache_on_host(const std::string& flag) {
   if (flag == "auto") return std::nullopt;
   return flag == "host";
@@ -343,7 +343,7 @@ void say_start(const WeightResidence& residence, bool keeps_cache_on_host, doubl
     base::say(fmt::format("warning: {}\n", warning));
   }
   const auto least =
-      fmt::format("; a step takes at least {:.2f} ms by the memory's speed", 1000 * floor);
+      fmt::format("; a step takes at least {:.2f} ms by memory bandwidth", 1000 * floor);
   base::say(fmt::format("{}{}{}\n", residence.text(),
                         keeps_cache_on_host ? "; keys and values in host memory" : "",
                         floor > 0 ? least : ""));
@@ -353,7 +353,7 @@ void say_end(const MeasuredSteps& steps, double floor) {
   if (steps.num_steps() == 0) return;
   const double each = steps.seconds_per_step();
   const auto least = fmt::format(
-      "; reading the weights at the memory's speed takes {:.2f} ms of it", 1000 * floor);
+      "; reading the weights at full memory bandwidth takes {:.2f} ms of it", 1000 * floor);
   base::say(fmt::format("{} steps of {:.2f} ms each{}\n", steps.num_steps(), 1000 * each,
                         floor > 0 ? least : ""));
 }

@@ -44,7 +44,7 @@ GenerationOutput::GenerationOutput(const std::string& path, bool overwrites)
   if (is_cleared) return;
   ::close(descriptor_);
   fail_as(ErrorKind::usage,
-          "--output {}: holds {} bytes already; name another file, or add --overwrite", path,
+          "--output {}: already holds {} bytes; choose another file, or add --overwrite", path,
           facts.st_size);
 }
 
@@ -71,7 +71,7 @@ void GenerationOutput::take_back(size_t bytes) const {
   const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
   const bool is_file = end >= 0 && ::fstat(descriptor_, &facts) == 0 && S_ISREG(facts.st_mode);
   if (!is_file || bytes == 0) return;
-  // The file keeps the part of a line where even this fails: there is nothing left to try.
+  // If even this fails, the file keeps the part of a line: there is nothing left to try.
   if (::ftruncate(descriptor_, end - static_cast<off_t>(bytes)) != 0) return;
   ::lseek(descriptor_, end - static_cast<off_t>(bytes), SEEK_SET);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where generated sequences go: lines of JSON, each written as a whole and at once, so that nothing
-// of what is finished is lost whatever happens then.
+// Where generated sequences go: lines of JSON, each written as a whole and at once, so that
+// finished sequences are not lost, whatever happens later.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 
 namespace fullshard::worker {
 
-// What a line says beside the sequence.
+// What a line has in addition to the sequence.
 struct LineFacts {
   nlohmann::ordered_json prompt;  // its text, or its tokens
   bool has_text = false;
@@ -32,7 +32,7 @@ class GenerationOutput {
   GenerationOutput(const GenerationOutput&) = delete;
   GenerationOutput& operator=(const GenerationOutput&) = delete;
 
-  // What cannot be written is an Error. A regular file then ends with the last whole line.
+  // A failed write is an Error. A regular file then ends with the last complete line.
   void write(const std::string& text);
 
  private:

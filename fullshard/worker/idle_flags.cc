@@ -41,7 +41,7 @@ std::vector<std::string> idle_flags(const RunOptions& options, const LanguageMod
   for (const std::string& flag : options.flags_of_auto) {
     add_idle(idle, {{flag.c_str(), true}}, "without --auto");
   }
-  if (options.steps > 0) add_idle(idle, {{"--epochs", options.epochs > 0}}, "beside --steps");
+  if (options.steps > 0) add_idle(idle, {{"--epochs", options.epochs > 0}}, "with --steps");
   if (!model.is_masked()) {
     add_idle(idle,
              {{"--mask-probability", options.mask_probability != RunOptions{}.mask_probability}},

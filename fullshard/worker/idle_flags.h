@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of `train` that change nothing beside the others that are given.
+// Flags of `train` that have no effect with the others that are given.
 #pragma once
 
 #include <string>

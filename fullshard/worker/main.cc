@@ -46,7 +46,7 @@ int run_bench(cli::BenchCommand& bench) {
   return bench.is_bus() ? run_bench_bus(bench) : bench.run();
 }
 
-// Standard output belongs to results; what the library has to say reads like our own messages.
+// Standard output is for results; messages of the library have the format of our own.
 void log_to_standard_error() {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("fullshard"));
   spdlog::set_pattern("%l: %v");
@@ -92,7 +92,7 @@ int run(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   fullshard::base::open_missing_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a message, not the end
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error message, not the end
   try {
     const int status = fullshard::worker::run(count, arguments);
     if (status == 0) fullshard::base::flush_standard_output();

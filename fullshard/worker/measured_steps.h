@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model whose steps are timed, until their scores are there.
+// A model whose steps are timed, until their scores are available.
 #pragma once
 
 #include <cstdint>

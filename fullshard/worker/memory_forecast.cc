@@ -37,7 +37,7 @@ std::vector<PlannedTier> planned_tiers(const Estimate& estimate) {
   return tiers;
 }
 
-// Of an accelerator what nobody has taken yet; ranks of the CPU share the host's.
+// The free memory of an accelerator; ranks of the CPU share that of the host.
 planning::MemoryLimits limits_of_ranks(const World& world) {
   auto limits = planning::limits_here(world.device(), world.local_size());
   if (!world.device().is_cpu()) limits.device_bytes = memory::available_bytes(world.device());

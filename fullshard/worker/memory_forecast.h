@@ -15,11 +15,11 @@ namespace fullshard::worker {
 
 struct MemoryForecast {
   std::vector<PlannedTier> tiers{};
-  std::string warning{};  // why there is none
+  std::string warning{};  // why there is no plan
 };
 
-// An Error of kind no_fit, with what to change, when it is more than there is on this host. What
-// cannot be planned starts all the same, with a warning.
+// An Error of kind no_fit, with what to change, if it is more than this host has. A run that cannot
+// be planned starts anyway, with a warning.
 MemoryForecast forecast_training(const RunOptions& options, const ModelSource& source,
                                  const Plan& plan, const World& world);
 

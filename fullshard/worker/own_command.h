@@ -5,7 +5,7 @@
 
 namespace fullshard::worker {
 
-// Of `fullshard`, which starts ranks and lies beside this program.
+// The path of `fullshard`, which starts ranks and is next to this program.
 std::string own_command();
 
 }  // namespace fullshard::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands plan with, of their flags and this machine.
+// What commands plan with, from their flags and this machine.
 #pragma once
 
 #include "fullshard/cli/flags/run_arguments.h"
@@ -8,11 +8,11 @@
 
 namespace fullshard::worker {
 
-// What the flags say, else what this machine has; `ranks_per_host` 0: as many as is usual.
+// The limits of the flags, else of this machine; `ranks_per_host` 0: the usual number.
 planning::MemoryLimits limits_of(const cli::PlanningOptions& own, at::Device device, int ranks,
                                  int ranks_per_host = 0);
 
-// As `train` chooses it.
+// The length that `train` chooses.
 int64_t planned_sequence_length(const RunOptions& options, const LanguageModel& model);
 
 }  // namespace fullshard::worker

@@ -27,7 +27,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
-// From scratch the weights in the folder count for nothing.
+// From scratch, the weights in the folder are ignored.
 ModelSource source_of(const RunOptions& options) {
   const bool is_preset_meant = !options.pretrained || options.from_scratch;
   ModelSource source =
@@ -46,7 +46,7 @@ std::vector<std::string> classes_of(const RunOptions& options) {
   return data::find_classes(paths, options.text_field);
 }
 
-// A preset's configuration names the end mark of its original's tokenizer; what is learnt is that
+// A preset's configuration names the end mark of its original's tokenizer; the model learns that
 // of the run's.
 void take_end_mark(ModelSource& preset, const std::string& tokenizer) {
   const auto eos = load_tokenizer(base::path_or_cached_model(tokenizer))->eos();
@@ -111,8 +111,9 @@ ShardedModel RankModel::shard_frozen(const World& world, const Plan& plan,
 ShardedModel RankModel::shard_by(const World& world, const ShardOptions& given,
                                  const RunOptions& options, bool fills) const {
   ShardOptions shard_options = given;
-  shard_options.advises_on_units = false;  // nobody here can change the classes of the models
-  // Every rank reads the same file or draws the same numbers: nothing is left to be taken over.
+  shard_options.advises_on_units =
+      false;  // users of this program cannot change the classes of the models
+  // Every rank reads the same file or draws the same numbers: nothing has to be broadcast.
   shard_options.sync_module_states = false;
   ShardedModel sharded(model, world, shard_options);
   if (fills || adapter) fill(sharded, options);

@@ -25,7 +25,7 @@ struct RankModel {
   std::vector<std::string> drawn = {};  // parameters of the head that the file does not give
   std::optional<AdapterConfig> adapter = {};
 
-  // To be trained: a head that the file lacks is drawn anew.
+  // For training: a head that the file lacks gets random weights.
   RankModel(const RunOptions& options, bool is_trained);
   // Collective. Shards the model by the plan and, unless a checkpoint will do that, loads its
   // weights or makes new ones. A model with adapters gets those of its base in any case.
@@ -37,7 +37,7 @@ struct RankModel {
                             const std::function<void(ShardOptions&)>& place = {}) const;
   // Collective. The weights of the source or new ones, and those of the adapter.
   void fill(ShardedModel& sharded, const RunOptions& options) const;
-  // On standard error, for one rank: that there are none, or a head that nobody uses.
+  // Warns on standard error, on one rank, if there are no weights, or an unused head.
   void warn_of_weights() const;
   AutoInputs auto_inputs() const;
 
@@ -46,7 +46,7 @@ struct RankModel {
                         const RunOptions& options, bool fills) const;
 };
 
-// What --eval-precision asks for; absent: it says nothing.
+// The value of --eval-precision; absent: it is not given.
 std::optional<at::ScalarType> asked_evaluation_dtype(const RunOptions& options);
 // The dtype that products of an evaluation are cast to; absent: they compute in the model's own.
 std::optional<at::ScalarType> evaluation_dtype(const RunOptions& options, const Plan& plan);

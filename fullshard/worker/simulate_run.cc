@@ -24,7 +24,7 @@ Cluster chosen_cluster(const cli::SimulationOptions& own) {
   return cluster;
 }
 
-// "none": the roofline, also where the preset has been timed. A rate that is given counts for all.
+// "none": the roofline, even if the preset has been timed. A rate that is given applies to all.
 simulation::KernelTable chosen_kernels(const cli::SimulationOptions& own) {
   if (own.kernels == "none") return {};
   if (!own.kernels.empty()) return simulation::KernelTable::load(own.kernels);

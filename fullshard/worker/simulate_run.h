@@ -10,7 +10,7 @@
 
 namespace fullshard::worker {
 
-int run_simulate(cli::RunArguments& arguments);  // gives the exit status
+int run_simulate(cli::RunArguments& arguments);  // returns the exit status
 
 // A model for one simulation, which uses it up, and the workload that the flags say.
 struct SimulatedModel {
@@ -21,7 +21,7 @@ struct SimulatedModel {
 SimulatedModel simulated_model(const cli::RunArguments& arguments, const ModelSource& source,
                                int ranks);
 
-// As find_model; that there is none is an Error of kind usage.
+// Like find_model, but a missing model is an Error of kind usage.
 ModelSource find_simulated_model(const std::string& name);
 
 }  // namespace fullshard::worker

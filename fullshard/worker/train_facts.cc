@@ -19,7 +19,7 @@ void add(Facts& facts, const char* name, const T& value) {
   facts.emplace_back(name, fmt::format("{}", value));
 }
 
-// What a rank does between steps, with the others.
+// What a rank does between steps, together with the others.
 void add_saving(Facts& facts, const CheckpointPlan& checkpoints, const RunOptions& options,
                 const RunLength& length) {
   const auto steps_of = [&](const StepInterval& interval) {
@@ -41,7 +41,7 @@ void add_saving(Facts& facts, const CheckpointPlan& checkpoints, const RunOption
   add(facts, "--early-stopping-threshold", options.early_stopping_threshold);
 }
 
-// Of data and weights that have the same names and sizes.
+// Tells apart data and weights that have the same names and sizes.
 void add_samples(Facts& facts, const train::RunData& data, const std::string& weights) {
   add(facts, "--data with the sum", train::sample_of(*data.train));
   if (data.evaluation) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a training run must have alike: settings, data and weights.
+// What must be equal on all ranks of a training run: settings, data and weights.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RunLength {
 };
 
 // Collective: an Error of kind usage, on all ranks, that names the first thing that differs.
-// `weights` is the folder that the model begins with; empty: with none.
+// `weights` is the folder that the model begins with; empty: it begins with none.
 void check_ranks_agree(const World& world, const std::vector<config::EffectiveSetting>& settings,
                        const CheckpointPlan& checkpoints, const RunOptions& options,
                        const RunLength& length, const train::RunData& data,

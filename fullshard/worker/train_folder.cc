@@ -30,10 +30,10 @@ void TrainFolder::claim() {
 }
 
 void TrainFolder::choose_checkpoint() {
-  // Ranks that were told different things would not even make the same calls below.
+  // Ranks with different settings would not even make the same calls below.
   train::check_alike(world_.communicator(), {{"--resume", options_.resume}});
   const bool is_named = options_.resume != "none" && options_.resume != "auto";
-  // Ranks that were started again go on, but not with a run that their job was to replace.
+  // Restarted ranks resume, but not a run that their job was to replace.
   const bool goes_on = launcher_.is_restart() && options_.save_every.is_set() &&
                        !is_so_for_all(train::ReplacedRun(options_.output).is_there());
   if (options_.resume == "none" && !goes_on) return;
@@ -43,7 +43,7 @@ void TrainFolder::choose_checkpoint() {
     base::say(fmt::format("warning: checkpoint skipped: {}\n", reason));
   }
   if (!choice.checkpoint && world_.rank() == 0) {
-    base::say("note: no checkpoint to resume; starting anew\n");
+    base::say("note: no checkpoint to resume; starting from the beginning\n");
   }
   resumed_ = choice.checkpoint;
   may_take_older_ = !is_named;
@@ -91,7 +91,7 @@ void TrainFolder::clear(const std::string& config_file, const Plan& plan) const 
   });
 }
 
-// Before rank 0 takes its mark away: of what is cut off here nothing is left behind.
+// Before rank 0 removes its mark: an interruption here leaves nothing behind.
 void TrainFolder::clear_other_hosts(bool removes) const {
   const bool is_first_of_other = world_.local_rank() == 0 && world_.rank() != 0;
   if_so(is_so_for_all(removes) && is_first_of_other,
@@ -129,7 +129,7 @@ void TrainFolder::if_so(bool is_so, const std::function<void()>& act) const {
                       "output");
 }
 
-// A checkpoint from elsewhere begins a run here as a model would.
+// A checkpoint from elsewhere begins a run here, as a model would.
 bool TrainFolder::goes_on_here() const {
   return resumed_ && stored::is_of_run(resumed_->path(), options_.output);
 }

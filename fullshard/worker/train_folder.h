@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a training run, up to its first step: who may write there, which checkpoint the run
-// goes on from, and what becomes of the run that lies there.
+// resumes from, and what becomes of an earlier run there.
 #pragma once
 
 #include <functional>
@@ -26,25 +26,25 @@ class TrainFolder {
 
   // Rank 0: locks it, and closes the record of a run that died there.
   void claim();
-  // Collective: where to go on, if anywhere. A group that was started again goes on by itself.
+  // Collective: where to resume, if anywhere. A restarted group resumes by itself.
   void choose_checkpoint();
-  // Collective, on all ranks when it could not be loaded. Whether it is damaged and another one of
-  // this run's is there, which is resumed() then; only where none was named.
+  // Collective; call it on all ranks when that could not be loaded. True if it is damaged and this
+  // run has another one, which is resumed() then; false if a checkpoint was named.
   bool take_older();
   // Rank 0: whether a run may begin here.
   void check() const;
   // Collective: whether checkpoints can be saved there, on the disk of every host or on one that
   // all of them see.
   void check_checkpoints(const ShardedModel& model, bool is_node_local) const;
-  // Collective: when nothing can go wrong any more that the run before would be missed for. With
-  // node-local checkpoints the first rank of each host removes those of its disk; all else is rank
-  // 0's. Keeps the configuration as the user wrote it, for reports about the run.
+  // Collective: call it when nothing can fail any more for which the earlier run would be needed.
+  // With node-local checkpoints the first rank of each host removes those of its disk; all else is
+  // rank 0's. Keeps the configuration as the user wrote it, for reports about the run.
   void clear(const std::string& config_file, const Plan& plan) const;
 
   const std::optional<stored::FoundCheckpoint>& resumed() const { return resumed_; }
-  // Collective, after clear(): whether what --keep-best has kept lies here.
+  // Collective, after clear(): whether what --keep-best has kept is here.
   bool holds_best() const;
-  // Of other programs' checkpoints the step is known when they are loaded.
+  // The step of other programs' checkpoints is known when they are loaded.
   Progress progress() const;
 
  private:
@@ -53,7 +53,7 @@ class TrainFolder {
   std::vector<std::string> read_paths() const;
   // Collective: what fails on one rank fails on all.
   void if_so(bool is_so, const std::function<void()>& act) const;
-  // As rank 0 finds it.
+  // The answer of rank 0.
   bool is_so_for_all(bool is_so) const;
   bool goes_on_here() const;
   bool replaces() const;

@@ -110,8 +110,8 @@ TrainerOptions trainer_options(const RunOptions& options, const Plan& plan,
                              .threshold = options.early_stopping_threshold}};
 }
 
-// Flags that say something about evaluations need some, and parameters that are gathered in 16 bits
-// cannot be evaluated otherwise.
+// Flags about evaluations need evaluations, and parameters that are gathered in 16 bits cannot be
+// evaluated otherwise.
 void check_evaluation(const RunOptions& options, const Plan& plan) {
   const auto trained = precision_of(plan).compute;
   const auto asked = asked_evaluation_dtype(options);
@@ -124,7 +124,7 @@ void check_evaluation(const RunOptions& options, const Plan& plan) {
   const bool evaluates = !options.eval_data.empty() || options.validation_split > 0;
   if (!options.eval_data.empty() && options.validation_split > 0) {
     fail_as(ErrorKind::usage,
-            "--validation-split: together with --eval-data; give one of them, the run is evaluated "
+            "--validation-split: is given with --eval-data; give one of them, the run is evaluated "
             "on one data set");
   }
   if (options.early_stopping_patience > 0 && (!evaluates || !options.eval_every.is_set())) {
@@ -178,7 +178,7 @@ class TrainRun {
   }
 
  private:
-  // Nothing: the checkpoint could not be loaded, and an older one is to be.
+  // Nothing: the checkpoint could not be loaded, and an older one has to be.
   std::optional<int> run_from(const train::RunData& data, std::optional<ShardedModel>& made) {
     const auto& resumed = folder_.resumed();
     const Progress progress = folder_.progress();
@@ -191,14 +191,15 @@ class TrainRun {
                       run_.source.has_weights && !resumed ? run_.source.folder : "");
     if (!made) {
       made = run_.shard(world_, plan_, options_, !resumed);
-    } else if (run_.adapter) {  // the base went with what could not be loaded
+    } else if (run_.adapter) {  // the failed load may have changed the base
       run_.fill(*made, options_);
     }
     ShardedModel& sharded = *made;
     TrainerOptions options = trainer_options(options_, plan_, settings_, batch_, length);
     options.data_start = train::data_start(progress);
     options.peak_matmul_flops = peak_flops_of_all(world_, plan_);
-    // After what draws as many numbers as there is time for: dropout is then the same in every run.
+    // After the measurement, which draws as many numbers as there is time for: dropout is then the
+    // same in every run.
     at::manual_seed(options_.seed + static_cast<uint64_t>(world_.rank()));
     if (settings_.flops_profiler.is_enabled) {
       options.profiled_step = settings_.flops_profiler.step;
@@ -234,9 +235,10 @@ class TrainRun {
     tell_start(data, trainer, first_step);
     tell_ignored(interruption);
     if (misses_best) {
-      account.warn(fmt::format("{}: {}/best is not there: evaluations before step {} do not count",
-                               options_.restore_best ? "--restore-best" : "--keep-best",
-                               options_.output, first_step + 1));
+      account.warn(
+          fmt::format("{}: {}/best does not exist: evaluations before step {} do not count",
+                      options_.restore_best ? "--restore-best" : "--keep-best", options_.output,
+                      first_step + 1));
     }
     if (resumed) {
       for (const std::string& change :
@@ -275,7 +277,7 @@ class TrainRun {
                         world_.rank() == 0 ? engine::error_of(act) : std::nullopt, "output");
   }
 
-  // Before anything is touched: what cannot fit leaves everything as it was.
+  // Runs before anything is changed: a run that cannot fit leaves everything as it was.
   void forecast_memory() {
     if (options_.plans_memory) {
       forecast_ = forecast_training(options_, run_.source, plan_, world_);
@@ -327,7 +329,7 @@ class TrainRun {
     if (run_.adapter) account.say(train::adapter_text(*run_.model));
     if (run_.adapter && !run_.source.has_weights) {
       account.warn(fmt::format(
-          "--lora-rank: {} has no weights: the adapter is one of new weights that nobody keeps",
+          "--lora-rank: {} has no weights: the base has random weights, which are not saved",
           run_.source.name));
     }
     if (!is_new) {
@@ -354,7 +356,7 @@ class TrainRun {
   void tell_ignored(const train::Interruption& interruption) {
     if (!options_.verbose) return;
     for (const std::string& name : interruption.ignored()) {
-      account_->say(name + " is ignored, as it was where the run was started");
+      account_->say(name + " is ignored, as at the start of the run");
     }
   }
 
@@ -373,7 +375,7 @@ class TrainRun {
     for (const std::string& line : comms_.take(sharded.recorder())) account_->say(line);
   }
 
-  // Its last line ends where the log's does.
+  // The log adds the end of the last line.
   void say_table(std::string table) {
     if (table.ends_with('\n')) table.pop_back();
     account_->say(table);
@@ -384,7 +386,7 @@ class TrainRun {
     if (!table.empty()) say_table("collectives of rank 0:\n" + table);
   }
 
-  // Once, when its step is over.
+  // Shows the profile once, when its step is over.
   void show_flops(const Trainer& trainer) {
     if (!flops_ || !trainer.profiled()) return;
     const StepRecord& step = *trainer.profiled();
@@ -401,7 +403,7 @@ class TrainRun {
     }
   }
 
-  // What was trained does not end for it.
+  // A failure here does not end the run.
   void write_trace(const Trainer& trainer, train::RunAccount& account) {
     if (options_.trace.empty() || world_.rank() != 0) return;
     try {
@@ -412,8 +414,8 @@ class TrainRun {
     }
   }
 
-  // A model that no step has changed is not written as one that was trained. Without a model to
-  // write, as where a few steps are measured, it is a warning.
+  // A model that no step has changed is not written as a trained one. Without a model to write, as
+  // when a few steps are measured, it is a warning.
   void judge_skipped_steps(const Trainer& trainer, train::RunAccount& account) const {
     const int64_t steps = trainer.num_steps(), skipped = trainer.num_skipped();
     if (2 * skipped <= steps) return;
@@ -428,7 +430,7 @@ class TrainRun {
     account.warn(text);
   }
 
-  // What was trained: the model, or the adapter alone.
+  // Saves what was trained: the model, or the adapter alone.
   void save_result(const std::string& folder, ShardedModel& sharded, const std::string& tokenizer) {
     if (run_.adapter) {
       const bool classifies = !run_.model->class_names().empty();
@@ -494,7 +496,7 @@ class TrainRun {
   }
 
   const base::LauncherEnvironment launcher_;
-  // A line that is drawn on a terminal has no end yet.
+  // A progress line on a terminal has no newline yet.
   const bool ends_line_ = launcher_.terminal || ::isatty(STDERR_FILENO) != 0;
   const RunOptions& options_;
   const std::vector<std::string>& command_;
@@ -516,7 +518,7 @@ class TrainRun {
 }  // namespace
 
 int run_train(const cli::RunArguments& arguments, const std::vector<std::string>& command) {
-  std::signal(SIGPIPE, SIG_IGN);  // what nobody reads any more must not end a run
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end a run
   if (arguments.device() == "cpu") train::keep_freed_memory();
   return TrainRun(arguments, command).run();
 }

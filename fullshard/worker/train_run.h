@@ -9,7 +9,7 @@
 
 namespace fullshard::worker {
 
-// Gives the exit status; errors are thrown.
+// Returns the exit status; errors are thrown.
 int run_train(const cli::RunArguments& arguments, const std::vector<std::string>& command);
 
 }  // namespace fullshard::worker

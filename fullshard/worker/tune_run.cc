@@ -45,15 +45,15 @@ using TuneClock = std::chrono::steady_clock;
 constexpr int kTuneInterrupted = 130;
 constexpr int64_t kLargestBatchOnGpus = 1024;
 constexpr int64_t kLargestBatchOnCpus = 64;
-// Of starting a run, before one was measured.
+// Seconds to start a run, before one was measured.
 constexpr double kUsualStartSeconds = 5;
-// What a measurement that was begun in time may take beyond the budget.
+// What a measurement that was started in time may take beyond the budget.
 constexpr double kLeewaySeconds = 60;
 
 // A signal came; what is known is in the record.
 struct TuneInterruption {};
 
-// Flags of `train` that say nothing about a few steps, or that a measurement sets itself.
+// Flags of `train` that do not matter for a few steps, or that a measurement sets itself.
 bool is_left_out_of_trials(std::string_view flag) {
   constexpr std::array kLeftOut = {
       "budget",        "from",       "format",       "disk",           "measure-steps",
@@ -104,7 +104,7 @@ class TuneRun : public tuning::Trials {
               model->architecture());
     }
     limits_ = limits_of(arguments.planning(), device(), ranks_);
-    // Runs of the ladder come and go, so all that is free now is theirs.
+    // Runs of the ladder follow each other, so each may use all that is free now.
     const bool is_told = !arguments.planning().device_memory.empty();
     if (!device().is_cpu() && !is_told) limits_.device_bytes = memory::available_bytes(device());
     read_flags();
@@ -120,7 +120,7 @@ class TuneRun : public tuning::Trials {
       conclude(tuning::climb(climb_options(), trials), record);
     } catch (const TuneInterruption&) {
       record.set_status("interrupted");
-      base::say(fmt::format("interrupted; the same command goes on from {}\n", record.path()));
+      base::say(fmt::format("interrupted; the same command continues from {}\n", record.path()));
       return kTuneInterrupted;
     }
     return 0;
@@ -128,7 +128,7 @@ class TuneRun : public tuning::Trials {
 
   std::string config(const Rung& rung) override {
     std::string text = tuning::rung_config(base_, rung);
-    plan_of(text);  // settings that cannot be together are said
+    plan_of(text);  // reports settings that contradict each other
     return text;
   }
 
@@ -172,7 +172,7 @@ class TuneRun : public tuning::Trials {
       has_measured_ = true;
     } else if (!has_measured_ && (end.status == 2 || end.status == 4) &&
                rung.offloaded != tuning::Offloaded::to_disk) {
-      // Nothing about this rung: the run itself is asked for wrongly.
+      // This is not about the rung: the run itself is invalid.
       fail_as(static_cast<ErrorKind>(end.status), "tune: {}: {}", rung.title(), end.measured.why);
     }
     return end.measured;
@@ -233,7 +233,7 @@ class TuneRun : public tuning::Trials {
     const std::string& folder = own_.disk.empty() ? options_.output : own_.disk;
     char whole[PATH_MAX];
     if (::realpath(folder.c_str(), whole) == nullptr) {
-      fail_as(ErrorKind::usage, "--disk: {} is no folder", folder);
+      fail_as(ErrorKind::usage, "--disk: {} is not a folder", folder);
     }
     return whole;
   }
@@ -266,7 +266,7 @@ class TuneRun : public tuning::Trials {
         {.flags = kept_flags_, .ranks = ranks_, .device = device_name_, .inputs = inputs()});
   }
 
-  // What the numbers depend on, beside the configuration of each rung.
+  // What the numbers depend on, in addition to the configuration of each rung.
   std::string question() const {
     const auto words = arguments_.words(is_left_out_of_trials);
     return fmt::format(
@@ -294,7 +294,7 @@ class TuneRun : public tuning::Trials {
     return plan_of(config).batch_sizes(ranks_).global_batch;
   }
 
-  // One step's examples; a longer run goes through them again.
+  // One step's examples; a longer run uses them again.
   std::string random_tokens(const std::string& config) {
     std::string path = folder_.file("random.tokens");
     const int64_t needed = examples_of_step(config) * sequence_length_ + 1;
@@ -327,7 +327,7 @@ class TuneRun : public tuning::Trials {
     }
   }
 
-  // Standard output is the result's: with --json that is not this.
+  // Standard output is for the result, which is not this with --json.
   void say(const std::string& text) const {
     if (options_.quiet) return;
     if (options_.json) return base::say(text);

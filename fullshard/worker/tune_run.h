@@ -5,7 +5,7 @@
 
 namespace fullshard::worker {
 
-// `fullshard tune`: plans in this process, measures in others. Gives the exit status.
+// `fullshard tune`: plans in this process, measures in others. Returns the exit status.
 int run_tune(cli::RunArguments& arguments);
 
 }  // namespace fullshard::worker

@@ -25,7 +25,7 @@
 namespace fullshard::worker {
 namespace {
 
-// Integers stay what they are: weights in 8 bits.
+// Integers keep their dtype: weights in 8 bits.
 int64_t weight_bytes_of(const LanguageModel& model, const ShardOptions& options) {
   int64_t bytes = 0;
   for (const auto& parameter : model.parameters()) {
@@ -89,7 +89,7 @@ int64_t available_here(at::Device device) {
   return device.is_cpu() && limit ? std::min(available, *limit) : available;
 }
 
-// Ranks must come to one answer, and the fullest of them decides.
+// Ranks must reach the same decision, and the one with the least free memory decides.
 int64_t lowest_of_all(const World& world, int64_t own) {
   auto negative = at::full({1}, -own, at::TensorOptions().dtype(at::kLong));
   world.communicator().all_reduce(negative, ReduceOp::max, "free memory").wait();
@@ -119,7 +119,7 @@ WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                     .available_bytes = lowest_of_all(world, available_here(world.device())),
                     .is_cpu = world.device().is_cpu()};
   if (!needs.is_cpu) return needs;
-  // Ranks of one host share its memory, and look at one copy of what is gathered.
+  // Ranks of one host share its memory, and use one copy of what is gathered.
   needs.cache_bytes *= world.local_size();
   needs.activation_bytes *= world.local_size();
   if (!options.share_host_copy) needs.num_copies = world.local_size();
@@ -128,7 +128,7 @@ WeightNeeds weight_needs(const LanguageModel& model, const World& world,
 
 void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
                  const std::optional<bool>& wanted) {
-  // The layer that computes and the one that comes.
+  // The layer that computes and the next one.
   const int64_t window_bytes = 2 * needs.cache_bytes / std::max<int64_t>(num_layers, 1);
   const bool is_cheaper =
       !needs.is_cpu && generation::is_cache_cheaper_on_host(
@@ -142,7 +142,7 @@ void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
       lowest_of_all(world, available_here(at::kCPU)) / std::max(world.local_size(), 1);
   if (needs.cache_bytes > room) {
     fail_as(ErrorKind::no_fit,
-            "generate: the keys and values of a batch take {}, and are to be kept in host memory, "
+            "generate: the keys and values of a batch take {} of host memory, "
             "which has {} for each rank; use a smaller --batch or fewer --max-new-tokens",
             format_bytes(needs.cache_bytes), format_bytes(room));
   }

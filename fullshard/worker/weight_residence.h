@@ -23,7 +23,7 @@ namespace fullshard::worker {
 struct WeightNeeds {
   std::string command = "generate";
   int64_t weight_bytes = 0;      // of the whole model, in the dtype that is computed in
-  int64_t cache_bytes = 0;       // beside them: keys and values of this rank's largest batch
+  int64_t cache_bytes = 0;       // also: keys and values of this rank's largest batch
   int64_t activation_bytes = 0;  // and what its fullest pass takes
   int64_t available_bytes = 0;   // on the device, or of the host where that is the device
   int num_copies = 1;            // of the weights in that memory, were they whole on every rank
@@ -36,8 +36,8 @@ struct WeightNeeds {
   bool fits_whole() const { return num_copies * weight_bytes + batch_bytes() <= available_bytes; }
 };
 
-// What `plan` says; nothing, with a warning from rank 0, where it cannot: the run starts all the
-// same.
+// The result of `plan`; nothing, with a warning from rank 0, if there is none: the run starts
+// anyway.
 planning::PassBytes plan_passes(const World& world,
                                 const std::function<planning::PassBytes()>& plan);
 
@@ -46,16 +46,15 @@ planning::PassBytes plan_passes(const World& world,
 WeightNeeds weight_needs(const LanguageModel& model, const World& world,
                          const ShardOptions& options, const planning::PassBytes& passes);
 
-// Puts keys and values into host memory where that is `wanted`; where nobody says, if they do not
-// fit beside the weights and bringing them costs less than bringing what of the weights finds no
-// room, or if they take more than half of the device. An Error of kind no_fit where the host has no
-// room either.
+// Puts keys and values into host memory if that is `wanted`; by default, if they do not fit next to
+// the weights and fetching them costs less than fetching the weights that would not fit, or if they
+// take more than half of the device. An Error of kind no_fit if the host has no room either.
 void place_cache(WeightNeeds& needs, const World& world, int64_t num_layers,
                  const std::optional<bool>& wanted);
 
-// Where nothing says otherwise, weights that do not fit an accelerator rest in host memory. Sets
-// what the engine needs for weights that are fetched. An Error of kind no_fit where they cannot be.
-// `are_in_files`: they need not be copied to a disk.
+// By default, weights that do not fit an accelerator rest in host memory. Sets what the engine
+// needs for weights that are fetched. An Error of kind no_fit if they cannot be. `are_in_files`:
+// they need not be copied to a disk.
 void place_weights(const WeightNeeds& needs, const World& world, bool are_in_files,
                    ShardOptions& options);
 
@@ -69,14 +68,14 @@ struct WeightResidence {
   std::string text() const;
 };
 
-// Of a model that was sharded with the options that place_weights() left. An Error of kind no_fit
-// where not even the fetched ones fit. All ranks get the same answer for the same needs. Absent
-// `resident_share`: as much as is not asked to rest elsewhere.
+// For a model that was sharded with the options from place_weights(). An Error of kind no_fit if
+// not even the fetched ones fit. All ranks get the same answer for the same needs. Absent
+// `resident_share`: all that is not requested to rest elsewhere.
 WeightResidence weight_residence(const ShardedModel& model, const WeightNeeds& needs,
                                  const std::optional<double>& resident_share);
 
-// Seconds that a step takes at least, by bandwidths that are measured here; nothing where one of
-// them is not known.
+// Seconds that a step takes at least, by bandwidths that are measured here; nothing if one of them
+// is unknown.
 std::optional<double> step_floor(const WeightResidence& residence, at::Device device);
 
 }  // namespace fullshard::worker

@@ -58,7 +58,7 @@ TEST(AnyCheckpoint, ListsTiedTensorsOnce) {
 }
 
 TEST(AnyCheckpoint, SaysThatNothingIsThere) {
-  EXPECT_EQ(input_error("-", [] { stored::open_any("absent"); }), "absent: is not there");
+  EXPECT_EQ(input_error("-", [] { stored::open_any("absent"); }), "absent: does not exist");
   EXPECT_EQ(input_error("-", [] { stored::open_any(checkpoint_fixture("dcp"), {.tag = "a"}); }),
             checkpoint_fixture("dcp") + ": has no checkpoint 'a'");
 }

@@ -91,8 +91,9 @@ TEST(CheckpointDamage, AMissingFileIsNamed) {
 TEST(CheckpointDamage, AMissingManifestIsNamed) {
   const Damaged damaged;
   ::unlink(damaged.file("manifest.json").c_str());
-  EXPECT_THAT(damaged.load(),
-              HasSubstr("/one: has no manifest.json: it is no checkpoint, or an incomplete one"));
+  EXPECT_THAT(
+      damaged.load(),
+      HasSubstr("/one: has no manifest.json: it is not a checkpoint, or an incomplete one"));
 }
 
 TEST(CheckpointDamage, AFlippedBitInAnyFileIsFoundAndTheTensorNamed) {
@@ -119,8 +120,8 @@ TEST(CheckpointDamage, SwappedFilesAreFound) {
 TEST(CheckpointDamage, AnotherVersionIsRefused) {
   const Damaged damaged;
   damaged.edit([](json& manifest) { manifest["version"] = 7; });
-  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: is of version 7, and this program reads "
-                                        "versions 1 to 2"));
+  EXPECT_THAT(damaged.load(),
+              HasSubstr("manifest.json: has version 7, but this program reads versions 1 to 2"));
 }
 
 TEST(CheckpointDamage, AChangedManifestIsFound) {
@@ -129,7 +130,7 @@ TEST(CheckpointDamage, AChangedManifestIsFound) {
   const auto place = text.find("\"num_steps\":1");
   ASSERT_NE(place, std::string::npos);
   write_text(damaged.file(stored::kManifestName), text.replace(place, 13, "\"num_steps\":9"));
-  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: its checksum is not that of its contents"));
+  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: its checksum does not match its contents"));
 }
 
 // Of the version before manifests had a checksum.
@@ -160,9 +161,9 @@ TEST(CheckpointDamage, AWrongNumberOfRanksIsFound) {
 TEST(CheckpointDamage, SomethingElseIsNotACheckpoint) {
   const Damaged damaged;
   write_text(damaged.file("manifest.json"), R"({"version": 1})");
-  EXPECT_THAT(damaged.load(), HasSubstr("is not a Fullshard checkpoint's"));
+  EXPECT_THAT(damaged.load(), HasSubstr("is not from a Fullshard checkpoint"));
   write_text(damaged.file("manifest.json"), "{\"version\": 1");
-  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: is not JSON"));
+  EXPECT_THAT(damaged.load(), HasSubstr("manifest.json: invalid JSON"));
 }
 
 json& first_interval(json& manifest) { return manifest["tensors"][0]["weights"]["intervals"][0]; }
@@ -188,7 +189,7 @@ TEST(CheckpointDamage, ElementsTwiceOrNowhereAreFound) {
   EXPECT_THAT(damaged.load(), HasSubstr("weights of 'embedding.weight': elements 0 to "));
   const Damaged other;
   other.edit([](json& manifest) { first_interval(manifest)[0 + 1] = 1; });
-  EXPECT_THAT(other.load(), HasSubstr("'embedding.weight': elements 0 to 1 are nowhere"));
+  EXPECT_THAT(other.load(), HasSubstr("'embedding.weight': elements 0 to 1 are missing"));
 }
 
 TEST(CheckpointDamage, PiecesThatShareBytesAreFound) {
@@ -217,9 +218,9 @@ TEST(CheckpointDamage, FieldsOfAWrongKindAreNamedByTheirPlace) {
       {[](json& m) {
          m["tensors"][0]["shape"] = {1l << 40, 1l << 40};
        },
-       "impossible shape"},
+       "invalid shape"},
       {[](json& m) { m["tensors"][0]["weights"]["dtype"] = "F9"; }, "weights.dtype: is \"F9\""},
-      {[](json& m) { first_interval(m)[0] = 99; }, "lies in file number 99, and there are 6"},
+      {[](json& m) { first_interval(m)[0] = 99; }, "is in file number 99, but there are 6"},
       {[](json& m) { first_interval(m)[3] = 2; }, "is not a multiple of 4"},
       {[](json& m) { m["checksum"]["kind"] = "md5"; }, "checksum.kind: is \"md5\""},
   };

@@ -267,7 +267,8 @@ TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
       const auto error =
           error_of_call([&] { save_checkpoint(folder / name, run.sharded, run.optimizer, {}); });
       EXPECT_EQ(error.kind(), ErrorKind::input);
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("/{}: exists and is no checkpoint", name)));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(fmt::format("/{}: exists and is not a checkpoint", name)));
     }
   });
   EXPECT_EQ(read_file(folder / "thesis/chapter"), "text");

@@ -60,7 +60,7 @@ TEST(Fp32State, ASavedModelsFoldersAreMade) {
     EXPECT_EQ(std::string(error_of_call([&] {
                             save_model(folder.file("file/model"), run.sharded);
                           }).what()),
-              "rank 0: " + folder.file("file") + ": is a file where a folder is needed");
+              "rank 0: " + folder.file("file") + ": is a file, expected a folder");
   });
   for (const auto* name : {"a/b/model", "a/b", "a"}) {
     for (const auto& entry : entries_of(folder.file(name))) {

@@ -53,7 +53,7 @@ TEST(LastCheckpoint, SkipsWhatIsNotCompleteAndSaysWhy) {
               UnorderedElementsAre(
                   StartsWith("step-000060: " + folder / "step-000060: has no manifest.json"),
                   "step-000050.part: was never finished",
-                  HasSubstr("step-000020/manifest.json: is not JSON"),
+                  HasSubstr("step-000020/manifest.json: invalid JSON"),
                   HasSubstr("exp_avg-00000.bin: has 10 bytes"),
                   HasSubstr("weights-00000.bin: cannot be found")));
 }

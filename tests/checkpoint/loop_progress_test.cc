@@ -191,7 +191,7 @@ TEST(Progress, AMixtureOfDataComesBackWhereItIsSaid) {
 
 TEST(Progress, TheCallersOwnMustBeJson) {
   EXPECT_THAT(error_of_call([] { stored::progress_json({.extra = "{nonsense"}); }).what(),
-              HasSubstr("progress: extra: is not JSON"));
+              HasSubstr("progress: extra: invalid JSON"));
   EXPECT_THAT(error_of_call([] { stored::progress_json({.extra = "[1]"}); }).what(),
               HasSubstr("progress: extra: is a JSON array, expected an object"));
 }

@@ -209,7 +209,7 @@ TEST(SaveWeights, WhatFailsOnRank0IsThrownByAllAndNothingIsLeft) {
     EXPECT_THAT(message_of([&] { save_weights("/nowhere/to be found", sharded); }),
                 HasSubstr("rank 0: /nowhere/to be found/model.safetensors"));
     EXPECT_THAT(message_of([&] { save_weights(folder.path(), sharded); }),
-                HasSubstr("cannot be given its name"));
+                HasSubstr("cannot be renamed"));
     EXPECT_NO_THROW(model(small_batch(0, 0)));
   });
   EXPECT_THAT(entries_of(folder.path()), UnorderedElementsAre("model.safetensors"));

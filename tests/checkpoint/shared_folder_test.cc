@@ -83,7 +83,7 @@ TEST(SharedFolder, ThatCannotBeMadeIsNamed) {
     const auto error = error_of_call(
         [&] { checkpoint::check_folder_is_shared(disk / "file", run.sharded, kNotLong); });
     EXPECT_EQ(error.kind(), ErrorKind::input);
-    EXPECT_THAT(error.what(), HasSubstr("file: is a file where a folder is needed"));
+    EXPECT_THAT(error.what(), HasSubstr("file: is a file, expected a folder"));
   });
 }
 

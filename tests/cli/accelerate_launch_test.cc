@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of `accelerate launch`, given to `launch`.
+// Command lines of `accelerate launch`, passed to `launch`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class AccelerateLaunch : public ShortRuns {
  protected:
-  // What a rank finds of the variables, one after the other.
+  // The values of the variables in a rank, one after the other.
   std::string told(const std::string& words, const std::string& variables) {
     std::string show;
     std::istringstream names(variables);
@@ -44,7 +44,7 @@ TEST_F(AccelerateLaunch, SaysToProgramsWhatAcceleratesSays) {
                  "ACCELERATE_USE_DEEPSPEED ACCELERATE_DEEPSPEED_ZERO_STAGE "
                  "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE ACCELERATE_GRADIENT_CLIPPING"),
             "<true><3><cpu><0.5>\n");
-  // As accelerate's own check of such a line would have it, settings ask for what reads them.
+  // As in accelerate, settings imply the flag of the engine that reads them.
   EXPECT_EQ(told("--zero_stage 2", "ACCELERATE_USE_DEEPSPEED"), "<true>\n");
   EXPECT_EQ(told("--num_cpu_threads_per_process 3 --multi_gpu --same_network --rdzv_backend c10d",
                  "OMP_NUM_THREADS"),
@@ -74,7 +74,7 @@ TEST_F(AccelerateLaunch, OverAFileWins) {
   folder_.write("ds.json", R"({"zero_optimization": {"stage": 1}})");
   EXPECT_EQ(refusal("--deepspeed ds.json --mixed_precision bf16"),
             "error: launch: --mixed_precision: is a setting of Accelerate's files, but ds.json is "
-            "not one; write it there in its own words\n");
+            "not one; set it there by its own key\n");
 }
 
 TEST_F(AccelerateLaunch, SaysWhatToWriteInPlaceOfWhatItLacks) {

@@ -34,7 +34,7 @@ TEST(Bench, FindsSettingsOfADiskToPaste) {
   EXPECT_GT(found["read_gb_per_s"].get<double>(), 0);
   EXPECT_EQ(found["aio"].size(), 5u);
   EXPECT_THAT(testing::entries_of(folder.path()), IsEmpty());
-  // What it prints is a configuration that is read without a word about aio.
+  // It prints a configuration that is read without a message about aio.
   const launch::Ended table = launch::shell("fullshard bench disk " + folder.path() +
                                             " --quick --size 1MiB 2> /dev/null | tail -n 1 > " +
                                             (folder / "ds.json") + " && fullshard config check " +
@@ -45,10 +45,10 @@ TEST(Bench, FindsSettingsOfADiskToPaste) {
 
 TEST(Bench, TellsWhatIsWrongWithItsWords) {
   EXPECT_EQ(launch::shell("fullshard bench").output,
-            "error: fullshard bench: what is to be done is not said; there are disk, bus, comm, "
+            "error: fullshard bench: missing subcommand; choose one of disk, bus, comm, "
             "optimizer, step, kernels\n");
   EXPECT_EQ(launch::shell("fullshard bench dsik /tmp").output,
-            "error: fullshard bench: no command 'dsik', did you mean 'disk'?; there are disk, "
+            "error: fullshard bench: no command 'dsik', did you mean 'disk'?; choose one of disk, "
             "bus, comm, optimizer, step, kernels\n");
   const launch::Ended missing =
       launch::shell("fullshard bench disk /nowhere/at/all --quick --size 1MiB");
@@ -63,7 +63,7 @@ TEST(Bench, TellsWhatIsWrongWithItsWords) {
               EndsWith("error: bench disk: 12 bytes, expected at least 4096\n"));
 }
 
-// Before anything is started, measured or printed.
+// Rejected before anything is started, measured or printed.
 TEST(Bench, TakesSizesFromAByteToWhatCanBeMeasured) {
   for (const std::string size : {"-5", "0", "-5KiB", "0MB"}) {
     for (const auto& [command, most] : std::map<std::string, std::string>{
@@ -135,7 +135,7 @@ TEST(BenchComm, MeasuresEveryCollectiveInEverySize) {
   EXPECT_EQ(found["hosts"], 1);
   EXPECT_EQ(found["backend"], "shm");
   EXPECT_GT(found["copy_gb_per_s"]["all_ranks"], 0);
-  // Of (N - 1) / N of the bytes, twice that, or all of them.
+  // For (N - 1) / N of the bytes, twice that, or all of them.
   const std::map<std::string, double> on_the_bus = {
       {"all_gather", 2.0 / 3}, {"all_gather in place", 2.0 / 3}, {"reduce_scatter", 2.0 / 3},
       {"all_reduce", 4.0 / 3}, {"all_to_all", 2.0 / 3},          {"broadcast", 1.0}};
@@ -166,8 +166,7 @@ TEST(BenchComm, FindsItsRankInTheEnvironment) {
 TEST(BenchComm, RefusesOneRankAndWhatIsNotThere) {
   const launch::Ended alone = launch::shell("fullshard bench comm --device cpu --ranks 1");
   EXPECT_EQ(alone.status, 2);
-  EXPECT_EQ(alone.output,
-            "error: bench comm: one rank has nobody to talk to; give --ranks 2 or more\n");
+  EXPECT_EQ(alone.output, "error: bench comm: needs at least two ranks; give --ranks 2 or more\n");
   if (!is_cuda_build()) {
     EXPECT_EQ(launch::shell("fullshard bench comm --device cuda").output,
               "error: --device: is cuda, but this build has no CUDA; use --device cpu\n");

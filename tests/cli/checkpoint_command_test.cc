@@ -55,13 +55,13 @@ TEST_F(CheckpointCommand, VerifiesAndNamesWhatIsDamaged) {
   EXPECT_THAT(damaged.output, StartsWith("error: "));
   EXPECT_THAT(damaged.output, HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"));
   EXPECT_EQ(run("checkpoint verify nowhere").status, 4);
-  // Nothing in safetensors could tell, and that is said.
+  // Safetensors cannot show it, and a message says so.
   EXPECT_EQ(run("checkpoint verify " + kResumable + "trainer").output,
             kResumable + "trainer: whole: 33 tensors, 32.4 KiB, all checksums right; " +
                 kResumable + "trainer/model.safetensors carries none\n");
 }
 
-// What a run goes on from is checked before anything is done with it.
+// A checkpoint to resume from is checked before it is used.
 TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 1 --save-every 2").status, 0);
   const std::string folder = "run/checkpoints/step-000002";
@@ -69,8 +69,8 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   EXPECT_THAT(run("checkpoint verify " + folder).output, HasSubstr("all checksums right\n"));
   const std::string whole = folder_.read(manifest);
   const std::string refusal =
-      ": its checksum is not that of its contents; the file is damaged or "
-      "was changed: copy it again or use another checkpoint\n";
+      ": its checksum does not match its contents; the file is damaged or was changed: copy it "
+      "again or use another checkpoint\n";
   for (const std::string field : {"\"num_steps\":2", "\"beta2\":0.999", "\"momentum\":0.9",
                                   "\"scheduler_steps\":2", "\"step\":2"}) {
     std::string changed = whole;
@@ -90,9 +90,9 @@ TEST_F(CheckpointCommand, AChangedManifestIsNoCheckpoint) {
   std::filesystem::remove(folder_ / manifest);
   EXPECT_EQ(run("checkpoint verify " + folder).output,
             "error: " + folder +
-                ": has no manifest.json, without which nobody knows what its files hold; it is no "
-                "complete checkpoint: copy it again or use another\n");
-  // Before manifests had a checksum.
+                ": has no manifest.json, which describes the contents of its files; the checkpoint "
+                "is incomplete: copy it again or use another\n");
+  // From before manifests had a checksum.
   std::string old = whole.substr(0, whole.rfind(",\"manifest_checksum\"")) + "}\n";
   old.replace(old.find("\"version\":2"), 11, "\"version\":1");
   folder_.write(manifest, old);
@@ -130,7 +130,7 @@ TEST_F(CheckpointCommand, VerifiesTheFilesForOtherPrograms) {
     const launch::Ended gone = run("checkpoint verify " + folder);
     EXPECT_EQ(gone.status, 4) << path;
     EXPECT_THAT(gone.output, StartsWith("error: " + path + ": cannot be found")) << path;
-    // None of them is needed for going on.
+    // None of them is needed to resume.
     const std::string more = path.starts_with("lora") ? " --lora-rank 2" : "";
     EXPECT_EQ(run(train_words("other", 3) + "--overwrite --resume " + folder + more).status, 0);
     folder_.write(path, whole);
@@ -140,7 +140,7 @@ TEST_F(CheckpointCommand, VerifiesTheFilesForOtherPrograms) {
 TEST_F(CheckpointCommand, ComparesTheWeightsOfOlderCheckpointsByValue) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 2 --save-every 2").status, 0);
   const std::string folder = "run/checkpoints/step-000002", file = folder + "/model.safetensors";
-  // As manifests were before they had checksums of these files, or of themselves.
+  // A manifest from before there were checksums of these files, or of manifests.
   json manifest = json::parse(folder_.read(folder + "/manifest.json"));
   ASSERT_EQ(manifest["side_files"].size(), 2u);
   manifest.erase("side_files");
@@ -153,7 +153,7 @@ TEST_F(CheckpointCommand, ComparesTheWeightsOfOlderCheckpointsByValue) {
   const launch::Ended ended = run("checkpoint verify " + folder);
   EXPECT_EQ(ended.status, 4);
   EXPECT_THAT(ended.output, StartsWith("error: " + file + ": tensor 'model."));
-  EXPECT_THAT(ended.output, HasSubstr("is not what the checkpoint holds"));
+  EXPECT_THAT(ended.output, HasSubstr("differs from the checkpoint"));
   std::filesystem::remove(folder_ / file);
   EXPECT_EQ(run("checkpoint verify " + folder).status, 0);
 }
@@ -213,7 +213,7 @@ TEST_F(CheckpointCommand, DamagedWeightsAreNotConverted) {
   EXPECT_GT(harmless, 5);
 }
 
-// A file may call a tensor anything; a terminal must not obey it.
+// A tensor's name in a file may be anything; a terminal must not interpret it.
 TEST_F(CheckpointCommand, PrintsNamesEscaped) {
   const auto make = [&](const std::string& file, char value) {
     const std::string header = R"({"a\u001b[31m\n\u009b\u0000b":{"dtype":"F32","shape":[1],)"
@@ -291,7 +291,7 @@ TEST_F(CheckpointCommand, ReplacesNothingUnlessTold) {
   EXPECT_EQ(run("checkpoint diff " + zero2 + "ds").status, 0);
 }
 
-// The states lie beside the weights there, and are none themselves.
+// The states lie next to the weights there, but are not weights.
 TEST_F(CheckpointCommand, ReadsTheSafetensorsOfTorchDistributedCheckpoint) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 1 --save-every 2").status, 0);
   ASSERT_EQ(run("checkpoint convert run dcp --to dcp").status, 0);
@@ -319,7 +319,8 @@ TEST_F(CheckpointCommand, ReadsTheSafetensorsOfTorchDistributedCheckpoint) {
   EXPECT_EQ(run(train_words("third", 3) + "--ranks 1 --resume half").status, 0);
 }
 
-// As the model's load_state_dict() asks for them: a head that is the embedding has both names.
+// The names that the model's load_state_dict() expects: a head tied to the embedding has both
+// names.
 TEST_F(CheckpointCommand, WritesSecondNamesForTorch) {
   ASSERT_EQ(run(train_words("run", 2) + "--ranks 2 --save-every 2").status, 0);
   const auto names_in = [&](const std::string& path) {
@@ -338,7 +339,7 @@ TEST_F(CheckpointCommand, WritesSecondNamesForTorch) {
     EXPECT_THAT(names_in("from_" + form + ".bin"), AllOf(Contains(table), Contains(head))) << form;
     EXPECT_EQ(run("checkpoint diff run " + form).status, 0) << form;
   }
-  // Files of Hugging Face have it once.
+  // Hugging Face's files have it once.
   ASSERT_EQ(run("checkpoint export run hf").status, 0);
   EXPECT_THAT(names_in("hf"), AllOf(Contains(table), Not(Contains(head))));
 }
@@ -371,7 +372,8 @@ TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {
         "export run/model run/model/model.safetensors"}) {
     const launch::Ended ended = run("checkpoint " + words);
     EXPECT_EQ(ended.status, 2) << words;
-    EXPECT_THAT(ended.output, HasSubstr("is what the weights are read from; write them elsewhere"))
+    EXPECT_THAT(ended.output,
+                HasSubstr("the weights are read from there; choose another destination"))
         << words;
   }
   EXPECT_EQ(folder_.read("run/model/model.safetensors"), before);
@@ -380,11 +382,10 @@ TEST_F(CheckpointCommand, DoesNotWriteWeightsOverThemselves) {
 
 TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   const std::string words =
-      "there are inspect, verify, to-fp32, export, convert, diff, save, merge-lora\n";
+      "choose one of inspect, verify, to-fp32, export, convert, diff, save, merge-lora\n";
   const launch::Ended nothing = run("checkpoint");
   EXPECT_EQ(nothing.status, 2);
-  EXPECT_EQ(nothing.output,
-            "error: fullshard checkpoint: what is to be done is not said; " + words);
+  EXPECT_EQ(nothing.output, "error: fullshard checkpoint: missing subcommand; " + words);
   const launch::Ended unknown = run("checkpoint explode x");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_EQ(unknown.output, "error: fullshard checkpoint: no command 'explode'; " + words);
@@ -395,23 +396,23 @@ TEST_F(CheckpointCommand, RefusesWhatMakesNoSense) {
   EXPECT_EQ(run("checkpoint to-fp32 a b --max-shard-size lots").status, 2);
   const launch::Ended tag = run("checkpoint inspect " + kFixtures + "zero2 -t global_step9");
   EXPECT_EQ(tag.status, 4);
-  EXPECT_THAT(tag.output, HasSubstr("global_step9: is not there"));
+  EXPECT_THAT(tag.output, HasSubstr("global_step9: does not exist"));
 }
 
-// What one's own run saved: on demand under a name, and turned into other programs' forms.
+// A run's own checkpoints: saved on demand under a name, and converted to other programs' forms.
 TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
   const std::string gpt2 = FULLSHARD_SOURCE_DIR "/tests/fixtures/models/gpt2";
   const std::string words = "train --quiet --model " + gpt2 + " --data " + kResumable +
                             "tokens.bin --sequence-length 8 --micro-batch 2 --output run ";
   ASSERT_EQ(run(words + "--ranks 1 --steps 1 --no-save-model").status, 0);
   EXPECT_EQ(run("checkpoint save run before").output,
-            "asked for run/checkpoints/before; nothing runs there now: the next run with this "
+            "requested run/checkpoints/before; no run is active there: the next run with this "
             "--output writes it after its first step\n");
   EXPECT_EQ(folder_.read("run/checkpoints/request"), "before");
   ASSERT_EQ(run(words + "--ranks 2 --steps 1 --overwrite").status, 0);
   EXPECT_EQ(folder_.read("run/checkpoints/latest"), "before\n");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/request"));
-  // GPT-2's files hold its matrices the other way round.
+  // GPT-2's files hold its matrices transposed.
   ASSERT_EQ(run("checkpoint export run out").output, "out/model.safetensors\nout/config.json\n");
   EXPECT_EQ(run("checkpoint diff out run/model").status, 0);
   EXPECT_EQ(folder_.read("out/config.json"), folder_.read("run/model/config.json"));
@@ -425,7 +426,7 @@ TEST_F(CheckpointCommand, AsksARunForACheckpointAndExportsItForHuggingFace) {
   EXPECT_EQ(taken.status, 2);
   EXPECT_THAT(taken.output, HasSubstr("run/checkpoints/mine exists and is not a checkpoint"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/request"));
-  // As if the folder had come when it had been asked for.
+  // As if the folder had appeared after the request.
   folder_.write("run/checkpoints/request", "mine");
   const launch::Ended warned = run(words + "--ranks 2 --steps 1 --overwrite 2>&1");
   EXPECT_EQ(warned.status, 0) << warned.output;
@@ -456,7 +457,7 @@ TEST_F(CheckpointCommand, Stage3WritesAModelIn16BitOrSaysHowToGetOne) {
   }
 }
 
-// Room for a checkpoint or two.
+// Space for one or two checkpoints.
 TEST_F(CheckpointCommand, AFullDiskLeavesTheCheckpointBefore) {
   const launch::Ended probe = launch::shell("unshare -rm mount -t tmpfs -o size=200k none /mnt");
   if (probe.status != 0) GTEST_SKIP() << "no small disk can be made here: " << probe.output;

@@ -82,7 +82,7 @@ TEST_F(ConfigTemplates, AreNotWrittenOverOtherFiles) {
   folder_.write("mine.yaml", "x");
   const launch::Ended ended = run("config template fsdp2 --output mine.yaml");
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.output, HasSubstr("mine.yaml: is there already; add --overwrite"));
+  EXPECT_THAT(ended.output, HasSubstr("mine.yaml: already exists; add --overwrite"));
   EXPECT_EQ(folder_.read("mine.yaml"), "x");
   EXPECT_EQ(run("config template fsdp2 --output mine.yaml --overwrite").status, 0);
   const launch::Ended unknown = run("config template zero-3");

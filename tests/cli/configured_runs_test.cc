@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run makes of a configuration file and of flags beside it.
+// How a run applies a configuration file and flags in addition to it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,7 +135,7 @@ TEST_F(ConfiguredRuns, PrintTheTablesOfCollectivesAndFlops) {
     "flops_profiler": {"enabled": true, "profile_step": 2, "output_file": "flops.txt"}})");
   const launch::Ended ended = train("--deepspeed ds.json --ranks 2 --steps 2");
   ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_EQ(recorded("loss"), losses);  // to look at a step does not change it
+  EXPECT_EQ(recorded("loss"), losses);  // observing a step does not change it
   EXPECT_THAT(ended.output, HasSubstr("collectives of rank 0:\nComm. Op "));
   EXPECT_THAT(ended.output, HasSubstr("reduce_scatter of unit 'model.layers.0'\n"));
   EXPECT_THAT(ended.output, HasSubstr("flops profile of step 2: flops.txt"));

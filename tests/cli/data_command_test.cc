@@ -79,7 +79,7 @@ TEST(DataCommand, RefusesBeforeItWrites) {
             "data: --output a.txt is also read; name another file");
   EXPECT_EQ(error_of([&] { data(tokenize + folder.file("x") + " --format nanogpt"); }, folder,
                      ErrorKind::usage),
-            "data: --output x has no header to be known by; name it with the ending .bin");
+            "data: --output x: files of nanogpt have no header; use a name that ends in .bin");
   EXPECT_EQ(error_of([&] { data("inspect " + text); }, folder),
             "a.txt: is text, not a token file; 'fullshard data tokenize' makes one");
   folder.write("b.jsonl", "{\"text\": \"a\"}\n{");

@@ -33,7 +33,7 @@ TEST(EstimateCommand, CountsNoTableOfWhatIsLeftOutOrCannotBe) {
     EXPECT_EQ(ended.output, "error: " + text + "\n");
   };
   refused("--total-params 1000",
-          "--total-params: is without --largest-layer-params, which stage 3 is counted by; give "
+          "--total-params: needs --largest-layer-params, from which stage 3 is computed; give "
           "both, or --model");
   refused("--total-params 1000 --largest-layer-params 1001",
           "--total-params: is 1000, but the largest layer alone has 1001; give those of all "
@@ -67,7 +67,7 @@ TEST(EstimateCommand, HasARowForEachShardingFactor) {
     if (i == 0) continue;
     EXPECT_LT(rows[i]["rest_bytes"], rows[i - 1]["rest_bytes"]);
   }
-  // Two hosts of eight: what one host shards it gathers at home.
+  // Two hosts of eight: shards of one host are gathered inside it.
   EXPECT_LT(rows[3]["sent_between_hosts_bytes"], rows[4]["sent_between_hosts_bytes"]);
   const auto table = launch::shell(words + "--cluster a100-40 --device-memory 1MB");
   EXPECT_THAT(table.output, HasSubstr("factor copies"));
@@ -87,7 +87,7 @@ TEST(EstimateCommand, HasNoShardingFactorsOfWhatShardsNothing) {
               HasSubstr("warning: --cluster: has no effect without --sharding-factors\n"));
 }
 
-// The question was answered; `train` is what ends with 3.
+// The estimate itself succeeded; only `train` exits with 3.
 TEST(EstimateCommand, IsDoneAlsoWhereItDoesNotFit) {
   const auto ended = launch::shell(kPlanned + "1MB --json");
   EXPECT_EQ(ended.status, 0);

@@ -66,7 +66,7 @@ class FineTuning : public ::testing::Test {
   launch::TemporaryFolder folder_;
 };
 
-// Of rows of various lengths only some batches are all labels: ranks must not decide by their own.
+// With rows of various lengths, only some batches are all labels: ranks must not decide alone.
 TEST_F(FineTuning, LearnsAllOfRowsOnTwoRanksAsOnOne) {
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += R"({"text": ")" + std::string(i % 7 + 7, 'a') + "\"}\n";
@@ -168,7 +168,8 @@ TEST_F(FineTuning, SaysWhichFlagsNeedOthers) {
   };
   said("--early-stopping-patience 2", "--early-stopping-patience: counts evaluations");
   said("--early-stopping-threshold 1", "has no effect without --early-stopping-patience");
-  said("--validation-split 0.1 --eval-data talks.jsonl", "--validation-split: together with");
+  said("--validation-split 0.1 --eval-data talks.jsonl",
+       "--validation-split: is given with --eval-data");
   said("--validation-split 1", "--validation-split");
   said("--loss-on answers", "--loss-on");
 }
@@ -177,7 +178,7 @@ TEST_F(FineTuning, RowsThatAreWrongAreNamed) {
   folder_.write("wrong.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}\n");
   const auto ended = train("--data wrong.jsonl --steps 2");
   EXPECT_EQ(ended.status, 4) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("wrong.jsonl:2: is no document"));
+  EXPECT_THAT(ended.output, HasSubstr("wrong.jsonl:2: is not a document"));
 }
 
 // With the run's own folder, with the one it began with, and with neither.
@@ -204,8 +205,9 @@ TEST_F(FineTuning, AnExportedCheckpointHasTheTokenizer) {
   std::filesystem::rename(folder_ / "base", folder_ / "elsewhere");
   const launch::Ended without = run("checkpoint export out/checkpoints fourth");
   EXPECT_EQ(without.status, 0);
-  EXPECT_THAT(without.output, HasSubstr("note: fourth: has no tokenizer: that of base/ is not "
-                                        "there; copy its files\n"));
+  EXPECT_THAT(
+      without.output,
+      HasSubstr("note: fourth: has no tokenizer: that of base/ is missing; copy its files\n"));
 }
 
 }  // namespace

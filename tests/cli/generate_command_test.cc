@@ -45,7 +45,7 @@ class Generation : public ::testing::Test {
     return lines;
   }
 
-  // What ranks and clocks change is taken away.
+  // Removes what depends on ranks and clocks.
   static std::vector<json> comparable(const std::string& text) {
     auto lines = lines_of(text);
     for (json& line : lines) {
@@ -109,7 +109,7 @@ TEST_F(Generation, WritesALineForEveryPrompt) {
   EXPECT_EQ(lines[2]["prompt"], json({20, 21, 22, 23}));
 }
 
-// Two flags say the same in another way: the fixture's tokens are those of transformers.
+// Two flags give the same setting in another way: the fixture's tokens are those of transformers.
 TEST_F(Generation, GivesTheTokensOfTransformers) {
   const json found = json::parse(
       std::ifstream(FULLSHARD_SOURCE_DIR "/tests/fixtures/generation/generation.json"))["mistral"];
@@ -205,7 +205,7 @@ TEST_F(Generation, DoesNotCutOffAnEarlierAnswer) {
   folder_.write("out.jsonl", "of an earlier run\n");
   const auto refused = run(flags);
   EXPECT_EQ(refused.status, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("--output out.jsonl: holds 18 bytes already"));
+  EXPECT_THAT(refused.output, HasSubstr("--output out.jsonl: already holds 18 bytes"));
   EXPECT_EQ(folder_.read("out.jsonl"), "of an earlier run\n");
   EXPECT_EQ(run(flags + "--overwrite").status, 0);
   EXPECT_EQ(lines_of(folder_.read("out.jsonl")).size(), 1u);
@@ -223,7 +223,7 @@ TEST_F(Generation, GivesTheSameTextFromADiskAndUnitByUnit) {
   const auto alone = run(flags);
   ASSERT_EQ(alone.status, 0) << alone.output;
   EXPECT_THAT(alone.output, HasSubstr(", whole; a step takes at least "));
-  EXPECT_THAT(alone.output, HasSubstr("; reading the weights at the memory's speed takes "));
+  EXPECT_THAT(alone.output, HasSubstr("; reading the weights at full memory bandwidth takes "));
   for (const std::string how :
        {"--offload param:.", "--offload param:. --ranks 2", "--config zero3.json",
         "--resident-share 0 --ranks 2", "--resident-share 0.5 --ranks 3",

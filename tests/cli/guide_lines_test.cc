@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command lines of Hugging Face's guides to FSDP and DeepSpeed, in their order, with small
-// models and data in the place of theirs: each runs, or names what this machine lacks.
+// models and data instead of theirs: each runs, or names what this machine lacks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ constexpr const char* kGuideBert = R"({"architectures": ["BertForMaskedLM"],
   "pad_token_id": 0})";
 
 struct GuideLine {
-  const char* where;  // the guide, and what the line is there for
+  const char* where;  // the guide, and the line's purpose
   const char* line;   // as a shell reads it
   int status;
   std::vector<const char*> says;
@@ -225,7 +225,7 @@ TEST_F(GuideLines, OfProgramsRun) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "eval_dir"));
 }
 
-// The loss is that of `eval` with the flags of its own.
+// The loss is that of `eval` with its own flags.
 TEST_F(GuideLines, ThatOnlyEvaluateEqualEval) {
   const std::string model = kRunModels + "llama";
   const launch::Ended trainers =

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that somebody else wrote, as a user meets them: an exit status and a message, never a
-// crash.
+// Files from an untrusted source: an exit status and a message, never a crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `launch` takes from a configuration, and what its flags win over.
+// What `launch` takes from a configuration, and which of its flags take precedence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST_F(LaunchConfig, ReachesTheProgramWithAllOfItsFlags) {
                 "> <> <> <fsdp_config.fsdp_sharding_strategy=2\nmixed_precision=bf16>\n");
 }
 
-// It says what it shards itself, and never asks for a plan.
+// The program chooses its sharding itself and never asks for a plan.
 TEST_F(LaunchConfig, ThatTheProgramDoesNotReadIsWarnedOf) {
   folder_.write("fsdp.yaml", kFile);
   const launch::Ended ended = launch("--config fsdp.yaml", FULLSHARD_BINARIES "/own_loop run 10");
@@ -78,7 +78,7 @@ TEST_F(LaunchConfig, ThatTheProgramDoesNotReadIsWarnedOf) {
   EXPECT_EQ(ended.output.find(warning, found + 1), std::string::npos);
 }
 
-// A rank of ours reads them as its own flags: the table of what is in effect shows them.
+// A rank of ours reads them like its own flags: the table of effective settings shows them.
 TEST_F(LaunchConfig, IsWhatOurOwnCommandsRunWith) {
   std::string tokens;
   for (int i = 0; i < 400; ++i) tokens += {'\3', '\0'};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that last until somebody ends them, and what is done to them meanwhile.
+// Runs that last until they are ended, and what is done to them meanwhile.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class LongRuns : public ::testing::Test {
     return launch::shell(prelude() + "fullshard " + command);
   }
 
-  // Starts the command, does `meanwhile`, and gives the command's end and what it said. There
+  // Starts the command, does `meanwhile`, and returns the command's exit status and output. There
   // $launcher is its process, $(ranks) are those of its ranks, in their order, and gone waits for
   // the ends of some.
   launch::Ended run_and(const std::string& command, const std::string& meanwhile) const {

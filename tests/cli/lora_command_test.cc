@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA as a user types it: train, go on, evaluate, generate, compare with PEFT, merge.
+// LoRA as a user types it: train, continue, evaluate, generate, compare with PEFT, merge.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST_F(LoraRuns, LearnAndLeaveWhatPeftReads) {
   EXPECT_NEAR(eval_loss(llama_ + "--adapter run/adapter --ranks 2 --zero-stage 3"), after, 1e-6);
   EXPECT_NEAR(eval_loss(llama_ + "--adapter run/adapter --base-precision int8"), after, 0.05);
 
-  // Merged it is a model like any other.
+  // Merged, it is a model like any other.
   const auto merged = run("checkpoint merge-lora" + llama_ + "--adapter run/adapter -o merged");
   EXPECT_EQ(merged.status, 0) << merged.output;
   EXPECT_NEAR(eval_loss("--model merged"), after, 1e-5);
@@ -105,7 +105,7 @@ TEST_F(LoraRuns, GoOnToTheBitAlsoOnOtherRanks) {
           flags);
   EXPECT_EQ(other.status, 0) << other.output;
   EXPECT_THAT(other.output, HasSubstr("resumed after step 3"));
-  // What was trained for one alpha would go on as another adapter.
+  // With another alpha, training would continue as another adapter.
   const auto stronger =
       run("train --data tokens.bin --sequence-length 16 --micro-batch 4 --steps 6 "
           "--output third --resume parts/checkpoints/step-000003 --lora-alpha 64" +
@@ -125,7 +125,7 @@ TEST_F(LoraRuns, GoOnFromAnAdapter) {
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_FALSE(adapter("first").empty());
   EXPECT_TRUE(adapter("second") == adapter("first"));
-  // As PEFT wrote it, with ranks of its own for some layers.
+  // As PEFT wrote it, with separate ranks for some layers.
   train(llama_ + "--steps 2 --output third --adapter " + kLoraFixtures + "llama_patterns");
   const auto config = nlohmann::json::parse(folder_.read("third/adapter/adapter_config.json"));
   EXPECT_EQ(config["rank_pattern"],
@@ -162,7 +162,7 @@ TEST_F(LoraRuns, TrainInSixteenBitsAndOverABaseInEight) {
   }
 }
 
-// Whatever is computed twice, and however fast the machine was before the first step.
+// Whatever is recomputed, and however fast the machine was before the first step.
 TEST_F(LoraRuns, DropAlikeInEveryRun) {
   const std::string flags = llama_ + "--ranks 2 --steps 3 --lora-rank 2 --lora-dropout 0.3 ";
   train(flags + "--output first");
@@ -190,7 +190,7 @@ TEST_F(LoraRuns, GenerateWithTheAdapter) {
   EXPECT_NE(adapted, tokens(llama_));
 }
 
-// Over a base that is no classifier: its head is trained with the adapter, and lies beside it.
+// On a base that is not a classifier: its head is trained with the adapter and saved next to it.
 TEST_F(LoraRuns, ClassifiersTrainTheirHeadAsWell) {
   std::filesystem::create_directories(folder_ / "words");
   folder_.write("words/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\n");
@@ -259,7 +259,7 @@ TEST_F(LoraRuns, SayWhatCannotBe) {
                                   HasSubstr("an adapter of this model?")));
 }
 
-// A base without a head keeps its own names, and PEFT's adapters of it theirs.
+// A base without a head keeps its own names, and its PEFT adapters keep theirs.
 TEST_F(LoraRuns, OfABareEncoderEqualPeft) {
   const auto ended = run("compare --json --tolerance 1e-5 --model " + kLoraBases +
                          "bert_bare --adapter " + kLoraFixtures + "bert_bare --reference " +

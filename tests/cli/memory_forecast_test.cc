@@ -58,7 +58,7 @@ TEST_F(MemoryForecasts, StandInTheRecordBesideWhatWasHeld) {
   const auto& device = memory["planned"]["device"];
   EXPECT_GT(device["peak_bytes"], device["rest_bytes"]);
   EXPECT_THAT(device["peak_at"].get<std::string>(), HasSubstr("backward"));
-  // Shards do not depend on what is measured: they are planned to the byte.
+  // Shards do not depend on measurements: they are planned to the byte.
   int64_t held = 0;
   for (const auto& share : memory["ranks"][0]) {
     if (share["purpose"] == "optimizer") held += share["bytes"].get<int64_t>();

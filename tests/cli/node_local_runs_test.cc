@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train` on two hosts that share no disk: here folders of one host, whose ranks are told to take
-// each other for hosts of their own.
+// `train` on two hosts that share no disk: here folders of one host, whose ranks are told that they
+// run on separate hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ class NodeLocalRuns : public LongRuns {
     }
   }
 
-  // What node 0 says and how it ends; node 1 says it into a file.
+  // Node 0's output and exit status; node 1 writes its output to a file.
   launch::Ended run_both(int steps, const std::string& first, const std::string& second) const {
     return launch::shell(prelude() + node(1, "b", steps, second) + "> said.1 2>&1 & " +
                          node(0, "a", steps, first) + "2>&1; status=$?; wait; exit $status");
@@ -69,7 +69,7 @@ TEST_F(NodeLocalRuns, KeepTheCheckpointsOfEveryHostThatTheyGoOnFrom) {
   }
 }
 
-// As when one host went down while the other had its part of a checkpoint in place already.
+// As when one host failed after the other had already finished its part of a checkpoint.
 TEST_F(NodeLocalRuns, GoOnFromTheNewestThatAllHostsHave) {
   ASSERT_EQ(run_both(4, "--node-local --save-every 2").status, 0);
   std::filesystem::remove_all(folder_ / "b/run/checkpoints/step-000004");

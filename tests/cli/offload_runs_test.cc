@@ -17,7 +17,7 @@ class OffloadRuns : public LongRuns {
  protected:
   OffloadRuns() { std::filesystem::create_directory(folder_ / "disk"); }
 
-  // Of that purpose on the disk, all ranks together.
+  // Bytes on the disk for that purpose, all ranks together.
   static int64_t disk_bytes(const nlohmann::json& record, const std::string& purpose) {
     int64_t bytes = 0;
     for (const auto& rank : record["memory_plan"]["ranks"]) {

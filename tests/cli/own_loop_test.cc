@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The example of a loop of one's own, as a user would start it.
+// The example of a user's own training loop, started as a user would.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

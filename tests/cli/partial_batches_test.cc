@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class PartialBatches : public ::testing::Test {
  protected:
-  // So many sequences of 16 tokens.
+  // This many sequences of 16 tokens.
   void write_sequences(int count) {
     std::string bytes;
     for (int i = 0; i < count * 16 + 1; ++i) bytes += {static_cast<char>(3 + i * i % 41), '\0'};

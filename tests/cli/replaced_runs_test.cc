@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run does with the one that lies in its folder.
+// What a run does with an older run in its folder.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -61,7 +61,7 @@ TEST_F(ReplacedRuns, FindWhatIsInTheWayOfCheckpointsBeforeTheFirstStep) {
   std::filesystem::create_directories(folder_ / "two/checkpoints/latest");
   for (const auto& [output, message] :
        {std::pair{"one", "one/checkpoints: is not a folder"},
-        std::pair{"two", "two/checkpoints/latest: is a folder, and a file of this name"}}) {
+        std::pair{"two", "two/checkpoints/latest: is a folder, but a file of this name"}}) {
     const std::string words = std::string("--steps 3 --output ") + output;
     const launch::Ended ended = train(words + " --save-every 2 --ranks 2");
     EXPECT_EQ(ended.status, 2) << ended.output;
@@ -80,7 +80,7 @@ TEST_F(ReplacedRuns, LeaveNothingBehind) {
             0);
   folder_.write("run/notes.txt", "the user's own\n");
   ASSERT_TRUE(is_there("run/best") && is_there("run/csv") && is_there("run/tensorboard"));
-  // The best of the run before is not this one's.
+  // The older run's best model is not this run's.
   const launch::Ended ended =
       train("--steps 1 --seed 9 --overwrite --restore-best --output run --no-save-model");
   ASSERT_EQ(ended.status, 0) << ended.output;
@@ -102,7 +102,7 @@ TEST_F(ReplacedRuns, KeepWhatTheNewOneReads) {
   EXPECT_FALSE(is_there("run/checkpoints/step-000002"));
 }
 
-// A file or folder of the user's in model/ is none of the model's.
+// A user's file or folder in model/ is not part of the model.
 TEST_F(ReplacedRuns, KeepWhatOthersHavePutBesideTheModel) {
   ASSERT_EQ(train("--steps 1 --output run").status, 0);
   std::filesystem::copy_file(folder_ / "t.bin", folder_ / "run/model/mine.bin");
@@ -123,7 +123,7 @@ TEST_F(ReplacedRuns, KeepWhatOthersHavePutBesideTheModel) {
   }
 }
 
-// The run before was killed between the two names.
+// The older run was killed between the two renames.
 TEST_F(ReplacedRuns, GiveBackWhatWasJustBeingMoved) {
   std::filesystem::create_directories(folder_ / "run/model.part/runs");
   folder_.write("run/model.part/mine.txt", "x");
@@ -149,7 +149,7 @@ TEST_F(ReplacedRuns, LeaveAloneWhatLinksLeadTo) {
   EXPECT_TRUE(is_there("run/checkpoints/step-000002/manifest.json"));
 }
 
-// As where checkpoints/ is on a larger disk.
+// As if checkpoints/ were on a larger disk.
 TEST_F(ReplacedRuns, AreGoneOnWithBehindALink) {
   std::filesystem::create_directories(folder_ / "run");
   std::filesystem::create_directories(folder_ / "large");
@@ -165,20 +165,20 @@ TEST_F(ReplacedRuns, AreGoneOnWithBehindALink) {
   EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
 }
 
-// The best of the run before lies there, and is not this one's.
+// The older run's best model is still there, but is not this run's.
 TEST_F(ReplacedRuns, BestModelsAreNotThoseOfAnotherFolder) {
   const std::string best =
       "--steps 5 --save-every 3 --eval-data held.bin --eval-every 1 --lr 1e-2 --restore-best ";
   ASSERT_EQ(train(best + "--output one").status, 0);
   const launch::Ended ended = train(best + "--output other --resume one/checkpoints/step-000003");
   ASSERT_EQ(ended.status, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("warning: --restore-best: other/best is not there: "
+  EXPECT_THAT(ended.output, HasSubstr("warning: --restore-best: other/best does not exist: "
                                       "evaluations before step 4 do not count\n"));
   EXPECT_EQ(folder_.read("other/model/model.safetensors"),
             folder_.read("other/best/model.safetensors"));
 }
 
-// A copy of it was cut off: it is one of ours that is not whole, and no obstacle.
+// A copy of it was interrupted: it is an incomplete checkpoint of ours and no obstacle.
 TEST_F(ReplacedRuns, CheckpointsWithoutAManifestAreReplaced) {
   ASSERT_EQ(train("--steps 4 --save-every 2 --output run").status, 0);
   std::filesystem::remove(folder_ / "run/checkpoints/step-000004/manifest.json");
@@ -188,7 +188,7 @@ TEST_F(ReplacedRuns, CheckpointsWithoutAManifestAreReplaced) {
   EXPECT_THAT(steps_in("run"), ElementsAre(1, 2, 3, 4, 5));
 }
 
-// Otherwise its metrics, checkpoints and best evaluation would be those of two runs.
+// Otherwise its metrics, checkpoints and best evaluation would mix two runs.
 TEST_F(ReplacedRuns, AreNotGoneOnWithFromACheckpointOfAnotherFolder) {
   ASSERT_EQ(train("--steps 4 --save-every 4 --output one").status, 0);
   ASSERT_EQ(train("--steps 3 --save-every 1 --output other").status, 0);
@@ -201,12 +201,12 @@ TEST_F(ReplacedRuns, AreNotGoneOnWithFromACheckpointOfAnotherFolder) {
   EXPECT_THAT(steps_in("other"), ElementsAre(5, 6));
   EXPECT_FALSE(is_there("other/checkpoints/step-000003"));
   EXPECT_TRUE(is_there("one/checkpoints/step-000004"));
-  // In its own folder it goes on, by its name too.
+  // In its own folder it resumes, by its name too.
   ASSERT_EQ(train("--steps 5 --resume one/checkpoints/step-000004 --output one").status, 0);
   EXPECT_THAT(steps_in("one"), ElementsAre(1, 2, 3, 4, 5));
 }
 
-// Examples are told by their losses: nothing is learnt.
+// Examples are identified by their losses: nothing is learnt.
 TEST_F(ReplacedRuns, GoOnAtTheSameExampleWithStepsOfAnotherSize) {
   const std::string still = "--lr 0 --order sequential --no-save-model ";
   ASSERT_EQ(train(still + "--steps 40 --output each", 1).status, 0);
@@ -277,7 +277,7 @@ TEST_F(ReplacedRuns, KeepEveryFileThatAConfigurationIsMadeOf) {
   EXPECT_EQ(folder_.read("run/given_config.json"), text);
 }
 
-// It is as done as before, and no step more.
+// The finished run stays as it is, without further steps.
 TEST_F(ReplacedRuns, ThatStoppedEarlyAreDone) {
   const std::string words =
       "--steps 9 --save-every 1 --eval-data held.bin --eval-every 1 --lr 0 --output run "

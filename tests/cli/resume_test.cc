@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fullshard train --resume`: from one's own checkpoints and from those of other programs.
+// `fullshard train --resume`: from our own checkpoints and from those of other programs.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -17,7 +17,7 @@ using ::testing::Not;
 
 class Resume : public CheckpointRuns {};
 
-// The real programs went on for two steps; we go on from their checkpoints instead.
+// The original programs continued for two steps; here we continue from their checkpoints.
 TEST_F(Resume, TrainingGoesOnAsTheOtherProgramDid) {
   const json expected = json::parse(std::ifstream(kResumable + "losses.json"));
   const std::vector<std::tuple<std::string, std::string, std::string>> ways = {
@@ -44,7 +44,7 @@ TEST_F(Resume, TrainingGoesOnAsTheOtherProgramDid) {
   }
 }
 
-// With another number of steps the schedule would be another, and so would the losses.
+// With another number of steps the schedule would differ, and so would the losses.
 TEST_F(Resume, LossScaleAndScheduleGoOnAsDeepSpeedsDid) {
   const json expected = json::parse(std::ifstream(kResumable + "losses.json"));
   folder_.write("fp16.json", R"({"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.0,
@@ -103,7 +103,7 @@ TEST_F(Resume, NumbersThatDoNotFitStartAnewAndThatIsSaid) {
                                       "of one group, or of two by weight decay\n"));
 }
 
-// Training on other words than those of the evaluation: its first result stays the best.
+// Training uses other words than the evaluation, so the first result stays the best.
 TEST_F(Resume, TheBestCheckpointOutlivesOthersAndResuming) {
   std::string other;
   for (int i = 0; i < 200; ++i) other += {static_cast<char>(20 + i % 13), '\0'};
@@ -113,7 +113,7 @@ TEST_F(Resume, TheBestCheckpointOutlivesOthersAndResuming) {
   const auto checkpoints = [&] {
     return launch::shell("ls " + folder_ / "run/checkpoints").output;
   };
-  // So fast that it forgets the other words within a few steps.
+  // A rate so high that it forgets the other words within a few steps.
   const std::string fast = "--lr 5e-2 --schedule constant ";
   const launch::Ended first = run(train_words("run", 8, fast) + words + "--keep-best");
   ASSERT_EQ(first.status, 0) << first.output;
@@ -128,7 +128,7 @@ TEST_F(Resume, TheBestCheckpointOutlivesOthersAndResuming) {
   EXPECT_EQ(folder_.read("run/checkpoints/latest"), "step-000012\n");
   EXPECT_EQ(run("checkpoint diff run/checkpoints/step-000002 run/best").status, 0);
   EXPECT_EQ(run("checkpoint diff run/model run/best").status, 0);
-  // The best one is whole: another run goes on from it.
+  // The best one is complete: another run resumes from it.
   const launch::Ended third =
       run(train_words("third", 4, fast) + "--ranks 1 --accumulate 2 --resume " +
           "run/checkpoints/step-000002");
@@ -156,7 +156,7 @@ TEST_F(Resume, ResumeAutoSaysWhichItSkippedAndWhy) {
   EXPECT_EQ(losses_of("run").size(), 3u);  // from step 1 on, again
 }
 
-// Bit rot: nothing but reading it tells.
+// Bit rot: only reading the file reveals it.
 TEST_F(Resume, AutoTakesAnOlderOneWhereTheNewestIsDamaged) {
   const std::string save = "--ranks 2 --save-every 2 ";
   ASSERT_EQ(run(train_words("whole", 8) + save).status, 0);
@@ -177,7 +177,7 @@ TEST_F(Resume, AutoTakesAnOlderOneWhereTheNewestIsDamaged) {
   EXPECT_THAT(ended.output, HasSubstr("; resuming from run/checkpoints/step-000004 instead\n"));
   EXPECT_THAT(ended.output, HasSubstr("; resuming from run/checkpoints/step-000002 instead\n"));
   EXPECT_EQ(losses_of("run"), losses_of("whole"));
-  // One that was named is the one, and without an older one there is none to take.
+  // A named one has no substitute, and without an older one there is none to use.
   damage("run/checkpoints/step-000008/weights-00000.bin");
   const std::string more = train_words("run", 10) + save;
   EXPECT_EQ(run(more + "--resume run/checkpoints/step-000008").status, 4);
@@ -189,7 +189,7 @@ TEST_F(Resume, AutoTakesAnOlderOneWhereTheNewestIsDamaged) {
   EXPECT_THAT(refused.output, HasSubstr("step-000008/weights-00000.bin: bytes 0 to "));
 }
 
-// Their base is not in the checkpoint, and is read again.
+// Their base is not in the checkpoint and is read again.
 TEST_F(Resume, AutoTakesAnOlderAdapterWhereTheNewestIsDamaged) {
   const std::string save = "--ranks 2 --save-every 2 --lora-rank 2 ";
   ASSERT_EQ(run(train_words("whole", 6) + save).status, 0);

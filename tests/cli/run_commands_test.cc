@@ -99,7 +99,7 @@ TEST_F(Runs, GiveTheSameBitsForEveryStrategyOfAWorld) {
   }
 }
 
-// What one of them leaves to a default, the other must not leave to another.
+// Both must use the same defaults.
 TEST_F(Runs, GiveTheSameBitsForAStageAndItsStrategyWithEveryOptimizer) {
   write_tokens("t.bin", 4000);
   for (const std::string optimizer : {"AdamW", "Adagrad", "Lamb", "Lion", "SGD"}) {
@@ -289,7 +289,7 @@ TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {
       run("train --ranks 2 --deepspeed ds.json --strategy NO_SHARD --micro-batch 4 --clip 1 --data "
           "t.bin --model " +
           kRunModels + "llama");
-  const std::string hint = "; leave the flag away, or set the key to what is meant\n";
+  const std::string hint = "; leave out the flag, or change the key\n";
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(ended.output,
             "error: ds.json:1: train_micro_batch_size_per_gpu: is 2, but --micro-batch is 4" +
@@ -298,7 +298,7 @@ TEST_F(Runs, ListEveryFlagThatContradictsTheFile) {
                 hint);
 }
 
-// F = 1 gives the bits of NO_SHARD and F = world those of FULL_SHARD, whatever file stands beside.
+// F = 1 gives the bits of NO_SHARD and F = world those of FULL_SHARD, whatever the file says.
 TEST_F(Runs, TakeAShardingFactorWithAndWithoutAFile) {
   write_tokens("t.bin", 4000);
   folder_.write("fsdp1.yaml",
@@ -380,7 +380,7 @@ TEST_F(Runs, RememberTheTokenizerOfBytesInTheModelsFolder) {
   const launch::Ended remembered = run("eval " + words + "--model " + model);
   EXPECT_EQ(remembered.status, 0) << remembered.output;
   EXPECT_EQ(remembered.output, run("eval " + words + "--tokenizer bytes --model " + model).output);
-  // And handed on by a run that begins with that folder.
+  // And passed on by a run that begins with that folder.
   const launch::Ended again = run("train " + words + "--steps 1 --output next --model " + model);
   ASSERT_EQ(again.status, 0) << again.output;
   EXPECT_EQ(folder_.read("next/model/tokenizer_config.json"),

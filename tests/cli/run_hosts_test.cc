@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `train` on two hosts of two ranks, which are network namespaces, while the link between them is
-// cut or one of them is killed: what is lost is named, and the run goes on from its last
+// cut or one of them is killed: the lost rank is named, and the run continues from its last
 // checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class RunOnTwoHostsSlow : public LongRuns {
     return status.substr(0, status.find('\n'));
   }
 
-  // Whom the rank, in its own log, waited for in vain, and why: "rank 2 cannot be reached".
+  // Which rank this one waited for in vain, by its own log, and why: "rank 2 cannot be reached".
   std::string named_by(int rank) const {
     const std::string log = folder_.read("run/logs/rank-" + std::to_string(rank) + ".log");
     std::smatch found;
@@ -76,7 +76,7 @@ class RunOnTwoHostsSlow : public LongRuns {
     }
     return text;
   }
-  // That of a run to which nothing happens; the first test to ask makes it.
+  // The metrics of an undisturbed run; the first test that needs them makes it.
   const std::string& undisturbed_curve() const {
     static const std::string curve_of_all = [this] {
       run_both("", ":");
@@ -143,8 +143,8 @@ TEST_F(RunOnTwoHostsSlow, AShortOutageIsWaitedFor) {
   expect_the_whole_run();
 }
 
-// All processes of the host at once: nobody there can say a word. It comes back with the same
-// command, and the launcher of the other host has started its ranks again meanwhile.
+// All processes of the host at once, so that none can report. It comes back with the same command,
+// and the launcher of the other host has restarted its ranks meanwhile.
 TEST_F(RunOnTwoHostsSlow, AKilledHostIsNamedAndMayJoinTheRestart) {
   run_both("--max-restarts 1 --resume auto",
            "steps; kill -9 $(ip netns pids " + spaces_.second() +
@@ -155,7 +155,7 @@ TEST_F(RunOnTwoHostsSlow, AKilledHostIsNamedAndMayJoinTheRestart) {
   expect_the_whole_run();
 }
 
-// Their launcher has nobody to wait for, so that new ranks come while those of the other host, and
+// Their launcher has no rank to wait for, so that new ranks come while those of the other host, and
 // the store with them, have not ended yet.
 TEST_F(RunOnTwoHostsSlow, RanksOfAHostThatAllDieAreStartedAgainAndMeetTheOthersOfThatStart) {
   run_both("--max-restarts 1", "steps; kill -9 $(ranks " + spaces_.second() + ")");
@@ -165,7 +165,7 @@ TEST_F(RunOnTwoHostsSlow, RanksOfAHostThatAllDieAreStartedAgainAndMeetTheOthersO
   expect_the_whole_run();
 }
 
-// The same of the host where the ranks meet, and where the launchers do.
+// The same for the host where the ranks meet, and where the launchers do.
 TEST_F(RunOnTwoHostsSlow, TheKilledHostOfTheStoreMayJoinTheRestartToo) {
   run_both("--max-restarts 1",
            "steps; kill -9 $(ip netns pids " + spaces_.first() +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `train` ends, whatever ends it, and what the next command makes of that.
+// How `train` ends, whatever ends it, and how the next command handles that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using ::testing::Not;
 
 class RunLife : public LongRuns {};
 
-// With no grace at all: a save has no deadline but its own.
+// With no grace period: a save has only its own deadline.
 TEST_F(RunLife, ASignalEndsTheStepAndSavesIt) {
   for (const std::string name : {"INT", "TERM", "HUP"}) {
     const std::string output = "run-" + name;
@@ -50,7 +50,7 @@ TEST_F(RunLife, ASignalWithoutCheckpointsSaysThatNoneIsSaved) {
   EXPECT_EQ(record_of("run")["problem"], "SIGINT");
 }
 
-// Ranks that are stopped cannot come to the end of their step.
+// Stopped ranks cannot finish their step.
 TEST_F(RunLife, ASecondSignalEndsAtOnceAndIsToldOf) {
   const launch::Ended ended = run_and(endless("run") + "--save-every 1 --ranks 2",
                                       until_checkpoint("run") +
@@ -82,7 +82,7 @@ TEST_F(RunLife, ARunThatWasKilledIsToldByTheNextCommand) {
     EXPECT_EQ(next.status, command == "train" ? 2 : 0) << next.output;
     EXPECT_EQ(record_of("run")["status"], "failed") << command;
     EXPECT_THAT(record_of("run")["problem"].get<std::string>(),
-                HasSubstr(" ended without a word: killed, out of memory, or its machine stopped"));
+                HasSubstr(" ended unexpectedly: killed, out of memory, or its machine stopped"));
   }
 }
 
@@ -90,13 +90,14 @@ TEST_F(RunLife, ResumeAutoBeginsAnewWhereTheDeathCameBeforeACheckpoint) {
   run_and(endless("run") + "--ranks 1 --save-every 1000000", until_steps("run") + kill_all());
   const launch::Ended again = run(short_run("run") + "--save-every 2 --resume auto");
   ASSERT_EQ(again.status, 0) << again.output;
-  EXPECT_THAT(again.output, HasSubstr("note: no checkpoint to resume; starting anew\n"));
+  EXPECT_THAT(again.output,
+              HasSubstr("note: no checkpoint to resume; starting from the beginning\n"));
   EXPECT_EQ(record_of("run")["status"], "done");
   EXPECT_EQ(record_of("run")["checkpoint"], "run/checkpoints/step-000003");
   EXPECT_EQ(last_step_of("run"), 3);
 }
 
-// The second start is interrupted: it has come as far as steps of its own.
+// The second start is interrupted after steps of its own.
 TEST_F(RunLife, RestartsBeginAnewWhereTheDeathCameBeforeACheckpoint) {
   for (const std::string saves : {"", "--save-every 1000000 "}) {
     const std::string output = saves.empty() ? "plain" : "saving";
@@ -129,7 +130,7 @@ TEST_F(RunLife, ARefusedStartLeavesTheLogsOfTheFinishedRun) {
   EXPECT_EQ(record_of("run")["status"], "done");
 }
 
-// Somebody means several ranks by it; alone, it would train something else.
+// WORLD_SIZE implies several ranks; a single rank would train something else.
 TEST_F(RunLife, ANumberOfRanksWithoutARankIsRefused) {
   const std::string told =
       prelude() + "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ";
@@ -157,7 +158,7 @@ TEST_F(RunLife, OverwritingLeavesNoCheckpointsOfTheRunBefore) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/latest"));
 }
 
-// Both are stopped before they can have met; then one of them goes.
+// Both are stopped before they can have met; then one of them is killed.
 TEST_F(RunLife, ARankThatIsKilledBeforeTheRanksHaveMetEndsTheOthersAtOnce) {
   const launch::Ended ended =
       run_and(endless("run") + "--ranks 2 --notice 100000 --init-timeout 100000",

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class RunNodes : public LongRuns {
  protected:
-  // Node 1 of two, which says what it says into a file, beside node 0.
+  // Node 1 of two, next to node 0; it writes its output to a file.
   launch::Ended run_both(const std::string& flags, const std::string& of_node_1 = "") const {
     return run(node(1, flags + " " + of_node_1) + "> said.1 2>&1 & fullshard " + node(0, flags) +
                "; status=$?; wait; exit $status");
@@ -28,7 +28,7 @@ class RunNodes : public LongRuns {
   static int port() { return 20'000 + ::getpid() % 10'000; }
 };
 
-// Node 0 looks at the folder; node 1 waits in vain for a rank that never starts.
+// Node 0 checks the folder; node 1 waits in vain for a rank that never starts.
 TEST_F(RunNodes, ARefusedStartLeavesTheLogsOfTheFinishedRunOnEveryNode) {
   ASSERT_EQ(run(short_run("run")).status, 0);
   folder_.write("run/logs/rank-1.log", "the finished run\n");
@@ -53,7 +53,7 @@ TEST_F(RunNodes, AStartThatIsAcceptedReplacesTheLogsOnEveryNode) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs/rank-1.log.new"));
 }
 
-// Nothing else would show it: each updates its own shard.
+// No other check would show it: each rank updates its own shard.
 TEST_F(RunNodes, ThatWereToldDifferentThingsSayWhichAndTouchNothing) {
   ASSERT_EQ(run(short_run("run")).status, 0);
   const std::string metrics = folder_.read("run/metrics.jsonl");

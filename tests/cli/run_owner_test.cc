@@ -39,7 +39,7 @@ TEST_F(RunOwner, NoSecondRunStartsBesideALiveOne) {
   EXPECT_EQ(folder_.read("statuses"), "2\n2\n2\n2\n");
   std::string owner = folder_.read("owner");
   owner.pop_back();
-  const std::string refusal = "error: run: is in use by a run that is going on (process " + owner +
+  const std::string refusal = "error: run: is in use by another run (process " + owner +
                               " on host " + host() +
                               "); wait for it or end it, or choose another --output\n";
   EXPECT_EQ(folder_.read("refusals"), refusal + refusal + refusal + refusal);
@@ -48,7 +48,7 @@ TEST_F(RunOwner, NoSecondRunStartsBesideALiveOne) {
             0);
 }
 
-// Ranks of a launcher that was killed may write for a moment still: the next one waits for them.
+// Ranks of a killed launcher may still write for a moment: the next one waits for them.
 TEST_F(RunOwner, TheFolderIsFreeWhenTheLastRankIsGone) {
   run_and(endless("run") + "--ranks 2", until_steps("run") + "kill -9 $launcher");
   const launch::Ended next = run(short_run("run") + "--overwrite");
@@ -61,7 +61,7 @@ TEST_F(RunOwner, ARankOfAnotherLauncherOwnsItsFolderItself) {
                     "FULLSHARD_RANK=0 FULLSHARD_WORLD_SIZE=1 fullshard " + words("run", "3"));
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(record_of("run")["status"], "done");
-  // It was the rank, and launched none.
+  // It became the rank itself and launched none.
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/logs"));
   const launch::Ended half =
       launch::shell("cd " + folder_.path() + "; FULLSHARD_RANK=0 fullshard " + words("half", "3"));
@@ -81,7 +81,7 @@ TEST_F(RunOwner, TheLocalRankOfOtherLaunchersIsUnderstood) {
   const launch::Ended launching = run(words("third", "3") + "--ranks 2 --local_rank=1");
   EXPECT_EQ(launching.status, 2);
   EXPECT_EQ(launching.output,
-            "error: --local-rank: is what a launcher tells one rank, but here 2 are started; leave "
+            "error: --local-rank: is set by a launcher for one rank, but here 2 are started; leave "
             "it out\n");
 }
 

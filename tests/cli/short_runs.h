@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands as a user types them, in a folder of their own.
+// Commands as a user types them, each in its own folder.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -50,7 +50,7 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_EQ(zero.status, 2);
   EXPECT_THAT(
       zero.output,
-      EndsWith("--inside: is '0GB/s', expected a rate as 450GB/s or 400Gb/s, above zero\n"));
+      EndsWith("--inside: is '0GB/s', expected a rate, such as 450GB/s or 400Gb/s, above zero\n"));
   const std::string without_disk = folder / "no_disk.yaml";
   folder.write("no_disk.yaml",
                "gpu: {memory: 80GB, memory_bandwidth: 3TB/s, bf16_tflops: 600}\ngpus_per_host: 8\n"
@@ -64,7 +64,7 @@ TEST(SimulateCommand, TellsWhatIsWrongAndEndsWithTwo) {
   EXPECT_EQ(none.status, 2);
 }
 
-// Where nothing is started, flags that say how ranks are started are none.
+// Where nothing is started, the flags for starting ranks do not exist.
 TEST(SimulateCommand, TakesNoFlagsOfRanks) {
   for (const char* flag : {"--tee all", "--master-port 1", "--backend shm", "--seed 1"}) {
     for (const std::string& command :

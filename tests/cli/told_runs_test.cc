@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `train` tells of itself: its totals, its page, and flags that do nothing.
+// What `train` reports: its totals, its page, and flags without effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST_F(ToldRuns, TakeFp32ForNoMixedPrecision) {
   EXPECT_EQ(record["configuration"]["mixed_precision"]["value"], "no");
 }
 
-// Whatever the weights are kept in for --precision.
+// Whatever dtype the weights are kept in for --precision.
 TEST_F(ToldRuns, EvaluateInThePrecisionThatIsAskedFor) {
   write_tokens("t.bin", 2000);
   std::map<std::string, std::string> found;
@@ -131,7 +131,7 @@ TEST_F(ToldRuns, CountStepsThatWereNotLogged) {
   EXPECT_EQ(summary["tokens"], 8 * 2 * 2 * 16);
 }
 
-// Whatever is told of a resumed run is of all its steps; one that began in another folder says so.
+// A resumed run reports all its steps; one that began in another folder says so.
 TEST_F(ToldRuns, CountTheStepsOfAllTheirParts) {
   write_tokens("t.bin", 4000);
   const std::string words =
@@ -179,7 +179,7 @@ TEST_F(ToldRuns, FailWhereEveryStepWasSkipped) {
   const auto record = nlohmann::json::parse(folder_.read("fullshard-run/run.json"));
   EXPECT_EQ(record["status"], "failed");
   EXPECT_THAT(record["problem"].get<std::string>(), HasSubstr(text));
-  // Nothing can pass for trained: a warning, as for steps that are only measured.
+  // No weights were trained: a warning, as for steps that are only measured.
   const launch::Ended measured = run(words + "--no-save-model");
   EXPECT_EQ(measured.status, 0) << measured.output;
   EXPECT_THAT(measured.output, HasSubstr("warning: " + text + "\n"));
@@ -212,14 +212,13 @@ TEST_F(ToldRuns, SayWhichFlagsHaveNoEffect) {
       kRunModels + "llama");
   ASSERT_EQ(ended.status, 0) << ended.output;
   EXPECT_EQ(ended.output,
-            "warning: --eval-every: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep-best: has no effect without --eval-data or --validation-split\n"
-            "warning: --keep: has no effect without --save-every\n"
-            "warning: --node-local: has no effect without --save-every\n"
-            "warning: --budget: has no effect without --auto\n"
-            "warning: --max-micro-batch: has no effect without --auto\n"
-            "warning: --epochs: has no effect beside --steps\n"
-            "warning: --target-length: has no effect for a model without a decoder of its own\n");
+            "warning: --eval-every: has no effect without --eval-data or "
+            "--validation-split\nwarning: --keep-best: has no effect without --eval-data or "
+            "--validation-split\nwarning: --keep: has no effect without --save-every\nwarning: "
+            "--node-local: has no effect without --save-every\nwarning: --budget: has no effect "
+            "without --auto\nwarning: --max-micro-batch: has no effect without --auto\nwarning: "
+            "--epochs: has no effect with --steps\nwarning: --target-length: has no "
+            "effect for a model without a decoder of its own\n");
 }
 
 TEST_F(ToldRuns, EndWellWithoutTheirPage) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command lines of Hugging Face's guides, with small models in the place of theirs.
+// The command lines of Hugging Face's guides, with small models instead of theirs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -145,7 +145,7 @@ TEST_F(TrainerRuns, FindModelAndDataByTheirNamesInTheCache) {
   EXPECT_THAT(absent.output, HasSubstr("not in the Hugging Face cache (" + folder_.path() +
                                        "/.cache/huggingface/hub); download it: hf download "
                                        "google-t5/t5-large"));
-  // A preset of that name has no weights, which whoever types the Trainer's flag means.
+  // A preset of that name has no weights, but the Trainer's flag means a model with weights.
   const launch::Ended preset = run("train --overwrite" + words + "t5-small");
   EXPECT_EQ(preset.status, 2) << preset.output;
   EXPECT_THAT(preset.output,
@@ -161,7 +161,7 @@ TEST_F(TrainerRuns, ContradictAFileByTheNameThatWasTyped) {
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(ended.output,
             "error: ds.json:1: gradient_clipping: is 1, but --max_grad_norm (--clip) is 0.5; "
-            "leave the flag away, or set the key to what is meant\n");
+            "leave out the flag, or change the key\n");
 }
 
 TEST_F(TrainerRuns, UnderLaunchLeaveTheProgramItsOwnWords) {

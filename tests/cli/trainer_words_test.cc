@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of transformers' scripts in our own words.
+// Command lines of transformers' scripts translated into our own flags.
 #include "fullshard/cli/flags/trainer_words.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ TrainerWords translated(const std::string& line) {
   return translate_trainer_words(split_words("train " + line));
 }
 
-// Our own words of a line, without the command.
+// Our own flags for a line, without the command.
 std::string own(const std::string& line) {
   const TrainerWords result = translated(line);
   EXPECT_THAT(result.warnings, IsEmpty()) << line;
@@ -38,7 +38,7 @@ std::string own(const std::string& line) {
   return text;
 }
 
-// With the command, of a line that may say things twice.
+// With the command, for a line that may set a value twice.
 std::string line_of(const std::string& line) {
   std::string text;
   for (const std::string& word : translate_trainer_words(split_words(line)).words) {
@@ -165,7 +165,7 @@ TEST(TrainerWords, OfAnEvaluationNeedSomethingToEvaluateOn) {
             "--data wmt16:ro-en --eval-data wmt16:ro-en");
   for (const std::string asked : {"--do_eval", "--eval_steps 5", "--eval_strategy=steps"}) {
     EXPECT_EQ(refusal_of(asked), asked.substr(0, asked.find_first_of(" =")) +
-                                     ": there is nothing to evaluate on; name it with "
+                                     ": no evaluation data; name them with "
                                      "--validation_file (--eval-data)");
   }
 }
@@ -231,7 +231,7 @@ TEST(TrainerWords, OfAnEvaluationAloneDoNotTrain) {
   EXPECT_EQ(line_of("train --eval-data v --data t --do_eval True"), "eval --data v");
   EXPECT_EQ(line_of("train --do_eval --do_train False --eval-data=v"), "eval --data=v");
   EXPECT_EQ(refusal_of("--do_eval --data t"),
-            "--do_eval: there is nothing to evaluate on; name it with --validation_file "
+            "--do_eval: no evaluation data; name them with --validation_file "
             "(--eval-data)");
 }
 

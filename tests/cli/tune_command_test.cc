@@ -49,14 +49,14 @@ TEST_F(TuneCommand, PrintsItsRungsAndWritesTheWinner) {
   EXPECT_EQ(read_json("t/tuned.json"), rungs.back()["config"]);
   EXPECT_THAT(folder_.read("t/tune.html"), HasSubstr("</html>"));
   EXPECT_EQ(run("config check t/tuned.yaml").status, 0);
-  // All of it is known: the same again, without a measurement.
+  // All results are known: the same output without a measurement.
   EXPECT_EQ(run("tune --json --quiet --budget 0 --output t" + quick_).output, ended.output);
   const auto other = run("tune --quiet --seed 7 --output t" + quick_);
   EXPECT_EQ(other.status, 2) << other.output;
   EXPECT_THAT(other.output, HasSubstr("is about another run"));
 }
 
-// The file that wins keeps what it says of them: it is for a run.
+// The winning file keeps its settings of them: it is for a run.
 TEST_F(TuneCommand, WritesNothingIntoTheFilesOfRuns) {
   folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
     "tensorboard": {"enabled": true, "output_path": "events"},
@@ -95,7 +95,7 @@ TEST_F(TuneCommand, GoesOnWhereItWasInterrupted) {
       run(words,
           "& tune=$!; for i in $(seq 600); do grep -q '\"measured\": true' t/tune.json 2>/dev/null "
           "&& break; sleep 0.05; done; kill -INT $tune; wait $tune; echo status $?");
-  EXPECT_THAT(ended.output, HasSubstr("the same command goes on from t/tune.json"));
+  EXPECT_THAT(ended.output, HasSubstr("the same command continues from t/tune.json"));
   EXPECT_THAT(ended.output, HasSubstr("status 130"));
   const auto before = read_json("t/tune.json");
   EXPECT_EQ(before["status"], "interrupted");

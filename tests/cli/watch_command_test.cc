@@ -88,7 +88,7 @@ TEST_F(WatchedRuns, AreDrawnOnATerminal) {
   if (ended.status == 127) GTEST_SKIP() << "no program script (package bsdutils)";
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("loss 0.5000  █▃▂▁"));
-  EXPECT_THAT(ended.output, HasSubstr("last sign of life 0:0"));
+  EXPECT_THAT(ended.output, HasSubstr("last update 0:0"));
 }
 
 TEST_F(WatchedRuns, MustBeThere) {

@@ -38,7 +38,7 @@ TEST_F(WeightsOfRuns, OfAFolderWithoutWeightsSaySo) {
   EXPECT_EQ(run(train + "--from-scratch").output, "");
 }
 
-// As of a download that was cut off.
+// As left by an interrupted download.
 TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
   write_tokens("t.bin", 4000);
   std::filesystem::create_directories(folder_ / "cut");
@@ -48,9 +48,9 @@ TEST_F(WeightsOfRuns, OfALinkToNowhereAreAnError) {
   for (const std::string command : {"eval", "train --steps 1"}) {
     const launch::Ended ended = run(command + words);
     EXPECT_EQ(ended.status, 4);
-    EXPECT_THAT(ended.output, HasSubstr("error: cut/model.safetensors: is no file, or a link to "
-                                        "one that is not there; weights are expected under this "
-                                        "name\n"));
+    EXPECT_THAT(ended.output,
+                HasSubstr("error: cut/model.safetensors: is not a file, or is a link to a missing "
+                          "one; weights are expected under this name\n"));
   }
 }
 

@@ -98,7 +98,7 @@ TEST(AutoValues, OfTheScheduleFollowTheEffectiveLearningRate) {
   EXPECT_EQ(file.scheduler.warmup_max_lr.value, 0.125);
 }
 
-// The flag decides what is trained with, whatever the schedule says of its own.
+// The flag decides the rate, whatever rate the schedule states.
 TEST(AutoValues, TheFlagOfTheLearningRateReachesASchedulesOwnRate) {
   const auto plan_of = [](const std::string& schedule) {
     return Plan::parse(R"({"train_batch_size": 8, "scheduler": )" + schedule + "}", "d.json",
@@ -132,7 +132,7 @@ TEST(AutoValues, OfTheMicroBatchStandBesideAGivenTotal) {
   EXPECT_EQ(sizes.accumulation, 2);
   const Plan flag = Plan::parse(text, "d.json", {.flags = {{"--micro-batch", "4"}}, .ranks = 2});
   EXPECT_EQ(flag.batch.accumulation.value, 4);
-  // Without "auto" the total is cut over the ranks.
+  // Without "auto" the total is divided among the ranks.
   EXPECT_EQ(Plan::parse(R"({"train_batch_size": 32})").batch_sizes(2).micro_batch, 16);
 }
 

@@ -81,7 +81,7 @@ TEST(ConfigCommand, ConvertsIntoAFileAndNeverOverwritesUnasked) {
   std::filesystem::remove(out);
 }
 
-// Offload and schedule, which FSDP's keys cannot say.
+// Offload and schedule, which FSDP has no keys for.
 TEST(ConfigCommand, ConvertsToAFileThatNamesTheDeepSpeedFile) {
   const FixtureFolder folder("good");
   const std::string convert = "convert ds_zero2_auto.json --to accelerate --ranks 2 ";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two settings about one thing: an error where they differ, and one truth in what is shown.
+// Two settings of the same thing: an error where they differ, and one value where they are shown.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,13 +142,13 @@ TEST(ScheduleFlag, TakesTheFilesScheduleOutOfWhatIsShown) {
   EXPECT_EQ(keys["--schedule"]["value"], "cosine");
   EXPECT_FALSE(keys.contains("scheduler.type"));
   EXPECT_FALSE(keys.contains("scheduler.params.warmup_max_lr"));
-  EXPECT_EQ(keys["scheduler.params.warmup_num_steps"]["value"], 7);  // which cosine takes too
+  EXPECT_EQ(keys["scheduler.params.warmup_num_steps"]["value"], 7);  // cosine uses it too
 }
 
 TEST(DropLastFlag, BesideAKeyThatSaysFalseIsAnError) {
   EXPECT_THAT(errors_of(R"({"dataloader_drop_last": false})", {.flags = {{"--drop-last", "true"}}}),
-              ElementsAre("f:1: dataloader_drop_last: is false, but --drop-last is true; leave the "
-                          "flag away, or set the key to what is meant"));
+              ElementsAre("f:1: dataloader_drop_last: is false, but --drop-last is true; leave out "
+                          "the flag, or change the key"));
   const Plan plan =
       Plan::parse("distributed_type: FSDP\n", "f", {.flags = {{"--drop-last", "true"}}});
   EXPECT_TRUE(plan.batch.drop_last.value);

@@ -22,7 +22,7 @@ TEST(ConfigFiles, GoodOnesHaveNoProblem) {
   }
 }
 
-// Only what is known to be odd is warned about.
+// Only files with known oddities get warnings.
 TEST(ConfigFiles, GoodOnesWarnOfOddSpellingsAndOfWhatHasNoEffect) {
   const FixtureFolder folder("good");
   std::string warnings;

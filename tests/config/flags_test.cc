@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags beside what a file says: those of optimizer and schedule override it and that is shown, any
-// other that contradicts an explicit value is an error, and all of them are listed.
+// Flags combined with a file: those of optimizer and schedule override it with a warning, any other
+// that contradicts an explicit value is an error, and all of them are listed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-constexpr const char* kHint = "; leave the flag away, or set the key to what is meant";
+constexpr const char* kHint = "; leave out the flag, or change the key";
 
 PlanReading read(const std::string& text, std::vector<FlagValue> flags,
                  std::optional<int64_t> ranks = {}) {
@@ -40,7 +40,7 @@ struct Case {
   std::string said;  // "f:3: key: is X"; empty: the flag is taken
 };
 
-// Every flag that is not of optimizer or schedule, beside every key that says the same.
+// Every flag other than those of optimizer and schedule, with every key for the same setting.
 const std::vector<Case> kCases = {
     {R"({"zero_optimization": {"stage": 3}})",
      {"--strategy", "NO_SHARD"},
@@ -145,7 +145,7 @@ const std::vector<Case> kCases = {
      {"--gradient-checkpointing", "true"},
      "f:1: fsdp_config.activation_checkpointing: is false"},
 
-    // The same in other words, or about something that the file leaves open.
+    // The same value spelled differently, or a setting that the file leaves open.
     {R"({"zero_optimization": {"stage": 3}})", {"--strategy", "FULL_SHARD"}, ""},
     {R"({"zero_optimization": {"stage": 2}})", {"--strategy", "SHARD_GRAD_OP"}, ""},
     {fsdp("fsdp_sharding_strategy: NO_SHARD"), {"--zero-stage", "0"}, ""},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as other projects write them: what they compute, comment and ask of others.
+// Files of other projects: computed values, comments and settings for other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ TEST(ForeignFiles, MayBeToldToLeaveAGuidesKeyOut) {
   EXPECT_THAT(foreign_refusal(R"({"zero_optimization": {"stage": 3},
       "is_deepspeed_zero3_enabled": true})"),
               HasSubstr("is_deepspeed_zero3_enabled: unknown key; leave it out: "
-                        "zero_optimization.stage says it"));
+                        "zero_optimization.stage decides it"));
 }
 
 TEST(ConfigFolders, StandForTheOnlyConfigurationInThem) {

@@ -13,7 +13,7 @@
 namespace fullshard::config {
 namespace {
 
-// Good files with bytes changed, cut, repeated and put in.
+// Valid files with bytes changed, removed, repeated and inserted.
 class Mangler {
  public:
   explicit Mangler(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
@@ -60,10 +60,10 @@ class Mangler {
 
 using Clock = std::chrono::steady_clock;
 
-// A number of texts, not a time: the same ones on every machine, however busy it is.
+// A fixed number of texts, not a time limit: the same ones on every machine, however busy it is.
 constexpr int64_t kTexts = 2000;
 
-// FULLSHARD_FUZZ_SECONDS makes it go on for that long.
+// FULLSHARD_FUZZ_SECONDS makes it continue for that long.
 Clock::duration time_to_spend() {
   const char* seconds = std::getenv("FULLSHARD_FUZZ_SECONDS");
   return std::chrono::duration_cast<Clock::duration>(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of Hugging Face's guides to FSDP and DeepSpeed: each comes to a Plan, and what it says
-// is in it.
+// The files of Hugging Face's guides to FSDP and DeepSpeed: each gives a Plan that holds its
+// settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ using ::testing::HasSubstr;
 
 struct GuideFile {
   const char* name;
-  const char* key;    // one of those that it is about
+  const char* key;    // a key that the file sets
   const char* value;  // in effect, as JSON
-  int commas = 0;     // Arabic ones, which a guide has where JSON wants its own
+  int commas = 0;     // Arabic commas, which a guide has in place of JSON's
 };
 
 constexpr GuideFile kGuideFiles[] = {
@@ -49,7 +49,7 @@ constexpr GuideFile kGuideFiles[] = {
     {"inference.json", "zero_optimization.stage3_prefetch_bucket_size", "3774873"},
 };
 
-// What `auto` waits for, and two ranks.
+// The inputs that "auto" needs, and two ranks.
 PlanOptions options_of_a_run() {
   return {.ranks = 2, .inputs = {.hidden_size = 512, .num_training_steps = 100}};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are written to do harm: they end in a message, after little work.
+// Malicious files: they cause an error message after little work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Seconds of this process's own, whatever else the machine does. What is linear takes well under
-// one; what was quadratic took half a minute.
+// CPU seconds of this process, whatever else the machine does. Linear code takes well under one;
+// quadratic code took half a minute.
 constexpr double kPatience = 10;
 
 template <class Action>
@@ -87,7 +87,7 @@ TEST(HostileConfig, OneLongLineTakesLittleWork) {
   }
 }
 
-// A message for each of them would be no help, and would not fit into memory.
+// A message for each of them would not help and would not fit in memory.
 TEST(HostileConfig, LookAlikesEndAfterAHundred) {
   Problems problems;
   read_config("{" + repeated(500'000, [](int) { return "\xC2\xA0"; }) + "}", "f", problems);
@@ -95,7 +95,7 @@ TEST(HostileConfig, LookAlikesEndAfterAHundred) {
   EXPECT_EQ(problems.errors[99].text(),
             "f:1: '\xC2\xA0' at column 101 is U+00A0 (no-break space); write an ordinary space");
   EXPECT_EQ(problems.errors[100].text(),
-            "f:1: found '\xC2\xA0' (U+00A0, no-break space) once more at column 102");
+            "f:1: found '\xC2\xA0' (U+00A0, no-break space) again at column 102");
 }
 
 TEST(HostileConfig, DeepNestingIsAMessageInYamlToo) {

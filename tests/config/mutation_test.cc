@@ -34,8 +34,8 @@ std::string effective(const Plan& plan) {
   return text;
 }
 
-// Some positions of every key of every good file, each with one other character; all of them when
-// FULLSHARD_FUZZ_SECONDS asks for a long run.
+// Some positions of every key of every valid file, each replaced by another character; all of them
+// when FULLSHARD_FUZZ_SECONDS asks for a long run.
 TEST(Mutation, OfAKeyIsNeverSilentlyAccepted) {
   const FixtureFolder folder("good");
   std::mt19937 random(7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files and flags say of offload, as tiers/ takes it; and what is refused, at its key.
+// Offload settings of files and flags as tiers/ takes them, and refusals at their keys.
 #include "fullshard/config/offload.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,8 @@ TEST(Offload, IsCarriedWholeFromADeepSpeedFile) {
                                                .overlap_events = false}));
 }
 
-// DeepSpeed's defaults of the pipeline and of the ratio say nothing: here they are on, and open.
+// DeepSpeed's defaults of the pipeline and the ratio do not count: here the pipeline is on and the
+// ratio is open.
 TEST(Offload, OverlapsUnlessTheFileSwitchesThatOff) {
   const tiers::TierOptions options = offload_in(zero3(R"("offload_optimizer": {"device": "cpu"})"));
   EXPECT_EQ(options.optimizer.tier, tiers::Tier::host);
@@ -139,8 +140,8 @@ TEST(OffloadFlag, IsOneOfItsWords) {
   for (const std::string value : {"", "cpu", "optimizer:", "params", "all:", ":cpu"}) {
     EXPECT_THAT(offload_errors(kFsdp, {{"--offload", value}}),
                 ElementsAre("--offload: is '" + value +
-                            "', expected optimizer, param or all, alone or with :cpu or :FOLDER "
-                            "behind it"));
+                            "', expected optimizer, param or all, optionally followed by :cpu "
+                            "or :FOLDER"));
   }
   EXPECT_THAT(offload_errors(kFsdp, {{"--offload-ratio", "2"}}),
               ElementsAre("--offload-ratio: is '2', expected a number from 0 to 1"));
@@ -157,8 +158,7 @@ TEST(OffloadFlag, MayNotContradictTheFileOrItself) {
   EXPECT_THAT(offload_errors(zero3(R"("offload_optimizer": {"device": "cpu"})"),
                              {{"--offload", "optimizer:/nvme"}}),
               ElementsAre("f:1: zero_optimization.offload_optimizer.device: is cpu, but --offload "
-                          "is optimizer:/nvme; leave the flag away, or set the key to what is "
-                          "meant"));
+                          "is optimizer:/nvme; leave out the flag, or change the key"));
   EXPECT_THAT(offload_errors(kFsdp, {{"--offload", "optimizer"}, {"--offload", "optimizer:/n"}}),
               ElementsAre("--offload: is 'optimizer:/n', but an earlier one says cpu; keep one of "
                           "them"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of optimizers that cannot train are found before a run begins, wherever they come from.
+// Optimizer settings that cannot train are rejected before a run begins, wherever they come from.
 #include <gtest/gtest.h>
 
 #include "fullshard/config/plan.h"
@@ -19,7 +19,7 @@ std::string answer_to_betas(const std::string& type, const std::string& betas) {
   return answer_to(fmt::format(R"({{"type": "{}", "params": {{"betas": {}}}}})", type, betas));
 }
 
-// With 1 a mean would never change.
+// With a beta of 1 a mean would never change.
 TEST(OptimizerChecks, ABetaOfOneIsRefusedForEveryOptimizerThatHasBetas) {
   const std::string where = "d.json:1: optimizer.params.betas: ";
   for (const char* type : {"Adam", "AdamW", "Lamb", "Lion"}) {

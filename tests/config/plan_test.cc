@@ -193,7 +193,7 @@ TEST(Plan, SaysWhichBatchItTakesWhenTheFileSaysNone) {
   EXPECT_EQ(plan.batch.global.value, 16);
   ASSERT_EQ(plan.warnings().size(), 1u);
   EXPECT_EQ(plan.warnings()[0].text(),
-            "d.json: train_micro_batch_size_per_gpu: is not said, nor is train_batch_size: every "
+            "d.json: train_micro_batch_size_per_gpu: is not set, nor is train_batch_size: every "
             "rank takes 8, the Trainer's default");
 }
 
@@ -241,10 +241,10 @@ TEST(Plan, OtherFlagsMustNotContradictTheFile) {
         Plan::parse("{\"zero_optimization\": {\"stage\": 3},\n\"bf16\": {\"enabled\": true}}",
                     "d.json", {.flags = {{"--zero-stage", "2"}, {"--precision", "fp16"}}});
       }),
-      "d.json:1: zero_optimization.stage: is 3, but --zero-stage is 2; leave the flag away, or "
-      "set the key to what is meant\n"
-      "error: d.json:2: bf16.enabled: is true, but --precision is fp16; leave the flag away, or "
-      "set the key to what is meant");
+      "d.json:1: zero_optimization.stage: is 3, but --zero-stage is 2; leave out the flag, or "
+      "change the key\n"
+      "error: d.json:2: bf16.enabled: is true, but --precision is fp16; leave out the flag, or "
+      "change the key");
   const Plan plan = Plan::parse("distributed_type: FSDP\n", "a.yaml",
                                 {.flags = {{"--strategy", "no_shard"}, {"--precision", "bf16"}}});
   EXPECT_EQ(plan.sharding.strategy.value, "NO_SHARD");
@@ -301,10 +301,10 @@ TEST(Plan, SuggestsWhatOtherProgramsCallIt) {
   EXPECT_EQ(error(R"({"batch_size": 4, "bf16": {"enabled": true}})"),
             "f:1: batch_size: unknown key; did you mean 'train_micro_batch_size_per_gpu'?");
   EXPECT_EQ(error(R"({"max_steps": 4, "bf16": {"enabled": true}})"),
-            "f:1: max_steps: unknown key; say it with train --steps");
+            "f:1: max_steps: unknown key; use train --steps");
   EXPECT_EQ(error("distributed_type: FSDP\nepochs: 3\nbatch_size: 4\n"),
-            "f:2: epochs: unknown key; say it with train --epochs\n"
-            "error: f:3: batch_size: unknown key; say it with train --micro-batch");
+            "f:2: epochs: unknown key; use train --epochs\n"
+            "error: f:3: batch_size: unknown key; use train --micro-batch");
   EXPECT_EQ(plan_error_of([] { Plan::parse("{}", "f", {.overrides = {"learning_rate=1"}}); }),
             "--set: learning_rate: unknown key; did you mean 'optimizer.params.lr'?");
 }

@@ -42,7 +42,7 @@ TEST(JsonReader, DecodesEscapes) {
   EXPECT_EQ(problems_of(R"({"a": "\q"})"),
             "error: f:1: unknown escape \\q at column 9; write \\\\ for a backslash\n");
   EXPECT_EQ(problems_of(R"({"a": "\ud83d"})"),
-            "error: f:1: half of a surrogate pair at column 14\n");
+            "error: f:1: incomplete surrogate pair at column 14\n");
 }
 
 TEST(JsonReader, NamesAForeignCommaAndGoesOn) {
@@ -52,7 +52,7 @@ TEST(JsonReader, NamesAForeignCommaAndGoesOn) {
             "error: f:1: a: given twice, first on line 1; keep one of them\n");
 }
 
-// Each as hjson 3.1, DeepSpeed's reader, takes it.
+// Each value as hjson 3.1, DeepSpeed's reader, reads it.
 TEST(JsonReader, TakesWhatHjsonTakes) {
   EXPECT_EQ(to_json(node_of("{a: 1, b-c: {'d': 'it\\'s'}}")), R"({"a": 1, "b-c": {"d": "it's"}})");
   EXPECT_EQ(to_json(node_of("{\n a: 1\n b: auto\n \"c\": two words \t\n}")),
@@ -63,30 +63,29 @@ TEST(JsonReader, TakesWhatHjsonTakes) {
   EXPECT_EQ(to_json(node_of("{\"a\": 1\n\"b\": 3 apples\n}")), R"({"a": 1, "b": "3 apples"})");
 }
 
-// hjson would take the rest of the line, whatever it holds, as part of the text.
+// hjson would take the rest of the line, whatever it holds, as part of the string.
 TEST(JsonReader, RefusesATextWithoutQuotesThatWouldSwallowMore) {
   for (const std::string tail :
        {",", ", \"b\": 1", "}", " # why", " // why", " /* why */", ": x"}) {
     EXPECT_EQ(problems_of("{\"a\": auto" + tail + "\n}"),
-              "error: f:1: found auto, expected a value at column 7; put a text into double "
+              "error: f:1: found auto, expected a value at column 7; put strings in double "
               "quotes\n")
         << tail;
   }
-  EXPECT_EQ(
-      problems_of("{a: '''x\n'''}"),
-      "error: f:1: a text of several lines at column 5; write it in double quotes with \\n\n");
+  EXPECT_EQ(problems_of("{a: '''x\n'''}"),
+            "error: f:1: multi-line string at column 5; write it in double quotes with \\n\n");
   EXPECT_EQ(problems_of("{a b: 1}"),
             "error: f:1: found 'b' after \"a\", expected ':' at column 4\n");
   EXPECT_EQ(problems_of("{a: True\n}"),
-            "error: f:1: found True, expected a value at column 5; write true or false in small "
-            "letters\n");
+            "error: f:1: found True, expected a value at column 5; write true or false in lower "
+            "case\n");
 }
 
 TEST(JsonReader, BoundsDepthAndSize) {
   std::string deep = "{\"a\": ";
   for (int i = 0; i < 100'000; ++i) deep += '[';
   EXPECT_EQ(problems_of(deep),
-            "error: f:1: nested more than 64 deep at column 71; make it flatter\n");
+            "error: f:1: nested more than 64 deep at column 71; reduce the nesting\n");
   const std::string large(kMaxConfigBytes + 1, ' ');
   EXPECT_EQ(problems_of(large),
             "error: f: expected a configuration of at most 4194304 bytes, but it has more\n");

@@ -81,7 +81,7 @@ TEST(Convert, FsdpToDeepSpeedSaysWhatIsLost) {
   EXPECT_EQ(back.sharding.stage.value, 2);
   EXPECT_TRUE(json::parse(result.text)["bf16"]["enabled"]);
   EXPECT_THAT(result.notes, Contains("fsdp_config.fsdp_forward_prefetch: has no DeepSpeed key"));
-  EXPECT_THAT(result.notes, Contains("num_processes: is said on DeepSpeed's command line"));
+  EXPECT_THAT(result.notes, Contains("num_processes: is set on DeepSpeed's command line"));
 }
 
 TEST(Convert, DeepSpeedToAccelerateSaysWhatIsLost) {
@@ -92,7 +92,7 @@ TEST(Convert, DeepSpeedToAccelerateSaysWhatIsLost) {
   EXPECT_EQ(back.sharding.strategy.value, "FULL_SHARD");
   EXPECT_TRUE(back.precision.fp16.value);
   EXPECT_THAT(result.notes,
-              Contains("gradient_clipping: has no Accelerate key; it is said in the program"));
+              Contains("gradient_clipping: has no Accelerate key; it is set in the program"));
   EXPECT_THAT(result.notes, Contains(HasSubstr("with warmup_type linear only")));
 }
 
@@ -166,7 +166,7 @@ TEST(Convert, WritesWhatThePeersAccepted) {
                                                                : convert_to_deepspeed(plan);
       EXPECT_EQ(now.text, read_text(fixtures + "converted/" + name))
           << "write it anew: tools/check_conversions.py";
-      // The one thing that a peer has dropped.
+      // The only setting that the other program has dropped.
       const bool is_dropped =
           version == "deepspeed 0.19.8" && now.text.find("mics") != now.text.npos;
       EXPECT_EQ(found["outcome"] == "accepted", !is_dropped) << version << " " << found;

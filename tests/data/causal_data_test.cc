@@ -135,15 +135,14 @@ TEST(CausalData, SaysWhatCannotBeOpened) {
   };
   const auto text = folder.write("a.txt", "hello");
   const auto tokens = folder.write("a.bin", "xy");
-  EXPECT_EQ(error({}, nullptr), "data: no file or folder is named");
+  EXPECT_EQ(error({}, nullptr), "data: no file or folder given");
   EXPECT_EQ(error({.paths = {text}}, nullptr),
             "a.txt: text needs a tokenizer; name one, or \"bytes\"");
   EXPECT_EQ(error({.paths = {text, tokens}}, &tokenizer),
             "a.txt is text, but a.bin is a token file; give either token files or text");
-  EXPECT_EQ(
-      error({.paths = {folder.write("b.pdf", "x")}}, &tokenizer),
-      "b.pdf: what it holds is told by its ending; expected one of .bin, .tokens, .txt, .text, "
-      ".md, .jsonl, .ndjson, .json, .tsv, .csv, or of texts also with .gz or .zst behind it");
+  EXPECT_EQ(error({.paths = {folder.write("b.pdf", "x")}}, &tokenizer),
+            "b.pdf: unknown file ending; expected one of .bin, .tokens, .txt, .text, "
+            ".md, .jsonl, .ndjson, .json, .tsv, .csv, texts also with .gz or .zst added");
   EXPECT_EQ(error({.paths = {folder.write("e.txt", "")}}, &tokenizer), "e.txt: is empty");
   EXPECT_EQ(error({.paths = {folder.write("p.tsv", "a\tb\n")}}, &tokenizer),
             "p.tsv: is a table of pairs without a column 'text', expected text or JSON");

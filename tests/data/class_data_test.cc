@@ -130,7 +130,7 @@ TEST_F(Classes, MayBeInTablesWithNames) {
        {std::pair("b.tsv", "text\tlabel\ttext_pair\nab\tyes\t\na\tno\tcd\n"),
         std::pair("b.csv", "label,id,text_pair,text\nyes,7,,ab\nno,8,\"cd\",a\n")}) {
     const auto data = open(name, rows);
-    ASSERT_EQ(data->size(), 2) << name;  // the names are no row
+    ASSERT_EQ(data->size(), 2) << name;  // the names are not a row
     const TokenBatch batch = data->batch(Ids{0, 1}, 0, 0);
     EXPECT_EQ(batch.input_ids, expected.input_ids) << name;
     EXPECT_EQ(batch.token_type_ids, expected.token_type_ids) << name;
@@ -150,7 +150,7 @@ TEST_F(Classes, MayBeCompressed) {
   EXPECT_THAT(found("a.csv.gz", testing::gzipped(table)), ElementsAre("no", "yes"));
   EXPECT_EQ(open("a.csv.gz", testing::gzipped(table))->size(), 2);
   EXPECT_EQ(error_of([&] { open("a.csv.gz", "text"); }, folder_),
-            "a.csv.gz: is no gzip file, though its name says so");
+            "a.csv.gz: is not a gzip file, although its name says so");
 }
 
 #endif

@@ -51,7 +51,7 @@ TEST(CompressedText, GivesTheTokensOfThePlainFile) {
     options.part_bytes = bytes;
     EXPECT_EQ(all_tokens(options), expected) << bytes;
   }
-  // Files that were put one after another are one.
+  // Concatenated files are one file.
   const std::string two =
       testing::gzipped(records.substr(0, 500)) + testing::gzipped(records.substr(500));
   options.files[0] = folder.write("c.jsonl.gz", two);
@@ -85,7 +85,7 @@ TEST(CompressedText, ErrorsCountLinesAndBytesOfTheWholeText) {
 
 TEST(CompressedText, DamagedOrCutOffIsSaid) {
   const DataFolder folder;
-  std::string noise;  // that does not compress
+  std::string noise;  // does not compress
   uint32_t state = 1;
   for (int i = 0; i < 200'000; ++i) {
     state = state * 1664525 + 1013904223;
@@ -101,10 +101,10 @@ TEST(CompressedText, DamagedOrCutOffIsSaid) {
   std::string damaged = whole;
   damaged[damaged.size() - 6] ^= 1;  // the sum
   EXPECT_EQ(error(damaged), "a.txt.gz: is damaged (not valid gzip); copy it again");
-  EXPECT_EQ(error("plain text"), "a.txt.gz: is no gzip file, though its name says so");
-  // A later member, and what is none.
+  EXPECT_EQ(error("plain text"), "a.txt.gz: is not a gzip file, although its name says so");
+  // A later member, and bytes that are no member.
   const std::string first = testing::gzipped("one\n");
-  const std::string at = "from byte " + std::to_string(first.size()) + " on it is no gzip";
+  const std::string at = "not gzip from byte " + std::to_string(first.size()) + " on";
   EXPECT_EQ(error(first + whole.substr(0, whole.size() / 2)),
             "a.txt.gz: is cut off; copy it again");
   EXPECT_EQ(error(first + first.substr(0, 5)), "a.txt.gz: is cut off; copy it again");
@@ -134,9 +134,9 @@ TEST(CompressedText, NeverHoldsMoreThanAPart) {
       folder.write("a.jsonl.gz", testing::gzipped(std::string(1'000'000, ' ') + "\n{}"));
   const TextPartOptions options{.part_bytes = 1000, .most_bytes = 10'000};
   EXPECT_EQ(error_of([&] { for_text_parts({path}, options, [](auto) { return true; }); }, folder),
-            "a.jsonl.gz: from byte 0 of its text on, 10000 bytes hold no line or record that ends; "
+            "a.jsonl.gz: from byte 0 of its text on, 10000 bytes hold no whole line or record; "
             "unpack the file, or split it");
-  // What is made of it ends where enough is known.
+  // Unpacking ends when enough is known.
   folder.write("b.jsonl.gz", testing::gzipped(numbered_records(10'000)));
   int64_t most = 0, parts = 0;
   for_text_parts({folder.file("b.jsonl.gz")}, options, [&](std::span<const TextPart> found) {
@@ -198,7 +198,7 @@ TEST(CompressedText, MayBeZstd) {
   };
   EXPECT_EQ(error(whole.substr(0, whole.size() - 10)), "c.jsonl.zst: is cut off; copy it again");
   EXPECT_THAT(error("no zstd at all"),
-              ::testing::StartsWith("c.jsonl.zst: is damaged, or no zstd"));
+              ::testing::StartsWith("c.jsonl.zst: is damaged, or not a zstd"));
 }
 
 #endif
@@ -211,7 +211,7 @@ TEST(CompressedText, IsKnownByTwoEndings) {
   EXPECT_EQ(kind_of(folder.write("a.ndjson.gz", "x")), FileKind::json);
   EXPECT_EQ(kind_of(folder.write("a.csv.zst", "x")), FileKind::csv);
   EXPECT_THAT(error_of([&] { kind_of(folder.write("a.bin.gz", "x")); }, folder),
-              ::testing::StartsWith("a.bin.gz: what it holds is told by its ending"));
+              ::testing::StartsWith("a.bin.gz: unknown file ending"));
 }
 
 }  // namespace

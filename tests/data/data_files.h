@@ -32,7 +32,7 @@ class DataFolder : public TemporaryFolder {
   }
 };
 
-// The message, without the folder, of the Error of this kind that an act ends with.
+// The message, without the folder, of the Error of this kind that `act` throws.
 template <class Act>
 std::string error_of(const Act& act, const DataFolder& folder, ErrorKind kind = ErrorKind::input) {
   try {

@@ -27,7 +27,7 @@ constexpr const char* kShortTemplate =
     "{% for m in messages %}<{{ m.role[0] }}>{{ m.content }};{% endfor %}"
     "{% if add_generation_prompt %}<a>{% endif %}";
 
-// The text with brackets around what is learnt, and $ for the end mark.
+// The text with brackets around the parts that are learnt, and $ for the end mark.
 std::string shown(const EncodedDocument& document) {
   std::string text;
   bool is_inside = false;
@@ -111,7 +111,7 @@ TEST_F(Documents, ATemplateMayCloseAllText) {  // as Phi-3's
   EXPECT_EQ(shown_row(one_line(kTalk)), "<u>hi;<a>[yo;]<u>2+2;<a>[4;$]");
 }
 
-TEST_F(Documents, ATemplateMayOpenAnswersWithMore) {  // as an empty thought
+TEST_F(Documents, ATemplateMayOpenAnswersWithMore) {  // for instance by an empty thought
   use_template(std::string(kShortTemplate) + "{% if add_generation_prompt %}(think){% endif %}");
   EXPECT_EQ(shown_row(one_line(kTalk)), "<u>hi;<a>[yo;]<u>2+2;<a>[4;]");
 }
@@ -122,7 +122,7 @@ TEST_F(Documents, ATemplateThatChangesEarlierTurnsIsRefused) {
       "{% if loop.last and m.role == 'assistant' %}(thought){% endif %}"
       "{{ m.content }};{% endfor %}{% if add_generation_prompt %}<a>{% endif %}");
   EXPECT_THAT(refusal(one_line(kTalk)),
-              HasSubstr("rows.jsonl:1: the chat template writes message 2 otherwise once more "
+              HasSubstr("rows.jsonl:1: the chat template writes message 2 differently once more "
                         "messages follow"));
   EXPECT_EQ(shown_row(R"({"messages": [{"role": "user", "content": "hi"},)"
                       R"( {"role": "assistant", "content": "yo"}]})"),
@@ -151,20 +151,20 @@ TEST_F(Documents, ToolsReachTheTemplate) {
 
 TEST_F(Documents, RowsThatAreWrongAreNamed) {
   EXPECT_EQ(refusal("{\"text\": \"a\"}\n{\"body\": \"a\", \"id\": 1}\n"),
-            "rows.jsonl:2: is no document; expected the field messages, the fields prompt and "
+            "rows.jsonl:2: is not a document; expected the field messages, the fields prompt and "
             "completion, or the field text; its fields: body, id");
   EXPECT_EQ(refusal(R"({"messages": []})"),
-            "rows.jsonl:1: field 'messages' is no list of messages");
-  EXPECT_EQ(refusal(R"({"messages": [{"content": "a"}]})"),
-            "rows.jsonl:1: message 1 of 'messages' is no object with a \"role\" and a \"content\"");
+            "rows.jsonl:1: field 'messages' is not a list of messages");
+  EXPECT_EQ(
+      refusal(R"({"messages": [{"content": "a"}]})"),
+      "rows.jsonl:1: message 1 of 'messages' is not an object with a \"role\" and a \"content\"");
   EXPECT_EQ(
       refusal(R"({"prompt": "a", "completion": 3})"),
       "rows.jsonl:1: field 'prompt' is string and 'completion' is number; expected two texts, "
       "or two lists of messages");
-  EXPECT_EQ(
-      refusal(R"({"text": "a"})", LossOn::completions),
-      "rows.jsonl:1: is a text without a completion, but the loss is asked for on completions "
-      "only; use --loss-on all");
+  EXPECT_EQ(refusal(R"({"text": "a"})", LossOn::completions),
+            "rows.jsonl:1: is a text without a completion, but the loss is on completions "
+            "only; use --loss-on all");
   EXPECT_THAT(refusal(one_line(kTalk)), HasSubstr("rows.jsonl:1: has messages, but the tokenizer "
                                                   "has no chat template"));
   use_template("{{ raise_exception('roles must alternate') }}");
@@ -190,7 +190,7 @@ TEST_F(Documents, ARowIsPaddedBehind) {
   EXPECT_EQ(one.input_ids, (Ids{107, 108, 109, 0, 0, 0, 0, 0}));
   EXPECT_EQ(one.labels, (Ids{-100, 109, 1, -100, -100, -100, -100, -100}));
   EXPECT_TRUE(one.labels_are_next);
-  EXPECT_TRUE(one.attention_mask.empty());  // causal rows never see what is behind them
+  EXPECT_TRUE(one.attention_mask.empty());  // causal rows never see what follows them
   EXPECT_TRUE(one.document_lengths.empty());
   EXPECT_EQ(one.num_tokens(), 3);
   EXPECT_EQ(one.num_labels(), 2);
@@ -248,7 +248,7 @@ TEST_F(Documents, TextsAreOneStreamUnlessTheyArePacked) {
   EXPECT_EQ(open(rows, 4, true)->batch(Ids{1}, 0, 0).input_ids, (Ids{111, 112, 113, 114}));
 }
 
-// Whatever row it is that is more than a text.
+// It does not matter which row is more than a text.
 TEST_F(Documents, AnyRowMakesAllOfThemDocuments) {
   const std::string text = "{\"text\": \"abcd\"}\n";
   const std::string completion = R"({"prompt": "2+2=", "completion": "4"})";
@@ -273,7 +273,7 @@ TEST_F(Documents, AnyRowMakesAllOfThemDocuments) {
   }
 }
 
-// What a masked model learns is the text of a row, whatever else it holds.
+// A masked model learns the text of a row, whatever other fields it has.
 TEST_F(Documents, AreTextsForMaskedModels) {
   const auto data =
       open_data({.paths = {folder_.write("rows.jsonl",

@@ -93,18 +93,18 @@ TEST_F(HubDatasets, WithoutNamesOfSplitsAreForTraining) {
 TEST_F(HubDatasets, InParquetAreConvertedByOneCommand) {
   add("ro-en/train-00000-of-00001.parquet");
   EXPECT_THAT(refusal("org/pairs:ro-en"),
-              HasSubstr("make JSON of them: python3 -c \"import datasets; "
+              HasSubstr("convert them to JSON: python3 -c \"import datasets; "
                         "datasets.load_dataset('org/pairs', 'ro-en', "
                         "split='train').to_json('train.jsonl')\""));
 }
 
 TEST_F(HubDatasets, ThatAreNotThereAreDownloadedByOneCommand) {
   EXPECT_THAT(refusal("wmt/wmt16:ro-en"),
-              HasSubstr("wmt/wmt16: is no file or folder, and no data set in the Hugging Face "
+              HasSubstr("wmt/wmt16: is not a file, a folder, or a data set in the Hugging Face "
                         "cache ("));
   EXPECT_THAT(refusal("wmt/wmt16:ro-en"),
               HasSubstr("); download it: hf download --repo-type dataset wmt/wmt16"));
-  // A file is not taken for a name.
+  // A file is not mistaken for a name.
   EXPECT_EQ(refusal("corpus.jsonl"), "corpus.jsonl: cannot be read (No such file or directory)");
 }
 

@@ -76,7 +76,7 @@ TEST(MixedData, IsAFunctionOfSeedEpochAndPlace) {
   EXPECT_EQ(drawn, whole_epoch(mixed(300, 1700, 0.5, 7), 3));
   EXPECT_NE(drawn, whole_epoch(mixed(300, 1700, 0.5, 8), 3));
   EXPECT_NE(drawn, whole_epoch(data, 4));
-  // As any rank would ask, one by one and in another order.
+  // As any rank would request them, one by one and in another order.
   for (const int64_t place : {1999, 0, 1023, 1024, 1025}) {
     EXPECT_EQ(data.batch(Ids{place}, 0, 3).input_ids, Ids{drawn[static_cast<size_t>(place)]});
   }
@@ -92,8 +92,8 @@ TEST(MixedData, AnyEpochThatACheckpointNamesHasItsExamples) {
   }
 }
 
-// A part that is small for its weight comes several times, none of its examples more than once more
-// than another; one that is large goes on in the next epoch with those that have not come.
+// A part that is small for its weight is repeated, none of its examples more than once more than
+// another; a large part continues in the next epoch with the examples that have not come.
 TEST(MixedData, RepeatsNothingBeforeAPartIsThrough) {
   const MixedData data = mixed(100, 900, 0.5, 3);
   std::map<int64_t, int> times;
@@ -122,7 +122,7 @@ TEST(MixedData, SaysWhatItsOrderDependsOn) {
   EXPECT_EQ(CountedData(3, 0).mixture(), "");
 }
 
-// Data sets of one size and weight are still not each other.
+// Data sets of the same size and weight are still different.
 TEST(MixedData, KnowsItsPartsByTheirTokens) {
   const auto mixture = [](int64_t first, int64_t second) {
     std::vector<WeightedData> parts;

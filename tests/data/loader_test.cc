@@ -97,7 +97,7 @@ class Gated final : public Dataset {
     num_allowed_ += batches;
     changed_.notify_all();
   }
-  // Waits until so many were begun, and gives their first examples.
+  // Waits until this many were begun, and returns their first examples.
   Ids begun(size_t count) const {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return begun_.size() >= count; });
@@ -111,7 +111,7 @@ class Gated final : public Dataset {
   mutable int num_allowed_ = 0;
 };
 
-// Begun before the seek and finished after it: it belongs to a step that nobody asks for any more.
+// Begun before the seek and finished after it: it belongs to a step that is no longer requested.
 TEST(Loader, DropsTheBatchThatIsBeingMadeWhenItSeeks) {
   Gated data;
   Loader loader(data, ExampleOrder(1000, 1, Order::sequential, 0), {.num_ahead = 2});
@@ -122,7 +122,7 @@ TEST(Loader, DropsTheBatchThatIsBeingMadeWhenItSeeks) {
   data.allow(3);
   EXPECT_EQ(loader.next().input_ids, (Ids{500}));
   EXPECT_EQ(loader.next().input_ids, (Ids{501}));
-  data.allow(100);  // what is ahead when the loader ends
+  data.allow(100);  // the batches ahead when the loader ends
 }
 
 // Made before the seek and waiting to be taken.

@@ -26,7 +26,7 @@ std::unique_ptr<Dataset> masked(const std::string& path, int64_t length, double 
                    &tokenizer);
 }
 
-// What the model would see without masks.
+// The inputs of the model without masks.
 Ids restored(const TokenBatch& batch) {
   Ids ids = batch.input_ids;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -78,7 +78,7 @@ TEST(MaskedData, MasksEightyTenTenOfFifteenPerCent) {
 
 TEST(MaskedData, AsksForAtLeastOneTokenAndNeverForSpecialOnes) {
   const DataFolder folder;
-  // Tokens 1 and 4 are special: only one token of each chunk of four may be asked for.
+  // Tokens 1 and 4 are special: only one token of each chunk of four may have a label.
   std::vector<uint16_t> tokens;
   for (int i = 0; i < 100; ++i) tokens.insert(tokens.end(), {1, 107, 4, 1});
   const auto data = masked(folder.write_tokens("a.bin", tokens), 6, 0.001);

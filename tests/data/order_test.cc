@@ -54,7 +54,7 @@ TEST(Permutation, DiffersByEpochAndSeed) {
   EXPECT_EQ(permuted(100, 1, 0), permuted(100, 1, 0));
 }
 
-// A change would make resumed runs meet examples twice.
+// A change would make resumed runs use examples twice.
 TEST(Permutation, KeepsItsValues) {
   EXPECT_EQ(permuted(10, 42, 0), (Numbers{5, 8, 3, 0, 4, 6, 2, 1, 7, 9}));
   EXPECT_EQ(permuted(10, 42, 1), (Numbers{6, 2, 9, 4, 5, 1, 8, 0, 3, 7}));
@@ -121,7 +121,7 @@ TEST(ExampleOrder, MayKeepTheLastBatchOfAnEpoch) {
   EXPECT_TRUE(order.is_whole(1));
   EXPECT_FALSE(order.is_whole(2));
   EXPECT_TRUE(order.is_whole(3));
-  // In the places that a whole batch would have: the later ones are left without examples.
+  // In the places of a whole batch: the later ones have no examples.
   EXPECT_EQ(order.examples(2, 0, 2, 0, 2), (Numbers{8}));
   EXPECT_EQ(order.examples(2, 0, 2, 1, 2), (Numbers{9}));
   EXPECT_EQ(order.examples(2, 1, 2, 0, 2), Numbers());
@@ -141,7 +141,7 @@ TEST(ExampleOrder, GoesOnAtTheExampleWhereStepsOfAnotherSizeHaveComeTo) {
   EXPECT_EQ(before.place_of(9), (ExamplePlace{9, 1, 4}));
   const ExampleOrder after(30, 6, Order::sequential, 0, LastBatch::kept, before.place_of(5));
   EXPECT_EQ(after.examples(5), range(20, 26));
-  EXPECT_EQ(after.examples(6), range(26, 30));  // what is left of the epoch
+  EXPECT_EQ(after.examples(6), range(26, 30));  // the rest of the epoch
   EXPECT_FALSE(after.is_whole(6));
   EXPECT_EQ(after.examples(7), range(0, 6));
   EXPECT_EQ(after.epoch_of(7), 1);

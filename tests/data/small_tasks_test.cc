@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The answer that a line should have, by another way than the generator's.
+// The correct answer of a line, computed in another way than by the generator.
 std::string answer_to(const std::string& question) {
   int left = 0, right = 0;
   if (std::sscanf(question.c_str(), "%d+%d", &left, &right) == 2) {

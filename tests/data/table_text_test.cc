@@ -104,7 +104,7 @@ TEST(OtherFormats, AreRefusedWithTheCommandThatConvertsThem) {
   const auto path = folder.write("train.parquet", "PAR1");
   EXPECT_EQ(
       error_of([&] { kind_of(path); }, folder),
-      "train.parquet: .parquet is not read here; make JSON of it: python3 -c \"import pandas, "
+      "train.parquet: .parquet is not supported; convert it to JSON: python3 -c \"import pandas, "
       "sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', "
       "lines=True)\" train.parquet train.jsonl");
   EXPECT_THAT(error_of([&] { list_files({folder.path()}); }, folder),

@@ -51,12 +51,12 @@ TEST(TokenFile, RawFilesAreUint16UnlessToldOtherwise) {
   EXPECT_EQ(all_of(TokenFile(folder.file("b.bin"))), (Tokens{7, 70000}));
 }
 
-// What has lost its beginning would be tokens that nobody wrote.
+// A file that has lost its beginning would be read as wrong tokens.
 TEST(TokenFile, OfOurOwnNameHasAHeader) {
   const DataFolder folder;
   folder.write("a.tokens", std::string(64, '\0'));
   EXPECT_EQ(error_of([&] { TokenFile(folder.file("a.tokens")); }, folder),
-            "a.tokens: does not begin as files of this name do; it is damaged, make it again with "
+            "a.tokens: does not begin like a .tokens file; it is damaged, make it again with "
             "'fullshard data tokenize', or name raw tokens .bin");
   EXPECT_EQ(TokenFile(folder.file("a.tokens"), "uint16").size(), 32) << "where that is said";
 }
@@ -95,7 +95,8 @@ TEST(TokenFile, NamesWhatIsWrong) {
       error("abcdef", "uint32"),
       "x.bin: is 6 bytes long, expected a multiple of 4 (uint32 tokens); the file is cut short, "
       "or its tokens are of another dtype");
-  EXPECT_EQ(error("ab", "int8"), "x.bin: tokens of dtype 'int8'; expected uint16 or uint32");
+  EXPECT_EQ(error("ab", "int8"),
+            "x.bin: unsupported token dtype 'int8'; expected uint16 or uint32");
   EXPECT_EQ(error(llmc_header(20240520, 1, 3).substr(0, 100)),
             "x.bin: ends after 100 bytes, inside llm.c's header of 1024");
   EXPECT_EQ(error(llmc_header(20240520, 2, 3)),
@@ -180,7 +181,7 @@ TEST(TokenWriter, LeavesNothingWhenItsProcessIsKilled) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  // Where files need a name while they are written, the next one of that name takes it away.
+  // If files need a name while they are written, the next one of that name removes it.
   { AtomicFile(folder.file("a.bin")).append("anything"); }
   EXPECT_TRUE(testing::entries_of(folder.path()).empty());
 }
@@ -217,10 +218,10 @@ TEST(TokenWriter, DoesNotTakeTheNameOfADevice) {
   const DataFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { AtomicFile file(folder.file("pipe")); }, folder),
-            "pipe: is no ordinary file; name another place");
+            "pipe: is not a regular file; name another place");
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on the size of files simulates a full disk.
 TEST(TokenWriter, LeavesNothingWhenTheDiskIsFull) {
   const DataFolder folder;
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -140,21 +140,21 @@ TEST(Tokenise, RefusesWhatIsNotTextWithItsPlace) {
                     folder);
   };
   const std::string hint = "; text is read as UTF-8: convert the file, or give token files";
-  // Latin-1 behind two characters of UTF-8, beyond the first block and with a byte order mark.
+  // Latin-1 after two characters of UTF-8, beyond the first block and with a byte order mark.
   const std::string lines = "\xef\xbb\xbf" + many_lines(8);
-  EXPECT_EQ(
-      error("latin.txt", lines + "\u00e9 caf\xe9 au lait"),
-      "latin.txt: byte " + std::to_string(lines.size() + 6) + " is 0xe9, which is no UTF-8" + hint);
+  EXPECT_EQ(error("latin.txt", lines + "\u00e9 caf\xe9 au lait"),
+            "latin.txt: byte " + std::to_string(lines.size() + 6) + " is 0xe9, which is not UTF-8" +
+                hint);
   EXPECT_EQ(error("cut.txt", std::string("ab\xe2\x82")),
-            "cut.txt: byte 2 is 0xe2, which is no UTF-8" + hint);
+            "cut.txt: byte 2 is 0xe2, which is not UTF-8" + hint);
   EXPECT_EQ(error("binary.txt", std::string("ELF\0\x01", 5)),
-            "binary.txt: byte 3 is 0x00, which is no text" + hint);
+            "binary.txt: byte 3 is 0x00, which is not text" + hint);
   EXPECT_EQ(error("utf16.txt", std::string("\xff\xfe"
                                            "a\0",
                                            4)),
-            "utf16.txt: byte 0 is 0xff, which is no UTF-8" + hint);
+            "utf16.txt: byte 0 is 0xff, which is not UTF-8" + hint);
   EXPECT_EQ(error("a.jsonl", "{\"text\": \"caf\xe9\"}"),
-            "a.jsonl: byte 13 is 0xe9, which is no UTF-8" + hint);
+            "a.jsonl: byte 13 is 0xe9, which is not UTF-8" + hint);
 }
 
 TEST(Tokenise, ReportsProgressAndStopsWhenItHasEnough) {

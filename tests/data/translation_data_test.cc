@@ -75,7 +75,7 @@ TEST(TranslationData, RefusesWhatIsNotTextWithItsPlace) {
   const DataOptions options = pairs(folder.write("a.tsv", "one\tun\nend\tfin \xe0 lui\n"));
   EXPECT_EQ(
       error_of([&] { open_data(options, &kTokenizer); }, folder),
-      "a.tsv: byte 15 is 0xe0, which is no UTF-8; text is read as UTF-8: convert the file, or "
+      "a.tsv: byte 15 is 0xe0, which is not UTF-8; text is read as UTF-8: convert the file, or "
       "give token files");
 }
 
@@ -128,7 +128,7 @@ TEST(TranslationData, ErrorsNameFileAndLine) {
   EXPECT_EQ(error("a.tsv", "\n\n"), "a.tsv: holds no pairs");
   EXPECT_EQ(error("a.txt", "a"), "a.txt: is text, expected pairs: a table (.tsv, .csv) or JSON");
   EXPECT_EQ(error("a.jsonl", R"({"text": "a"})"),
-            "a.jsonl:1: is no pair; expected the fields src and tgt, source and target, or "
+            "a.jsonl:1: is not a pair; expected the fields src and tgt, source and target, or "
             "translation; its fields: text");
   EXPECT_EQ(error("a.jsonl", R"({"src": "a"})"), "a.jsonl:1: has no field 'tgt'; its fields: src");
   EXPECT_EQ(

@@ -86,11 +86,10 @@ TEST(DcpFolder, OpensWhatAccelerateSaved) {
 TEST(DcpFolder, NamesWhatAFileLacks) {
   FolderCopy copy(checkpoint_fixture("dcp"));
   copy.truncate("__1_0.distcp", 1000);
-  EXPECT_THAT(dcp_error_of(copy),
-              HasSubstr("of __1_0.distcp, which has 1000; the file is truncated, "
-                        "or of another checkpoint"));
+  EXPECT_THAT(dcp_error_of(copy), HasSubstr("of __1_0.distcp, which has 1000; the file is "
+                                            "truncated, or belongs to another checkpoint"));
   copy.remove("__1_0.distcp");
-  EXPECT_THAT(dcp_error_of(copy), HasSubstr("__1_0.distcp, which is not there"));
+  EXPECT_THAT(dcp_error_of(copy), HasSubstr("__1_0.distcp, which does not exist"));
 }
 
 TEST(DcpFolder, NoticesExchangedFiles) {
@@ -105,7 +104,7 @@ TEST(DcpFolder, TakesNoFileOutsideTheFolder) {
   FolderCopy copy(checkpoint_fixture("dcp"));
   copy.replace_first(".metadata", "__1_0.distcp", "../../passwd");
   EXPECT_THAT(dcp_error_of(copy),
-              HasSubstr("lies in '../../passwd', expected a file of this folder"));
+              HasSubstr("is stored in '../../passwd', expected a file of this folder"));
 }
 
 TEST(DcpFolder, ReadsNothingButMetadata) {
@@ -124,7 +123,7 @@ std::string cover_error(const std::vector<formats::DcpChunk>& chunks) {
 
 TEST(CheckCover, AsksForEveryElementOnce) {
   EXPECT_EQ(cover_error({{{0, 0}, {4, 3}}, {{0, 3}, {4, 3}}}), "no error");
-  EXPECT_EQ(cover_error({{{0, 0}, {4, 3}}}), "f: of its 24 elements the files hold 12");
+  EXPECT_EQ(cover_error({{{0, 0}, {4, 3}}}), "f: has 24 elements, the files hold only 12");
   EXPECT_EQ(cover_error({{{0, 0}, {4, 3}}, {{0, 2}, {4, 3}}}),
             "f: its boxes at [0, 0] and [0, 2] overlap");
   EXPECT_EQ(cover_error({{{0, 0}, {4, 7}}}),

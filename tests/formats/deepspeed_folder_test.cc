@@ -115,29 +115,27 @@ TEST(DeepSpeedFolder, TakesTheTagThatIsAskedFor) {
   EXPECT_EQ(
       input_error(checkpoint_fixture("zero2"),
                   [] { formats::DeepSpeedFolder(checkpoint_fixture("zero2"), "global_step3"); }),
-      "global_step3: is not there");
+      "global_step3: does not exist");
   EXPECT_EQ(input_error(checkpoint_fixture("x"),
                         [] { formats::DeepSpeedFolder(checkpoint_fixture("zero2"), "../zero1"); }),
-            checkpoint_fixture("zero2") + ": '../zero1' is no tag");
+            checkpoint_fixture("zero2") + ": invalid tag '../zero1'");
 }
 
 TEST(DeepSpeedFolder, FollowsLatestOnlyInsideTheFolder) {
   const TemporaryFolder folder;
   write_file(folder.file("latest"), "../../etc");
   EXPECT_EQ(input_error(folder.path(), [&] { formats::DeepSpeedFolder{folder.path()}; }),
-            "latest: holds '../../etc', expected the name of a folder beside it");
+            "latest: holds '../../etc', expected the name of a folder next to it");
   write_file(folder.file("latest"), "global_step7\n");
   EXPECT_EQ(input_error(folder.path(), [&] { formats::DeepSpeedFolder{folder.path()}; }),
-            "global_step7: is not there; latest names it");
+            "global_step7: does not exist; latest names it");
 }
 
 TEST(DeepSpeedFolder, NamesMissingFiles) {
   FolderCopy copy(checkpoint_fixture(kZero2));
   copy.remove(kRank0);
   EXPECT_EQ(deepspeed_error_of(copy),
-            copy.path() +
-                ": the optimizer file of rank 0 is missing, that of rank 1 is "
-                "there");
+            copy.path() + ": the optimizer file of rank 0 is missing, rank 1 has one");
   copy.move(kRank1, kRank0);
   EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 + ": was saved as " + kRank1 +
@@ -155,7 +153,7 @@ TEST(DeepSpeedFolder, RefusesTwoFilesOfOneRank) {
   FolderCopy copy(checkpoint_fixture(kZero2));
   write_file(copy.file("bf16_" + kRank0), copy.bytes(kRank0));
   EXPECT_EQ(deepspeed_error_of(copy), copy.path() + ": has two files of rank 0: bf16_" + kRank0 +
-                                          " and " + kRank0 + "; one is of another checkpoint");
+                                          " and " + kRank0 + "; one belongs to another checkpoint");
 }
 
 TEST(DeepSpeedFolder, NoticesExchangedFiles) {
@@ -165,9 +163,8 @@ TEST(DeepSpeedFolder, NoticesExchangedFiles) {
   save_under_own_name(copy, kRank1, kRank0);
   EXPECT_EQ(deepspeed_error_of(copy),
             kRank0 +
-                ": optimizer_state_dict: says that it holds 1 elements of 'emb.weight' from its "
-                "element 0 on, expected 34 from 0 on; files of two ranks or checkpoints were "
-                "exchanged");
+                ": optimizer_state_dict: records 1 elements of 'emb.weight' from its element 0 on, "
+                "expected 34 from 0 on; files of two ranks or checkpoints were exchanged");
 }
 
 // Of stage 3 all shapes are alike, and every checksum is right.
@@ -190,14 +187,13 @@ TEST(DeepSpeedFolder, RefusesFilesOfAnotherModelOrStage) {
   FolderCopy copy(checkpoint_fixture("zero3/global_step2"));
   write_file(copy.file(kRank1), read_file(checkpoint_fixture(kZero2 + "/" + kRank1)));
   EXPECT_EQ(deepspeed_error_of(copy),
-            kRank1 + ": optimizer_state_dict: zero_stage is 2, that of rank 0 is 3");
+            kRank1 + ": optimizer_state_dict: zero_stage is 2, rank 0 has 3");
   FolderCopy shapes(checkpoint_fixture("zero1/global_step2"));
   // The shape (3, 11) becomes (3, 12).
   shapes.replace_last(kModel, std::string("K\x03K\x0b"), std::string("K\x03K\x0c"));
-  EXPECT_EQ(deepspeed_error_of(shapes),
-            shapes.path() +
-                ": group 0 has 68 elements in all files, its parameters have 71; "
-                "the files are of two models");
+  EXPECT_EQ(deepspeed_error_of(shapes), shapes.path() +
+                                            ": group 0 has 68 elements in all files, its "
+                                            "parameters have 71; the files belong to two models");
 }
 
 TEST(DeepSpeedFolder, RefusesModelParallelFiles) {
@@ -205,7 +201,7 @@ TEST(DeepSpeedFolder, RefusesModelParallelFiles) {
   write_file(copy.file("mp_rank_01_model_states.pt"), "");
   EXPECT_EQ(deepspeed_error_of(copy),
             "mp_rank_01_model_states.pt: belongs to a model-parallel or mixture-of-experts run, "
-            "which is not read");
+            "which is not supported");
 }
 
 TEST(DeepSpeedFolder, EndsInAnErrorWhereverAFileIsCut) {

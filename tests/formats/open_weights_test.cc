@@ -84,12 +84,11 @@ TEST_F(OpenWeights, SaysWhatAFolderLacks) {
 
 TEST_F(OpenWeights, ListsWhatAnIndexPromisesInVain) {
   copy_file(fixture("split/model-00003-of-00004.safetensors"), folder_.file("part"));
-  EXPECT_EQ(
-      index_error(R"({"head":"part","neck":"part","knee":"part"})"),
-      "model.safetensors.index.json: promises 2 tensors that their files lack: 'knee' (part), "
-      "'neck' (part)");
+  EXPECT_EQ(index_error(R"({"head":"part","neck":"part","knee":"part"})"),
+            "model.safetensors.index.json: lists 2 tensors that their files do not have: 'knee' "
+            "(part), 'neck' (part)");
   EXPECT_EQ(index_error(R"({"head":"part","neck":"other","knee":"third"})"),
-            "model.safetensors.index.json: names 3 files, 2 of them are not there, first other");
+            "model.safetensors.index.json: names 3 files, 2 of them are missing, first other");
 }
 
 TEST_F(OpenWeights, ListsWhatAnIndexDoesNotMention) {
@@ -105,18 +104,16 @@ TEST_F(OpenWeights, ListsWhatAnIndexDoesNotMention) {
             "no error");
   copy_file(fixture("written.safetensors"), folder_.file("five"));
   copy_file(fixture("written.safetensors"), folder_.file("six"));
-  EXPECT_EQ(
-      index_error(R"({"f32":"five","f64":"six"})"),
-      "model.safetensors.index.json: does not say which of its files holds tensor 'bf16': two "
-      "do");
+  EXPECT_EQ(index_error(R"({"f32":"five","f64":"six"})"),
+            "model.safetensors.index.json: does not say which of two files holds tensor 'bf16'");
 }
 
 TEST_F(OpenWeights, RefusesNamesThatLeaveTheFolder) {
   for (const std::string name :
        {"../part", "/etc/passwd", "..", ".", "", "a/b", "a\\\\b", "a\\u0000b", "a\\nb"}) {
     EXPECT_EQ(index_error("{\"a\":\"" + name + "\"}"),
-              "model.safetensors.index.json: tensor 'a' is said to be in \"" + name +
-                  "\", which is no plain name of a file beside the index");
+              "model.safetensors.index.json: tensor 'a' is assigned to \"" + name +
+                  "\", expected the name of a file in the folder of the index");
   }
 }
 
@@ -124,13 +121,13 @@ TEST_F(OpenWeights, SaysWhatIsWrongWithAnIndex) {
   const std::string name = "model.safetensors.index.json";
   EXPECT_EQ(index_error("{}"), name + ": has no \"weight_map\" of tensors to files");
   EXPECT_EQ(index_error("[]"), name + ": has no \"weight_map\" of tensors to files");
-  EXPECT_EQ(index_error(R"({"a":1})"), name + ": the file of tensor 'a' is no text");
+  EXPECT_EQ(index_error(R"({"a":1})"), name + ": the file of tensor 'a' is not a string");
   EXPECT_EQ(index_error(R"({"a":"x","a":"y"})"), name + ": has the key 'a' twice");
-  EXPECT_EQ(index_error("{"), name + ": is not JSON at its byte 31");
+  EXPECT_EQ(index_error("{"), name + ": invalid JSON at byte 31");
   write_file(folder_.file(name), "[1]");
   EXPECT_EQ(error_of(name), name + ": has no \"weight_map\" of tensors to files");
   write_file(folder_.file(name), "");
-  EXPECT_EQ(error_of(name), name + ": is not JSON at its byte 1");
+  EXPECT_EQ(error_of(name), name + ": invalid JSON at byte 1");
 }
 
 }  // namespace

@@ -86,13 +86,15 @@ TEST(Pickle, NamesWhatIsWrongAndWhere) {
             "f: pickle byte 2: its opcode is not one that torch.save writes");
   EXPECT_EQ(pickle_error_of("N(\x85."), "f: pickle byte 2: its stack is empty");
   EXPECT_EQ(pickle_error_of("Nt."), "f: pickle byte 1: its stack has no mark");
-  EXPECT_EQ(pickle_error_of("NNa."), "f: pickle byte 2: it appends to something that is no list");
+  EXPECT_EQ(pickle_error_of("NNa."),
+            "f: pickle byte 2: it appends to something that is not a list");
   EXPECT_EQ(pickle_error_of("]NNs."),
-            "f: pickle byte 3: it sets items of something that is no dictionary");
+            "f: pickle byte 3: it sets items of something that is not a dictionary");
   EXPECT_EQ(pickle_error_of("}(Nu."), "f: pickle byte 3: a key has no value");
-  EXPECT_EQ(pickle_error_of("h\x05."), "f: pickle byte 0: it recalls a value that it never kept");
+  EXPECT_EQ(pickle_error_of("h\x05."),
+            "f: pickle byte 0: it reads a memo entry that it never stored");
   EXPECT_EQ(pickle_error_of("NN\x93."),
-            "f: pickle byte 2: it names a class by something that is no text");
+            "f: pickle byte 2: it names a class by something that is not a string");
   EXPECT_EQ(pickle_error_of("NNR."),
             "f: pickle byte 2: it calls something without a tuple of arguments");
   EXPECT_EQ(pickle_error_of("NNb."),
@@ -118,12 +120,12 @@ TEST(Pickle, BoundsWhatAShortPickleMayAskFor) {
   for (int i = 0; i < 200; ++i) many += "]0";
   EXPECT_EQ(pickle_error_of(many, limits), "f: pickle byte 194: it holds too many values");
   EXPECT_EQ(pickle_error_of("N" + std::string(200, '\x94'), limits),
-            "f: pickle byte 101: it remembers too many values");
+            "f: pickle byte 101: its memo holds too many values");
   // 90 bytes of text, named again and again at 1 byte each.
   std::string copies = "\x8c\x5a" + std::string(90, 'x') + "\x94";
   for (int i = 0; i < 10; ++i) copies += std::string("h\0h\0\x93", 5) + "0";
   EXPECT_EQ(pickle_error_of(copies, limits),
-            "f: pickle byte 127: it asks for too many copies of a text");
+            "f: pickle byte 127: it asks for too many copies of a string");
 }
 
 TEST(Pickle, AllocatesForWhatIsThereOnly) {

@@ -37,11 +37,12 @@ TEST_F(SafetensorsDamage, NamesTruncationAtEveryByte) {
             ? fmt::format("f: has {} bytes, too few for a safetensors file: copy it again", size)
         : size < 8 + length
             ? fmt::format(
-                  "f: its header would take {} bytes and the file has {}; it is truncated, "
-                  "or no safetensors file",
+                  "f: its header would take {} bytes and the file has {}; it is truncated, or not "
+                  "a safetensors file",
                   length, size)
-            : fmt::format("f: is truncated: its tensors take {} bytes, {} are there; copy it again",
-                          whole.size() - 8 - length, size - 8 - length);
+            : fmt::format(
+                  "f: is truncated: its tensors take {} bytes, only {} are present; copy it again",
+                  whole.size() - 8 - length, size - 8 - length);
     ASSERT_EQ(error_of(whole.substr(0, size)), expected);
   }
   EXPECT_EQ(error_of(whole + "y"), "f: has 1 bytes after its last tensor");
@@ -52,34 +53,31 @@ TEST_F(SafetensorsDamage, NeverAllocatesWhatAHeaderLengthClaims) {
   std::string bytes = read_file(fixture("written.safetensors"));
   const uint64_t huge = uint64_t{1} << 60;
   std::memcpy(bytes.data(), &huge, 8);
-  EXPECT_EQ(
-      error_of(bytes),
-      fmt::format("f: its header would take 1152921504606846976 bytes and the file has {}; it "
-                  "is truncated, or no safetensors file",
-                  bytes.size()));
+  EXPECT_EQ(error_of(bytes),
+            fmt::format("f: its header would take 1152921504606846976 bytes and the file has {}; "
+                        "it is truncated, or not a safetensors file",
+                        bytes.size()));
   const uint64_t all = ~uint64_t{0};
   std::memcpy(bytes.data(), &all, 8);
-  EXPECT_EQ(
-      error_of(bytes),
-      fmt::format("f: its header would take 18446744073709551615 bytes and the file has {}; it "
-                  "is truncated, or no safetensors file",
-                  bytes.size()));
+  EXPECT_EQ(error_of(bytes),
+            fmt::format("f: its header would take 18446744073709551615 bytes and the file has {}; "
+                        "it is truncated, or not a safetensors file",
+                        bytes.size()));
 }
 
 TEST_F(SafetensorsDamage, NamesWhatIsWrongWithAHeader) {
   EXPECT_EQ(error_of(file_of("", 0)), "f: its header does not begin with '{'");
   EXPECT_EQ(error_of(file_of("[]", 0)), "f: its header does not begin with '{'");
   EXPECT_EQ(error_of(file_of("{}", 0)), "no error");
-  EXPECT_EQ(error_of(file_of("{} x", 0)), "f: header: is not JSON at its byte 4");
-  EXPECT_EQ(error_of(file_of(R"({"a":)", 0)), "f: header: is not JSON at its byte 6");
-  EXPECT_EQ(error_of(file_of("{\"\xff\":1}", 0)), "f: header: is not JSON at its byte 3");
-  EXPECT_EQ(error_of(file_of(R"({"a":1e999})", 0)),
-            "f: header: holds a number that no computer keeps");
-  EXPECT_EQ(error_of(file_of(R"({"a":1})", 0)), "f: tensor 'a': is described by no JSON object");
+  EXPECT_EQ(error_of(file_of("{} x", 0)), "f: header: invalid JSON at byte 4");
+  EXPECT_EQ(error_of(file_of(R"({"a":)", 0)), "f: header: invalid JSON at byte 6");
+  EXPECT_EQ(error_of(file_of("{\"\xff\":1}", 0)), "f: header: invalid JSON at byte 3");
+  EXPECT_EQ(error_of(file_of(R"({"a":1e999})", 0)), "f: header: number out of range");
+  EXPECT_EQ(error_of(file_of(R"({"a":1})", 0)), "f: tensor 'a': its entry is not a JSON object");
   EXPECT_EQ(error_of(file_of(R"({"__metadata__":{"a":1}})", 0)),
-            "f: header: __metadata__ 'a' is no text");
+            "f: header: __metadata__ 'a' is not a string");
   EXPECT_EQ(error_of(file_of(R"({"__metadata__":[]})", 0)),
-            "f: header: __metadata__ is no JSON object");
+            "f: header: __metadata__ is not a JSON object");
   EXPECT_EQ(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"),
             "f: is a pointer of Git LFS, not the weights; fetch them with git lfs pull");
   const std::string deep = "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
@@ -98,7 +96,7 @@ TEST_F(SafetensorsDamage, NamesWhatIsWrongWithATensor) {
             "BF16, F16, U16, I16, F8_E5M2FNUZ, F8_E4M3FNUZ, F8_E8M0, F8_E4M3, F8_E5M2, I8, U8, "
             "F6_E3M2, F6_E2M3, F4, BOOL");
   EXPECT_EQ(error("32", "[2]", "[0,8]"), "f: tensor 'a': has no dtype");
-  const std::string shape = "f: tensor 'a': its shape is no list of whole numbers from 0 on";
+  const std::string shape = "f: tensor 'a': its shape is not a list of non-negative integers";
   EXPECT_EQ(error(R"("F32")", "[-2]", "[0,8]"), shape);
   EXPECT_EQ(error(R"("F32")", "[2.0]", "[0,8]"), shape);
   EXPECT_EQ(error(R"("F32")", "[18446744073709551615]", "[0,8]"), shape);
@@ -110,14 +108,14 @@ TEST_F(SafetensorsDamage, NamesWhatIsWrongWithATensor) {
   EXPECT_EQ(error(R"("F32")", "[3]", "[0,8]"),
             "f: tensor 'a': shape [3] of F32 takes 12 bytes, its data_offsets give 8");
   EXPECT_EQ(error(R"("F4")", "[3]", "[0,1]"),
-            "f: tensor 'a': shape [3] of F4 is no possible number of bytes");
+            "f: tensor 'a': shape [3] of F4 has no valid size in bytes");
   // 2^62 elements of 4 bytes are 2^64, which is 0 to a careless product.
   EXPECT_EQ(error(R"("F32")", "[2147483648,2147483648]", "[0,0]"),
-            "f: tensor 'a': shape [2147483648, 2147483648] of F32 is no possible number of bytes");
+            "f: tensor 'a': shape [2147483648, 2147483648] of F32 has no valid size in bytes");
   EXPECT_EQ(error(R"("F32")", "[2]", "[8,16]"),
-            "f: tensor 'a': begins at byte 8, 8 bytes after the one before");
+            "f: tensor 'a': begins at byte 8, 8 bytes after the previous one");
   EXPECT_EQ(error(R"("F32")", "[4]", "[0,16]"),
-            "f: is truncated: its tensors take 16 bytes, 8 are there; copy it again");
+            "f: is truncated: its tensors take 16 bytes, only 8 are present; copy it again");
 }
 
 TEST_F(SafetensorsDamage, NamesOverlapsHolesAndDoubles) {
@@ -129,10 +127,12 @@ TEST_F(SafetensorsDamage, NamesOverlapsHolesAndDoubles) {
   };
   EXPECT_EQ(error("[0,4]", "[4,8]", "b"), "no error");
   EXPECT_EQ(error("[4,8]", "[0,4]", "b"), "no error");
-  EXPECT_EQ(error("[0,4]", "[2,6]", "b"), "f: tensor 'b': begins at byte 2, inside the one before");
-  EXPECT_EQ(error("[0,4]", "[0,4]", "b"), "f: tensor 'b': begins at byte 0, inside the one before");
+  EXPECT_EQ(error("[0,4]", "[2,6]", "b"),
+            "f: tensor 'b': begins at byte 2, inside the previous one");
+  EXPECT_EQ(error("[0,4]", "[0,4]", "b"),
+            "f: tensor 'b': begins at byte 0, inside the previous one");
   EXPECT_EQ(error("[0,4]", "[6,10]", "b"),
-            "f: tensor 'b': begins at byte 6, 2 bytes after the one before");
+            "f: tensor 'b': begins at byte 6, 2 bytes after the previous one");
   EXPECT_EQ(error("[0,4]", "[4,8]", "a"), "f: header: has the key 'a' twice");
 }
 
@@ -157,8 +157,8 @@ TEST_F(SafetensorsDamage, NamesFileAndTensorWhenTheFileShrinksLater) {
   const formats::SafetensorsFile file(folder_.file("f"));
   ASSERT_EQ(::truncate(folder_.file("f").c_str(), static_cast<off_t>(whole.size() - 3)), 0);
   EXPECT_EQ(input_error(folder_.path(), [&] { tensor_io::read_tensor(file, "bool"); }),
-            fmt::format("f: tensor 'bool': the file ends at byte {}, its bytes {} to {} were "
-                        "expected; the file is truncated: copy it again",
+            fmt::format("f: tensor 'bool': the file ends at byte {}, expected bytes {} to {}; the "
+                        "file is truncated: copy it again",
                         whole.size() - 3, whole.size() - 5, whole.size()));
 }
 

@@ -70,22 +70,22 @@ TEST(SafetensorsWriter, NamesWhatDoesNotFitThePlan) {
   EXPECT_EQ(error([&] {
               tensor_io::write_tensor(writer, "a", ramp({3, 2}));
             }),
-            "f: tensor 'a' has shape [3, 2], planned was [2, 3]");
+            "f: tensor 'a' has shape [3, 2], expected [2, 3]");
   EXPECT_EQ(error([&] { writer.write_range("a", 5, ramp({2})); }),
             "f: tensor 'a' has 6 elements, 2 from 5 on were given");
   writer.write_range("a", 1, ramp({4}));
   EXPECT_EQ(error([&] { writer.write_range("a", 4, ramp({2})); }),
-            "f: tensor 'a': elements 4 to 6 were written before");
+            "f: tensor 'a': elements 4 to 6 were already written");
   EXPECT_EQ(error([&] { writer.write_range("a", 0, ramp({2})); }),
-            "f: tensor 'a': elements 0 to 2 were written before");
-  EXPECT_EQ(error([&] { writer.finish(); }), "f: 2 tensors were not written whole: 'a', 'b'");
+            "f: tensor 'a': elements 0 to 2 were already written");
+  EXPECT_EQ(error([&] { writer.finish(); }), "f: 2 tensors were not written completely: 'a', 'b'");
   tensor_io::write_tensor(writer, "b", ramp({4}));
   writer.write_range("a", 0, ramp({1}));
   writer.write_range("a", 5, ramp({1}));
   writer.finish();
-  EXPECT_EQ(error([&] { writer.finish(); }), "f: is finished already");
+  EXPECT_EQ(error([&] { writer.finish(); }), "f: is already finished");
   EXPECT_EQ(error([&] { tensor_io::write_tensor(writer, "b", ramp({4})); }),
-            "f: tensor 'b' comes after finish()");
+            "f: tensor 'b' is written after finish()");
 }
 
 TEST(SafetensorsWriter, RefusesPlansThatAreNoFile) {
@@ -97,9 +97,9 @@ TEST(SafetensorsWriter, RefusesPlansThatAreNoFile) {
             "f: tensor 'a' is planned twice");
   EXPECT_EQ(error({{"a", {-1}, at::kFloat}}), "f: tensor 'a': its shape [-1] is impossible");
   EXPECT_EQ(error({{"a", {1}, at::ScalarType::ComplexFloat}}),
-            "f: tensor 'a': dtype ComplexFloat is not written");
+            "f: tensor 'a': unsupported dtype ComplexFloat");
   EXPECT_EQ(error({{"__metadata__", {1}, at::kFloat}}),
-            "f: tensor '__metadata__': the format keeps this name for itself");
+            "f: tensor '__metadata__': this name is reserved by the format");
   EXPECT_EQ(error({{"\xff", {1}, at::kFloat}}), "f: a tensor has a name that is not UTF-8");
   const auto too_large = [&] {
     SafetensorsWriter(folder.file("f"), {{"a", {int64_t{1} << 50}, at::kFloat}});
@@ -118,8 +118,7 @@ TEST(SafetensorsWriter, LeavesNothingUntilItIsFinished) {
                           [&] {
                             SafetensorsWriter(folder.file("f"), {{"a", {2}, at::kFloat}});
                           }),
-              "f.part: exists already; another program is writing it, or one was killed: remove it "
-              "then");
+              "f.part: already exists; remove it unless another program is still writing it");
     EXPECT_TRUE(file_exists(folder.file("f.part")));
   }
   EXPECT_EQ(entries_of(folder.path()), std::vector<std::string>{"f"});

@@ -130,7 +130,7 @@ class TwoViews : public ::testing::Test {
   std::string wrong_sum(const std::string& what) {
     const std::string bytes = read_file(path_);
     return fmt::format(
-        "{}: tensor '{}': entry 'archive/data/0' has the checksum {:08x}, written was {:08x}; the "
+        "{}: tensor '{}': entry 'archive/data/0' has the checksum {:08x}, expected {:08x}; the "
         "file is damaged: copy it again",
         path_, what, formats::crc32(0, bytes.data() + entry_.offset, entry_.bytes),
         entry_.checksum);
@@ -209,10 +209,9 @@ TEST_F(Sums, PiecesInAnyOrderMakeTheWhole) {
       EXPECT_EQ(found, "no error");
       found = message_of([&, b = begin, e = end] { add(wrong, b, e); });
     }
-    EXPECT_EQ(found,
-              fmt::format("f: tensor 'x': entry 'data/0' has the checksum {:08x}, written was "
-                          "{:08x}; the file is damaged: copy it again",
-                          entry_.checksum, other.checksum));
+    EXPECT_EQ(found, fmt::format("f: tensor 'x': entry 'data/0' has the checksum {:08x}, expected "
+                                 "{:08x}; the file is damaged: copy it again",
+                                 entry_.checksum, other.checksum));
   }
 }
 

@@ -89,19 +89,17 @@ TEST(TorchSource, SaysWhatAFileHoldsInstead) {
             "old_format.bin: is in the format that torch.save wrote before version 1.6; write it "
             "again in Python: torch.save(torch.load('old_format.bin'), 'old_format.bin')");
   EXPECT_EQ(error_of("compressed.bin"),
-            "compressed.bin: entry 'archive/data.pkl': is compressed (method 8); torch.save writes "
-            "entries as they are: save it again");
-  EXPECT_EQ(
-      error_of("sparse.bin"),
-      "sparse.bin: tensor 'sparse': is made by torch._utils._rebuild_sparse_tensor; only dense "
-      "tensors are read");
+            "compressed.bin: entry 'archive/data.pkl': is compressed (method 8); torch.save stores "
+            "entries uncompressed: save it again");
+  EXPECT_EQ(error_of("sparse.bin"),
+            "sparse.bin: tensor 'sparse': is made by torch._utils._rebuild_sparse_tensor; only "
+            "dense tensors are supported");
   EXPECT_EQ(
       error_of("no_tensors.pt"),
       "no_tensors.pt: holds no tensors, neither by name nor under state_dict, model or module");
-  EXPECT_EQ(
-      error_of("written.safetensors"),
-      "written.safetensors: does not begin as files of torch.save do (a zip archive); copy it "
-      "again");
+  EXPECT_EQ(error_of("written.safetensors"),
+            "written.safetensors: does not begin like a file of torch.save (a zip archive); copy "
+            "it again");
 }
 
 // A state dict of one tensor 'a' whose every part can be wrong.
@@ -141,15 +139,15 @@ std::string error_of(const Crafted& crafted) {
 TEST(TorchSource, ChecksTensorsAgainstTheirStorage) {
   EXPECT_EQ(error_of(Crafted{}), "no error");
   EXPECT_EQ(error_of(Crafted{.key = "1"}), "f: tensor 'a': its storage '1' is not in the file");
-  EXPECT_EQ(error_of(Crafted{.numel = 7}),
-            "f: tensor 'a': its storage '0' has 24 bytes, 7 elements of torch.FloatStorage were "
-            "promised");
+  EXPECT_EQ(
+      error_of(Crafted{.numel = 7}),
+      "f: tensor 'a': its storage '0' has 24 bytes, expected 7 elements of torch.FloatStorage");
   EXPECT_EQ(error_of(Crafted{.numel = INT64_MAX}),
-            "f: tensor 'a': its storage '0' has 24 bytes, 9223372036854775807 elements of "
-            "torch.FloatStorage were promised");
+            "f: tensor 'a': its storage '0' has 24 bytes, expected 9223372036854775807 elements of "
+            "torch.FloatStorage");
   EXPECT_EQ(error_of(Crafted{.numel = -6}), "f: tensor 'a': the id of its storage is damaged");
   EXPECT_EQ(error_of(Crafted{.kind = "OtherStorage"}),
-            "f: tensor 'a': its storage is of torch.OtherStorage, which is unknown");
+            "f: tensor 'a': unknown storage class torch.OtherStorage");
   EXPECT_EQ(error_of(Crafted{.first = 1}),
             "f: tensor 'a': shape [2, 3], strides [3, 1], from element 1 on: its storage has 6 "
             "elements");
@@ -164,13 +162,14 @@ TEST(TorchSource, ChecksTensorsAgainstTheirStorage) {
             "f: tensor 'a': shape [2, 3], strides [9223372036854775807, 1], from element 0 on: its "
             "storage has 6 elements");
   EXPECT_EQ(error_of(Crafted{.shape = "NN\x86"}),
-            "f: tensor 'a': its shape is no list of whole numbers from 0 on");
+            "f: tensor 'a': its shape is not a list of non-negative integers");
   EXPECT_EQ(error_of(Crafted{.shape = Crafted::number(INT64_MAX) + "K\x03\x86"}),
             "f: tensor 'a': its shape [9223372036854775807, 3] is impossible");
   EXPECT_EQ(error_of(Crafted{.shape = Crafted::number(int64_t{1} << 40) + "K\x01\x86",
                              .strides = std::string("K\0K\0\x86", 5)}),
             "f: tensor 'a': repeats the 6 elements of its storage to 1099511627776");
-  EXPECT_EQ(error_of(Crafted{.order = "big"}), "f: its byte order is 'big', only 'little' is read");
+  EXPECT_EQ(error_of(Crafted{.order = "big"}),
+            "f: its byte order is 'big', only 'little' is supported");
   EXPECT_EQ(error_of(Crafted{.call = "_rebuild_tensor_v3"}),
             "f: tensor 'a': its description is damaged");
 }
@@ -239,7 +238,7 @@ TEST(TorchFile, OpensAPartOfAFile) {
       input_error(
           folder.path(),
           [&] { formats::TorchFile(formats::FileHandle::open(folder.file("f")), 6, 1 << 20); }),
-      fmt::format("f: has {} bytes, its bytes 6 to 1048582 were asked for", bytes.size() + 11));
+      fmt::format("f: has {} bytes, its bytes 6 to 1048582 were requested", bytes.size() + 11));
 }
 
 }  // namespace

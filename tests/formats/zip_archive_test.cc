@@ -42,10 +42,9 @@ TEST_F(Zip, RefusesCompressedAndEncryptedEntriesByName) {
   std::string bytes = make_zip(pieces_);
   const size_t record = bytes.find("PK\x01\x02");
   bytes[record + 10] = 8;
-  EXPECT_EQ(
-      error_of(bytes),
-      "f: entry 'a': is compressed (method 8); torch.save writes entries as they are: save it "
-      "again");
+  EXPECT_EQ(error_of(bytes),
+            "f: entry 'a': is compressed (method 8); torch.save stores entries uncompressed: save "
+            "it again");
   EXPECT_EQ(contents(bytes, "b"), std::string(300, 'b'));
   bytes[record + 8] = 1;
   EXPECT_EQ(error_of(bytes), "f: entry 'a': is encrypted");
@@ -65,7 +64,7 @@ TEST_F(Zip, NamesDamage) {
   EXPECT_EQ(with(record, "XX"), "f: entry 0 of its zip directory is damaged");
   EXPECT_EQ(with(record + 28, little(60000, 2)), "f: entry 0 of its zip directory is damaged");
   EXPECT_EQ(with(record + 20, little(6, 4)),
-            "f: entry 'a': is stored in 6 bytes and said to have 5");
+            "f: entry 'a': is stored in 6 bytes, but its size is given as 5");
   EXPECT_EQ(with(record + 20, little(90000, 4) + little(90000, 4)),
             "f: entry 'a': its 90000 bytes would lie beyond the end of the data");
   EXPECT_EQ(with(record + 20, little(200, 4) + little(200, 4)),
@@ -74,9 +73,9 @@ TEST_F(Zip, NamesDamage) {
   EXPECT_EQ(with(record + 42, little(1, 4)), "f: entry 'a': its local header is damaged");
   EXPECT_EQ(with(record + 42, little(1U << 30, 4)),
             "f: its local header of an entry would lie beyond its end; it is truncated or damaged");
-  EXPECT_EQ(with(30, "z"), "f: entry 'a': its local header names another");
+  EXPECT_EQ(with(30, "z"), "f: entry 'a': its local header has another name");
   EXPECT_EQ(with(end + 4, "\x01"), "f: is one of several volumes of an archive");
-  EXPECT_EQ(with(end + 10, little(4, 2)), "f: its zip directory has 3 entries, 4 were promised");
+  EXPECT_EQ(with(end + 10, little(4, 2)), "f: its zip directory has 3 entries, expected 4");
   EXPECT_EQ(with(end + 16, little(1U << 31, 4)),
             "f: its zip directory would lie beyond its end; it is truncated or damaged");
   EXPECT_EQ(with(end + 12, little(1U << 31, 4)),

@@ -45,8 +45,9 @@ TEST(CommandLine, RefusesWrongNumbersAndMissingPrograms) {
 TEST(CommandLine, AsksForRanksWhereNoGpuIsVisible) {
   const Ended ended = shell("CUDA_VISIBLE_DEVICES= fullshard launch -- true");
   EXPECT_EQ(ended.status, 2);
-  EXPECT_EQ(ended.output,
-            "error: launch: no GPU is visible on this host; say how many ranks with --ranks N\n");
+  EXPECT_EQ(
+      ended.output,
+      "error: launch: no GPU is visible on this host; set the number of ranks with --ranks N\n");
 }
 
 TEST(CommandLine, KnowsTheNamesOfOtherLaunchers) {
@@ -67,7 +68,7 @@ TEST(CommandLine, KnowsTheNamesOfOtherLaunchers) {
 
 TEST(CommandLine, NeedsToKnowWhichNodeThisIs) {
   EXPECT_EQ(shell("fullshard launch -n 1 --nnodes 2 --master-addr a -- true").output,
-            "error: launch: 2 nodes, but not which of them this is; give --node-rank, from 0, or "
+            "error: launch: 2 nodes, but this node's rank is unknown; give --node-rank, from 0, or "
             "--hostfile\n");
   EXPECT_EQ(shell("fullshard launch -n 1 --nnodes 2 --node-rank 1 -- true").output,
             "error: launch: 2 nodes, but no address where they meet; give --master-addr HOST, the "

@@ -56,9 +56,9 @@ TEST(Hostfile, NamesEveryBadLine) {
             "hosts:1: 'a', expected 'HOST slots=N'\n"
             "error: hosts:2: host b has slots=two, expected 1 to 4096\n"
             "error: hosts:4: host c has slots=0, expected 1 to 4096\n"
-            "error: hosts:6: host d is there twice; write it once, with all its slots\n"
+            "error: hosts:6: host d is listed twice; list it once, with all its slots\n"
             "error: hosts:7: 'x' after the slots, expected the end of the line\n"
-            "error: hosts:8: '-oX' is no name of a host\n"
+            "error: hosts:8: '-oX' is not a host name\n"
             "error: hosts:9: 'f slot=1', expected 'HOST slots=N'");
   EXPECT_EQ(error_of([] { parse_hostfile("# nobody\n", "hosts"); }),
             "hosts:1: no host; expected lines 'HOST slots=N'");

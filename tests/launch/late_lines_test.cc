@@ -23,16 +23,16 @@ TEST(LateLines, ShowOnceWhatSeveralSayOfTheShownRank) {
   LateLines lines(0);
   for (const std::string rank : {"1", "2"}) {
     lines.hear(late_by(rank, "0", "barrier"));
-    lines.hear(late_by(rank, "3", "barrier"));  // rank 0 says so itself
+    lines.hear(late_by(rank, "3", "barrier"));  // rank 0 reports that itself
     lines.hear(late_by(rank, "0", "all_gather"));
     lines.hear("warning: something else for rank 0; ");
-    lines.hear(late_by(rank, "0", "broadcast").substr(sizeof "warning:"));  // no warning
+    lines.hear(late_by(rank, "0", "broadcast").substr(sizeof "warning:"));  // not a warning
   }
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             late_by("1", "0", "barrier") + "\n" + late_by("1", "0", "all_gather") + "\n");
 }
 
-// All of four ranks speak.
+// All of four ranks write lines.
 std::string shown_of(const std::string& script, bool explains_itself) {
   ::testing::internal::CaptureStderr();
   const LaunchResult result = launch({.ranks = 4,

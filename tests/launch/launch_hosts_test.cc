@@ -14,8 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Stands in for ssh: every host is this one, but its shell starts elsewhere with few variables, as
-// a real one does. A host whose name begins with "down" cannot be reached.
+// Replaces ssh: every host is this one, but its shell starts elsewhere with few variables, as a
+// real one does. A host whose name begins with "down" cannot be reached.
 class Hosts : public ::testing::Test {
  protected:
   Hosts() {
@@ -124,7 +124,7 @@ TEST_F(Hosts, EndTogetherWhenARankFails) {
   EXPECT_THAT(ended.output, HasSubstr("error: host n2: exited with status 7\n"));
 }
 
-// Ranks that look for each other cannot miss one, and --notice would be over only after days.
+// Ranks that look for each other cannot notice that one is missing, and --notice would take days.
 TEST_F(Hosts, EndAtOnceWhenARankIsKilledBeforeAllHaveMet) {
   const Ended ended =
       launch("n1 slots=2\nn2 slots=2\n", "",

@@ -66,7 +66,8 @@ TEST(Launch, ShowsTheLastLinesOfTheRankThatFailed) {
             "14\n  15\n  16\n  17\n  18\n  19\n  20\n  half\n");
 }
 
-// What a program that does not catch libtorch's error, and one that prints what() of it, leave.
+// The output of a program that does not catch libtorch's error, and of one that prints what() of
+// it.
 TEST(Launch, LeavesStackFramesOutOfTheLastLines) {
   const TemporaryFolder folder;
   folder.write("trace",
@@ -86,7 +87,7 @@ TEST(Launch, LeavesStackFramesOutOfTheLastLines) {
   EXPECT_THAT(folder.read("logs/rank-0.log"), HasSubstr(folder.read("trace")));
 }
 
-// Rank 0 goes on when the launcher has named rank 1.
+// Rank 0 continues after the launcher has named rank 1.
 TEST(Launch, SaysAgainWhyARankFailedWhenOthersHaveSpokenSince) {
   const TemporaryFolder folder;
   const auto said = [&](const std::string& rank_0, const std::string& output) {
@@ -104,11 +105,11 @@ TEST(Launch, SaysAgainWhyARankFailedWhenOthersHaveSpokenSince) {
   const std::string speaks = "echo rank 1 is missing; exit 1";
   EXPECT_EQ(said(speaks, "2>&1 | cat > said"), once + "rank 1 is missing\n" + again);
   EXPECT_EQ(said("exit 1", "2>&1 | cat > said"), once);
-  // It writes there itself.
+  // It writes to the terminal itself.
   EXPECT_EQ(said(speaks, "> said 2>&1"), once + "rank 1 is missing\n" + again);
 }
 
-// Rank 0 ends only when rank 1's end has been noted: of two that end at once, either may be named.
+// Rank 0 ends only after rank 1's end was noticed: of two that end at once, either may be named.
 TEST(Launch, LetsTheOthersSayWhatTheyMiss) {
   const TemporaryFolder folder;
   const Ended ended =
@@ -127,7 +128,7 @@ TEST(Launch, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(result.message, "rank 0: killed by signal 9 (Killed)");
 }
 
-// Rank 1 of a program of ours says so and fails.
+// Rank 1 of a program of ours explains its failure and exits.
 LaunchResult launch_explained(const std::string& reason) {
   return launch(
       {.ranks = 2,
@@ -149,7 +150,7 @@ TEST(Launch, GivesTheReasonOfARankThatExplainsItself) {
 }
 
 // Rank 1 of a program of ours is the first to fail; its output is not shown. Rank 0 does `then`
-// when the launcher has noted that.
+// after the launcher has noticed that.
 LaunchResult launch_alike(const std::string& then) {
   const TemporaryFolder folder;
   return launch(
@@ -210,7 +211,7 @@ TEST(Launch, PassesAnInterruptOn) {
   }
 }
 
-// A rank of several processes: those that the leader does not pass the signal to get it too.
+// A rank of several processes: the signal also reaches those that the leader does not pass it to.
 TEST(Launch, SignalsTheWholeGroupOfARank) {
   const Ended ended = shell(
       "fullshard launch --ranks 1 --grace 60 -- sh -c 'trap : TERM; sh -c \"trap \\\"echo inner; "
@@ -232,8 +233,8 @@ TEST(Launch, KillsAtOnceWhenAskedTwice) {
                 "a second signal kills them at once\n"));
 }
 
-// A terminal that closes and the shell behind it may both send one, and so does a session's end
-// beside its SIGTERM.
+// A terminal that closes and the shell behind it may both send one, and the end of a session sends
+// one in addition to SIGTERM.
 TEST(Launch, TakesNoHangupForASecondRequest) {
   const Ended ended = shell(
       "fullshard launch --ranks 1 --grace 100000 -- sh -c 'trap \"\" HUP; trap \"echo saved; "
@@ -245,7 +246,7 @@ TEST(Launch, TakesNoHangupForASecondRequest) {
 }
 
 // SIGHUP is ignored under nohup, SIGINT in the background of a script. When the line is in the log,
-// the signal has been looked at or is next.
+// the signal has been handled or is next.
 TEST(Launch, DoesNotHearASignalThatItWasStartedToIgnore) {
   for (const std::string name : {"HUP", "INT"}) {
     const TemporaryFolder folder;
@@ -316,7 +317,7 @@ TEST(Restart, GivesUpWithTheLastFailure) {
   EXPECT_EQ(ended.status, 8);
 }
 
-// Of our own programs: a usage that is wrong, what does not fit, and what cannot be read.
+// Our own programs: wrong usage, a model that does not fit, input that cannot be read.
 TEST(Restart, DoesNotRepeatWhatCannotSucceed) {
   for (const int status : {1, 2, 3, 4, 5}) {
     const TemporaryFolder folder;
@@ -375,7 +376,7 @@ TEST(Logs, RefuseAFolderThatCannotBe) {
   EXPECT_THAT(ended.output, HasSubstr("error: launch: cannot make the folder '/proc/none/logs': "));
 }
 
-// Listens on a port of its own choice.
+// Listens on a port that it chooses.
 class TakenPort {
  public:
   TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -454,7 +455,7 @@ TEST(Nodes, AreWarnedWhenNoTokenProtectsThem) {
   const Ended ended = shell(
       "fullshard launch -n 1 --nnodes 2 --node-rank 1 --master-addr n0 -- sh -c 'echo "
       "${FULLSHARD_JOB_SECRET-none}'");
-  EXPECT_THAT(ended.output, HasSubstr("warning: launch: no job token, so that anyone who reaches "
+  EXPECT_THAT(ended.output, HasSubstr("warning: launch: no job token, so anyone who reaches "
                                       "n0 can join the ranks; set FULLSHARD_JOB_SECRET"));
   EXPECT_THAT(ended.output, HasSubstr("[1] none\n"));
 }

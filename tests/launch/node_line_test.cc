@@ -36,7 +36,7 @@ class NodeLines : public ::testing::Test {
                                                       .is_first = node == 0});
   }
 
-  // Until `is_over` holds: what is awaited is sure to come.
+  // Waits until `is_over` holds, which is certain to happen.
   template <class IsOver>
   static void run(const std::vector<NodeLine*>& lines, const IsOver& is_over) {
     while (!is_over()) {
@@ -65,7 +65,7 @@ TEST_F(NodeLines, TellALossToEveryNodeAlsoToThoseThatComeLater) {
   EXPECT_EQ(third->loss_of(2), std::nullopt);
 }
 
-// The end of the connection is what tells that it was not believed.
+// The end of the connection shows that it was not believed.
 TEST_F(NodeLines, BelieveNobodyWhoDoesNotKnowTheToken) {
   const auto first = line(0), stranger = line(1, 2, "another");
   stranger->tell({.restart = 0, .status = 1, .text = "a lie"});
@@ -100,8 +100,8 @@ TEST_F(NodeLines, AreCutWhenNodeZeroIsKilled) {
   ::waitpid(node, nullptr, 0);
 }
 
-// The launcher that comes after it has missed both starts: of one node 1 told, of the other the
-// launcher that was killed.
+// The launcher that comes after it has missed both starts: node 1 reported one, the killed launcher
+// the other.
 TEST_F(NodeLines, TellALauncherOfNodeZeroThatComesBackWhichStartsAreOver) {
   const pid_t node = ::fork();
   if (node == 0) {
@@ -145,7 +145,7 @@ TEST_F(NodeLines, GoOnWithoutAPortThatIsTaken) {
   const auto again = line(0);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "warning: launch: cannot listen on port " + std::to_string(port_.number()) +
-                " (Address already in use), where the other nodes would hear at once of a rank "
+                " (Address already in use); the other nodes will not hear at once of a rank "
                 "that fails before all have met\n");
 }
 
@@ -199,9 +199,9 @@ void expect_both_end(int victim) {
 TEST(NodesByHand, EndAtOnceWhenARankOfNodeZeroIsKilledBeforeAllHaveMet) { expect_both_end(0); }
 TEST(NodesByHand, EndAtOnceWhenARankOfAnotherNodeIsKilledBeforeAllHaveMet) { expect_both_end(1); }
 
-// A job of two nodes with one restart. Ranks say in ready.RANK.RESTART that they look for each
-// other. Those that were started again meet when there is a file `end`, and end well; the others
-// end when there is a file fail.RANK. `meanwhile` happens to them: $first is the launcher of node
+// A job of two nodes with one restart. Ranks write to ready.RANK.RESTART that they look for each
+// other. Those that were started again meet when there is a file `end`, and succeed; the others end
+// when there is a file fail.RANK. `meanwhile` runs in the meantime: $first is the launcher of node
 // 0, and node N the command of a node.
 class NodesThatComeBack {
  public:
@@ -212,7 +212,7 @@ class NodesThatComeBack {
         "then until [ -e end ] && [ -e ready.0.1 ] && [ -e ready.1.1 ]; do sleep 0.02; done; else "
         "until [ -e fail.$RANK ]; do sleep 0.02; done; exit 3; fi";
     const int port = 20'000 + ::getpid() % 10'000;
-    // Before that node 1 would go on looking for a node 0 that was killed.
+    // Before that node 1 would keep looking for a node 0 that was killed.
     const std::string connected =
         fmt::format("until grep -q ':{:04X} 01 ' /proc/net/tcp || ! lives; do sleep 0.02; done; ",
                     node_line_port(port));
@@ -243,27 +243,26 @@ TEST(NodesByHand, GoOnWithNodeZeroWhenItComesBackWithTheSameCommand) {
   const NodesThatComeBack nodes(
       "kill -9 $first; wait $first 2> /dev/null; is_there ready.1.1; touch end; node 0 & first=$!");
   EXPECT_EQ(nodes.statuses(), "0\n0\n");
-  const std::string gone = "error: node 0: its launcher has ended without a word\n";
+  const std::string gone = "error: node 0: its launcher ended unexpectedly\n";
   EXPECT_EQ(nodes.said(1), gone + kOneRestart);
   EXPECT_EQ(nodes.said(0), gone + kOneRestart);
 }
 
-// There is no restart left then. The launcher that comes back is told of the one that it has
-// missed.
+// There is no restart left then. The launcher that comes back hears of the one that it has missed.
 TEST(NodesByHand, WaitForANodeZeroThatIsLostWhenTheRanksHaveBeenStartedAgain) {
   const NodesThatComeBack nodes(
       "touch fail.1; is_there ready.0.1; is_there ready.1.1; kill -9 $first; wait $first 2> "
       "/dev/null; is_said 'waiting for it'; rm ready.0.1; touch end; node 0 & first=$!");
   EXPECT_EQ(nodes.statuses(), "0\n0\n");
   EXPECT_EQ(nodes.said(1), std::string("error: rank 1: exited with status 3\n") + kOneRestart +
-                               "launch: node 0: its launcher has ended without a word; waiting for "
+                               "launch: node 0: its launcher ended unexpectedly; waiting for "
                                "it to come back\n");
   const std::string lost =
       "error: rank 1 on host " + base::host_name() + ": exited with status 3\n" + kOneRestart;
   EXPECT_EQ(nodes.said(0), lost + lost);
 }
 
-// What the launcher of node 1 says when its rank fails after it was told of a loss on node 0.
+// The output of node 1's launcher when its rank fails after it has heard of a loss on node 0.
 std::string said_after_loss(int status_of_loss) {
   const TemporaryFolder folder;
   const std::string port = std::to_string(20'000 + ::getpid() % 10'000);
@@ -299,7 +298,7 @@ std::string said_after_loss(int status_of_loss) {
   return folder.read("said");
 }
 
-// The loss comes without its reason, which ranks that fail alike have in common.
+// The loss comes without its reason, which ranks that fail in the same way share.
 TEST(NodesByHand, SayWhyTheirOwnRanksFailedLikeTheOneElsewhere) {
   EXPECT_EQ(said_after_loss(2), "error: rank 0 on host n0: has failed\nerror: the reason\n");
   EXPECT_EQ(said_after_loss(1), "error: rank 0 on host n0: has failed\n");

@@ -12,7 +12,7 @@
 namespace fullshard::launch {
 namespace {
 
-// Between the choice of a port and a rank that listens there, nobody else gets it.
+// Between the choice of a port and a rank that listens there, no other program gets it.
 TEST(HeldPort, IsGivenToNobodyElseAndListenedOnByARank) {
   const HeldPort held = HeldPort::free_one();
   std::vector<HeldPort> others;

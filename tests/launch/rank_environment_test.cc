@@ -19,7 +19,7 @@ Settings split(const std::vector<std::string>& variables) {
   return settings;
 }
 
-// What is written here is what LauncherEnvironment reads.
+// LauncherEnvironment reads the variables that are written here.
 TEST(RankEnvironment, IsReadAsItWasWritten) {
   LaunchOptions options;
   options.ranks = 2;

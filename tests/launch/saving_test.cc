@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that save themselves after a signal: there is no deadline but their own.
+// Programs that save themselves after a signal: only their own deadline applies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 class Saving : public ::testing::Test {
  protected:
-  // Two ranks with `trap` in place when `then` runs, in a folder of their own.
+  // Two ranks with `trap` in place when `then` runs, in a separate folder.
   LaunchResult launch_saving(const std::string& trap, const std::string& then) {
     const std::string script =
         "cd " + folder_.path() + "; trap '" + trap +
@@ -34,7 +34,7 @@ class Saving : public ::testing::Test {
 
 const std::string kForEver = "; while :; do sleep 0.05; done";
 
-// It takes longer than any grace: there is none.
+// It takes longer than any grace period: there is none.
 TEST_F(Saving, HasNoDeadlineAfterAFirstSignal) {
   const LaunchResult result = launch_saving("sleep 0.3; echo saved > $RANK; exit 130",
                                             "[ $RANK = 1 ] && kill -TERM $PPID" + kForEver);
@@ -57,7 +57,7 @@ TEST_F(Saving, IsNotNeededByARunThatCameToItsEnd) {
   EXPECT_EQ(result.status, 0);
 }
 
-// The signal comes when a rank is past everything that could be saved.
+// The signal comes after the last point at which a rank could save.
 TEST_F(Saving, IsNotNeededByARunThatHeedsNoSignalAnyMore) {
   const LaunchResult result =
       launch_saving("", "[ $RANK = 1 ] && kill -TERM $PPID; sleep 0.3; exit 0");

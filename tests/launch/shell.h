@@ -18,7 +18,7 @@ struct Ended {
   std::string output;
 };
 
-// Tests under nohup would hand its ignored SIGHUP on to runs that are meant to end by one.
+// Tests under nohup would pass the ignored SIGHUP on to runs that are meant to end by it.
 inline Ended shell(const std::string& line) {
   const auto own_handler = std::signal(SIGHUP, SIG_DFL);
   std::FILE* pipe =
@@ -33,13 +33,13 @@ inline Ended shell(const std::string& line) {
   return ended;
 }
 
-// Before a command that the shell starts in the background, where it would ignore SIGINT.
+// Precedes a command that the shell starts in the background, where it would ignore SIGINT.
 inline const std::string kHearsInterrupts = "env --default-signal=INT ";
 
-// A rank written for the shell says so that it looks for the others, as World does.
+// A rank written for the shell reports that it looks for the others, as World does.
 inline const std::string kBeginsToMeet = "printf b > /proc/self/fd/${FULLSHARD_MEETING%%:*}; ";
 
-// An empty folder that goes with the test.
+// An empty folder that is removed with the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -16,7 +16,7 @@ TEST(Signals, AreReadAndNotTaken) {
   EXPECT_EQ(signals.next(), std::nullopt);
 }
 
-// One more, while the program ends as it was asked to, would end it otherwise.
+// Another signal, while the program ends as requested, would kill it.
 TEST(SignalsDeathTest, AfterOneThatAsksForTheEndMoreChangeNothing) {
   constexpr int kOwnStatus = 7;
   EXPECT_EXIT(

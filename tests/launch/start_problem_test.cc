@@ -27,8 +27,8 @@ TEST(StartProblem, SaysWhatToWriteInstead) {
             "error: launch: './own.py' is not executable; write python ./own.py, or "
             "make it so with chmod +x ./own.py\n");
   EXPECT_EQ(start("./old.py"),
-            "error: launch: './old.py' is there, but what its first line names to run "
-            "it is not\n");
+            "error: launch: './old.py' exists, but the interpreter that its first line "
+            "names does not\n");
   EXPECT_EQ(start("no-such-program"),
             "error: launch: 'no-such-program' is neither on PATH nor a file in this "
             "folder\n");

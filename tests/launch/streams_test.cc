@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard streams that are closed, full, or not read any more.
+// Standard streams that are closed, full, or no longer read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,8 +56,8 @@ TEST(Streams, WithoutRoomAreAnExitStatus) {
             "; fullshard launch --ranks 1 --log-dir logs -- echo words > /dev/full");
   EXPECT_EQ(ended.status, 1);
   EXPECT_EQ(ended.output,
-            "error: standard output: cannot be written: No space left on device; what rank 0 said "
-            "there is lost\n");
+            "error: standard output: cannot be written: No space left on device; the output of "
+            "rank 0 is lost\n");
   EXPECT_EQ(folder.read("logs/rank-0.log"), "words\n");
   EXPECT_EQ(shell("fullshard --help > /dev/full").status, 1);
 }

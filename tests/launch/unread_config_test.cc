@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A configuration that `launch` was given, and that the program does not ask for.
+// A configuration that `launch` was given and that the program does not read.
 #include <gtest/gtest.h>
 
 #include "fullshard/launch/launch.h"
@@ -7,7 +7,8 @@
 namespace fullshard::launch {
 namespace {
 
-// Ranks that tell the launcher these letters of base/rank_notice, each when the one before is read.
+// Ranks that send the launcher these letters of base/rank_notice, each after the previous one is
+// read.
 std::string said_of(const std::string& letters, LaunchOptions options) {
   options.command = {"sh", "-c",
                      "for each in " + letters +
@@ -18,7 +19,7 @@ std::string said_of(const std::string& letters, LaunchOptions options) {
 }
 
 constexpr const char* kWarning =
-    "warning: launch: the program has not read fsdp.yaml, so that it changes nothing but ranks and "
+    "warning: launch: the program has not read fsdp.yaml, so it changes only ranks and "
     "hosts; read it with Plan::from_arguments(argc, argv), and give the plan to shard()\n";
 
 TEST(UnreadConfig, IsWarnedOfOnceWhenAModelIsShardedOrRanksHaveMet) {

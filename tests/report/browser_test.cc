@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page as a browser shows it: what its script does, and its colours by day and by night.
+// The page in a browser: the work of its script, and its light and dark colours.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ class Browser : public ::testing::Test {
                          folder_ / "page.html" + " 2>/dev/null")
         .output;
   }
-  // The same page with a script of the test's own, which the page itself would not let run.
+  // The same page with a script of the test, which the page itself would not let run.
   std::string shown_with(std::string page, const std::string& script,
                          const std::string& flags = "") const {
     const std::string policy = "http-equiv=\"Content-Security-Policy\"";

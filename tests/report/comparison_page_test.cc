@@ -43,7 +43,7 @@ TEST(Comparison, LaysCurvesOverEachOther) {
   EXPECT_THAT(page, HasSubstr("<b>Evaluation loss over steps</b>"));
   EXPECT_THAT(page, HasSubstr("<tr><td>last loss</td><td class=\"number\">0.2500</td>"
                               "<td class=\"number\">0.1250</td></tr>"));
-  EXPECT_THAT(page, Not(HasSubstr("MFU, median")));  // nobody has one
+  EXPECT_THAT(page, Not(HasSubstr("MFU, median")));  // no run has one
 }
 
 TEST(Comparison, ListsTheSettingsThatDifferOnly) {
@@ -67,9 +67,9 @@ TEST(Comparison, ShowsTheArgumentsThatDiffer) {
   EXPECT_THAT(page, HasSubstr("<tr><td><code>command --output</code></td><td><code>a</code></td>"
                               "<td><code>b</code></td></tr>"));
   EXPECT_THAT(page, HasSubstr("<tr><td><code>command --resume</code></td>"
-                              "<td class=\"effect\">not said</td><td><code>auto</code></td></tr>"));
+                              "<td class=\"effect\">not set</td><td><code>auto</code></td></tr>"));
   EXPECT_THAT(page, HasSubstr("<tr><td><code>command -q</code></td><td><code>given</code></td>"
-                              "<td class=\"effect\">not said</td></tr>"));
+                              "<td class=\"effect\">not set</td></tr>"));
   EXPECT_THAT(page, Not(HasSubstr("<code>command</code>")));
   EXPECT_THAT(page, Not(HasSubstr("command --data")));
   EXPECT_THAT(page, Not(HasSubstr("command --lr")));
@@ -92,7 +92,7 @@ TEST(Comparison, PassesOverDefaultsThatAnotherFileHasNoWordFor) {
     "mixed_precision": {"value": "bf16", "origin": "acc.yaml:3"}})";
   const std::string page = html_comparison({compared_run("a", 0.5), other}, kComparedAt);
   EXPECT_THAT(page, Not(HasSubstr("fsdp_version")));
-  EXPECT_THAT(page, HasSubstr("<code>mixed_precision</code></td><td class=\"effect\">not said</td>"
+  EXPECT_THAT(page, HasSubstr("<code>mixed_precision</code></td><td class=\"effect\">not set</td>"
                               "<td><code>bf16</code></td>"));
 }
 

@@ -79,11 +79,11 @@ TEST(HtmlReport, ShowsTheNumbersOfARun) {
   EXPECT_THAT(page, HasSubstr("<p class=\"about\">Step 4 of 10.</p>"));
 }
 
-// The clock alone is of the last part of a run that was resumed.
+// Only the clock covers just the last part of a resumed run.
 TEST(HtmlReport, CountsAllPartsOfAResumedRun) {
   RunFolder run = example_folder();
   run.record->first_step = 3;
-  run.record->tokens = 4096;  // as the last part alone would count
+  run.record->tokens = 4096;  // as counted by the last part alone
   const std::string page = html_report(run, kNow);
   EXPECT_THAT(page, HasSubstr("<dt>tokens</dt><dd>16.4 K<small>in 4 steps<"));
   EXPECT_THAT(page, HasSubstr("<dt>steps</dt><dd>4<small>0 skipped<"));
@@ -111,7 +111,7 @@ TEST(HtmlReport, DrawsItsPictures) {
   EXPECT_THAT(page, HasSubstr(R"(data-name="evaluation" data-values="4 1.25")"));
 }
 
-// Of 121 steps a hundredth would be the step itself.
+// A hundredth of 121 steps would be the step itself.
 TEST(HtmlReport, SmoothsOverTenStepsAtLeast) {
   RunFolder run = example_folder();
   run.metrics.steps.clear();
@@ -197,7 +197,7 @@ TEST(HtmlReport, ReloadsWhileTheRunGoesOn) {
   const std::string page = html_report(example_folder(RunStatus::running), kNow);
   EXPECT_THAT(page, HasSubstr(R"(<meta http-equiv="refresh" content="10">)"));
   EXPECT_THAT(page, HasSubstr(R"(<span class="status running">running</span>)"));
-  EXPECT_THAT(page, HasSubstr("Step 4 of 10, about 0:02 left; last sign of life 0:05 ago."));
+  EXPECT_THAT(page, HasSubstr("Step 4 of 10, about 0:02 left; last update 0:05 ago."));
   EXPECT_THAT(page, HasSubstr(R"(<progress max="10" value="4">)"));
   EXPECT_THAT(html_report(example_folder(), kNow), Not(HasSubstr("http-equiv=\"refresh\"")));
 }
@@ -313,7 +313,7 @@ TEST(HtmlReport, NamesAFolderThatIsNotThere) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "report: '/nowhere/run' is no folder; give the --output folder of a run");
+                 "report: '/nowhere/run' is not a folder; give the --output folder of a run");
     EXPECT_EQ(error.exit_status(), 4);
   }
 }

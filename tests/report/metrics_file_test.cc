@@ -109,7 +109,7 @@ TEST(MetricsWriter, SaysThatTheDiskIsFull) {
             "from the last checkpoint");
 }
 
-// A limit on the size of files stands for a disk that takes only the first bytes of a line.
+// A limit on the size of files simulates a disk that takes only the first bytes of a line.
 TEST(MetricsWriter, LeavesNoHalfALineOnAFullDisk) {
   TemporaryFolder folder;
   MetricsWriter writer(folder.file("m"));

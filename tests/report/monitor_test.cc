@@ -81,7 +81,7 @@ T number_in(const std::string& bytes) {
 struct ReadEvents {
   std::string version{};
   std::map<std::string, std::map<int64_t, float>> values{};  // by tag and step
-  std::vector<int64_t> steps{};                              // of train/loss, as they stand there
+  std::vector<int64_t> steps{};  // of train/loss, in the order of the file
 };
 
 ReadEvents read_events(const std::string& path) {
@@ -177,7 +177,7 @@ TEST_F(Monitors, WriteEventsThatReadBack) {
   EXPECT_EQ(read.values.at("train/mfu"), (std::map<int64_t, float>{{3, 0.375F}}));
   EXPECT_EQ(read.values.at("eval/loss"), (std::map<int64_t, float>{{3, 0.5F}}));
   EXPECT_EQ(read.values.at("train/host_peak_bytes").at(2), 1048576.0F);
-  // DeepSpeed's own, over samples.
+  // The values over samples, as DeepSpeed names them.
   EXPECT_EQ(read.values.at("Train/Samples/train_loss"),
             (std::map<int64_t, float>{{32, 0.5F}, {48, static_cast<float>(1.0 / 3)}}));
   EXPECT_EQ(read.values.at("Train/Samples/loss_scale").at(48), 8.0F);
@@ -256,7 +256,7 @@ TEST_F(Monitors, WriteCsvAsDeepSpeedLaysItOut) {
   EXPECT_EQ(read_file(job + "Train_Samples_lr.csv"), "step,lr\r\n16,0.25\r\n32,0.25\r\n");
   EXPECT_EQ(read_file(job + "train_loss.csv"), "step,loss\r\n1,1\r\n2,0.5\r\n");
   EXPECT_FALSE(file_exists(job + "eval_loss.csv"));
-  // Another run in that folder: what is there stays.
+  // Another run in that folder: the existing lines stay.
   run(named, {1});
   EXPECT_EQ(read_file(job + "train_loss.csv"), "step,loss\r\n1,1\r\n2,0.5\r\nstep,loss\r\n1,1\r\n");
   // And resumed: its own lines, below the last header.
@@ -284,7 +284,7 @@ TEST_F(Monitors, NameTheFolderThatCannotBeMade) {
   EXPECT_THAT(message_of([&] { open_monitors(bad); }), HasSubstr("/file/below: cannot be made: "));
 }
 
-// What TensorBoard itself makes of the file, where a Python has it.
+// The file as TensorBoard itself reads it, if a Python has it.
 TEST_F(Monitors, AreReadByTensorBoardItself) {
   const char* peers = std::getenv("FULLSHARD_PEERS");
   const std::string python = peers != nullptr ? std::string(peers) + "/python3" : "python3";

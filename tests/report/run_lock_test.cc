@@ -67,11 +67,10 @@ TEST(RunLock, RefusesASecondOwnerAndNamesTheFirst) {
     FAIL() << "there are two owners";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_EQ(
-        error.what(),
-        fmt::format("{}: is in use by a run that is going on (process {} on host {}); wait for "
-                    "it or end it, or choose another --output",
-                    folder.path(), ::getpid(), host()));
+    EXPECT_EQ(error.what(),
+              fmt::format("{}: is in use by another run (process {} on host {}); wait for "
+                          "it or end it, or choose another --output",
+                          folder.path(), ::getpid(), host()));
   }
   EXPECT_EQ(find_owner(folder.path()).state, OwnerState::live);
 }
@@ -89,7 +88,7 @@ TEST(RunLock, GoesWithItsOwnerHoweverThatEnds) {
   const RunLock next(folder.path());
   ASSERT_TRUE(next.previous().has_value());
   EXPECT_EQ(next.previous()->death(),
-            fmt::format("process {} on host {} ended without a word: killed, out of memory, or its "
+            fmt::format("process {} on host {} ended unexpectedly: killed, out of memory, or its "
                         "machine stopped",
                         pid, host()));
 }

@@ -133,7 +133,7 @@ TEST(RunRecord, IsWrittenWholeOrNotAtAll) {
   }
 }
 
-// Whoever wrote it was killed after a save.
+// The process that wrote it was killed after saving.
 TEST(RunRecord, IsClosedWithTheLastCheckpoint) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directories(folder.file("checkpoints/step-000004"));

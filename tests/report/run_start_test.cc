@@ -35,7 +35,7 @@ class RunStarts : public ::testing::Test {
     write_run_record(folder_.file("run.json"), record);
     std::ofstream(folder_.file("metrics.jsonl")) << (has_steps ? "{\"step\": 1}\n" : "");
   }
-  // As a run that is killed leaves it.
+  // Leaves the folder as a killed run does.
   pid_t die_as_owner() {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -63,7 +63,7 @@ TEST_F(RunStarts, RemoveWhatAKilledRunLeftUnfinished) {
     put(fmt::format("{}.{}.part", name, dead));
     put(name);
   }
-  // Not left by a run, or being written by one that lives.
+  // Not left by a run, or being written by a live one.
   const std::string others[] = {"run.json.part", "run.json.x.part", "mine.12345678.part",
                                 fmt::format("run.json.{}.part", ::getpid())};
   for (const auto& name : others) put(name);
@@ -137,7 +137,7 @@ TEST_F(RunStarts, AKilledRunIsShownAsFailedWhereNothingCanBeWritten) {
   EXPECT_FALSE(run.is_live(run.last_write));
   const std::string page = html_report(run, run.last_write);
   EXPECT_THAT(page, HasSubstr(R"(<span class="status failed">failed</span>)"));
-  EXPECT_THAT(page, HasSubstr(" ended without a word: killed, out of memory, or its machine "
+  EXPECT_THAT(page, HasSubstr(" ended unexpectedly: killed, out of memory, or its machine "
                               "stopped</pre>"));
   EXPECT_EQ(record()["status"], "running");
 }

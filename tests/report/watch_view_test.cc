@@ -39,20 +39,20 @@ TEST(WatchView, TellsHowARunStands) {
   run.mesh.world = 2;
   run.device = "cpu";
   EXPECT_THAT(view.lines(run, 3, 100), ElementsAre("runs/a  running  llama-15m, 2 ranks on cpu",
-                                                   "no step yet", "last sign of life 0:03 ago"));
+                                                   "no step yet", "last update 0:03 ago"));
   for (int64_t step = 1; step <= 5; ++step) view.add(watched_step(step));
-  EXPECT_THAT(view.lines(run, 3, 100),
-              ElementsAre("runs/a  running  llama-15m, 2 ranks on cpu",
-                          "step 5 of 10  ████████████████████░░░░░░░░░░░░░░░░░░░░  0:10 left",
-                          "loss 3.0000  █▆▅▃▁", "12.3 K tokens/s  3 MiB  lr 0.5",
-                          "last sign of life 0:03 ago"));
+  EXPECT_THAT(
+      view.lines(run, 3, 100),
+      ElementsAre("runs/a  running  llama-15m, 2 ranks on cpu",
+                  "step 5 of 10  ████████████████████░░░░░░░░░░░░░░░░░░░░  0:10 left",
+                  "loss 3.0000  █▆▅▃▁", "12.3 K tokens/s  3 MiB  lr 0.5", "last update 0:03 ago"));
 }
 
 TEST(WatchView, FitsTheTerminalByCharacters) {
   WatchView view("a");
   for (int64_t step = 1; step <= 60; ++step) view.add(watched_step(step));
   const auto lines = view.lines({}, 0, 16);
-  EXPECT_EQ(lines[2], "loss -52.0000  █");  // cut behind a whole character
+  EXPECT_EQ(lines[2], "loss -52.0000  █");  // cut after a whole character
 }
 
 TEST(MetricsTail, GivesWhatIsNewInWholeLines) {

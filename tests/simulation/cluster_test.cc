@@ -47,13 +47,12 @@ TEST(Cluster, IsReadFromAFile) {
 
 TEST(Cluster, NamesLineAndNearestKeyOfATypo) {
   EXPECT_EQ(problem_of(changed("bf16_tflops", "bf16_tflop")),
-            "c.yaml:1: gpu.bf16_tflops: is missing, expected a number of TFLOP/s as 640\n"
-            "error: c.yaml:4: gpu.bf16_tflop: no such key; did you mean 'bf16_tflops'?");
+            "c.yaml:1: gpu.bf16_tflops: is missing, expected a number of TFLOP/s, such as "
+            "640\nerror: c.yaml:4: gpu.bf16_tflop: no such key; did you mean 'bf16_tflops'?");
   EXPECT_EQ(problem_of(changed("bus:", "memory_of_hosts:")),
-            "c.yaml: bus: is missing, expected a rate as 450GB/s or 400Gb/s\n"
-            "error: c.yaml:8: memory_of_hosts: no such key; there are gpu, gpus_per_host, inside, "
-            "between, "
-            "bus, disk, collectives");
+            "c.yaml: bus: is missing, expected a rate, such as 450GB/s or 400Gb/s\nerror: "
+            "c.yaml:8: memory_of_hosts: no such key; known keys are gpu, gpus_per_host, inside, "
+            "between, bus, disk, collectives");
   EXPECT_EQ(problem_of(std::string(kFile) + "collectives: mpi\n"),
             "c.yaml:9: collectives: is 'mpi', expected nccl or hosts");
   EXPECT_EQ(read_cluster(std::string(kFile) + "collectives: hosts\n", "c.yaml").collectives,
@@ -64,36 +63,38 @@ TEST(Cluster, HasCostsOfSocketsWhereCoresServeThem) {
   const auto text = changed("latency: 10us", "latency: 10us, sockets: 300MB/s");
   EXPECT_EQ(read_cluster(text + "collectives: hosts\n", "c.yaml").socket_bandwidth, 3e8);
   EXPECT_EQ(problem_of(text),
-            "c.yaml:7: between.sockets: costs cores with 'collectives: hosts' only; NCCL's GPUs "
-            "send by themselves");
+            "c.yaml:7: between.sockets: has an effect only with 'collectives: hosts'; with NCCL "
+            "the GPUs send by themselves");
 }
 
 TEST(Cluster, TakesNoMemoryWithoutAUnit) {
-  EXPECT_EQ(problem_of(changed("80GB", "80")),
-            "c.yaml:2: gpu.memory: is '80', expected a size with its unit as 80GB, at least 1MB");
+  EXPECT_EQ(
+      problem_of(changed("80GB", "80")),
+      "c.yaml:2: gpu.memory: is '80', expected a size with a unit, such as 80GB, at least 1MB");
   EXPECT_EQ(read_cluster(changed("80GB", "80e9"), "c.yaml").gpu.memory_bytes, 80'000'000'000);
 }
 
 TEST(Cluster, RefusesWhatIsNotAboveZeroOrNoSuchQuantity) {
   EXPECT_EQ(problem_of(changed("400Gb/s", "0Gb/s")),
-            "c.yaml:7: between.bandwidth: is '0Gb/s', expected a rate as 450GB/s or 400Gb/s, above "
-            "zero");
-  EXPECT_EQ(problem_of(changed("80GB", "-3")),
-            "c.yaml:2: gpu.memory: is '-3', expected a size with its unit as 80GB, at least 1MB");
+            "c.yaml:7: between.bandwidth: is '0Gb/s', expected a rate, such as 450GB/s or 400Gb/s, "
+            "above zero");
   EXPECT_EQ(
-      problem_of(changed("600", "many")),
-      "c.yaml:4: gpu.bf16_tflops: is 'many', expected a number of TFLOP/s as 640, above zero");
+      problem_of(changed("80GB", "-3")),
+      "c.yaml:2: gpu.memory: is '-3', expected a size with a unit, such as 80GB, at least 1MB");
+  EXPECT_EQ(problem_of(changed("600", "many")),
+            "c.yaml:4: gpu.bf16_tflops: is 'many', expected a number of TFLOP/s, such as 640, "
+            "above zero");
   EXPECT_EQ(
       problem_of(changed("gpus_per_host: 4", "gpus_per_host: 2.5")),
       "c.yaml:5: gpus_per_host: is '2.5', expected a whole number from 1 to 1024, above zero");
   for (const std::string share : {"0.5", "-0.1", "2 %"}) {
     EXPECT_EQ(problem_of(changed("bf16_tflops: 600", "bf16_tflops: 600\n  spread: " + share)),
-              "c.yaml:5: gpu.spread: is '" + share + "', expected a share below 0.5 as 0.02");
+              "c.yaml:5: gpu.spread: is '" + share + "', expected a share below 0.5, such as 0.02");
   }
   EXPECT_EQ(problem_of(changed("{bandwidth: 450GB/s, latency: 3us}", "450GB/s")),
-            "c.yaml:6: inside: expected bandwidth, latency\n"
-            "error: c.yaml:6: inside.bandwidth: is missing, expected a rate as 450GB/s or 400Gb/s\n"
-            "error: c.yaml:6: inside.latency: is missing, expected a time as 3.4us");
+            "c.yaml:6: inside: expected bandwidth, latency\nerror: c.yaml:6: inside.bandwidth: is "
+            "missing, expected a rate, such as 450GB/s or 400Gb/s\nerror: c.yaml:6: "
+            "inside.latency: is missing, expected a time, such as 3.4us");
   EXPECT_THAT(problem_of("gpu: ["), ::testing::StartsWith("c.yaml:1: "));
 }
 
@@ -114,7 +115,7 @@ TEST(Cluster, TakesOneValueFromAFlag) {
   EXPECT_EQ(cluster.between.bandwidth, 25e9);
   EXPECT_EQ(cluster.inside.latency, 0);
   EXPECT_EQ(testing::message_of([&] { cluster.override_value("bus", "fast", "--bus"); }),
-            "--bus: is 'fast', expected a rate as 450GB/s or 400Gb/s, above zero");
+            "--bus: is 'fast', expected a rate, such as 450GB/s or 400Gb/s, above zero");
 }
 
 TEST(Quantity, TellsBitsFromBytes) {

@@ -224,9 +224,8 @@ TEST(KernelTable, TellsWhatIsWrongWithAFile) {
   const auto problem = [](const std::string& text) {
     return testing::message_of([&] { KernelTable::parse(text, "t.json"); });
   };
-  EXPECT_THAT(
-      problem("{}"),
-      ::testing::StartsWith("t.json: no table of kernels, as fullshard bench kernels writes it"));
+  EXPECT_THAT(problem("{}"),
+              ::testing::StartsWith("t.json: is not a kernel table of fullshard bench kernels"));
   EXPECT_EQ(problem("{"), "t.json: is not valid JSON at column 2");
   EXPECT_EQ(problem(R"({"kernels": [{"name": "memory", "bytes": 0, "seconds": 1}]})"),
             "t.json: kernel 1 of memory: a time or size that is not above zero");

@@ -110,7 +110,7 @@ TEST_F(FoundCheckpoints, ToResumeOfDeepSpeedAreTheOneThatLatestNames) {
 }
 
 TEST_F(FoundCheckpoints, SayWhatIsMissing) {
-  EXPECT_EQ(message_of([] { stored::FoundCheckpoint::find("absent"); }), "absent: is not there");
+  EXPECT_EQ(message_of([] { stored::FoundCheckpoint::find("absent"); }), "absent: does not exist");
   EXPECT_EQ(message_of([] { stored::FoundCheckpoint::find(fixture_of("dcp"), "a"); }),
             fixture_of("dcp") + ": has no checkpoint 'a'");
   ::mkdir(folder_.file("step-000003.part").c_str(), 0777);
@@ -124,8 +124,8 @@ TEST_F(FoundCheckpoints, SayWhatIsMissing) {
   std::ofstream(folder_.file("weights-00000.bin")) << "";
   EXPECT_EQ(message_of([&] { stored::FoundCheckpoint::find(folder_.path()); }),
             folder_.path() +
-                ": has no manifest.json, without which nobody knows what its files hold; it is no "
-                "complete checkpoint: copy it again or use another");
+                ": has no manifest.json, which describes the contents of its files; the checkpoint "
+                "is incomplete: copy it again or use another");
 }
 
 }  // namespace

@@ -50,11 +50,11 @@ std::string refusal(const std::string& text) {
 }
 
 const std::string kDamaged =
-    "manifest.json: its checksum is not that of its contents; the file is damaged or was changed: "
+    "manifest.json: its checksum does not match its contents; the file is damaged or was changed: "
     "copy it again or use another checkpoint";
 const std::string kMissing =
-    "manifest.json: is of version 2 and has no 'manifest_checksum' at its end; the file is damaged "
-    "or was changed: copy it again or use another checkpoint";
+    "manifest.json: has version 2 but no 'manifest_checksum' at its end; the file is damaged or "
+    "was changed: copy it again or use another checkpoint";
 
 // Places of all numbers, texts and truth values.
 void find_scalars(const json& value, const json::json_pointer& at,

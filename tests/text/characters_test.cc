@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normal forms and small letters of every character, and of characters in a row, beside the Python
-// package's (tests/fixtures/text/make_characters.py).
+// Normal forms and lower-case letters of every character, and of characters in a row, compared with
+// the Python package's (tests/fixtures/text/make_characters.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations against what transformers renders (tests/fixtures/text/make_chats.py).
+// Conversations, compared with the output of transformers (tests/fixtures/text/make_chats.py).
 #include "fullshard/text/chat/chat_template.h"
 
 #include <gmock/gmock.h>
@@ -121,18 +121,18 @@ TEST(ChatTemplate, NamesWhatIsBroken) {
   const auto said = [](const std::string& text) { return message_of([&] { rendered(text); }); };
   EXPECT_THAT(said("{% if true %}"), HasSubstr("'if' has no 'endif'"));
   EXPECT_THAT(said("{% for x in [1] %}{% endif %}"), HasSubstr("'for' has no 'endfor'"));
-  EXPECT_THAT(said("{% endfor %}"), HasSubstr("'endfor' belongs to nothing"));
-  EXPECT_THAT(said("\n\n{{ 1 + }}"), HasSubstr("line 3: something is missing at the end"));
+  EXPECT_THAT(said("{% endfor %}"), HasSubstr("'endfor' has no matching block"));
+  EXPECT_THAT(said("\n\n{{ 1 + }}"), HasSubstr("line 3: unexpected end of the tag"));
   EXPECT_THAT(said("{{ 1 "), HasSubstr("{{ has no }}"));
   EXPECT_THAT(said("{{ 'a }}"), HasSubstr("has no"));
-  EXPECT_THAT(said(R"({{ '\x7' }})"), HasSubstr("the escape \\x7' is no character"));
-  EXPECT_THAT(said(R"({{ '\ud83d' }})"), HasSubstr("the escape \\ud83d is no character"));
-  EXPECT_THAT(said("{{ (1,) + [2] }}"), HasSubstr("'+' of a tuple and a list"));
-  EXPECT_THAT(said("{{ 1 2 }}"), HasSubstr("'2' is not understood there"));
-  EXPECT_THAT(said("{{ 'a' + 1 }}"), HasSubstr("'+' of a string and a number"));
-  EXPECT_THAT(said("{{ nothing.more }}"), HasSubstr("not defined"));
-  EXPECT_THAT(said("{{ 1 // 0 }}"), HasSubstr("a division by 0"));
-  EXPECT_THAT(said("{% set a.b = 1 %}"), HasSubstr("of a namespace only"));
+  EXPECT_THAT(said(R"({{ '\x7' }})"), HasSubstr("the escape \\x7' is not a character"));
+  EXPECT_THAT(said(R"({{ '\ud83d' }})"), HasSubstr("the escape \\ud83d is not a character"));
+  EXPECT_THAT(said("{{ (1,) + [2] }}"), HasSubstr("'+' is not supported for a tuple and a list"));
+  EXPECT_THAT(said("{{ 1 2 }}"), HasSubstr("unexpected '2'"));
+  EXPECT_THAT(said("{{ 'a' + 1 }}"), HasSubstr("'+' is not supported for a string and a number"));
+  EXPECT_THAT(said("{{ nothing.more }}"), HasSubstr("of an undefined value"));
+  EXPECT_THAT(said("{{ 1 // 0 }}"), HasSubstr("division by zero"));
+  EXPECT_THAT(said("{% set a.b = 1 %}"), HasSubstr("on a namespace only"));
 }
 
 TEST(ChatTemplate, EndsWhateverATemplateDoes) {
@@ -164,7 +164,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
       said("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"),
       HasSubstr("does not come to an end"));
   EXPECT_THAT(said("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-              HasSubstr("macros call each other too deep"));
+              HasSubstr("macro calls are nested too deeply"));
   const std::string grown = "{% set ns = namespace(x='xy') %}{% for i in range(60) %}";
   EXPECT_THAT(said(grown + "{% set ns.x = ns.x + ns.x %}{% endfor %}"),
               HasSubstr("a text grows too long"));
@@ -182,7 +182,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a namespace inside another value"));
 }
 
-// Forty lists, each of which holds the one before twice.
+// Forty lists, each of which contains the previous one twice.
 std::string shared_list(const std::string& name) {
   return "{% set " + name + " = namespace(x=[1]) %}{% for i in range(40) %}{% set " + name +
          ".x = [" + name + ".x, " + name + ".x] %}{% endfor %}";
@@ -269,7 +269,7 @@ TEST(ChatTemplate, IsPrintableInMessages) {
   EXPECT_EQ(said("{{ raise_exception('\x1b]0;x\x07') }}"), "chat_template: \\x1b]0;x\\x07");
   EXPECT_EQ(said(R"({{ raise_exception('\x1b]0;x\x07') }})"), "chat_template: \\x1b]0;x\\x07");
   EXPECT_EQ(said(R"({{ nothing['\x1b]0;x'] }})"),
-            "chat_template, line 1: \\x1b]0;x is asked for of something that is not defined");
+            "chat_template, line 1: cannot read \\x1b]0;x of an undefined value");
   EXPECT_LT(said("{{ raise_exception('" + std::string(1 << 20, 'x') + "') }}").size(), 3000U);
 }
 

@@ -79,7 +79,7 @@ TEST(Families, T5ModelEncodesAndDecodesAsTheLibrary) {
   EXPECT_GE(num_compared, 4900);
 }
 
-// The same tokenizers from the files that were used before tokenizer.json.
+// The same tokenizers, from the files in use before tokenizer.json.
 TEST(Families, VocabularyFilesSayTheSameAsTokenizerJson) {
   const auto gpt2 = recorded_ids("gpt2");
   const auto from_files = load_tokenizer(fixture("gpt2/vocab.json"));
@@ -94,7 +94,7 @@ TEST(Families, VocabularyFilesSayTheSameAsTokenizerJson) {
   }
 }
 
-// An expression that is not known by heart goes through PCRE2, whose Unicode may be older.
+// An expression without an implementation of ours goes through PCRE2, whose Unicode may be older.
 TEST(Families, AnyOtherExpressionGoesThroughPcre) {
   const auto recorded = recorded_ids("o200k");
   std::unique_ptr<Tokenizer> tokenizer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/fixtures/text/ holds: strings, and per family a tokenizer with the ids that the Python
-// package makes of them.
+// The contents of tests/fixtures/text/: strings, and per family a tokenizer with the ids that the
+// Python package gives them.
 #pragma once
 
 #include <cstdint>

@@ -132,14 +132,14 @@ TEST(Hostile, StepsMakeNoMoreOfATextThanALimit) {
   auto huge = doubling;
   huge["content"] = std::string(1 << 20, 'a');
   EXPECT_THAT(encoding_error({{"normalizer", huge}}, text), HasSubstr("makes more than 1200000"));
-  // Of the parts between added tokens, together.
+  // For the parts between added tokens, together.
   const nlohmann::json prepending = {{"type", "Prepend"}, {"prepend", std::string(1000, 'a')}};
   const nlohmann::json added = {{{"id", 1}, {"content", "b"}, {"normalized", false}}};
   std::string parts;
   for (int i = 0; i < 10'000; ++i) parts += "ab";
   EXPECT_THAT(encoding_error({{"normalizer", prepending}, {"added_tokens", added}}, parts),
               HasSubstr("makes more than 1048576 bytes of a text of 20000 bytes"));
-  // Of letters written as bytes, again and again.
+  // For letters written as bytes, again and again.
   const auto alphabet = repeated({{"type", "ByteLevel"}}, 40, "pretokenizers");
   std::string accents;
   for (int i = 0; i < 1000; ++i) accents += "\u00e9";

@@ -96,7 +96,7 @@ TEST(Unigram, TakesTheBestSum) {
   const Unigram model(vocabulary({"<unk>", "a", "b", "ab", "abc", "c"}), {0, -1, -1, -1.5, -9, -2},
                       options);
   EXPECT_EQ(ids(model, "abc"), (Ids{3, 5}));
-  EXPECT_EQ(ids(model, "axyb"), (Ids{1, 0, 2}));  // a run of unknown ones is one
+  EXPECT_EQ(ids(model, "axyb"), (Ids{1, 0, 2}));  // consecutive unknown characters are one
 }
 
 TEST(Unigram, WithoutAnUnknownTokenTheTextIsNamed) {

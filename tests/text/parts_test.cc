@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each normalizer, pre-tokenizer and decoder alone, beside the Python package's.
+// Each normalizer, pre-tokenizer and decoder alone, compared with the Python package's.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ const nlohmann::json& recorded() {
   return tree;
 }
 
-// Reads a part; nothing where only PCRE2 could and this build has none.
+// Reads a part; absent if only PCRE2 could and this build has none.
 template <class Read>
 auto read_unless_pcre(const Read& read) -> decltype(read()) {
   try {
@@ -89,7 +89,7 @@ TEST(Parts, DecodersDoAsThePythonPackage) {
   }
 }
 
-// Of T5's scores the package reads 40 off by their last bit; the recording holds these by id.
+// The package reads 40 of T5's scores wrong in their last bit; the recording has these by id.
 TEST(Parts, ScoresOfT5AreReadAsInThePackage) {
   const auto off = nlohmann::json::parse(read_file(fixture("t5/scores.json")));
   const auto tree = nlohmann::json::parse(read_file(fixture("t5/tokenizer.json")));
@@ -103,7 +103,7 @@ TEST(Parts, ScoresOfT5AreReadAsInThePackage) {
   }
 }
 
-// What tokenizers 0.23.3 has in memory after reading these digits.
+// The values of tokenizers 0.23.3 after reading these digits.
 TEST(Parts, NumbersAreOffAsInThePackage) {
   EXPECT_EQ(text::as_package_reads(-7.3794149920769705), -0x1.d84855d1a54adp+2);
   EXPECT_EQ(text::as_package_reads(-7.4505113370076135), -0x1.dcd52d80bb321p+2);
@@ -113,7 +113,7 @@ TEST(Parts, NumbersAreOffAsInThePackage) {
   EXPECT_EQ(text::as_package_reads(0), 0);
 }
 
-// Rightly read, both sums would round so that "XX" + "X" wins.
+// If they were read correctly, both sums would round so that "XX" + "X" wins.
 TEST(Parts, TiesOfUnigramAreDecidedAsInThePackage) {
   const auto tree = nlohmann::json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab":
       [["<unk>", 0.0], ["▁lib", -8.929178890992258], ["X", -8.44577456457019],
@@ -141,7 +141,7 @@ TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
   EXPECT_EQ(refusal_of_part("{" + model +
                             R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},
                                    {"type":"Lowercase","locale":"tr"}]}})"),
-            "normalizer.normalizers[1]: the option \"locale\" is not known");
+            "normalizer.normalizers[1]: unknown option \"locale\"");
   EXPECT_EQ(refusal_of_part("{" + model + R"(,"decoder":{"type":"CTC"}})"),
             "decoder.type: \"CTC\" is not supported");
   EXPECT_EQ(refusal_of_part(R"({"model":{"type":"WordLevel","vocab":{}}})"),
@@ -154,7 +154,7 @@ TEST(Parts, WhatIsNotKnownIsRefusedByItsPath) {
   EXPECT_EQ(refusal_of_part(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}})"),
             "model.unk_id: is 1, but there are 1 tokens");
   EXPECT_EQ(refusal_of_part("{" + model + R"(,"extra":1})"),
-            "the top level: the option \"extra\" is not known");
+            "the top level: unknown option \"extra\"");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(Charsmap, RefusesWhatIsCutShort) {
   EXPECT_THROW(Charsmap(std::string("\x08\0\0\0abcd", 8)), Error);
   EXPECT_THROW(Charsmap(std::string("\x03\0\0\0abcd", 8)), Error);
   EXPECT_FALSE(Charsmap(std::string("\0\0\0\0", 4)).longest("a"));
-  // A trie whose units point anywhere is never read beyond.
+  // In a trie with arbitrary units nothing beyond its end is read.
   EXPECT_FALSE(Charsmap(std::string("\x04\0\0\0\xFF\xFF\xFF\xFF", 8)).longest("abc"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What load_tokenizer promises, apart from equality of ids.
+// The promises of load_tokenizer, apart from equality of ids.
 #include "fullshard/text/pipeline/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST(SentencePiece, T5HasItsSentinelsBehindThePieces) {
   EXPECT_EQ(t5->pad(), 0);
   EXPECT_EQ(t5->eos(), 1);
   EXPECT_FALSE(t5->bos());
-  // The text on both sides is encoded by itself, as transformers does.
+  // The text on both sides is encoded separately, as in transformers.
   Ids expected = t5->encode("hello", false);
   expected.push_back(pieces + 99);
   for (const int32_t id : t5->encode("world", false)) expected.push_back(id);
@@ -180,7 +180,7 @@ TEST(LoadTokenizer, ShowsNamesOfTheFileEscaped) {
   write(json, R"({"model": {"type": "\u001b[2JBPE"}})");
   EXPECT_EQ(refusal(json), json + ": model.type: \"\\x1b[2JBPE\" is not supported");
   write(json, R"({"\u0000\n": 1, "model": {"type": "BPE"}})");
-  EXPECT_EQ(refusal(json), json + ": the top level: the option \"\\x00\\n\" is not known");
+  EXPECT_EQ(refusal(json), json + ": the top level: unknown option \"\\x00\\n\"");
   write(folder.file("vocab.json"), R"({"a": 0})");
   write(folder.file("merges.txt"), "a\x1b[2J\n");
   EXPECT_EQ(

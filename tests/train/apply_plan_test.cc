@@ -331,8 +331,8 @@ TEST(ApplyPlan, NoStepHasARateOfZeroThatNobodyAskedFor) {
   ASSERT_EQ(plan.warnings().size(), 1u);
   EXPECT_EQ(plan.warnings()[0].text(),
             "ds.json:2: scheduler.params.warmup_num_steps: is 0, but DeepSpeed's warm-ups last at "
-            "least two steps: the first two have a learning rate of 0; for none, leave the "
-            "scheduler section out");
+            "least two steps: the first two have a learning rate of 0; for no warm-up, "
+            "leave out the scheduler section");
 }
 
 TEST(ApplyPlan, ACycleWhoseMomentumLeavesItsRangeEndsBeforeTheFirstStep) {

@@ -121,7 +121,7 @@ TEST_F(ResumeChoices, AreOfOneSave) {
   EXPECT_EQ(chosen.at(0), disk(0) + "/step-000002");
   EXPECT_EQ(chosen.at(1), disk(1) + "/step-000002");
   ASSERT_EQ(skipped_.size(), 1u);
-  EXPECT_THAT(skipped_[0], HasSubstr("step-000004: is of another save"));
+  EXPECT_THAT(skipped_[0], HasSubstr("step-000004: belongs to another save"));
 }
 
 TEST_F(ResumeChoices, AreNoneOfThosePassedOver) {
@@ -192,7 +192,7 @@ TEST_F(ResumeChoices, OfAnotherProgramsFolderAreRankZerosToo) {
   const auto refused = choose(disk(0));
   EXPECT_EQ(refused.at(0), refused.at(1));
   EXPECT_EQ(refused.at(0),
-            fmt::format("rank 0: {0}/global_step6: is not there; {0}/latest names it", disk(0)));
+            fmt::format("rank 0: {0}/global_step6: does not exist; {0}/latest names it", disk(0)));
 }
 
 TEST_F(ResumeChoices, RefuseAPathThatIsNotThere) {

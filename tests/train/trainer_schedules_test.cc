@@ -59,9 +59,9 @@ TEST(TrainerSchedules, RefuseArgumentsThatTheyDoNotTake) {
     });
   };
   EXPECT_EQ(refusal("polynomial", "powr=2"),
-            "--schedule-args: 'powr' is no argument of polynomial; it takes power, lr_end");
+            "--schedule-args: 'powr' is not an argument of polynomial; it takes power, lr_end");
   EXPECT_EQ(refusal("linear", "power=2"),
-            "--schedule-args: 'power' is no argument of linear; it takes none");
+            "--schedule-args: 'power' is not an argument of linear; it takes none");
   EXPECT_EQ(refusal("polynomial", R"({"power": "two"})"),
             "--schedule-args: power is 'two', expected a number");
   EXPECT_EQ(refusal("inverse_sqrt", "timescale=1.5"),

@@ -43,7 +43,7 @@ TEST(Climb, MeasuresStagesAndOnlyPlansOffloadThatIsNotNeeded) {
   EXPECT_THAT(trials.measured,
               ElementsAre("batch 1", "recomputation", "ZeRO-1", "ZeRO-2", "ZeRO-3"));
   EXPECT_EQ(trials.noted.size(), 10u);
-  EXPECT_EQ(climbed.results[4].why, "not measured: it fits without");
+  EXPECT_EQ(climbed.results[4].why, "not measured: not needed to fit");
   EXPECT_EQ(climbed.results[4].planned_bytes, 21);
   EXPECT_FALSE(climbed.is_cut_short);
 }

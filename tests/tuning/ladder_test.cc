@@ -51,7 +51,7 @@ TEST(Ladder, OnCpusHasNoOffloadToTheHost) {
 TEST(Ladder, NamesWhatItPassesOverAndWhy) {
   const auto rungs = ladder({.ranks = 1});
   EXPECT_EQ(rungs.size(), 10u);
-  EXPECT_EQ(named(rungs, "ZeRO-1").passed_over, "one rank has nobody to share states with");
+  EXPECT_EQ(named(rungs, "ZeRO-1").passed_over, "a single rank has no other to share states with");
   EXPECT_EQ(named(rungs, "ZeRO-3 + parameter offload").passed_over,
             "on CPU ranks the host's memory is the device's: nothing would move");
 }
@@ -83,7 +83,7 @@ TEST(Ladder, LeavesWhatAFlagHasSettled) {
                      .first_batch = 4}),
               ElementsAre("batch 4", "ZeRO-1, batch 4", "ZeRO-2, batch 4", "ZeRO-3, batch 4"));
   EXPECT_EQ(named(ladder({.is_sixteen_bit = true}), "16 bit").passed_over,
-            "it computes in 16 bit already");
+            "it already computes in 16 bit");
 }
 
 }  // namespace

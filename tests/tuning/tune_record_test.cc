@@ -78,10 +78,10 @@ TEST(TuneRecord, ThatIsNoneIsRefused) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.file("tune.json")) << "{\"rungs\": 3}";
   EXPECT_THAT(testing::message_of([&] { TuneRecord(folder.file("tune.json"), "", false); }),
-              HasSubstr("is no record of a tune"));
+              HasSubstr("is not a tune record"));
   std::ofstream(folder.file("tune.json")) << std::string(300000, '[');
   EXPECT_THAT(testing::message_of([&] { TuneRecord(folder.file("tune.json"), "", false); }),
-              HasSubstr("--overwrite begins anew"));
+              HasSubstr("--overwrite starts again"));
 }
 
 TEST(TuneRecord, HasEveryRungAndTheWinner) {

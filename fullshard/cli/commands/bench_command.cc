@@ -34,7 +34,7 @@ std::string speed_fields(const tiers::DiskSpeed& speed) {
                      speed.write_bytes_per_second / kGigabyte, speed.is_direct);
 }
 
-// The settings alone, of {"aio": {…}}.
+// Only the settings of {"aio": {…}}.
 std::string aio_object(const tiers::DiskSettings& settings) {
   const std::string whole = tiers::aio_json(settings);
   const size_t begin = whole.find('{', 1);
@@ -44,7 +44,7 @@ std::string aio_object(const tiers::DiskSettings& settings) {
 }  // namespace
 
 BenchCommand::BenchCommand(CLI::App& app)
-    : command_(app.add_subcommand("bench", "what this machine can do, beside its own limits")),
+    : command_(app.add_subcommand("bench", "this machine's speed, compared with its limits")),
       disk_(command_->add_subcommand("disk", "find the best aio settings of a disk")),
       bus_(
           command_->add_subcommand("bus", "copies between host memory and a GPU, and host memory")),
@@ -53,7 +53,7 @@ BenchCommand::BenchCommand(CLI::App& app)
       step_(*command_, RunKind::step),
       kernels_(*command_, RunKind::kernels) {
   command_->require_subcommand(1, 1);
-  disk_->add_option("DIR", folder_, "a folder of the disk; nothing stays in it")->required();
+  disk_->add_option("DIR", folder_, "a folder on the disk; nothing is left in it")->required();
   disk_->footer(
       "Writes and reads a file of --size for every setting that is tried, past the page "
       "cache.");
@@ -61,10 +61,10 @@ BenchCommand::BenchCommand(CLI::App& app)
     const bool is_disk = command == disk_;
     auto* size = command->add_option(
         "--size", size_,
-        is_disk ? "of the file: 4GiB, 512MiB; default: 1GiB, with --quick 256MiB"
-                : "of what is copied at a time; default: 256MiB");
+        is_disk ? "size of the file: 4GiB, 512MiB; default: 1GiB, with --quick 256MiB"
+                : "size of each copy; default: 256MiB");
     take_size(*size, is_disk ? kLargestFile : kLargestCopy);
-    command->add_flag("--quick", quick_, "less of everything: rougher figures");
+    command->add_flag("--quick", quick_, "measure less: rougher figures");
     command->add_flag("--json", json_, "machine-readable standard output");
   }
 }
@@ -87,7 +87,7 @@ int BenchCommand::run_disk() const {
   const tiers::DiskBench bench{.folder = folder_,
                                .bytes = size_ == 0 ? fallback : static_cast<int64_t>(size_),
                                .is_quick = quick_};
-  // With the first row: a folder that cannot be measured is an error and nothing else.
+  // Printed with the first row: for a folder that cannot be measured only the error is printed.
   std::string heading = disk_heading();
   const tiers::DiskSweep sweep = tiers::best_disk_settings(
       quick_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard bench: what this machine can do, each figure beside the limit that it has. Disk and
-// host memory are measured here, the rest by fullshard-core.
+// fullshard bench: this machine's speed, each figure with its limit. Disk and host memory are
+// measured here, the rest by fullshard-core.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class BenchCommand {
   const OptimizerBenchArguments& optimizer() const { return optimizer_; }
   RunArguments& step() { return step_; }
   RunArguments& kernels() { return kernels_; }
-  // fullshard-core measures it and prints all, in one process.
+  // Whether fullshard-core measures and prints everything, in one process.
   bool needs_core() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
   int print_bus(const std::optional<tiers::BusSpeed>& bus) const;
   int64_t bus_bytes() const;
   int rounds() const { return quick_ ? 2 : 5; }
@@ -54,7 +54,7 @@ class BenchCommand {
   bool json_ = false;
 };
 
-// Tables and JSON, apart from measuring: for tests.
+// Tables and JSON, separate from measuring, for tests.
 std::string disk_row(const tiers::DiskSpeed& speed);
 std::string disk_json(const tiers::DiskBench& bench, const tiers::DiskSweep& sweep);
 std::string bus_text(const tiers::HostMemorySpeed& memory,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a command has come, in bytes, on standard error.
+// A command's progress in bytes, on standard error.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class ByteProgress {
   using Clock = std::chrono::steady_clock;
 
   ByteProgress();
-  ~ByteProgress();  // leaves the cursor on a line of its own
+  ~ByteProgress();  // leaves the cursor on a new line
   ByteProgress(const ByteProgress&) = delete;
   ByteProgress& operator=(const ByteProgress&) = delete;
 

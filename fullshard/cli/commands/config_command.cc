@@ -12,6 +12,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/config_flags.h"
 #include "fullshard/cli/flags/cuda_build.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/config_templates.h"
 #include "fullshard/config/convert.h"
 #include "fullshard/config/document/reader.h"
@@ -29,7 +30,7 @@ constexpr int kBadConfiguration = static_cast<int>(ErrorKind::usage);
 void check_may_write(const std::string& path, bool overwrites) {
   if (overwrites || !std::filesystem::exists(path)) return;
   fail_as(ErrorKind::usage,
-          "{}: is there already; add --overwrite, or name another file with "
+          "{}: already exists; add --overwrite, or name another file with "
           "--output",
           path);
 }
@@ -59,19 +60,19 @@ ConfigCommand::ConfigCommand(CLI::App& app)
   explain_ =
       command_->add_subcommand("explain", "effective values, where they are from, what they do");
   add_common(*explain_);
-  explain_->add_option("--hidden-size", hidden_size_, "of the model, for \"auto\"")
-      ->check(CLI::PositiveNumber);
+  explain_->add_option("--hidden-size", hidden_size_, "hidden size of the model, for \"auto\"")
+      ->check(above_zero());
   convert_ = command_->add_subcommand("convert", "write the file in the other format");
   add_common(*convert_);
   convert_->add_option("--to", target_, "accelerate or deepspeed")
       ->required()
-      ->check(CLI::IsMember({"accelerate", "deepspeed"}));
+      ->check(one_of({"accelerate", "deepspeed"}));
   convert_
       ->add_option(
           "--type", accelerate_type_,
-          "of Accelerate's file: FSDP, or DEEPSPEED, which names the DeepSpeed file and so "
+          "type of Accelerate's file: FSDP, or DEEPSPEED, which names the DeepSpeed file and so "
           "keeps all it says")
-      ->check(CLI::IsMember({"FSDP", "DEEPSPEED"}))
+      ->check(one_of({"FSDP", "DEEPSPEED"}))
       ->capture_default_str();
   convert_->add_option("-o,--output", output_, "file to write; default: standard output");
   convert_->add_flag("--overwrite", overwrite_, "replace the file if it is there");
@@ -81,7 +82,7 @@ ConfigCommand::ConfigCommand(CLI::App& app)
   template_->add_option("-o,--output", output_, "file to write; default: standard output");
   template_->add_flag("--overwrite", overwrite_, "replace the file if it is there");
   template_->add_flag("--plain", is_plain_,
-                      "without comments, which the Trainer's JSON has none of");
+                      "without comments, which the Trainer's JSON does not allow");
 }
 
 void ConfigCommand::add_common(CLI::App& command) {
@@ -93,8 +94,8 @@ void ConfigCommand::add_common(CLI::App& command) {
   command.add_option("--set", overrides_, "key=value in place of the file's")
       ->expected(1)
       ->take_all();
-  command.add_option("-n,--ranks", ranks_, "how many ranks")->check(CLI::Range(1, 65536));
-  command.add_option("--device", device_, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  command.add_option("-n,--ranks", ranks_, "how many ranks")->check(within(1, 65536));
+  command.add_option("--device", device_, "cpu or cuda")->check(one_of({"cpu", "cuda"}));
 }
 
 bool ConfigCommand::was_chosen() const { return command_->parsed(); }
@@ -218,7 +219,7 @@ int ConfigCommand::ask() const {
   check_may_write(path, overwrite_);
   const bool has_gpus = is_cuda_build() && launch::num_visible_gpus() > 0;
   const std::string text = config::ask_for_config(std::cin, std::cout, has_gpus);
-  Plan::parse(text, path);  // what was answered must agree
+  Plan::parse(text, path);  // the answers must be consistent
   write_config(path, text);
   fmt::print("{}: written{}\n", path,
              output_.empty() ? "; launch and train use it when no --config is given" : "");

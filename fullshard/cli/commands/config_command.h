@@ -22,7 +22,7 @@ class ConfigCommand {
   ConfigCommand& operator=(const ConfigCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   void add_common(CLI::App& command);

@@ -14,6 +14,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/base/hub_cache.h"
 #include "fullshard/cli/commands/byte_progress.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/data/inspect.h"
 #include "fullshard/data/small_tasks.h"
 #include "fullshard/data/text/data_file_kind.h"
@@ -30,7 +31,7 @@ bool is_same_file(const std::string& left, const std::string& right) {
          a.st_ino == b.st_ino;
 }
 
-// Before hours of work, not after.
+// Checked before hours of work, not after.
 void check_output(const std::string& output, data::TokenFormat format,
                   const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
@@ -40,7 +41,8 @@ void check_output(const std::string& output, data::TokenFormat format,
   }
   if (format == data::TokenFormat::nanogpt && !output.ends_with(".bin")) {
     fail_as(ErrorKind::usage,
-            "data: --output {} has no header to be known by; name it with the ending .bin", output);
+            "data: --output {}: files of nanogpt have no header; use a name that ends in .bin",
+            output);
   }
 }
 
@@ -108,22 +110,22 @@ void DataCommand::add_tokenize() {
       ->required();
   tokenize_->add_option("-o,--output", output_, "file to write")->required();
   tokenize_->add_option("--format", format_, "fullshard, nanogpt or llmc")
-      ->check(CLI::IsMember({"fullshard", "nanogpt", "llmc"}))
+      ->check(one_of({"fullshard", "nanogpt", "llmc"}))
       ->capture_default_str();
-  tokenize_->add_option("--field", field_, "of JSON objects")->capture_default_str();
+  tokenize_->add_option("--field", field_, "field of JSON objects to read")->capture_default_str();
   tokenize_->add_option("--threads", num_threads_, "all allowed cores if not given")
-      ->check(CLI::Range(1, 4096));
+      ->check(within(1, 4096));
 }
 
 void DataCommand::add_inspect() {
   inspect_ = command_->add_subcommand("inspect", "read a whole token file and describe it");
   inspect_->add_option("file", file_, "token file")->required();
   inspect_->add_option("--vocabulary", vocabulary_, "a token beyond it is an error")
-      ->check(CLI::PositiveNumber);
-  inspect_->add_option("--dtype", dtype_, "of a file without header: uint16 or uint32")
-      ->check(CLI::IsMember({"uint16", "uint32"}));
+      ->check(above_zero());
+  inspect_->add_option("--dtype", dtype_, "dtype of a file without header: uint16 or uint32")
+      ->check(one_of({"uint16", "uint32"}));
   inspect_->add_option("--top", num_frequent_, "how many of the most frequent tokens to list")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str();
   inspect_->add_flag("--json", json_, "machine-readable output");
 }
@@ -134,17 +136,15 @@ void DataCommand::add_make() {
       ->add_option("--kind", kind_,
                    "sums; digits: sums of four of them; mixed: also reversing, counting, copying, "
                    "sorting")
-      ->check(CLI::IsMember({"sums", "digits", "mixed"}))
+      ->check(one_of({"sums", "digits", "mixed"}))
       ->capture_default_str();
-  make_->add_option("--samples", samples_, "lines")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  make_->add_option("--samples", samples_, "lines")->check(above_zero())->capture_default_str();
   make_->add_option("--seed", seed_, "another seed, another corpus")->capture_default_str();
   make_->add_option("-o,--output", output_, "text file to write")->required();
   CLI::Option* held_out =
       make_->add_option("--held-out", held_out_, "text file to write: sums that no corpus has");
   make_->add_option("--held-out-samples", held_out_samples_, "a tenth of --samples if not given")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->needs(held_out);
 }
 
@@ -161,7 +161,7 @@ int DataCommand::tokenize() const {
   data::TokeniseOptions options{
       .files = data::list_files(paths_), .field = field_, .num_threads = num_threads_};
   if (data::are_token_files(options.files)) {
-    fail_as(ErrorKind::input, "{}: is a token file already", options.files[0]);
+    fail_as(ErrorKind::input, "{}: is already a token file", options.files[0]);
   }
   check_output(output_, format, options.files);
   const std::unique_ptr<Tokenizer> tokenizer =

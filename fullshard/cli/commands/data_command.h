@@ -19,7 +19,7 @@ class DataCommand {
   DataCommand& operator=(const DataCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   void add_tokenize();

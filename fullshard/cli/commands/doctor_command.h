@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard doctor: what this machine can do for a run; doctor --report RUN: what a bug report
-// needs.
+// fullshard doctor: what this machine supports; doctor --report RUN: what a bug report needs.
 #pragma once
 
 #include <string>
@@ -18,7 +17,7 @@ class DoctorCommand {
   DoctorCommand& operator=(const DoctorCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   CLI::App* command_;

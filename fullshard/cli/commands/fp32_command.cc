@@ -22,7 +22,7 @@ int run_to_fp32(const CheckpointCommandOptions& options) {
                          .files;
   if (options.json) {
     const json value = {{"kind", checkpoint.kind}, {"path", checkpoint.path}, {"files", files}};
-    // Names may be another program's: bytes that are no UTF-8 are replaced.
+    // Names may come from another program: invalid UTF-8 is replaced.
     fmt::print("{}\n", value.dump(-1, ' ', false, json::error_handler_t::replace));
   } else {
     for (const auto& file : files) fmt::print("{}\n", file);

@@ -27,8 +27,8 @@ LaunchCommand::LaunchCommand(CLI::App& app)
 
 bool LaunchCommand::was_chosen() const { return command_->parsed(); }
 
-// The program may also stand without "--", as for torchrun; but then it is no option, and a later
-// "--" is its own. `after` begins with "--" where there is one.
+// The program may also follow without "--", as for torchrun; then its name must not look like an
+// option, and a later "--" belongs to it. `after` begins with "--" if there is one.
 std::vector<std::string> LaunchCommand::program_of(const std::vector<std::string>& words,
                                                    const std::vector<std::string>& after) const {
   const auto left = static_cast<ptrdiff_t>(command_->remaining().size());
@@ -43,7 +43,7 @@ std::vector<std::string> LaunchCommand::program_of(const std::vector<std::string
   return own;
 }
 
-// Over a file of Accelerate's; without one as its launcher says it to programs.
+// Overrides an Accelerate file; without one sets the variables that Accelerate's launcher sets.
 void LaunchCommand::take_accelerate_flags() {
   accelerate_.check();
   flags_.take(accelerate_.launch());
@@ -59,14 +59,14 @@ void LaunchCommand::take_accelerate_flags() {
   const Plan plan = config_.load({}, true);
   if (plan.settings() == nullptr || plan.settings()->family() != config::Family::accelerate) {
     fail_as(ErrorKind::usage,
-            "launch: {}: is a setting of Accelerate's files, but {} is not one; write it there in "
-            "its own words",
+            "launch: {}: is a setting of Accelerate's files, but {} is not one; set it there "
+            "by its own key",
             accelerate_.first_setting(), file.empty() ? "--fsdp" : file);
   }
   config_.add_overrides(accelerate_.overrides());
 }
 
-// The default file is not needed where flags say all; a named one must be right.
+// The default file is not needed where flags give everything; a named one must be valid.
 void LaunchCommand::take_configuration() {
   take_accelerate_flags();
   const bool is_asked_for =

@@ -22,7 +22,7 @@ class LaunchCommand {
   LaunchCommand& operator=(const LaunchCommand&) = delete;
 
   bool was_chosen() const;
-  // `words` as the user wrote them, up to "--"; `after` is the rest, from "--" on. Gives the exit
+  // `words` as the user wrote them, up to "--"; `after` is the rest, from "--" on. Returns the exit
   // status.
   int run(const std::vector<std::string>& words, const std::vector<std::string>& after);
 

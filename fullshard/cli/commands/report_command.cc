@@ -13,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/report/comparison_page.h"
 #include "fullshard/report/html_report.h"
 #include "fullshard/report/records/run_record.h"
@@ -42,18 +43,16 @@ void open_in_browser(const std::string& path) {
 
 ReportCommand::ReportCommand(CLI::App& app)
     : command_(app.add_subcommand("report", "finished or running runs as one HTML page")) {
-  command_
-      ->add_option("folders", folders_,
-                   "what the run was given as --output; of several runs, each one's")
+  command_->add_option("folders", folders_, "a run's --output folder, or those of several runs")
       ->required();
   command_->add_option(
       "-o,--output", output_,
       "the page, in place of report.html in the folder, or of comparison.html here");
   command_->add_option("--open", open_, "yes: show it in the browser")
-      ->check(CLI::IsMember({"yes", "no"}))
+      ->check(one_of({"yes", "no"}))
       ->capture_default_str();
   command_->add_flag("--json", json_, "the run in numbers as a JSON object, in place of the path");
-  command_->add_flag("--watch", watches_, "write it anew every 10 s until the runs end");
+  command_->add_flag("--watch", watches_, "rewrite it every 10 s until the runs end");
 }
 
 bool ReportCommand::was_chosen() const { return command_->parsed(); }
@@ -77,7 +76,7 @@ int ReportCommand::run() const {
   }
   for (const std::string& folder : folders_) {
     if (!report::close_dead_run(folder)) continue;
-    base::say(fmt::format("note: {}: the run had not said how it ended; {}\n", folder,
+    base::say(fmt::format("note: {}: the run did not record how it ended; {}\n", folder,
                           read_run_record(folder + "/run.json").problem));
   }
   Written written = write();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fullshard report DIR…: a run, or several beside each other, as one HTML page.
+// fullshard report DIR…: a run, or several side by side, as one HTML page.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ class ReportCommand {
   ReportCommand& operator=(const ReportCommand&) = delete;
 
   bool was_chosen() const;
-  int run() const;  // gives the exit status
+  int run() const;  // returns the exit status
 
  private:
   struct Written {
     std::string path;
     bool is_live = false;
-    std::string json;  // where it is asked for
+    std::string json;  // empty without --json
   };
   Written write() const;
   void show(const Written& written) const;

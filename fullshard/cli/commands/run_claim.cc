@@ -17,7 +17,7 @@ namespace {
 
 std::string checkpoints_of(const RunOptions& options) { return options.output + "/checkpoints"; }
 
-// Rank 0 decides in the same way, when all ranks are there.
+// Rank 0 decides in the same way, once all ranks have met.
 report::RunStart start_of(const RunOptions& options) {
   const bool looks = options.resume == "auto";
   return {.overwrites = options.overwrite,
@@ -26,7 +26,7 @@ report::RunStart start_of(const RunOptions& options) {
           .may_begin_again = looks};
 }
 
-// Of a run that began then or later: the folder may still hold the one before.
+// The status of a run that began then or later: the folder may still hold an older run.
 std::optional<RunStatus> status_since(int64_t start, const std::string& folder) {
   try {
     const RunRecord record = read_run_record(folder + "/run.json");
@@ -41,8 +41,8 @@ std::optional<RunStatus> status_since(int64_t start, const std::string& folder) 
 RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch)
     : options_(options), start_(std::time(nullptr)) {
   const bool starts_rank_zero = launch.starts_rank_zero();
-  // Where it goes on with a job that was started again, the run in the folder is its own. The
-  // ranks know, when they have met.
+  // If a restarted job continues here, the run in the folder is its own. The ranks find that out
+  // once they have met.
   const bool may_come_back = launch.may_come_back();
   if (!starts_rank_zero || may_come_back) launch.let_logs_wait();
   if (starts_rank_zero) {
@@ -53,10 +53,10 @@ RunClaim::RunClaim(const RunOptions& options, LaunchFlags& launch)
     launch.add_variable(
         fmt::format("{}={}", base::LauncherEnvironment::kRunLock, lock_->descriptor()));
   } else if (launch.is_over_ssh() && base::is_folder(options.output)) {
-    const report::RunLock looked_at(options.output);  // rank 0 takes it, on its own host
+    const report::RunLock looked_at(options.output);  // rank 0 takes the lock, on its own host
     report::close_dead_run(options.output, looked_at);
   } else {
-    return;  // rank 0 looks, where it is
+    return;  // rank 0 checks the folder, on its host
   }
   if (!may_come_back) report::check_run_start(options.output, start_of(options));
 }
@@ -70,7 +70,7 @@ void RunClaim::conclude(const launch::LaunchResult& result) const {
   if (!result.interrupted || ended_well) return;
   if (was_open) {
     const std::string last = stored::last_checkpoint(checkpoints_of(options_)).folder;
-    // Why a rank failed has been said.
+    // The reason why a rank failed has already been printed.
     base::say(
         fmt::format("{}{}\n", result.failed_rank ? "" : result.message + "; ",
                     last.empty() ? "no checkpoint was written" : "the last checkpoint is " + last));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's side of `train --output DIR`: the folder is claimed and looked at before anything
-// in it is opened, and what ended the run is written down when no rank could do it.
+// The launcher's side of `train --output DIR`: it claims and checks the folder before anything in
+// it is opened, and records what ended the run if no rank could do so.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace fullshard::cli {
 
 class RunClaim {
  public:
-  // Errors of kind usage: a live run owns the folder, or it holds one that must stay. The lock goes
-  // on to the ranks where rank 0 starts on this host; elsewhere rank 0 takes it, and the logs of an
-  // older run stay until it has looked at the folder.
+  // Errors of kind usage: a live run owns the folder, or it holds a run that must be kept. The lock
+  // is passed to the ranks if rank 0 starts on this host; otherwise rank 0 takes it, and the logs
+  // of an older run stay until it has checked the folder.
   RunClaim(const RunOptions& options, LaunchFlags& launch);
 
-  // After the launch: closes run.json where it still says that the run goes on.
+  // After the launch: closes run.json if it still says that the run is running.
   void conclude(const launch::LaunchResult& result) const;
 
  private:

@@ -26,13 +26,13 @@ std::string core_program() {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const std::string core = (here / "fullshard-core").string();
   if (::access(core.c_str(), X_OK) != 0) {
-    fail("{}: is not there or cannot be run; it belongs beside fullshard", core);
+    fail("{}: does not exist or is not executable; it belongs next to fullshard", core);
   }
   return core;
 }
 
-// Rank 0 draws its progress line straight onto the terminal: its own output goes through the
-// launcher, which keeps a log of it.
+// Rank 0 draws its progress line directly on the terminal: its other output goes through the
+// launcher, which logs it.
 void lend_terminal(LaunchFlags& launch) {
   if (::isatty(STDERR_FILENO) == 0) return;
   const int copy = ::dup(STDERR_FILENO);
@@ -40,16 +40,15 @@ void lend_terminal(LaunchFlags& launch) {
     launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kTerminal, copy));
 }
 
-// Every rank of this host reads prompts of its own, so what came in is kept where each can read it
-// from the start.
+// Every rank of this host reads its own prompts, so standard input is copied to a file that each
+// can read from the start.
 void share_standard_input(const RunArguments& arguments, LaunchFlags& launch) {
   const GenerationRunOptions& own = arguments.options().generation;
   if (own.prompt || !own.prompts.empty()) return;
   if (launch.is_over_ssh()) {
-    fail_as(
-        ErrorKind::usage,
-        "generate: standard input is not there on other hosts; give --prompts FILE, which all of "
-        "them can read");
+    fail_as(ErrorKind::usage,
+            "generate: standard input is not available on other hosts; give --prompts FILE, which "
+            "all of them can read");
   }
   const int copy = ::memfd_create("fullshard-prompts", 0);
   if (copy < 0) fail("standard input: cannot be kept for the ranks: {}", std::strerror(errno));
@@ -62,8 +61,8 @@ void share_standard_input(const RunArguments& arguments, LaunchFlags& launch) {
   launch.add_variable(fmt::format("{}={}", base::LauncherEnvironment::kPrompts, copy));
 }
 
-// A rank of ours that a signal ended has failed while it ran, like any other; the message names the
-// signal. `launch` hands on how its program ended.
+// A rank of ours that was ended by a signal counts as failed; the message names the signal.
+// `launch` instead passes on the exit status of its program.
 int status_of_run(const launch::LaunchResult& result) {
   constexpr int kFirstOfSignals = 128;
   const bool was_killed =
@@ -71,7 +70,7 @@ int status_of_run(const launch::LaunchResult& result) {
   return was_killed ? static_cast<int>(ErrorKind::failed) : result.status;
 }
 
-// Of a file that is made for training: what it says of steps and their update means nothing to a
+// Whether the warning is about training only: settings of steps and updates have no meaning for a
 // command that only computes.
 bool is_of_training(const Problem& warning) {
   constexpr std::array kTraining = {"optimizer",
@@ -105,7 +104,7 @@ void become(const std::vector<std::string>& command) {
 void become_core(const std::vector<std::string>& words) { become(core_command(words)); }
 
 int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words) {
-  // What nobody reads any more must not end a run; ranks decide for themselves.
+  // A closed output pipe must not end a run; ranks handle SIGPIPE themselves.
   if (arguments.kind() == RunKind::train) std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> command = core_command(words);
   LaunchFlags& launch = arguments.launch();
@@ -119,7 +118,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   if (arguments.local_rank() && launch.world_size() > 1) {
     fail_as(
         ErrorKind::usage,
-        "--local-rank: is what a launcher tells one rank, but here {} are started; leave it out",
+        "--local-rank: is set by a launcher for one rank, but here {} are started; leave it out",
         launch.world_size());
   }
   arguments.plan(launch.world_size(), {}, true);  // batch sizes and factors must fit the ranks
@@ -130,7 +129,7 @@ int run_on_ranks(RunArguments& arguments, const std::vector<std::string>& words)
   launch.show_only_first();
   launch.trust_messages();
   if (arguments.kind() == RunKind::generate) {
-    // One rank needs nobody to look after it: it reads and writes the terminal itself, at once.
+    // A single rank needs no supervisor: it reads and writes the terminal itself, at once.
     if (launch.world_size() == 1 && !launch.is_over_ssh()) become(command);
     share_standard_input(arguments, launch);
   }

@@ -36,7 +36,7 @@ std::vector<std::string> own_environment() {
   return variables;
 }
 
-// Signals are tune's business while it runs, which keeps what it knows.
+// Signals are passed to tune while it runs; it keeps its results.
 int run_apart(const std::vector<std::string>& command) {
   std::fflush(nullptr);
   const launch::Signals signals;

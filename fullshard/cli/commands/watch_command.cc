@@ -27,12 +27,12 @@ namespace fullshard::cli {
 namespace {
 
 constexpr int kInterruptedStatus = 130;
-// How long nothing may happen before the clock moves on, or the owner is looked for: one that is
-// killed writes nothing.
+// The longest wait before the clock is redrawn and the owner checked: a killed owner writes
+// nothing.
 constexpr int kLookMilliseconds = 1000;
 
-// Sleeps until something in the folder was written. Where the kernel has no watches left, or the
-// folder is another host's, the time limit alone wakes it.
+// Sleeps until something in the folder is written. If the kernel has no watches left, or another
+// host writes the folder, only the time limit wakes it.
 class FolderChanges {
  public:
   explicit FolderChanges(const std::string& folder)
@@ -87,7 +87,7 @@ class RunWatcher {
       if (is_terminal_) {
         draw();
       } else if (!fresh.empty()) {
-        // Of what was there before anybody watched, the last step is enough.
+        // Of the steps from before watching began, the last one is enough.
         print(is_first ? std::vector(fresh.end() - 1, fresh.end()) : fresh);
       }
       if (record_.status != RunStatus::running) return end();
@@ -96,7 +96,7 @@ class RunWatcher {
   }
 
  private:
-  // The owner first: one that ends in between has said so in the record.
+  // Checks the owner first: one that ends in between has recorded its end.
   void look() {
     const report::Ownership owner = report::find_owner(folder_);
     record_ = read_run_record(folder_ + "/run.json");
@@ -155,7 +155,7 @@ class RunWatcher {
 
 WatchCommand::WatchCommand(CLI::App& app)
     : command_(app.add_subcommand("watch", "a running run in the terminal, until it ends")) {
-  command_->add_option("folder", folder_, "what the run was given as --output")->required();
+  command_->add_option("folder", folder_, "the run's --output folder")->required();
 }
 
 bool WatchCommand::was_chosen() const { return command_->parsed(); }

@@ -17,7 +17,7 @@ class WatchCommand {
   WatchCommand& operator=(const WatchCommand&) = delete;
 
   bool was_chosen() const;
-  // Gives the exit status: 0 when the run was done, 1 when it failed, 130 when it was interrupted.
+  // Returns the exit status: 0 when the run finished, 1 when it failed, 130 when interrupted.
   int run() const;
 
  private:

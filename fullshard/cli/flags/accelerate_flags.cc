@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/schema/schema.h"
 #include "fullshard/config/schema/value_check.h"
@@ -31,11 +32,10 @@ AccelerateFlags::AccelerateFlags(CLI::App& command) {
   add_refused(command);
 }
 
-// Each is named after its key.
+// Each flag is named after its key.
 void AccelerateFlags::add_settings(CLI::App& command) {
-  command.add_flag("--use-fsdp", use_fsdp_, "the ranks are to shard as FSDP does")
-      ->group(kAsAccelerate);
-  command.add_flag("--use-deepspeed", use_deepspeed_, "the ranks are to shard as DeepSpeed does")
+  command.add_flag("--use-fsdp", use_fsdp_, "shard as FSDP does")->group(kAsAccelerate);
+  command.add_flag("--use-deepspeed", use_deepspeed_, "shard as DeepSpeed does")
       ->group(kAsAccelerate);
   for (const config::AccelerateVariable& variable : config::accelerate_variables()) {
     const std::string key(variable.path.substr(variable.path.rfind('.') + 1));
@@ -65,15 +65,14 @@ void AccelerateFlags::add_launch(CLI::App& command) {
   add("--deepspeed-exclusion-filter", launch_.exclude, "the same as --exclude");
   command.add_flag("--enable-cpu-affinity", launch_.bind_cores.value, "the same as --bind cores")
       ->group(kAsAccelerate);
-  command.add_flag("--use-cpu,--cpu", use_cpu_, "the ranks are to compute on the CPU")
-      ->group(kAsAccelerate);
+  command.add_flag("--use-cpu,--cpu", use_cpu_, "compute on the CPU")->group(kAsAccelerate);
   command.add_option("--num-cpu-threads-per-process", threads_, "OMP_NUM_THREADS of the ranks")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(within(1, 1 << 16))
       ->type_name("")
       ->group(kAsAccelerate);
 }
 
-// What they ask for is so here in any case.
+// Flags that ask for what is always the case here.
 void AccelerateFlags::add_without_effect(CLI::App& command) {
   const auto ignored = [](const std::string&) {};
   for (const char* name : {"--multi-gpu", "--no-python", "--same-network", "--debug"}) {
@@ -100,7 +99,7 @@ void AccelerateFlags::add_refused(CLI::App& command) {
   add("--ipex", "ranks compute on GPUs or CPUs");
   add("--use_megatron_lm", "use --use_fsdp; there is no tensor or pipeline parallelism");
   add("--use_parallelism_config",
-      "write parallelism_config into a file, and name it with --config_file");
+      "write parallelism_config to a file, and name it with --config_file");
   add("--dynamo_backend", "there is no graph compiler; leave it out", true);
   add("--deepspeed_multinode_launcher", "hosts of a --hostfile are reached over ssh; leave it out",
       true);
@@ -122,7 +121,7 @@ void AccelerateFlags::check() const {
     const auto rows = schema.find(value.path);
     const auto node = config::ConfigNode::of_plain(value.text, true);
     config::CheckedValue checked;
-    for (const config::SchemaKey* row : rows) {  // of the versions of FSDP
+    for (const config::SchemaKey* row : rows) {  // one row per version of FSDP
       config::ValueType type = row->type;
       type.is_loose = true;
       checked = config::check_value(node, type, false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of `accelerate launch` that `launch` takes beside its own: what they say of ranks goes
-// to the launcher, what they say of the model to the ranks.
+// The flags of `accelerate launch` that `launch` takes in addition to its own: settings of ranks go
+// to the launcher, settings of the model to the ranks.
 #pragma once
 
 #include <deque>
@@ -23,15 +23,15 @@ class AccelerateFlags {
   AccelerateFlags(const AccelerateFlags&) = delete;  // the parser writes into it
   AccelerateFlags& operator=(const AccelerateFlags&) = delete;
 
-  // An Error of kind usage for what cannot be had, with what to write instead, and for values that
-  // Accelerate's keys do not take.
+  // Throws an Error of kind usage for unsupported flags, with what to write instead, and for values
+  // that Accelerate's keys do not accept.
   void check() const;
 
   const LaunchPlan& launch() const { return launch_; }
-  bool has_settings() const;          // any that a configuration could say too
+  bool has_settings() const;          // any that a configuration could set too
   std::string first_setting() const;  // as it was typed
 
-  // key=value, for a file of Accelerate's.
+  // key=value, for an Accelerate file.
   std::vector<std::string> overrides() const;
   // NAME=VALUE, as `accelerate launch` exports them, where there is no file.
   std::vector<std::string> variables() const;

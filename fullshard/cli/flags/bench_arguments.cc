@@ -11,6 +11,7 @@
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/run_arguments.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
@@ -31,9 +32,9 @@ std::string bench_device(const std::string& asked) {
 }
 
 void add_common(CLI::App& command, std::string& device, bool& quick, bool& json) {
-  command.add_option("--device", device, "cpu or cuda; default: what is there")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  command.add_flag("--quick", quick, "less of everything: rougher figures");
+  command.add_option("--device", device, "cpu or cuda; default: what is available")
+      ->check(one_of({"cpu", "cuda"}));
+  command.add_flag("--quick", quick, "measure less: rougher figures");
   command.add_flag("--json", json, "machine-readable standard output");
 }
 
@@ -44,7 +45,7 @@ void take_size(CLI::Option& option, uint64_t most) {
   const auto take = [read, most](std::string& text) -> std::string {
     const std::string given = text;
     uint64_t bytes = 0;
-    if (!text.starts_with('-')) {  // CLI11 takes it for what it wraps around to
+    if (!text.starts_with('-')) {  // CLI11 would wrap a negative number around
       if (const std::string problem = read(text); !problem.empty()) return problem;
       std::from_chars(text.data(), text.data() + text.size(), bytes);
     }
@@ -65,14 +66,15 @@ CommBenchArguments::CommBenchArguments(CLI::App& bench)
       "is a copy by all of them at once, which is measured too.");
   auto* size = command_->add_option(
       "--size", options_.sizes,
-      "of the whole tensor, may be repeated or joined by commas: 64KiB,16MiB; default: "
+      "size of the whole tensor, may be repeated or joined by commas: 64KiB,16MiB; default: "
       "64KiB, 1MiB, 16MiB and 256MiB, with --quick 64KiB and 16MiB");
   take_size(*size->delimiter(','), kLargestMessage);
-  command_->add_option("--dtype", options_.dtype, "of what is sent: fp32, bf16 or fp16")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+  command_->add_option("--dtype", options_.dtype, "dtype of what is sent: fp32, bf16 or fp16")
+      ->check(one_of({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
-  command_->add_option("--backend", options_.backend, "how ranks talk: auto, shm, gloo or nccl")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
+  command_
+      ->add_option("--backend", options_.backend, "communication backend: auto, shm, gloo or nccl")
+      ->check(one_of({"auto", "shm", "gloo", "nccl"}))
       ->capture_default_str();
   add_common(*command_, options_.device, options_.quick, options_.json);
 }
@@ -83,7 +85,7 @@ std::string CommBenchArguments::device() const { return bench_device(options_.de
 OptimizerBenchArguments::OptimizerBenchArguments(CLI::App& bench)
     : command_(bench.add_subcommand("optimizer", "steps of an optimizer on one device")) {
   command_->footer(
-      "Beside each line stands the time that a copy of as many bytes takes here, with as many "
+      "Each line also shows the time that a copy of as many bytes takes here, with as many "
       "threads: no update that reads its arrays from memory can be faster.");
   command_
       ->add_option("--optimizer", options_.optimizer,
@@ -91,15 +93,15 @@ OptimizerBenchArguments::OptimizerBenchArguments(CLI::App& bench)
       ->capture_default_str();
   command_
       ->add_option("--precision", options_.precision,
-                   "no (fp32), or bf16 or fp16 beside fp32 masters")
-      ->check(CLI::IsMember({"no", "bf16", "fp16"}))
+                   "no (fp32), or bf16 or fp16 with fp32 masters")
+      ->check(one_of({"no", "bf16", "fp16"}))
       ->capture_default_str();
   command_
       ->add_option("--parameters", options_.parameters,
                    "how many, as 5e7; default: 5e7 on a CPU, 5e8 on a GPU, with --quick a tenth")
-      ->check(CLI::Range(1.0, kMostParameters));
-  command_->add_option("--threads", options_.threads, "of the CPU; default: all of its cores")
-      ->check(CLI::Range(1, 4096));
+      ->check(within(1.0, kMostParameters));
+  command_->add_option("--threads", options_.threads, "CPU threads; default: all cores")
+      ->check(within(1, 4096));
   add_common(*command_, options_.device, options_.quick, options_.json);
 }
 

@@ -16,11 +16,11 @@ class Option;
 
 namespace fullshard::cli {
 
-// Makes a flag's words sizes in bytes, as CLI11 has them (64KiB and 64KB are the same), from 1 to
+// Parses a flag's values as sizes in bytes, as CLI11 does (64KiB and 64KB are the same), from 1 to
 // `most`.
 void take_size(CLI::Option& option, uint64_t most);
 
-// On ranks of one host or several, as `train` starts and finds them.
+// `bench comm`, on ranks of one host or several, which are started and found as for `train`.
 class CommBenchArguments {
  public:
   struct Options {
@@ -35,7 +35,7 @@ class CommBenchArguments {
 
   bool was_chosen() const;
   const Options& options() const { return options_; }
-  std::string device() const;  // cpu or cuda, as asked for or as there is
+  std::string device() const;  // cpu or cuda, as requested or as available
   LaunchFlags& launch() { return launch_; }
   const LaunchFlags& launch() const { return launch_; }
 
@@ -45,13 +45,13 @@ class CommBenchArguments {
   Options options_;
 };
 
-// In one process.
+// `bench optimizer`, in one process.
 class OptimizerBenchArguments {
  public:
   struct Options {
     std::string optimizer = "AdamW", device, precision = "no";
     double parameters = 0;  // 0: by device and --quick
-    int threads = 0;        // 0: as many as a rank on its own has
+    int threads = 0;        // 0: as many as a single rank has
     bool quick = false, json = false;
   };
 

@@ -10,6 +10,7 @@
 
 #include "fullshard/base/bytes.h"
 #include "fullshard/base/error.h"
+#include "fullshard/cli/flags/value_checks.h"
 
 namespace fullshard::cli {
 
@@ -19,8 +20,8 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
   command_->require_subcommand(1, 1);
   command_->footer(
       "DIR is a checkpoint of Fullshard, DeepSpeed (ZeRO-1 to 3), torch.distributed.checkpoint, "
-      "Accelerate or the Trainer, a Hugging Face folder, or one file of weights; which of them is "
-      "seen from what lies in it.\n"
+      "Accelerate or the Trainer, a Hugging Face folder, or one file of weights; its content "
+      "tells which.\n"
       "Exit status 4: the checkpoint is damaged or incomplete.");
   inspect_ = add_action("inspect", "what a checkpoint holds");
   inspect_->add_flag_callback(
@@ -45,23 +46,25 @@ CheckpointArguments::CheckpointArguments(CLI::App& app)
   add_output(*convert_, "a folder; for safetensors and bin also a file with that ending");
   add_size(*convert_);
   convert_->add_option("--to", options_.form, "safetensors, bin, dcp or deepspeed")
-      ->check(CLI::IsMember({"safetensors", "bin", "dcp", "deepspeed"}))
+      ->check(one_of({"safetensors", "bin", "dcp", "deepspeed"}))
       ->required();
   for (CLI::App* action : {export_, convert_}) {
-    action->add_option("--dtype", options_.dtype, "of floating tensors: fp32, bf16, fp16 or keep")
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
+    action
+        ->add_option("--dtype", options_.dtype,
+                     "dtype of floating tensors: fp32, bf16, fp16 or keep")
+        ->check(one_of({"fp32", "bf16", "fp16", "keep"}))
         ->capture_default_str();
   }
 
-  diff_ = add_action("diff", "in what two checkpoints differ");
+  diff_ = add_action("diff", "differences between two checkpoints");
   diff_->add_option("other", options_.other, "the second checkpoint, of any kind")->required();
   diff_->add_option("--tolerance", options_.tolerance, "largest absolute difference")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str();
 
   save_ = command_->add_subcommand("save", "let a running training save a checkpoint now");
   save_->add_option("path", options_.path, "the run's --output folder")->required();
-  save_->add_option("name", options_.name, "what the checkpoint is to be called")->required();
+  save_->add_option("name", options_.name, "name of the checkpoint")->required();
   save_->add_flag("--json", options_.json, "machine-readable standard output");
   add_merge_lora();
 }
@@ -77,8 +80,9 @@ void CheckpointArguments::add_merge_lora() {
   merge_lora_->add_option("-o,--output", options_.output, "folder for the merged model")
       ->required();
   add_overwrite(*merge_lora_);
-  merge_lora_->add_option("--dtype", merged_dtype_, "of floating tensors: fp32, bf16, fp16 or keep")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "keep"}))
+  merge_lora_
+      ->add_option("--dtype", merged_dtype_, "dtype of floating tensors: fp32, bf16, fp16 or keep")
+      ->check(one_of({"fp32", "bf16", "fp16", "keep"}))
       ->capture_default_str();
   add_size(*merge_lora_);
   merge_lora_->add_flag("--json", options_.json, "machine-readable standard output");
@@ -98,7 +102,7 @@ void CheckpointArguments::add_output(CLI::App& action, const char* help) {
 }
 
 void CheckpointArguments::add_overwrite(CLI::App& action) {
-  action.add_flag("--overwrite", options_.overwrite, "although something is there already");
+  action.add_flag("--overwrite", options_.overwrite, "even if something is already there");
 }
 
 void CheckpointArguments::add_size(CLI::App& action) {

@@ -27,7 +27,7 @@ struct CheckpointCommandOptions {
   CheckpointAction action = CheckpointAction::inspect;
   std::string path{};
   std::string other{};         // diff: the second checkpoint
-  std::string name{};          // save: what the checkpoint is to be called
+  std::string name{};          // save: name of the checkpoint
   std::string output{};        // to-fp32, export, convert, merge-lora
   std::string model{};         // merge-lora: the base
   std::string adapter{};       // merge-lora

@@ -8,6 +8,7 @@
 
 #include "fullshard/base/file_kind.h"
 #include "fullshard/base/standard_streams.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/config/plan_maker.h"
 #include "fullshard/config/questionnaire.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const char* kGroup = "Configuration";
 
-// A program may start in another folder; a text is its own place.
+// A program may start in another folder; a JSON text is not a path and stays as it is.
 std::string absolute_place(const std::string& file) {
   std::error_code ignored;
   const bool is_there = std::filesystem::exists(file, ignored);
@@ -29,8 +30,8 @@ CLI::Option* add_unknown_keys(CLI::App& command, bool& allows) {
   return command
       .add_option_function<std::string>(
           "--unknown-keys", [&allows](const std::string& word) { allows = word == "warn"; },
-          "of a configuration: error (default), or warn and ignore them")
-      ->check(CLI::IsMember({"error", "warn"}))
+          "unknown keys of a configuration: error (default), or warn and ignore them")
+      ->check(one_of({"error", "warn"}))
       ->type_name("");
 }
 
@@ -89,7 +90,8 @@ std::string ConfigFlags::file() const {
   if (!named.empty() || words().has_words()) return named;
   const std::string fallback = config::default_config_path();
   if (base::is_file(fallback)) return fallback;
-  // What `accelerate launch` said to this process counts before the file of nobody in particular.
+  // What `accelerate launch` passed to this process takes precedence over Accelerate's default
+  // file.
   return config::is_from_accelerate() ? "" : config::accelerate_default_config();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that name a configuration: of every command that uses one.
+// The flags that name a configuration, for every command that uses one.
 #pragma once
 
 #include <string>
@@ -29,15 +29,15 @@ class ConfigFlags {
   std::string file() const;
   bool is_named() const;  // by a flag or the environment, not the default file
   bool has_overrides() const { return !overrides_.empty(); }
-  // As further --set key=value.
+  // Adds them like further --set key=value.
   void add_overrides(const std::vector<std::string>& texts) {
     overrides_.insert(overrides_.end(), texts.begin(), texts.end());
   }
-  // What ranks of a launched program are to find.
+  // The configuration for the ranks of a launched program.
   config::LaunchedConfig for_ranks() const;
-  // Reads what was named. `options` are completed by --set and --unknown-keys; the default file is
-  // mentioned on standard error (by one rank: `is_quiet` for the others). Without any file: what
-  // Accelerate's environment says, or FULL_SHARD with all defaults.
+  // Reads the named configuration. --set and --unknown-keys are added to `options`; a note on
+  // standard error names the default file (on one rank: `is_quiet` for the others). Without any
+  // file: Accelerate's environment, or FULL_SHARD with all defaults.
   Plan load(PlanOptions options, bool is_quiet = false) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this build runs on GPUs; known without asking libtorch, which takes its time to load.
+// Whether this build runs on GPUs; known without libtorch, which is slow to load.
 #pragma once
 
 namespace fullshard::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which flags a command that runs a model has, for those that take another program's words.
+// The flags of a command that runs a model, for translating another program's arguments.
 #pragma once
 
 #include <functional>

@@ -18,12 +18,12 @@ void check_command(const CLI::App& app, std::span<const std::string> words,
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   if (known.empty()) return;
   const bool is_first = app.get_parent() == nullptr;
-  // The list of all commands is a page of its own.
+  // The list of all commands is on the help page.
   const std::string all = is_first ? fmt::format("see {} --help", name)
-                                   : fmt::format("there are {}", fmt::join(known, ", "));
+                                   : fmt::format("choose one of {}", fmt::join(known, ", "));
   if (words.empty()) {
     if (app.get_require_subcommand_min() == 0) return;
-    fail_as(ErrorKind::usage, "{}: what is to be done is not said; {}", name, all);
+    fail_as(ErrorKind::usage, "{}: missing subcommand; {}", name, all);
   }
   const std::string& word = words.front();
   if (word.starts_with('-')) return;

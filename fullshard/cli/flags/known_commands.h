@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands, and commands of commands, that are not there: the parser would only say that something
-// was not expected.
+// Unknown commands and subcommands: the parser would only say that something was not expected.
 #pragma once
 
 #include <span>
@@ -12,8 +11,8 @@ class App;
 
 namespace fullshard::cli {
 
-// An error (kind usage) for a word that is no command where one is due, with the nearest and all
-// that there are; `name` is what was read before it: "fullshard checkpoint".
+// Throws an error (kind usage) for a word that is not a command where one is required, with the
+// nearest and all available ones; `name` is what precedes it: "fullshard checkpoint".
 void check_command(const CLI::App& app, std::span<const std::string> words,
                    const std::string& name);
 

@@ -13,6 +13,7 @@
 
 #include "fullshard/base/error.h"
 #include "fullshard/cli/flags/refuse_nan.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/cores.h"
 #include "fullshard/launch/devices.h"
 #include "fullshard/launch/remote_command.h"
@@ -67,16 +68,16 @@ void LaunchFlags::add_ranks(CLI::App& command) {
       "ranks per host: a number, gpu, cpu or auto; one per visible GPU if not given");
   command
       .add_option("--num-processes", num_processes_, "ranks on all hosts together (as accelerate)")
-      ->check(CLI::Range(1, kMostRanks * 1024));
+      ->check(within(1, kMostRanks * 1024));
   command.add_option("--bind", bind_, "cores: every rank has cores of its own; or none")
-      ->check(CLI::IsMember({"cores", "none"}))
+      ->check(one_of({"cores", "none"}))
       ->capture_default_str();
 }
 
 void LaunchFlags::add_output(CLI::App& command) {
   command.add_option("--log-dir", options_.log_dir, "keep every rank's output as DIR/rank-N.log");
   command.add_option("--tee", tee_, "whose output is shown here: all, 0 (rank 0's) or none")
-      ->check(CLI::IsMember({"all", "0", "none"}));
+      ->check(one_of({"all", "0", "none"}));
 }
 
 void LaunchFlags::add_failures(CLI::App& command) {
@@ -84,30 +85,30 @@ void LaunchFlags::add_failures(CLI::App& command) {
       .add_option("--notice", notice_seconds_,
                   "seconds that the others may take to end by themselves when a rank has failed")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command
       .add_option("--grace", grace_seconds_,
                   "seconds that ranks may take to end before they are killed; train needs none, "
                   "it ends when it has saved")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command
       .add_option("--max-restarts", options_.max_restarts,
                   "how often all ranks are started again after a failure")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
 }
 
 void LaunchFlags::add_hosts(CLI::App& command) {
   const std::string group = "Several hosts";
   command
       .add_option("--nnodes,--nnode,--num-nodes,--num-machines", nodes_,
-                  "how many hosts; each starts its own launcher, or the first so many of the "
+                  "how many hosts; each starts its own launcher, or the first ones of the "
                   "hostfile")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(within(1, 1 << 20))
       ->group(group);
-  command.add_option("--node-rank,--machine-rank", node_rank_, "which of them this is, from 0")
-      ->check(CLI::NonNegativeNumber)
+  command.add_option("--node-rank,--machine-rank", node_rank_, "this host's number, from 0")
+      ->check(at_least_zero())
       ->group(group);
   command
       .add_option("--master-addr,--main-process-ip", options_.master_address,
@@ -116,7 +117,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
   command
       .add_option("--master-port,--main-process-port", options_.master_port,
                   "where the ranks meet; a free one on one host, 29500 on several")
-      ->check(CLI::Range(1, 65535))
+      ->check(within(1, 65535))
       ->group(group);
   command.add_option("-H,--hostfile", hostfile_, "a file of lines 'HOST slots=N', used over ssh")
       ->group(group);
@@ -134,7 +135,7 @@ void LaunchFlags::add_hosts(CLI::App& command) {
       ->group(group);
 }
 
-// What one launcher tells another; no part of the interface, so not in the help.
+// What one launcher tells another; not part of the interface, so not in the help.
 void LaunchFlags::add_internal(CLI::App& command) {
   command.add_flag("--controlled", is_controlled_)->group("");
   command.add_flag("--saves-itself", options_.saves_itself)->group("");
@@ -158,7 +159,8 @@ int LaunchFlags::ranks_per_node(int nodes) const {
   if (ranks_.empty() && default_ranks_ > 0) return default_ranks_;
   if (ranks_ == "auto") return gpus > 0 ? gpus : launch::num_usable_cores();
   if (ranks_.empty() || ranks_ == "gpu") {
-    require(gpus > 0, "launch: no GPU is visible on this host; say how many ranks with --ranks N");
+    require(gpus > 0,
+            "launch: no GPU is visible on this host; set the number of ranks with --ranks N");
     return gpus;
   }
   int ranks = 0;
@@ -180,7 +182,7 @@ void LaunchFlags::take_slurm() {
   if (options_.master_port == 0) options_.master_port = slurm->master_port;
 }
 
-// The hostfile's, or this host's GPUs, less what flags leave out.
+// The hostfile's hosts, or this host's GPUs, without those that flags exclude.
 std::vector<launch::Host> LaunchFlags::chosen_hosts() const {
   std::vector<launch::Host> hosts;
   if (!hostfile_.empty()) {
@@ -212,7 +214,7 @@ launch::LaunchResult LaunchFlags::start_here() {
   options_.nodes = nodes_.value_or(1);
   require(
       options_.nodes == 1 || node_rank_.has_value(),
-      "launch: {} nodes, but not which of them this is; give --node-rank, from 0, or --hostfile",
+      "launch: {} nodes, but this node's rank is unknown; give --node-rank, from 0, or --hostfile",
       options_.nodes);
   options_.node_rank = node_rank_.value_or(0);
   options_.ranks = ranks_per_node(options_.nodes);
@@ -293,8 +295,8 @@ void LaunchFlags::add_variable(const std::string& variable) {
   ::setenv(variable.substr(0, split).c_str(), variable.substr(split + 1).c_str(), 1);
 }
 
-// A file says how many ranks there are on all hosts together. Hosts that a flag names, and what
-// srun says, win over the file's.
+// A file gives the number of ranks on all hosts together. Hosts given by a flag or by srun take
+// precedence over the file's.
 void LaunchFlags::take(const LaunchPlan& plan) {
   if (ranks_.empty() && !num_processes_ && plan.ranks.value) {
     num_processes_ = static_cast<int>(*plan.ranks.value);
@@ -309,7 +311,7 @@ void LaunchFlags::take(const LaunchPlan& plan) {
   if (hostfile_.empty() && plan.hostfile.value) hostfile_ = *plan.hostfile.value;
   if (include_.empty() && plan.include.value) include_ = *plan.include.value;
   if (exclude_.empty() && plan.exclude.value) exclude_ = *plan.exclude.value;
-  if (chooses_hosts()) {  // over ssh, each host is told by this one which of them it is
+  if (chooses_hosts()) {  // over ssh, this host tells each other host its node rank
     if (num_processes_ && ranks_.empty() && plan.ranks.value) num_processes_.reset();
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say where ranks run and how they are watched: of `launch`, and of every command
+// The flags that say where ranks run and how they are supervised, for `launch` and every command
 // that starts ranks itself.
 #pragma once
 
@@ -22,34 +22,34 @@ class LaunchFlags {
   LaunchFlags(const LaunchFlags&) = delete;  // the parser writes into it
   LaunchFlags& operator=(const LaunchFlags&) = delete;
 
-  // What a configuration says of ranks and hosts, where no flag says it.
+  // Takes ranks and hosts from a configuration, where no flag sets them.
   void take(const LaunchPlan& plan);
-  void keep_logs_in(const std::string& folder);  // unless --log-dir says where
-  void show_only_first();                        // rank 0's output, unless --tee says whose
-  void trust_messages() { options_.explains_itself = true; }  // of the program that is started
-  void let_it_save() { options_.saves_itself = true; }        // after a signal, in its own time
-  void let_logs_wait() { options_.logs_wait = true; }  // until rank 0 has looked at their folder
-  void set_default_ranks(int ranks);                   // when nothing else says how many
-  void name_config(const std::string& config) { options_.config = config; }  // that it is told of
+  void keep_logs_in(const std::string& folder);  // unless --log-dir is given
+  void show_only_first();                        // rank 0's output, unless --tee is given
+  void trust_messages() { options_.explains_itself = true; }  // the program reports its own errors
+  void let_it_save() { options_.saves_itself = true; }        // after a signal, without a deadline
+  void let_logs_wait() { options_.logs_wait = true; }  // until rank 0 has checked their folder
+  void set_default_ranks(int ranks);                   // when nothing else gives their number
+  void name_config(const std::string& config) { options_.config = config; }     // for messages
   void keep_open(int descriptor) { options_.kept_open.push_back(descriptor); }  // in every rank
   // Variables that every rank gets, as NAME=VALUE.
   void add_variable(const std::string& variable);
 
-  bool names_ranks() const;  // by a flag, or a configuration
+  bool names_ranks() const;  // by a flag or a configuration
   // On all hosts together, as far as it is known before they are asked.
   int world_size();
   // 0: as many as a host usually has.
   int ranks_per_host();
-  // Of all hosts, this one has rank 0; false also where ssh starts it.
+  // Whether this host has rank 0; false also where ssh starts it.
   bool starts_rank_zero();
   bool is_over_ssh() const { return chooses_hosts(); }
   // Other hosts take part, or a choice among hosts was made.
   bool names_hosts() const { return chooses_hosts() || nodes_.value_or(1) > 1; }
-  // The other nodes may know of earlier starts of the same job: this one's host was lost.
+  // The other nodes may know of earlier starts of the same job, if this one's host was lost.
   bool may_come_back() const {
     return !chooses_hosts() && nodes_.value_or(1) > 1 && options_.max_restarts > 0;
   }
-  // Starts the command on all ranks and looks after them.
+  // Starts the command on all ranks and supervises them.
   launch::LaunchResult start(const std::vector<std::string>& command);
 
  private:
@@ -69,7 +69,7 @@ class LaunchFlags {
   launch::HostsOptions hosts_;
   std::string ranks_;                 // per host: a number, or gpu, cpu, auto
   std::optional<int> num_processes_;  // on all hosts
-  int default_ranks_ = 0;             // 0: there is none
+  int default_ranks_ = 0;             // 0: no default
   std::optional<int> nodes_, node_rank_;
   std::string tee_;  // empty: all
   std::string bind_ = "none";

@@ -15,7 +15,7 @@
 namespace fullshard::cli {
 namespace {
 
-// What `train` calls differently than a command that only computes.
+// Flags with another name in `train` than in a command that only computes.
 struct Renamed {
   RunKind kind;
   std::string_view train, own;
@@ -39,7 +39,7 @@ std::string with_dashes(std::string name) {
   return name;
 }
 
-// One of several ways to say a value.
+// Whether the flag sets a single value, so that the last of several counts.
 bool gives_way(const GivenFlag& given) {
   return given.values.size() <= 1 && given.flag->own.find(' ') == std::string_view::npos &&
          given.flag->own != "--data" && given.flag->own != "--eval-data";
@@ -53,7 +53,7 @@ OwnWords::OwnWords(const std::vector<std::string>& words, RunKind kind) : kind_(
   if (only_computes(kind_)) names_ = flag_names(kind_);
   line_ = read_trainer_line(words, [&](const std::string& typed, const TrainerFlag& flag) {
     if (only_computes(kind_)) return names_.contains(with_dashes(typed));
-    return flag.kind == TrainerFlagKind::same || typed == "--report-to";  // with our messages
+    return flag.kind == TrainerFlagKind::same || typed == "--report-to";  // these keep our messages
   });
   if (only_computes(kind_)) {
     for (OwnFlag& flag : line_.own) flag.name = name_in_train(kind_, flag.name);
@@ -65,7 +65,7 @@ OwnWords::OwnWords(const std::vector<std::string>& words, RunKind kind) : kind_(
   }
 }
 
-// As the Trainer's scripts, which train only where they are told to.
+// Like the Trainer's scripts, which train only with --do_train.
 bool OwnWords::only_evaluates() const {
   const GivenFlag* evaluates = line_.find("do_eval");
   const GivenFlag* trains = line_.find("do_train");
@@ -73,7 +73,7 @@ bool OwnWords::only_evaluates() const {
          evaluates->is_true() && (trains == nullptr || !trains->is_true());
 }
 
-// Empty: the command has no such flag, or means something else by it.
+// Empty: the command lacks this flag, or has another meaning for it.
 std::string OwnWords::name_in_command(const std::string& train) const {
   if (!only_computes(kind_)) return train;
   for (const Renamed& flag : kRenamed) {
@@ -138,7 +138,7 @@ void OwnWords::drop(const std::string& typed) {
   if (std::ranges::find(dropped_, typed) == dropped_.end()) dropped_.push_back(typed);
 }
 
-// Our own flags of `train` on a line that only evaluates.
+// Handles our own flags of `train` on a line that only evaluates.
 void OwnWords::leave_out_training() {
   notes_.push_back(
       "--do_eval without --do_train: the model is evaluated, as by `fullshard eval`, and not "

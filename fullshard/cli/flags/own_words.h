@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of one of our commands, out of a line of the Trainer's: which flag says what, what
-// comes last where two say the same, and what the command has no use for.
+// The arguments of one of our commands, from a command line of the Trainer: what each flag sets,
+// which of two conflicting flags counts, and which flags the command does not use.
 #pragma once
 
 #include <set>
@@ -13,30 +13,30 @@
 
 namespace fullshard::cli {
 
-// Nothing is trained by it: eval, generate.
+// Whether the command trains nothing: eval, generate.
 bool only_computes(RunKind kind);
 
 class OwnWords {
  public:
-  // Flags have the names of `train` here, whatever the command is, until finish(). The line of a
-  // `train` that only evaluates becomes one of `eval`.
+  // Until finish(), flags have the names of `train`, whatever the command is. A line of `train`
+  // that only evaluates becomes one of `eval`.
   OwnWords(const std::vector<std::string>& words, RunKind kind);
-  OwnWords(const OwnWords&) = delete;  // what is put points into the line
+  OwnWords(const OwnWords&) = delete;  // put_ points into line_
   OwnWords& operator=(const OwnWords&) = delete;
 
   RunKind kind() const { return kind_; }
   bool is_switched() const { return is_switched_; }  // from train to eval
   const TrainerLine& line() const { return line_; }
 
-  // `given` stands for this flag and value; empty: a flag without one. Two that say the same thing
-  // are said once. Of two that say different things the one that comes last counts, as in argparse,
-  // and a note says so; but lists, and words that stand for one value among others, contradict each
-  // other, which is an Error of kind usage. Whether it is `given` that says it now.
+  // `given` stands for this flag and value; empty: a flag without one. Equal values are passed
+  // once. Of two different values the last one counts, as in argparse, and a note says so; but
+  // lists, and flags that stand for one value among others, contradict each other, which is an
+  // Error of kind usage. Returns whether `given` now sets the value.
   bool put(const GivenFlag& given, const std::string& own, const std::string& value);
   void put_list(const GivenFlag& given, const std::string& own);
   bool is_said(const std::string& own) const;
 
-  // The words of the command, with notes and the one warning about flags that it has no use for.
+  // The command's arguments, with notes and one warning about flags that it does not use.
   void finish(TrainerWords& result);
 
  private:

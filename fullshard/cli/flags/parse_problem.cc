@@ -11,7 +11,6 @@
 #include "fullshard/base/closest.h"
 #include "fullshard/cli/flags/trainer_flags.h"
 #include "fullshard/cli/flags/words.h"
-#include "fullshard/config/document/document.h"
 #include "fullshard/config/schema/synonyms.h"
 
 namespace fullshard::cli {
@@ -36,7 +35,7 @@ std::string option_name(std::string_view word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
-// As it was typed: the parser saw dashes where there were underscores.
+// The word as typed: the parser saw dashes instead of underscores.
 std::string as_typed(const std::string& parsed, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (words_for_parser({word}).front() == parsed) return word;
@@ -44,7 +43,7 @@ std::string as_typed(const std::string& parsed, const std::vector<std::string>& 
   return parsed;
 }
 
-// Words that no option or place takes; empty when there are none.
+// The error for words that no option or positional takes; empty when there are none.
 std::string unknown_words(const CLI::App& command, const std::vector<std::string>& words) {
   const std::string path = path_of(command);
   const std::string help = fmt::format("see fullshard {}{}--help", path, path.empty() ? "" : " ");
@@ -53,7 +52,7 @@ std::string unknown_words(const CLI::App& command, const std::vector<std::string
   std::string text;
   for (const std::string& parsed : left) {
     const std::string word = as_typed(parsed, words);
-    if (has_options && !is_option(word)) continue;  // may be the value of one
+    if (has_options && !is_option(word)) continue;  // may be an option's value
     if (!text.empty()) text += "\nerror: ";
     text += path.empty() ? "" : path + ": ";
     if (word.ends_with(".py") && takes_trainer_flags(command.get_name())) {
@@ -73,36 +72,9 @@ std::string type_of(const CLI::App& command, const std::string& option) {
   return found != nullptr ? found->get_type_name() : "";
 }
 
-std::string range_text(const std::string& type, const std::string& low, const std::string& high) {
-  const double least = std::stod(low);
-  const double most = std::stod(high);
-  constexpr double kNoLimit = 1e300;
-  if (type.find(":POSITIVE") != std::string::npos) return "a number above 0";
-  if (most > kNoLimit) return fmt::format("a number of at least {}", config::format_number(least));
-  return fmt::format("a number from {} to {}", config::format_number(least),
-                     config::format_number(most));
-}
-
-std::string list_text(std::string list) {
-  std::string text;
-  for (size_t comma = list.find(','); comma != std::string::npos; comma = list.find(',')) {
-    text += (text.empty() ? "" : ", ") + list.substr(0, comma);
-    list.erase(0, comma + 1);
-  }
-  return text.empty() ? list : text + " or " + list;
-}
-
-// The parser's sentences, read as its version 2 writes them; others stay as they are.
+// Rewords the messages of CLI11 version 2; any other message stays as it is.
 std::string reworded(const CLI::App& command, const std::string& text) {
   std::smatch part;
-  if (std::regex_match(text, part, std::regex("(.*): Value (.*) not in range (\\S+) to (\\S+)"))) {
-    return fmt::format("{}: is {}, expected {}", part.str(1), part.str(2),
-                       range_text(type_of(command, part.str(1)), part.str(3), part.str(4)));
-  }
-  if (std::regex_match(text, part, std::regex("(.*): (.*) not in \\{(.*)\\}"))) {
-    return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),
-                       list_text(part.str(3)));
-  }
   if (std::regex_match(text, part, std::regex("Could not convert: (\\S+) = (.*)"))) {
     const bool is_fraction = type_of(command, part.str(1)).starts_with("FLOAT");
     return fmt::format("{}: is '{}', expected {}", part.str(1), part.str(2),
@@ -124,7 +96,7 @@ std::string reworded(const CLI::App& command, const std::string& text) {
   return text;
 }
 
-// With dashes, as the parser sees all words.
+// With dashes, as the parser sees all options.
 void add_trainer_names(std::vector<std::string>& names) {
   for (const TrainerFlag& flag : trainer_flags()) {
     if (flag.kind == TrainerFlagKind::refused) continue;
@@ -157,7 +129,7 @@ std::string suggest_option(const CLI::App& command, std::string_view word) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return suggestion(name);
   }
   const size_t num_own = names.size();
-  // They are put in our words before the parser sees them; what is misspelt stays.
+  // The Trainer's flags are translated before the parser sees them; misspelt ones remain.
   if (takes_trainer_flags(command.get_name())) add_trainer_names(names);
   const auto near = base::closest(word, names);
   if (!near) return "";

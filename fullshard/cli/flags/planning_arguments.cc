@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of `estimate`, `tune`, `simulate` and `bench kernels` beside those that they share with
-// `train`.
+// The flags of `estimate`, `tune`, `simulate` and `bench kernels` other than those that they share
+// with `train`.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 
 #include "fullshard/cli/flags/flag_groups.h"
 #include "fullshard/cli/flags/run_arguments.h"
+#include "fullshard/cli/flags/value_checks.h"
 
 namespace fullshard::cli {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kAuto = "With --auto";
 
 }  // namespace
 
-// Where no rank is started, a flag that says how would be taken without effect.
+// Without ranks to start, flags for starting them would have no effect.
 void RunArguments::drop_flags_of_ranks() {
   std::vector<std::string> dropped = {"--bind",
                                       "--log-dir",
@@ -43,7 +44,7 @@ void RunArguments::drop_flags_of_ranks() {
                                       "--seed",
                                       "--tokenizer",
                                       "--local-rank"};
-  if (kind_ == RunKind::simulate) {  // --ranks and the cluster say all of it
+  if (kind_ == RunKind::simulate) {  // --ranks and the cluster determine all of these
     dropped.insert(dropped.end(), {"--num-processes", "--nnodes", "--device"});
   }
   for (const std::string& flag : dropped) {
@@ -57,8 +58,8 @@ void RunArguments::add_memory_limits() {
     command_->add_option(name, text, help)->group(is_planned ? kPlanning : kAuto);
   };
   size("--device-memory", planning_.device_memory,
-       "of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
-  size("--host-memory", planning_.host_memory, "of one host; default: this machine's");
+       "memory of one device, as 80GB or 79GiB; default: on CPUs a rank's share of this machine's");
+  size("--host-memory", planning_.host_memory, "memory of one host; default: this machine's");
 }
 
 void RunArguments::add_tuning() {
@@ -71,20 +72,20 @@ void RunArguments::add_tuning() {
         ->group(group);
   }
   command_->add_option("--budget", tuning_.budget_minutes, "minutes that measuring may take")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(within(0.0, 1e6))
       ->capture_default_str()
       ->group(group);
-  command_->add_option("--from", tuning_.from, "the end to begin at: fast or frugal")
-      ->check(CLI::IsMember({"fast", "frugal"}))
+  command_->add_option("--from", tuning_.from, "where to start: fast or frugal")
+      ->check(one_of({"fast", "frugal"}))
       ->capture_default_str()
       ->group(group);
   command_
       ->add_option("--max-micro-batch", tuning_.max_micro_batch,
                    "the largest that is tried; default: 1024 on GPUs, 64 on CPUs")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(within(int64_t{1}, int64_t{1} << 20))
       ->group(group);
   command_->add_option("--measure-steps", tuning_.steps, "steps of each measurement")
-      ->check(CLI::Range(2, 1000))
+      ->check(within(2, 1000))
       ->capture_default_str()
       ->group(group);
   command_
@@ -95,8 +96,8 @@ void RunArguments::add_tuning() {
     command_->final_callback([this] { note_flags_of_auto(); });
     return;
   }
-  command_->add_option("--format", tuning_.format, "of the file that is written")
-      ->check(CLI::IsMember({"deepspeed", "accelerate"}))
+  command_->add_option("--format", tuning_.format, "format of the file that is written")
+      ->check(one_of({"deepspeed", "accelerate"}))
       ->capture_default_str()
       ->group(group);
 }
@@ -126,12 +127,14 @@ void RunArguments::add_planning() {
                    "h100")
       ->group(kPlanning);
   const auto number = [&](const char* name, auto& value, const char* help) {
-    command_->add_option(name, value, help)->check(CLI::PositiveNumber)->group(kPlanning);
+    command_->add_option(name, value, help)->check(above_zero())->group(kPlanning);
   };
-  number("--total-params", planning_.total_params, "of the table, in place of a model");
-  number("--largest-layer-params", planning_.largest_layer_params, "of the table");
-  number("--gpus-per-node", planning_.gpus_per_node, "of the table; default: --ranks, else one");
-  number("--nodes", planning_.nodes, "of the table; default: one");
+  number("--total-params", planning_.total_params, "parameters for the table, in place of a model");
+  number("--largest-layer-params", planning_.largest_layer_params,
+         "parameters of the largest layer, for the table");
+  number("--gpus-per-node", planning_.gpus_per_node,
+         "GPUs per node, for the table; default: --ranks, else one");
+  number("--nodes", planning_.nodes, "nodes, for the table; default: one");
 }
 
 bool RunArguments::is_plan() const {
@@ -151,7 +154,7 @@ void RunArguments::add_simulation() {
   command_->remove_option(command_->get_option("--ranks"));
   command_->add_option("-n,--ranks", simulation_.ranks, "GPUs, as 8 or 8,64,512")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(within(1, 1 << 20))
       ->required()
       ->group(kCluster);
   const std::vector<std::pair<std::string, std::string>> overrides = {
@@ -184,7 +187,7 @@ void RunArguments::add_simulation() {
       ->group(groups::kOutput);
   command_
       ->add_option("--trace", simulation_.trace,
-                   "write a timeline for chrome://tracing or Perfetto; of the last of --ranks")
+                   "write a timeline of the last of --ranks for chrome://tracing or Perfetto")
       ->group(groups::kOutput);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser's ranges compare with <, which every comparison with NaN passes.
+// Rejects NaN: it passes the parser's range checks, which compare with <.
 #pragma once
 
 namespace CLI {
@@ -8,7 +8,7 @@ class App;
 
 namespace fullshard::cli {
 
-// "--epochs: is nan, expected a number", for every floating-point option that the command has now.
+// "--epochs: is nan, expected a number", for each floating-point option of the command so far.
 void refuse_nan(CLI::App& command);
 
 }  // namespace fullshard::cli

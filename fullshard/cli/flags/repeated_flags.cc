@@ -12,7 +12,7 @@ namespace fullshard::cli {
 
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    // A second word without a flag is not one that replaces the first.
+    // A second positional word does not replace the first.
     const bool is_single = option->get_items_expected_max() <= 1 && !option->get_lnames().empty();
     if (is_single && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A flag that is given twice counts as it was given last, as in argparse: scripts append to a line
-// that they were given. Flags that are lists, or may be repeated, collect their values.
+// The last value of a repeated flag counts, as in argparse: scripts append to a given command line.
+// Flags that are lists, or may be repeated, collect their values.
 #pragma once
 
 #include <string>
@@ -12,10 +12,11 @@ class App;
 
 namespace fullshard::cli {
 
-// Of all flags of the program and its commands; before the words are read.
+// Sets this for all flags of the program and its commands; call it before parsing.
 void let_last_count(CLI::App& app);
 
-// "--steps: is given 2 times; the last counts: 3", for each whose values differ; after that.
+// "--steps: is given 2 times; the last counts: 3", for each flag whose values differ; call it after
+// parsing.
 std::vector<std::string> repeated_flags(const CLI::App& app);
 
 }  // namespace fullshard::cli

@@ -12,12 +12,13 @@
 #include "fullshard/cli/flags/cuda_build.h"
 #include "fullshard/cli/flags/flag_groups.h"
 #include "fullshard/cli/flags/refuse_nan.h"
+#include "fullshard/cli/flags/value_checks.h"
 #include "fullshard/launch/devices.h"
 
 namespace fullshard::cli {
 namespace {
 
-// Of 64 bits; CLI11 takes others for the largest, or for what they wrap around to.
+// Accepts 64-bit numbers only; CLI11 would clamp others or wrap them around.
 CLI::Validator whole_number() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
@@ -122,35 +123,36 @@ void RunArguments::add_model() {
   command_
       ->add_option("--model", options_.model,
                    "a Hugging Face folder, or a preset: gpt2-124m, llama-15m, …")
-      ->required(kind_ != RunKind::estimate)  // DeepSpeed's table can do without
+      ->required(kind_ != RunKind::estimate)  // DeepSpeed's table needs no model
       ->group(groups::kModel);
   command_
       ->add_option("--tokenizer", options_.tokenizer,
                    "a folder or file, or bytes; default: the model's folder")
       ->group(groups::kModel);
-  command_->add_option("--device", options_.device, "cpu or cuda; default: what is there")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  command_->add_option("--device", options_.device, "cpu or cuda; default: what is available")
+      ->check(one_of({"cpu", "cuda"}))
       ->group(groups::kSharding);
-  command_->add_option("--backend", options_.backend, "how ranks talk: auto, shm, gloo or nccl")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}))
+  command_
+      ->add_option("--backend", options_.backend, "communication backend: auto, shm, gloo or nccl")
+      ->check(one_of({"auto", "shm", "gloo", "nccl"}))
       ->capture_default_str()
       ->group(groups::kSharding);
   add_timeouts();
   const bool draws_tokens = kind_ == RunKind::generate;
   command_
       ->add_option("--seed", options_.seed,
-                   draws_tokens ? "of sampling" : "of weights, order and dropout")
+                   draws_tokens ? "seed of sampling" : "seed of weights, order and dropout")
       ->check(whole_number())
       ->capture_default_str();
-  // As deepspeed and old versions of torch's launcher add it; -1 is no rank.
-  command_->add_option("--local-rank", local_rank_)->check(CLI::Range(-1, 1 << 20))->group("");
+  // deepspeed and old versions of torch's launcher add this flag; -1 means no rank.
+  command_->add_option("--local-rank", local_rank_)->check(within(-1, 1 << 20))->group("");
 }
 
-// How long ranks wait for a rank that is alive but late; one that is gone ends every wait.
+// How long ranks wait for a rank that is alive but late; a lost rank ends every wait.
 void RunArguments::add_timeouts() {
   const auto add = [&](const char* name, double& seconds, const char* what) {
     command_->add_option(name, seconds, what)
-        ->check(CLI::Range(1.0, 1e7))
+        ->check(within(1.0, 1e7))
         ->capture_default_str()
         ->group(groups::kSharding);
   };
@@ -176,17 +178,18 @@ void RunArguments::add_sharding() {
     if (word == "fp32") word = "no";
     return word;
   });
-  command_->add_option("--tf32", options_.tf32, "on or off, for products on CUDA")
-      ->check(CLI::IsMember({"on", "off"}))
+  command_->add_option("--tf32", options_.tf32, "on or off, for matrix products on CUDA")
+      ->check(one_of({"on", "off"}))
       ->group(groups::kSharding);
   command_
       ->add_flag("--deterministic", options_.is_deterministic,
                  "the same bits on every run, also on CUDA, where that may cost speed")
       ->group(groups::kSharding);
   if (kind_ == RunKind::generate || kind_ == RunKind::eval) {
-    add_setting("--offload",
-                "param, with :cpu (default) or :FOLDER of a disk behind it: weights rest there and "
-                "are fetched as they are used")
+    add_setting(
+        "--offload",
+        "param, followed by :cpu (default) or :FOLDER of a disk: weights are kept there and "
+        "are fetched as they are used")
         ->expected(1)
         ->take_all();
   }
@@ -197,17 +200,17 @@ void RunArguments::add_sharding() {
              "compute activations again in backward instead of keeping them")
       ->group(groups::kSharding);
   add_setting("--offload",
-              "optimizer, param or all, with :cpu (default) or :FOLDER of a disk behind it; may be "
+              "optimizer, param or all, followed by :cpu (default) or :FOLDER of a disk; may be "
               "repeated")
       ->expected(1)
       ->take_all();
   add_setting("--offload-ratio", "share of the optimizer states that leaves the device");
   add_setting("--offload-resident",
-              "device memory for states that stay there all the same, as 20GB: those that forward "
+              "device memory for states that stay there anyway, as 20GB: those that forward "
               "needs first");
   add_setting(
       "--offload-step",
-      "who updates states in host memory: device, host, the host's share from 0 to 1, or as "
+      "where states in host memory are updated: device, host, the host's share from 0 to 1, or as "
       "measured",
       "auto");
 }
@@ -298,9 +301,9 @@ bool RunArguments::was_given(std::string_view flag) const {
 std::string RunArguments::name() const { return std::string(name_of(kind_)); }
 
 std::string RunArguments::device() const {
-  // Whatever times them here, these are a GPU's.
+  // These commands always model a GPU.
   if (kind_ == RunKind::simulate || kind_ == RunKind::kernels) return "cuda";
-  // A plan needs no GPU. Whoever says how much memory a device has means one.
+  // A plan needs no GPU. --device-memory implies cuda.
   if (kind_ == RunKind::estimate) {
     if (!options_.device.empty()) return options_.device;
     if (!planning_.device_memory.empty()) return "cuda";
@@ -335,7 +338,7 @@ Plan RunArguments::plan(std::optional<int64_t> ranks, const AutoInputs& inputs,
   PlanOptions options = plan_options(ranks, inputs);
   options.device = device();
   if (kind_ != RunKind::eval) return config_.load(std::move(options), is_quiet);
-  // A file's batch is that of training, whose size an evaluation need not have.
+  // A file's batch sizes are for training; an evaluation may use others.
   const auto is_batch = [](const FlagValue& flag) { return flag.flag == "--micro-batch"; };
   const auto batch = std::stable_partition(options.flags.begin(), options.flags.end(),
                                            [&](const FlagValue& flag) { return !is_batch(flag); });

@@ -22,12 +22,12 @@ namespace fullshard::cli {
 
 enum class RunKind { train, eval, compare, generate, estimate, tune, simulate, kernels, step };
 
-// `estimate`, and what `tune` plans with: what is there for the run, and DeepSpeed's own table.
+// Options of `estimate`, and of `tune` for planning: available memory, and DeepSpeed's own table.
 struct PlanningOptions {
   std::string device_memory{}, host_memory{};  // "80GB"; empty: this machine's
   bool deepspeed_table = false;
-  bool sharding_factors = false;     // a row for each divisor of the ranks
-  std::string factors_cluster = {};  // whose GPUs and links those have; empty: h100
+  bool sharding_factors = false;                       // a row for each divisor of the ranks
+  std::string factors_cluster = {};                    // the cluster for these rows; empty: h100
   int64_t total_params = 0, largest_layer_params = 0;  // in place of a model
   int gpus_per_node = 0, nodes = 1;                    // 0: as many as ranks
 };
@@ -38,13 +38,13 @@ struct TuningOptions {
   double budget_minutes = 30;
   std::string from = "fast";         // or frugal
   std::string format = "deepspeed";  // or accelerate
-  std::string disk{};                // folder of the rung that offloads to one; empty: the output
-  int64_t steps = 4;                 // of each measurement
+  std::string disk{};                // folder for the rung that offloads to disk; empty: the output
+  int64_t steps = 4;                 // per measurement
   int64_t max_micro_batch = 0;       // 0: 1024 on GPUs, 64 on CPUs
 };
 
-// Flags that say what `tune` chooses, and those of configuration files: the file that it writes
-// stands for both.
+// Whether the flag sets what `tune` chooses or names a configuration file: the file that `tune`
+// writes replaces both.
 bool is_chosen_by_tune(std::string_view flag);
 
 // `simulate`: which cluster, how many ranks, and where results go. `bench kernels` has the last
@@ -55,14 +55,14 @@ struct SimulationOptions {
   struct Override {
     std::string key, flag, value{};
   };
-  std::vector<Override> overrides{};  // with a value where the flag was given
+  std::vector<Override> overrides{};  // their value is empty unless the flag was given
   std::string kernels{};              // a table that bench kernels wrote
   std::string output{}, html{}, trace{};
 };
 
 // `bench step`.
 struct StepBenchOptions {
-  int64_t steps = 10;  // that are timed, after two that are not
+  int64_t steps = 10;  // timed steps, after two that are not timed
   bool phases = false;
 };
 
@@ -82,19 +82,19 @@ class RunArguments {
   const SimulationOptions& simulation() const { return simulation_; }
   const StepBenchOptions& step_bench() const { return step_bench_; }
   LaunchFlags& launch() { return launch_; }
-  std::string device() const;  // cpu or cuda, as asked for or as there is
-  std::string config_file() const { return config_.file(); }  // empty: there is none
-  // What a launcher says of this rank by a flag, beside the environment.
+  std::string device() const;  // cpu or cuda, as requested or as available
+  std::string config_file() const { return config_.file(); }  // empty: none
+  // The rank's local number that a launcher passes by a flag, in addition to the environment.
   std::optional<int> local_rank() const;
 
   // The flags that stand for keys of a configuration, as they were given.
   std::vector<FlagValue> setting_flags() const { return plan_options({}, {}).flags; }
-  // All that was given, as words of a command line, but for flags that `leaves_out` (names without
-  // dashes).
+  // All given flags as words of a command line, except those that `leaves_out` selects (names
+  // without dashes).
   std::vector<std::string> words(
       const std::function<bool(std::string_view flag)>& leaves_out) const;
 
-  // The configuration with these flags over it. `inputs` is what the model is known to be;
+  // The configuration with these flags over it. `inputs` is what is known of the model;
   // `is_quiet` leaves out the note about the default file.
   Plan plan(std::optional<int64_t> ranks, const AutoInputs& inputs, bool is_quiet) const;
 
@@ -127,10 +127,10 @@ class RunArguments {
   void add_kernels();
   void add_step_bench();
   void add_graphs();
-  bool is_plan() const;  // nothing runs: a plan of a run is made
+  bool is_plan() const;  // a run is planned, not started
   void drop_flags_of_ranks();
   PlanOptions plan_options(std::optional<int64_t> ranks, const AutoInputs& inputs) const;
-  // `fallback` is what the help shows as the default; empty: the help says it in words.
+  // `fallback` is the default that the help shows; empty: the help describes it.
   CLI::Option* add_setting(const std::string& flag, const std::string& help,
                            const std::string& fallback = "");
 
@@ -152,7 +152,7 @@ class RunArguments {
   std::vector<Setting> settings_;  // flags that stand for keys of a configuration
 };
 
-// What the flag says, else the configuration (use_cpu), else what is there.
+// The flag's device, else the configuration's (use_cpu), else what is available.
 std::string device_of_run(const std::string& flag, const std::optional<std::string>& configured,
                           bool has_gpus);
 

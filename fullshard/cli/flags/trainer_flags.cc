@@ -13,10 +13,10 @@ using Kind = TrainerFlagKind;
 
 constexpr std::string_view kOwnCores = "tokenising takes all cores, loading one thread";
 constexpr std::string_view kNoHub = "nothing is sent to the hub; `hf upload` does it afterwards";
-constexpr std::string_view kNoNetwork = "nothing is downloaded, so nobody has to log in";
+constexpr std::string_view kNoNetwork = "nothing is downloaded, so no login is needed";
 constexpr std::string_view kLossOnly =
     "evaluation gives the loss; `fullshard generate` writes text";
-constexpr std::string_view kOwnBuckets = "units are reduced as a whole, in no buckets of DDP";
+constexpr std::string_view kOwnBuckets = "units are reduced as a whole, without DDP's buckets";
 
 constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     // Model and data.
@@ -69,7 +69,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"adam_epsilon", Kind::same, "--adam-epsilon"},
     {"seed", Kind::same, "--seed"},
     {"full_determinism", Kind::truth, "--deterministic"},
-    // Adapters, as TRL's scripts call them.
+    // Adapters, with the names of TRL's scripts.
     {"use_peft", Kind::special, "--lora-rank, --lora-alpha, --lora-dropout",
      "TRL's 16, 32 and 0.05 where they are not given"},
     {"lora_r", Kind::value, "--lora-rank"},
@@ -79,7 +79,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"lora_modules_to_save", Kind::same, "--lora-modules-to-save"},
     {"use_rslora", Kind::truth, "--lora-rslora"},
     {"use_dora", Kind::refused, "", "adapters are LoRA's"},
-    {"lora_task_type", Kind::no_effect, "", "the model says it"},
+    {"lora_task_type", Kind::no_effect, "", "the model decides it"},
     {"load_in_8bit", Kind::special, "--base-precision int8"},
     {"load_in_4bit", Kind::refused, "", "--base-precision int8 keeps the base in 8 bits"},
     // Precision and memory.
@@ -122,7 +122,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
      "below 1: every step is logged, with a warning"},
     {"report_to", Kind::special, "",
      "`--report-to`: `none`, `tensorboard`, `csv` or `all`; others are an error"},
-    // What cannot be had here.
+    // Unsupported flags.
     {"auto_find_batch_size", Kind::refused, "", "use --auto, which measures what fits"},
     {"do_predict", Kind::refused, "",
      "use `fullshard generate --model DIR/model --prompts FILE` after the run"},
@@ -136,7 +136,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"neftune_noise_alpha", Kind::refused, "", "no noise is added to embeddings"},
     {"metric_for_best_model", Kind::special, "", "`loss` or `eval_loss`; others are an error"},
     {"greater_is_better", Kind::refused, "", "the best model is that of the lowest loss"},
-    // What makes no difference here.
+    // Flags without effect.
     {"test_file", Kind::no_effect, "", "nothing is predicted; `fullshard generate` writes text"},
     {"val_max_target_length", Kind::no_effect, "", "evaluation cuts targets as training does"},
     {"preprocessing_num_workers", Kind::no_effect, "", kOwnCores},
@@ -144,7 +144,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"dataloader_pin_memory", Kind::no_effect, "", kOwnCores},
     {"dataloader_persistent_workers", Kind::no_effect, "", kOwnCores},
     {"dataloader_prefetch_factor", Kind::no_effect, "", kOwnCores},
-    {"overwrite_cache", Kind::no_effect, "", "tokens are made anew when the file changes"},
+    {"overwrite_cache", Kind::no_effect, "", "tokens are made again when the file changes"},
     {"pad_to_max_length", Kind::no_effect, "", "a batch is padded to its longest example"},
     {"remove_unused_columns", Kind::no_effect, "", "only the fields that are named are read"},
     {"predict_with_generate", Kind::no_effect, "", kLossOnly},
@@ -154,7 +154,7 @@ constexpr auto kTrainerFlags = std::to_array<TrainerFlag>({
     {"generation_num_beams", Kind::no_effect, "", kLossOnly},
     {"eval_accumulation_steps", Kind::no_effect, "", "evaluation keeps no predictions"},
     {"use_fast_tokenizer", Kind::no_effect, "", "there is one kind of tokenizer"},
-    {"trust_remote_code", Kind::no_effect, "", "no code of a model's folder is run"},
+    {"trust_remote_code", Kind::no_effect, "", "code in a model's folder is never run"},
     {"use_auth_token", Kind::no_effect, "", kNoNetwork},
     {"token", Kind::no_effect, "", kNoNetwork},
     {"model_revision", Kind::no_effect, "", "the folder is what is trained"},

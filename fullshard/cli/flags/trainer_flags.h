@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags of transformers' Trainer and of its example scripts (run_clm, run_mlm,
-// run_translation), and what each is here. One table: `train`, `eval` and `generate` read it and
+// run_translation), and what each means here. One table: `train`, `eval` and `generate` read it and
 // docs/train_command.md lists it.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace fullshard::cli {
 enum class TrainerFlagKind {
   same,       // a flag of ours has this name
   value,      // our flag with the same value
-  truth,      // our flag where it is true, nothing where it is false
-  special,    // what it means depends on its value, or on other flags: trainer_words.cc
+  truth,      // our flag if it is true, no flag if it is false
+  special,    // its meaning depends on its value or on other flags: trainer_words.cc
   no_effect,  // a warning says why
   refused,    // an error says why, unless it is switched off
 };
@@ -22,8 +22,8 @@ enum class TrainerFlagKind {
 struct TrainerFlag {
   std::string_view name;  // with underscores, without the dashes in front
   TrainerFlagKind kind;
-  std::string_view own;  // our words for it, as the page shows them; empty: none
-  // What the page says beside `own`; of no_effect and refused also what the message says.
+  std::string_view own;  // our flags for it, as the page shows them; empty: none
+  // The page's note after `own`; for no_effect and refused also the message's reason.
   std::string_view note = "";
 };
 

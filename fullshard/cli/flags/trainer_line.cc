@@ -27,7 +27,7 @@ SplitWord split(const std::string& word) {
 
 bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 
-// Of ours alone: -n, -o.
+// Only our own flags have short names: -n, -o.
 bool is_short_flag(const std::string& word) {
   return word.size() == 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
@@ -39,7 +39,7 @@ std::string own_name(const std::string& word) {
   return name;
 }
 
-// A list goes up to the next flag, as of our own flags.
+// A list extends to the next flag, as for our own flags.
 bool takes_another(const GivenFlag& given) {
   const std::string_view name = given.flag->name;
   const bool is_list = given.flag->kind == TrainerFlagKind::no_effect || name == "report_to" ||
@@ -60,7 +60,7 @@ void keep(TrainerLine& line, const std::string& word, size_t at) {
   }
 }
 
-// Over the same flag given before.
+// Replaces the same flag given before.
 void add(TrainerLine& line, GivenFlag given) {
   const auto before = std::ranges::find(line.given, given.flag, &GivenFlag::flag);
   if (before != line.given.end()) {

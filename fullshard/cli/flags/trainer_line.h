@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command line of the Trainer's scripts as it was typed: which of its flags are the Trainer's and
-// which are ours.
+// A command line of the Trainer's scripts as typed, split into the Trainer's flags and ours.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace fullshard::cli {
 
-// A flag of the Trainer with the values behind it.
+// A flag of the Trainer with the values after it.
 struct GivenFlag {
   const TrainerFlag* flag;
   std::string typed;  // with dashes, without a value
@@ -21,12 +20,12 @@ struct GivenFlag {
   size_t at;  // which word of the line it is
 
   const std::string& value() const;  // the first; an Error of kind usage where there is none
-  bool is_true() const;              // without a value too; an Error for other words
+  bool is_true() const;              // also without a value; an Error for other words
 };
 
 struct OwnFlag {
   std::string name{};   // with dashes, as our table has it
-  std::string value{};  // all values, one blank apart
+  std::string value{};  // all values, separated by blanks
   std::vector<std::string> words{};
   size_t at = 0;
 };
@@ -40,8 +39,8 @@ struct TrainerLine {
   const GivenFlag* find(std::string_view name) const;  // null: it was not given
 };
 
-// `is_own` tells flags of the Trainer that the command has itself, by the name that was typed; what
-// is none of the Trainer's is ours, for the parser to complain of.
+// `is_own` tells whether the command itself has this flag of the Trainer, by the name that was
+// typed. All other words are kept as ours, and the parser reports unknown ones.
 TrainerLine read_trainer_line(
     const std::vector<std::string>& words,
     const std::function<bool(const std::string& typed, const TrainerFlag& flag)>& is_own);

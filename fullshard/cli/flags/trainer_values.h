@@ -9,17 +9,17 @@
 
 namespace fullshard::cli {
 
-// "True", "yes", "0", …; nothing where the text is no truth value.
+// Parses "True", "yes", "0", …; nullopt where the text is not a boolean.
 std::optional<bool> truth_of(const std::string& text);
 std::optional<double> number_of(const std::string& text);
-// The same words, or the same number in other words.
+// The same text, or the same number written differently.
 bool is_same_text(const std::string& one, const std::string& other);
 
-// Our name of an optimizer that is the same here, whatever kernel the Trainer would take.
+// Our name of an equivalent optimizer, whatever kernel the Trainer would use.
 std::optional<std::string_view> optimizer_named(const std::string& name);
 
-// Where metrics go beside the run's own files, as --report-to has it: none, tensorboard, csv or
-// all. An Error of kind usage for those that cannot be had.
+// Where metrics go in addition to the run's own files, as --report-to has it: none, tensorboard,
+// csv or all. An Error of kind usage for unsupported targets.
 std::string report_target(const std::string& flag, const std::vector<std::string>& names);
 
 }  // namespace fullshard::cli

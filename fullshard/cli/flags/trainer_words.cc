@@ -18,9 +18,9 @@
 namespace fullshard::cli {
 namespace {
 
-constexpr int64_t kTrainerInterval = 500;  // of its evaluations and checkpoints, by default
+constexpr int64_t kTrainerInterval = 500;  // the Trainer's default for evaluations and checkpoints
 
-// What the Trainer's flag means to `generate`, although `train` makes nothing of it.
+// Flags of the Trainer that `generate` uses although `train` ignores them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOfGeneration = {
     {{"test_file", "--prompts"},
      {"generation_max_length", "--max-new-tokens"},
@@ -63,7 +63,7 @@ class TrainerTranslation {
     result_.warnings.push_back(fmt::format("{}: without effect: {}", given.typed, why));
   }
 
-  // --- One flag at a time.
+  // --- Single flags.
 
   void translate(const GivenFlag& given) {
     if (own_.kind() == RunKind::generate) {
@@ -95,14 +95,14 @@ class TrainerTranslation {
     }
   }
 
-  // Those that are not in the list count together with others, below.
+  // Flags that are not in the list are combined with others, below.
   void translate_special(const GivenFlag& given) {
     for (const auto& [name, act] : kSpecials) {
       if (name == given.flag->name) return (this->*act)(given);
     }
   }
 
-  // "--precision fp16" of the table.
+  // The flag and value in the table, such as "--precision fp16".
   void whole_words(const GivenFlag& given) {
     if (!given.is_true()) return;
     const std::string words(given.flag->own);
@@ -112,7 +112,7 @@ class TrainerTranslation {
 
   void tf32(const GivenFlag& given) { put(given, "--tf32", given.is_true() ? "on" : "off"); }
 
-  // Apex or torch: both compute in fp16 over fp32 masters, as it is done here.
+  // Apex and torch both compute in fp16 with fp32 masters, as is done here.
   void fp16_backend(const GivenFlag& given) {
     constexpr std::array kNames = {"auto", "amp", "apex", "cuda_amp", "cpu_amp"};
     if (std::ranges::find(kNames, given.value()) != kNames.end()) return;
@@ -120,7 +120,7 @@ class TrainerTranslation {
             given.value());
   }
 
-  // Apex's O1 and O2 are that too; a guide types it with the digit 0.
+  // Apex's O1 and O2 do the same; a guide writes the O as the digit 0.
   void fp16_opt_level(const GivenFlag& given) {
     const std::string& level = given.value();
     const bool is_level = level.size() == 2 &&
@@ -196,12 +196,12 @@ class TrainerTranslation {
 
   void logging_steps(const GivenFlag& given) {
     if (number_of(given.value()).value_or(1) < 1) {
-      return warn(given, "a share of the run is not counted; every step is logged");
+      return warn(given, "a share of the run is not supported; every step is logged");
     }
     put(given, "--log-every", given.value());
   }
 
-  // --- Flags that belong together.
+  // --- Flags that are combined.
 
   void translate_data() {
     if (const GivenFlag* model = find("model_name_or_path")) {
@@ -228,7 +228,7 @@ class TrainerTranslation {
     translate_samples();
   }
 
-  // Of the training data only, where --max-samples is of both.
+  // max_train_samples limits the training data only; --max-samples limits both.
   void translate_samples() {
     const GivenFlag* samples = find("max_train_samples");
     const bool evaluates = is_said("--eval-data") && !only_computes();
@@ -279,8 +279,8 @@ class TrainerTranslation {
     if (name == "epoch") put(*strategy, own, "epoch");
   }
 
-  // Where nobody names a schedule the Trainer's warm-up is that of its linear one. A DeepSpeed file
-  // may have a schedule of its own.
+  // Without a named schedule, the Trainer's warm-up belongs to its linear schedule. A DeepSpeed
+  // file may have its own schedule.
   void translate_warmup() {
     const GivenFlag* steps = find("warmup_steps");
     const GivenFlag* ratio = find("warmup_ratio");
@@ -299,7 +299,7 @@ class TrainerTranslation {
     }
   }
 
-  // What TRL's ModelConfig begins with.
+  // The defaults of TRL's ModelConfig.
   void translate_adapter() {
     const GivenFlag* given = find("use_peft");
     if (given == nullptr || !given->is_true() || is_said("--adapter")) return;
@@ -322,8 +322,7 @@ class TrainerTranslation {
     const bool is_named = only_computes() && !own_.is_switched();  // by the command itself
     if (asked == nullptr || is_named || is_said("--eval-data")) return;
     fail_as(ErrorKind::usage,
-            "{}: there is nothing to evaluate on; name it with --validation_file (--eval-data)",
-            asked->typed);
+            "{}: no evaluation data; name them with --validation_file (--eval-data)", asked->typed);
   }
 
   struct Special {

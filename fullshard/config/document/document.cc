@@ -110,7 +110,7 @@ ConfigNode ConfigNode::of_plain(std::string_view text, bool words) {
 
 std::string_view name_of(NodeKind kind) {
   static constexpr std::array<std::string_view, 7> kNames = {
-      "null", "a truth value", "an integer", "a number", "a text", "a list", "a map"};
+      "null", "a boolean", "an integer", "a number", "a string", "a list", "a map"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A configuration file as it was written: values with the lines they stand on, before anything is
-// known about their meaning. JSON and YAML give the same tree.
+// A configuration file as it was written: values with their line numbers, before anything is known
+// about their meaning. JSON and YAML give the same tree.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ConfigNode {
   int64_t integer = 0;
   double number = 0;  // also of integers
   std::vector<ConfigNode> items{};
-  // In the order of the file; names are unique. Without {}, for which clang wants Member complete.
+  // In the order of the file; names are unique. No {}: clang would need Member to be complete.
   std::vector<Member> members;
 
   // The member of that name, or null.
@@ -32,8 +32,8 @@ struct ConfigNode {
   static ConfigNode of_integer(int64_t value);
   static ConfigNode of_number(double value);
   static ConfigNode of_text(std::string value);
-  // A scalar without quotes: null, a truth value, a number or else text. YAML's words for truth
-  // (yes, off, ...) only when `words`.
+  // A scalar without quotes: null, a boolean, a number or else text. YAML's words (yes, off, ...)
+  // are booleans only when `words`.
   static ConfigNode of_plain(std::string_view text, bool words);
 };
 
@@ -43,16 +43,16 @@ struct Member {
   ConfigNode value{};
 };
 
-// "a number", "a list": for messages.
+// "a number", "a list", for messages.
 std::string_view name_of(NodeKind kind);
 
 // The value as JSON on one line.
 std::string to_json(const ConfigNode& node);
 std::string quote_json(std::string_view text);
-// Of a number: "0.001", "5e-05", "500000000".
+// A number as text: "0.001", "5e-05", "500000000".
 std::string format_number(double value);
 
-// Whether both say the same: numbers by value, maps in any order.
+// Whether both are equal: numbers by value, maps in any order.
 bool same_value(const ConfigNode& a, const ConfigNode& b);
 
 }  // namespace fullshard::config

@@ -16,7 +16,7 @@ struct ForeignCharacter {
   char meant;  // 0: none
 };
 
-// What keyboards and word processors put into files in place of JSON's punctuation.
+// Characters that keyboards and word processors insert in place of JSON's punctuation.
 constexpr std::array kForeign = {
     ForeignCharacter{0x060C, "Arabic comma", ','},
     ForeignCharacter{0x061B, "Arabic semicolon", ','},
@@ -75,11 +75,11 @@ void append_utf8(std::string& text, uint32_t code) {
   }
 }
 
-struct SyntaxError {};  // said already
+struct SyntaxError {};  // already reported
 
-constexpr int kMostForeign = 100;  // look-alikes that are worth a line each
+constexpr int kMostForeign = 100;  // look-alikes that are reported one by one
 
-// Of one map: names and their lines. Not a hash table: a file could make its entries collide.
+// The names of one map and their lines. Not a hash table: a file could make its entries collide.
 using MemberLines = std::map<std::string, int>;
 
 class JsonReader {
@@ -108,7 +108,7 @@ class JsonReader {
     throw SyntaxError{};
   }
 
-  // In characters, as editors count. A line is counted once, however often it is asked about.
+  // In characters, as editors count. Each line is counted only once, however often this is called.
   size_t column() {
     if (counted_to_ < line_start_) {
       counted_to_ = line_start_;
@@ -149,16 +149,16 @@ class JsonReader {
   }
   void skip_block() {
     const size_t end = text_.find("*/", at_ + 2);
-    if (end == std::string_view::npos) stop("a comment that does not end", "close it with */");
+    if (end == std::string_view::npos) stop("unterminated comment", "close it with */");
     while (at_ < end + 2) advance();
   }
 
-  // Takes a look-alike of `meant`, as a problem, so that reading can go on.
+  // Skips a look-alike of `meant` and reports it, so that reading can continue.
   bool skip_foreign(char meant) {
     const CodePoint found = decode(text_.substr(at_));
     for (const ForeignCharacter& foreign : kForeign) {
       if (foreign.code != found.code || foreign.meant != meant) continue;
-      if (++foreign_ > kMostForeign) stop(fmt::format("found {} once more", here()));
+      if (++foreign_ > kMostForeign) stop(fmt::format("found {} again", here()));
       report(fmt::format("'{}' at column {} is U+{:04X} ({})", text_.substr(at_, found.bytes),
                          column(), found.code, foreign.name),
              meant == ' ' ? "write an ordinary space" : fmt::format("write {}", meant));
@@ -168,7 +168,7 @@ class JsonReader {
     return false;
   }
 
-  // What stands here, for messages.
+  // The next character, for messages.
   std::string here() const {
     if (at_ >= text_.size()) return "the end of the file";
     const CodePoint found = decode(text_.substr(at_));
@@ -193,7 +193,7 @@ class JsonReader {
   ConfigNode value(int depth) {
     skip();
     if (depth > kMaxConfigDepth) {
-      stop(fmt::format("nested more than {} deep", kMaxConfigDepth), "make it flatter");
+      stop(fmt::format("nested more than {} deep", kMaxConfigDepth), "reduce the nesting");
     }
     if (++nodes_ > kMaxConfigNodes) stop(fmt::format("more than {} values", kMaxConfigNodes));
     const int line = line_;
@@ -226,7 +226,7 @@ class JsonReader {
       end_of_item('}');
     }
   }
-  // A text in quotes, or a plain word before a colon.
+  // A string in quotes, or a plain word before a colon.
   std::string name() {
     if (is_quote()) return string();
     const size_t end = std::min(text_.find_first_of(" \t\r\n:,[]{}\"'#", at_), text_.size());
@@ -261,7 +261,7 @@ class JsonReader {
       end_of_item(']');
     }
   }
-  // The end of a line separates as a comma does.
+  // The end of a line separates items as a comma does.
   void end_of_item(char closing) {
     const int line = line_;
     skip();
@@ -275,7 +275,7 @@ class JsonReader {
 
   std::string string() {
     if (text_.substr(at_).starts_with("'''")) {
-      stop("a text of several lines", "write it in double quotes with \\n");
+      stop("multi-line string", "write it in double quotes with \\n");
     }
     const int line = line_;
     const char quote = peek();
@@ -283,7 +283,7 @@ class JsonReader {
     std::string text;
     for (;;) {
       if (at_ >= text_.size() || peek() == '\n') {
-        report("a text that does not end",
+        report("unterminated string",
                quote == '"' ? "close it with a double quote" : "close it with a single quote",
                line);
         throw SyntaxError{};
@@ -296,7 +296,7 @@ class JsonReader {
       const CodePoint found = decode(text_.substr(at_));
       if (found.bytes == 0) stop(fmt::format("{} is not UTF-8", here()), "save the file as UTF-8");
       if (found.code < 0x20 && found.code != '\t') {
-        stop(fmt::format("control character {} inside a text", here()), "remove it");
+        stop(fmt::format("control character {} inside a string", here()), "remove it");
       }
       text += text_.substr(at_, found.bytes);
       at_ += found.bytes;
@@ -319,9 +319,9 @@ class JsonReader {
   uint32_t unicode_escape() {
     const uint32_t high = four_digits();
     if (high < 0xD800 || high > 0xDFFF) return high;
-    if (high > 0xDBFF || !take('\\') || !take('u')) stop("half of a surrogate pair");
+    if (high > 0xDBFF || !take('\\') || !take('u')) stop("incomplete surrogate pair");
     const uint32_t low = four_digits();
-    if (low < 0xDC00 || low > 0xDFFF) stop("half of a surrogate pair");
+    if (low < 0xDC00 || low > 0xDFFF) stop("incomplete surrogate pair");
     return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
   }
   uint32_t four_digits() {
@@ -334,9 +334,9 @@ class JsonReader {
     return code;
   }
 
-  // What is left of the line, as hjson takes a text without quotes; empty where that would hold
-  // more than the writer meant: the next key, a comma or a comment. It is looked at up to the first
-  // of those only: a line may be all of the file.
+  // The rest of the line, which hjson takes as a string without quotes; empty where it holds more
+  // than a value: the next key, a comma or a comment. The search stops at the first of those: a
+  // line may be the whole file.
   std::string_view rest_of_line() const {
     size_t end = at_;
     for (; end < text_.size() && text_[end] != '\n'; ++end) {
@@ -355,7 +355,7 @@ class JsonReader {
     return text.find_first_of("\t\r") == std::string_view::npos ? text : std::string_view();
   }
 
-  // A number, one of true, false, null, or a text without quotes that fills its line.
+  // A number, one of true, false, null, or a string without quotes that fills its line.
   ConfigNode word() {
     size_t end = at_;
     while (end < text_.size() &&
@@ -385,12 +385,12 @@ class JsonReader {
   }
   [[noreturn]] void stop_at_word(std::string_view word, NodeKind kind) {
     if (kind == NodeKind::boolean) {
-      stop(fmt::format("found {}, expected a value", word), "write true or false in small letters");
+      stop(fmt::format("found {}, expected a value", word), "write true or false in lower case");
     }
     if (is_python_word(word)) {
       stop(fmt::format("found {}, expected a value", word), "write null");
     }
-    stop(fmt::format("found {}, expected a value", word), "put a text into double quotes");
+    stop(fmt::format("found {}, expected a value", word), "put strings in double quotes");
   }
 
   std::string_view text_;
@@ -398,8 +398,8 @@ class JsonReader {
   Problems& problems_;
   size_t at_ = 0;
   size_t line_start_ = 0;
-  size_t counted_to_ = 0;  // characters of this line up to here
-  size_t counted_ = 0;     // are so many
+  size_t counted_to_ = 0;  // position up to which this line is counted
+  size_t counted_ = 0;     // characters of this line up to there
   int line_ = 1;
   int nodes_ = 0;
   int foreign_ = 0;

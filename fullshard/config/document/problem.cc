@@ -20,7 +20,7 @@ std::string list_json(const std::vector<Problem>& problems) {
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
-// A line on how unknown keys pass; empty where none of the errors is about one.
+// A note on how to allow unknown keys; empty where no error is about one.
 std::string way_past(const std::vector<Problem>& errors) {
   const bool has_unknown = std::any_of(errors.begin(), errors.end(),
                                        [](const Problem& error) { return error.is_unknown_key; });

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a configuration, or only worth a word. All of a file's are collected before
-// anything is said.
+// Errors and warnings about a configuration. All of a file's are collected before any is reported.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct Problem {
   std::string message{};
   std::string suggestion{};     // the nearest right key or value, or what to do; may be empty
   bool is_name = false;         // the suggestion is a key or value that may have been meant
-  bool is_unknown_key = false;  // which may be let pass
+  bool is_unknown_key = false;  // which may be allowed
 
   // "file:line: key: message; did you mean 'suggestion'?"
   std::string text() const;
@@ -34,10 +33,10 @@ struct Problems {
   std::string text() const;
   // {"ok", "problems", "warnings"}
   std::string json() const;
-  // Errors in the order of the file; ours first where lines agree.
+  // Sorts by file and line; the order within a line stays.
   void sort();
-  // An Error of kind usage with all errors, one per line, when there are any. Where a key is
-  // unknown, both texts end with how such keys are let pass.
+  // Throws an Error of kind usage with all errors, one per line, if there are any. Where a key is
+  // unknown, both texts end with how to allow such keys.
   void throw_if_any() const;
 };
 

@@ -36,7 +36,7 @@ size_t skip_comments(std::string_view text) {
   return at;
 }
 
-// As Python's urlsafe_b64encode writes it.
+// Decodes what Python's urlsafe_b64encode writes.
 std::optional<std::string> json_in_base64(std::string text) {
   std::replace(text.begin(), text.end(), '-', '+');
   std::replace(text.begin(), text.end(), '_', '/');
@@ -45,8 +45,8 @@ std::optional<std::string> json_in_base64(std::string text) {
   return decoded;
 }
 
-// No more than a configuration may have, and a byte to tell that there is more: /dev/zero never
-// ends.
+// Reads at most as many bytes as a configuration may have, and one more to detect a larger file:
+// /dev/zero never ends.
 std::string read_bounded(const std::string& path, std::string_view wanted) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
@@ -64,7 +64,7 @@ std::string read_bounded(const std::string& path, std::string_view wanted) {
   return text;
 }
 
-// Guides name a folder where they mean the configuration in it.
+// Some guides name a folder instead of the configuration in it.
 std::string only_config_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code problem;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to tree. Which of the two grammars a text has is told by its content, not by its name.
+// Parses text into a tree. The content decides between the two grammars, not the file's name.
 #pragma once
 
 #include <optional>
@@ -21,23 +21,23 @@ struct ConfigText {
   std::string text;
 };
 
-// A whole file, or the only configuration in a folder; where nothing has that name, a JSON text
-// itself, as the Trainer takes it, or in base64, as DeepSpeed does. An Error of kind usage when it
-// is none of them; `wanted` is what to name then.
+// Reads a whole file, or the only configuration in a folder; where no such path exists, `path` may
+// be a JSON text itself, as the Trainer takes it, or in base64, as DeepSpeed does. Otherwise an
+// Error of kind usage; `wanted` is what it asks for.
 ConfigText read_config_file(const std::string& path,
                             std::string_view wanted = "an Accelerate YAML or DeepSpeed JSON");
 
 bool looks_like_json(std::string_view text);
 
-// Nothing when the text has no tree; then `problems` says why. Duplicate keys are problems too, the
-// first one counts. `name` is for messages.
+// nullopt when the text cannot be parsed; then `problems` says why. Duplicate keys are problems
+// too, the first one counts. `name` is for messages.
 std::optional<ConfigNode> read_config(std::string_view text, const std::string& name,
                                       Problems& problems);
 
 // JSON with what hjson, DeepSpeed's reader, takes: # // and /* */ comments, commas before a closing
-// bracket or none at the end of a line, single quotes, keys and texts without quotes. Such a text
-// goes to the end of its line: where that would swallow something it is refused. No texts of
-// several lines.
+// bracket or none at the end of a line, single quotes, keys and strings without quotes. Such a
+// string goes to the end of its line: where that would swallow something it is refused. Multi-line
+// strings are not supported.
 std::optional<ConfigNode> read_json(std::string_view text, const std::string& name,
                                     Problems& problems);
 

@@ -62,16 +62,17 @@ class YamlConverter {
   void check_tag(const YAML::Node& node, int line) {
     const std::string& tag = node.Tag();
     if (tag.empty() || tag == "?" || tag == "!") return;
-    report(line, fmt::format("tag {} is not read", tag), "", "write the value without a tag");
+    report(line, fmt::format("tag {} is not supported", tag), "", "write the value without a tag");
   }
 
   void convert_members(const YAML::Node& node, ConfigNode& result, int depth) {
     std::vector<ConfigNode> merged;
-    std::map<std::string, int> lines;  // of the names so far
+    std::map<std::string, int> lines;  // lines of the names so far
     for (const auto& pair : node) {
       const int line = pair.first.Mark().line + 1;
       if (!pair.first.IsScalar()) {
-        report(line, fmt::format("a key that is {}", pair.first.IsNull() ? "empty" : "no text"));
+        report(line,
+               fmt::format("a key that is {}", pair.first.IsNull() ? "empty" : "not a string"));
         continue;
       }
       const std::string& key = pair.first.Scalar();
@@ -103,7 +104,7 @@ class YamlConverter {
   bool is_too_large_ = false;
 };
 
-// Notes where a document starts, and nothing else.
+// Records only where a document starts.
 class DocumentStart : public YAML::EventHandler {
  public:
   int line = 0;
@@ -122,7 +123,7 @@ class DocumentStart : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-// 0 when there is none. Not YAML::LoadAll: text after a flow map makes that go on for ever.
+// 0 when there is none. Not YAML::LoadAll, which never returns on text after a flow map.
 int line_of_second_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

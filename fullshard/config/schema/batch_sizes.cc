@@ -50,7 +50,7 @@ std::string multiples_around(int64_t batch, int64_t unit) {
                micro * accumulation * num_ranks, fmt::join(remedies, ", or "));
 }
 
-// The factor that makes `batch` of `unit`s; `what` says what the unit is made of.
+// `batch` divided by `unit`; `what` names the product behind the unit.
 int64_t divide(int64_t batch, int64_t unit, const std::string& what) {
   if (batch % unit != 0) {
     reject_sizes("{} is {}, expected a multiple of {}, which is {}; {} would fit", kBatch, batch,
@@ -90,7 +90,7 @@ BatchSizes derive_batch_sizes(const BatchSizeOptions& options, int64_t num_ranks
     return {*micro * steps * num_ranks, *micro, steps};
   }
   reject_sizes("neither {} nor {} is given{}, expected at least one of them", kBatch, kMicro,
-               accumulation ? fmt::format(" beside {} {}", kAccumulation, *accumulation) : "");
+               accumulation ? fmt::format(" with {} {}", kAccumulation, *accumulation) : "");
 }
 
 }  // namespace fullshard

@@ -162,11 +162,11 @@ std::string describe(const ValueType& type) {
     case ValueKind::number:
       return describe_range(type, "a number") + automatic;
     case ValueKind::text:
-      return "a text" + automatic;
+      return "a string" + automatic;
     case ValueKind::choice:
       return fmt::format("one of {}", fmt::join(choices_of(type), ", ")) + automatic;
     case ValueKind::text_list:
-      return "a list of texts" + automatic;
+      return "a list of strings" + automatic;
     case ValueKind::number_list:
       return describe_range(type, "a list of numbers") + automatic;
     case ValueKind::integer_list:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of keys that configuration files may hold: what each accepts, what it is when
-// absent, what it means and who uses it. The readers, `config explain` and docs/config_support.md
+// The table of all keys that configuration files may hold: what each accepts, its default, what it
+// means and which part uses it. The readers, `config explain` and docs/config_support.md
 // all come from it.
 #pragma once
 
@@ -28,7 +28,7 @@ enum class ValueKind {
   text_list,  // a single text counts as a list of one
   number_list,
   integer_list,
-  open_map,  // a map whose keys are not ours to know
+  open_map,  // a map whose keys are not checked
 };
 
 struct ValueType {
@@ -40,9 +40,9 @@ struct ValueType {
   std::string_view choices{};
   bool any_case = false;  // and space, dash and underscore alike
   bool may_be_auto = false;
-  // Accelerate: yes, "true" and 1 are truth values, "8" is a number.
+  // Accelerate: yes, "true" and 1 are booleans, "8" is a number.
   bool is_loose = false;
-  // A count that other programs compute (0.9 * hidden * hidden): a fraction is cut off, and said.
+  // A count that other programs compute (0.9 * hidden * hidden): rounded down, with a warning.
   bool rounds_down = false;
 
   constexpr ValueType or_auto() const {
@@ -59,12 +59,12 @@ struct ValueType {
 
 enum class Support { honoured, differs, noted, refused };
 
-// A noted key is accepted, but only one of its values is what happens here; any other is warned
-// about. A refused key may still say its default: nothing is asked then.
+// A noted key is accepted, but only one of its values has effect; any other gets a warning. A
+// refused key may still be set to its default, which asks for nothing.
 struct Standing {
   Support support = Support::honoured;
   std::string_view note{};  // the difference, or the reason
-  std::string_view held{};  // of a noted key: the value that holds; empty: its default
+  std::string_view held{};  // noted keys: the value in effect; empty: the default
 };
 
 struct SchemaKey {
@@ -84,7 +84,7 @@ struct SchemaAlias {
   std::string_view remark{};
 };
 
-// What makes rows short to write.
+// Helpers that keep rows short.
 namespace schema {
 constexpr ValueType boolean() { return {.kind = ValueKind::boolean}; }
 constexpr ValueType kBooleanWord = boolean().loose();  // "yes" and "on" count, as in YAML
@@ -92,7 +92,7 @@ constexpr ValueType text() { return {.kind = ValueKind::text}; }
 constexpr ValueType integer(double low = 0, double high = std::numeric_limits<double>::infinity()) {
   return {.kind = ValueKind::integer, .low = low, .high = high};
 }
-// Of elements, bytes or steps.
+// A count of elements, bytes or steps.
 constexpr ValueType computed(double low = 0,
                              double high = std::numeric_limits<double>::infinity()) {
   return {.kind = ValueKind::integer, .low = low, .high = high, .rounds_down = true};
@@ -131,12 +131,12 @@ class Schema {
   std::span<const SchemaKey* const> keys() const { return keys_; }  // in reading order
   std::span<const SchemaAlias> aliases() const { return aliases_; }
 
-  // All rows of a path: more than one where they depend on a type or version.
+  // All rows of a path: several where they depend on a type or version.
   std::vector<const SchemaKey*> find(std::string_view path) const;
   // The row for that type or version; null when the path is not one of its keys.
   const SchemaKey* find(std::string_view path, std::string_view variant) const;
   bool is_section(std::string_view path) const;
-  // Names that may stand in a section (empty: at the top).
+  // Names that are allowed in a section (empty: at the top).
   std::vector<std::string> names_in(std::string_view section) const;
   // Paths that end in that name.
   std::vector<std::string> places_of(std::string_view name) const;

@@ -25,15 +25,16 @@ constexpr SchemaKey kAccelerateKeys[] = {
               "MULTI_HPU|MULTI_NEURON|DEEPSPEED|FSDP|XLA=TPU|MEGATRON_LM")
          .loose(),
      "NO", "what shards the model: FSDP, DEEPSPEED, or nothing; must be given", "sharding",
-     differs("MULTI_CPU and MULTI_GPU are NO_SHARD; XLA runs on the present device with a warning; "
-             "other devices and MEGATRON_LM are refused")},
+     differs(
+         "MULTI_CPU and MULTI_GPU are NO_SHARD; XLA runs on the available device with a warning; "
+         "other devices and MEGATRON_LM are refused")},
     {"mixed_precision", any_case("no=None|fp16|bf16|fp8").loose(), "no", "the compute dtype",
      "precision", differs("fp8: products of blocks by our own kernels, docs/training.md")},
     {"use_cpu", kBooleanWord, "false", "compute on the CPU", "launch"},
     {"debug", kBooleanWord, "false", "compare the shapes of collectives", "launch",
      differs("they are always compared")},
     {"num_processes", integer(-1, 65536).loose(), "-1",
-     "ranks on all machines together; -1: the command line says", "launch"},
+     "ranks on all machines together; -1: set on the command line", "launch"},
     {"machine_rank", integer(0, 65535).loose(), "0", "which machine this is", "launch"},
     {"num_machines", integer(1, 65536).loose(), "1", "how many machines", "launch"},
     {"gpu_ids", text().loose(), "all", "which GPUs of this machine", "launch"},
@@ -59,7 +60,7 @@ constexpr SchemaKey kAccelerateKeys[] = {
     {"tpu_vm", texts(), "null", "TPU hosts", "launch", kNoXla},
     {"tpu_env", texts(), "null", "their environment", "launch", differs("there are none")},
 
-    {"fsdp_config.fsdp_version", integer(1, 2).loose(), "1", "which FSDP's keys follow",
+    {"fsdp_config.fsdp_version", integer(1, 2).loose(), "1", "FSDP version of the keys",
      "sharding"},
     {"fsdp_config.fsdp_sharding_strategy", any_case(kStrategies).loose(), "FULL_SHARD",
      "what is sharded", "sharding", kHonoured, "1"},
@@ -84,7 +85,7 @@ constexpr SchemaKey kAccelerateKeys[] = {
      "head of a large vocabulary are units too",
      "wrap"},
     {"fsdp_config.fsdp_min_num_params", computed(0).loose(), "100000000",
-     "modules with so many parameters are units", "wrap"},
+     "modules with at least this many parameters are units", "wrap"},
     {"fsdp_config.fsdp_backward_prefetch",
      any_case("BACKWARD_PRE=1|BACKWARD_POST=2|NO_PREFETCH").loose(), "NO_PREFETCH",
      "gather the next unit before or after this one's backward", "sharding", kHonoured, "1"},
@@ -119,18 +120,18 @@ constexpr SchemaKey kAccelerateKeys[] = {
     {"fsdp_config.fsdp_limit_all_gathers", kBooleanWord, "true", "bound the gathers in flight",
      "sharding"},
     {"fsdp_config.xla", kBooleanWord, "false", "run through PyTorch/XLA", "xla",
-     differs("the run goes to the present device, with a warning")},
+     differs("the run uses the available device, with a warning")},
     {"fsdp_config.xla_fsdp_v2", kBooleanWord, "false", "XLA's SPMD", "xla",
-     differs("the run goes to the present device, with a warning")},
+     differs("the run uses the available device, with a warning")},
     {"fsdp_config.xla_fsdp_grad_ckpt", kBooleanWord, "false",
      "compute activations again in backward", "recompute"},
 
     {"deepspeed_config.deepspeed_config_file", text(), "null", "a DeepSpeed file", "sharding"},
     {"deepspeed_config.zero_stage", integer(0, 3).loose(), "2", "ZeRO stage", "sharding"},
     {"deepspeed_config.offload_optimizer_device", any_case("none|cpu|nvme"), "none",
-     "where optimizer states live", "offload", kAccelerateOffload},
+     "where optimizer states are kept", "offload", kAccelerateOffload},
     {"deepspeed_config.offload_param_device", any_case("none|cpu|nvme"), "none",
-     "where parameters wait", "offload", kAccelerateOffload},
+     "where parameters are kept", "offload", kAccelerateOffload},
     {"deepspeed_config.offload_optimizer_nvme_path", text(), "null", "folder for states on disk",
      "offload", kAccelerateOffload},
     {"deepspeed_config.offload_param_nvme_path", text(), "null", "folder for parameters on disk",
@@ -141,23 +142,23 @@ constexpr SchemaKey kAccelerateKeys[] = {
     {"deepspeed_config.gradient_clipping", number().or_auto().loose(), "1.0",
      "largest global norm of gradients; 0: no clipping", "clipping"},
     {"deepspeed_config.zero3_init_flag", kBooleanWord, "true", "create the model sharded",
-     "sharding", noted("`train` always does; a program of its own says it with deferred()")},
+     "sharding", noted("`train` always does; other programs call deferred()")},
     {"deepspeed_config.zero3_save_16bit_model", kBooleanWord, "false",
      "write a whole 16-bit model at the end", "checkpoint"},
     {"deepspeed_config.deepspeed_multinode_launcher",
-     choice("pdsh|standard|openmpi|mvapich|mpich|nossh|slurm"), "pdsh", "who starts other machines",
-     "launch", differs("ssh, or what started this program")},
+     choice("pdsh|standard|openmpi|mvapich|mpich|nossh|slurm"), "pdsh",
+     "launcher for other machines", "launch", differs("ssh, or what started this program")},
     {"deepspeed_config.deepspeed_hostfile", text(), "null", "file of hosts and slots", "launch"},
     {"deepspeed_config.deepspeed_exclusion_filter", text(), "null", "hosts to leave out", "launch"},
     {"deepspeed_config.deepspeed_inclusion_filter", text(), "null", "hosts to take", "launch"},
     {"deepspeed_config.deepspeed_moe_layer_cls_names", texts(), "null",
-     "expert layers that are gathered as a whole: units with none below them", "wrap",
+     "expert layers that are gathered as a whole: units without nested units", "wrap",
      noted("units are what the wrap policy names")},
 };
 
 constexpr std::string_view kAccelerateGuides =
-    "stands in Hugging Face's guides, but Accelerate does not read it; honoured as meant";
-constexpr std::string_view kXlaPlace = "belongs into fsdp_config; honoured as meant there";
+    "appears in Hugging Face's guides, but Accelerate does not read it; honoured as meant";
+constexpr std::string_view kXlaPlace = "belongs in fsdp_config; honoured as meant there";
 
 constexpr SchemaAlias kAccelerateAliases[] = {
     {"fsdp_config.fsdp_wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", kAccelerateGuides},

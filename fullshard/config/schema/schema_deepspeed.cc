@@ -16,7 +16,7 @@ constexpr auto kMostInMicro = static_cast<double>(kLargestMicroBatch);
 
 constexpr double kMostInt = std::numeric_limits<int32_t>::max();
 constexpr auto kNoPrescaling =
-    noted("sums are in fp32 and the mean is exact, so nothing has to be divided before them");
+    noted("sums are in fp32 and the mean is exact, so no division is needed before them");
 
 constexpr SchemaKey kDeepSpeedKeys[] = {
     {"train_batch_size", integer(1, kMostInBatch).or_auto(), "null",
@@ -26,7 +26,7 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
     {"gradient_accumulation_steps", integer(1, kMostInMicro).or_auto(), "null",
      "micro-batches of one rank per optimizer step", "batch"},
     {"managed_gradient_accumulation", boolean(), "true", "the engine counts micro-batches", "batch",
-     noted("a C++ loop says itself when it steps")},
+     noted("a C++ loop decides when it steps")},
     {"gradient_clipping", number().or_auto(), "1.0",
      "largest global norm of gradients; 0: no clipping", "clipping"},
     {"prescale_gradients", boolean(), "false", "divide gradients before they are summed",
@@ -61,7 +61,7 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
     {"disable_python_gc", boolean(), "false", "switch Python's garbage collector off", "logging",
      differs("there is no Python")},
     {"vocabulary_size", integer(1), "null", "entries of the vocabulary, for a warning", "logging",
-     noted("the model's own configuration says it")},
+     noted("it comes from the model's own configuration")},
     {"allgather_size", computed(0), "500000000", "largest gather of the old boolean ZeRO section",
      "sharding", differs("read as zero_optimization.allgather_bucket_size")},
 
@@ -69,18 +69,16 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
      "precision"},
     {"fp16.auto_cast", boolean().or_auto(), "false", "cast inputs to fp16", "precision",
      differs("units always cast the floating tensors that they are called with")},
-    {"fp16.loss_scale", number().or_auto(), "0", "a fixed loss scale; 0: it follows overflows",
-     "precision"},
-    {"fp16.initial_scale_power", integer(0, 64).or_auto(), "16", "the first loss scale is 2 to it",
-     "precision"},
+    {"fp16.loss_scale", number().or_auto(), "0", "a fixed loss scale; 0: dynamic", "precision"},
+    {"fp16.initial_scale_power", integer(0, 64).or_auto(), "16",
+     "the first loss scale is 2 to this power", "precision"},
     {"fp16.loss_scale_window", integer(1, kMostInt).or_auto(), "1000",
      "good steps after which the scale doubles", "precision"},
     {"fp16.hysteresis", integer(1, kMostInt).or_auto(), "2",
-     "overflows forgiven before the scale is halved", "precision"},
-    {"fp16.consecutive_hysteresis", boolean().or_auto(), "false", "a good step forgives again",
-     "precision"},
-    {"fp16.min_loss_scale", integer(1).or_auto(), "1", "the scale never falls below it",
-     "precision"},
+     "overflows tolerated before the scale is halved", "precision"},
+    {"fp16.consecutive_hysteresis", boolean().or_auto(), "false",
+     "a good step restores the hysteresis", "precision"},
+    {"fp16.min_loss_scale", integer(1).or_auto(), "1", "the smallest loss scale", "precision"},
     {"fp16.fp16_master_weights_and_grads", boolean().or_auto(), "false",
      "keep masters and gradients in fp16 too", "precision"},
 
@@ -102,12 +100,12 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
      refused("the keys of fp16 set the loss scale")},
 
     {"torch_autocast.enabled", boolean(), "false", "autocast per operator", "precision",
-     refused("the compute dtype holds for a whole unit; use bf16 or fp16")},
+     refused("the compute dtype applies to a whole unit; use bf16 or fp16")},
     {"torch_autocast.dtype", choice(kDtypes), "bf16", "autocast's dtype", "precision",
-     refused("the compute dtype holds for a whole unit; use bf16 or fp16")},
+     refused("the compute dtype applies to a whole unit; use bf16 or fp16")},
     {"torch_autocast.lower_precision_safe_modules", texts(), "null",
      "modules that autocast may lower", "precision",
-     refused("the compute dtype holds for a whole unit; use bf16 or fp16")},
+     refused("the compute dtype applies to a whole unit; use bf16 or fp16")},
 
     {"data_types.grad_accum_dtype", choice(kDtypes), "null",
      "dtype that gradients are summed and kept in", "precision"},
@@ -116,7 +114,7 @@ constexpr SchemaKey kDeepSpeedKeys[] = {
     {"data_types.buffer_dtype", choice(kDtypes), "null", "dtype of floating buffers", "precision"},
     {"data_types.keep_in_fp32_modules", texts().or_auto(), "auto",
      "modules that stay in fp32 in 16-bit runs", "precision",
-     refused("the compute dtype holds for the whole model")},
+     refused("the compute dtype applies to the whole model")},
 };
 
 constexpr std::string_view kMoved = "belongs at the top of the file; honoured as meant there";

@@ -14,7 +14,7 @@ constexpr SchemaKey kTrainerKeys[] = {
      "true, or words: full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2, "
      "offload, auto_wrap",
      "sharding"},
-    {"fsdp_config.version", integer(1, 2).loose(), "2", "which FSDP's keys follow", "sharding"},
+    {"fsdp_config.version", integer(1, 2).loose(), "2", "FSDP version of the keys", "sharding"},
     {"fsdp_config.reshard_after_forward",
      any_case("full_shard=1=true|shard_grad_op=2=false|no_shard=3|hybrid_shard=4|"
               "hybrid_shard_zero2=5")
@@ -31,7 +31,7 @@ constexpr SchemaKey kTrainerKeys[] = {
      "vocabulary are units too",
      "wrap"},
     {"fsdp_config.min_num_params", computed(0).loose(), "0",
-     "modules with so many parameters are units", "wrap"},
+     "modules with at least this many parameters are units", "wrap"},
     {"fsdp_config.state_dict_type",
      any_case("FULL_STATE_DICT=1|LOCAL_STATE_DICT=2|SHARDED_STATE_DICT=3").loose(),
      "FULL_STATE_DICT", "what a checkpoint holds: FULL_STATE_DICT adds the whole weights to it",
@@ -59,15 +59,15 @@ constexpr SchemaKey kTrainerKeys[] = {
     {"fsdp_config.ignored_modules", text(), "null",
      "regular expression of module paths that are left alone", "wrap"},
     {"fsdp_config.xla", kBooleanWord, "false", "run through PyTorch/XLA", "xla",
-     differs("the run goes to the present device, with a warning")},
+     differs("the run uses the available device, with a warning")},
     {"fsdp_config.xla_fsdp_v2", kBooleanWord, "false", "XLA's SPMD", "xla",
-     differs("the run goes to the present device, with a warning")},
+     differs("the run uses the available device, with a warning")},
     {"fsdp_config.xla_fsdp_grad_ckpt", kBooleanWord, "false",
      "compute activations again in backward", "recompute"},
 };
 
 constexpr std::string_view kTrainerGuides = "is not read by the Trainer; honoured as meant";
-constexpr std::string_view kPlace = "belongs into fsdp_config; honoured as meant there";
+constexpr std::string_view kPlace = "belongs in fsdp_config; honoured as meant there";
 
 constexpr SchemaAlias kTrainerAliases[] = {
     {"fsdp_config.min_num_param", "fsdp_config.min_num_params", kTrainerGuides},

@@ -15,14 +15,14 @@ struct Origin {
   int line = 0;
   std::string key{};   // as it was written, dotted
   std::string note{};  // the variable, the flag, or what it was derived from
-  int64_t ranks = 0;   // that a batch size was derived for; 0: it holds for any number
+  int64_t ranks = 0;   // ranks a batch size was derived for; 0: it holds for any number
 
   bool is_explicit() const { return from != From::fallback && from != From::derived; }
   // "ds.json:12", "environment", "flag", "default" or "derived".
   std::string text() const;
 };
 
-// Built in code: assign `value`, the origin stays "default" unless it is said.
+// In code, assign `value`; the origin stays "default" unless it is set.
 template <class T>
 struct Setting {
   T value{};

@@ -134,7 +134,7 @@ void config::Settings::override_with(std::string_view path, std::string_view tex
   }
   node.line = 0;
   config::ValueType type = key->type;
-  type.is_loose = true;  // a shell has no quotes to tell texts from numbers
+  type.is_loose = true;  // a shell strips the quotes that tell strings from numbers
   config::CheckedValue checked = config::check_value(node, type, key->fallback == "null");
   if (!checked.value) {
     report(checked.message, checked.suggestion, checked.is_name);
@@ -146,7 +146,7 @@ void config::Settings::override_with(std::string_view path, std::string_view tex
     return;
   }
   origin.key = path;
-  // A launcher's variables repeat defaults that nobody asked for.
+  // A launcher's variables repeat defaults that the user did not set.
   const bool is_asked = origin.from != Origin::From::environment ||
                         !config::same_value(*checked.value, config::fallback_of(*key));
   if (std::string remark = config::remark_on(*checked.value, *key); is_asked && !remark.empty()) {

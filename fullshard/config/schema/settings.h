@@ -32,7 +32,7 @@ class Settings {
   const Schema& schema() const { return *schema_; }
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
 
-  // What was said; null when nothing was. A value of "auto" counts.
+  // The explicit entry; null when there is none. A value of "auto" counts.
   const Entry* find(std::string_view path) const;
   bool has(std::string_view path) const { return find(path) != nullptr; }
   bool is_auto(std::string_view path) const;
@@ -42,12 +42,11 @@ class Settings {
 
   void put(std::string_view path, ConfigNode value, Origin origin);
   void erase(std::string_view path);
-  // As the key=value of --set: `text` is a JSON value, or a bare word.
+  // Like --set key=value: `text` is a JSON value, or a bare word.
   void override_with(std::string_view path, std::string_view text, Origin origin,
                      Problems& problems);
 
-  // The value or the default; "auto" that nothing resolved gives the default. Where both are null:
-  // T's own.
+  // The value or the default; an unresolved "auto" gives the default. Where both are null: T's own.
   template <class T>
   Setting<T> get(std::string_view path) const;
   template <class T>
@@ -65,14 +64,14 @@ struct ReadOptions {
   bool allow_unknown = false;  // unknown keys are only warned about
 };
 
-// By the keys at the top; a tie goes to DeepSpeed for JSON and to Accelerate for YAML.
+// Decides by the keys at the top; a tie goes to DeepSpeed for JSON and to Accelerate for YAML.
 Family tell_family(const ConfigNode& root, bool is_json);
 
 Settings read_settings(const ConfigNode& root, const std::string& file, Family family,
                        const ReadOptions& options, Problems& problems);
 
 // "did you mean": the nearest key of the section, else the place where a key of that name belongs.
-// What other programs call it comes first.
+// Names that other programs use come first.
 KeySuggestion suggest_key(const Schema& schema, std::string_view section, std::string_view name);
 
 }  // namespace fullshard::config

@@ -16,11 +16,11 @@ std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
-// A nearest key is looked for among all names: that many are help, a hundred thousand are none.
+// The nearest key is searched among all names, so only this many suggestions are made.
 constexpr int kMostSuggested = 100;
 
-// The one name that holds the word and is at most twice as long: "transformer_layer_cls" is more
-// letters away from "transformer_layer_cls_to_wrap" than a misspelt word is.
+// The only name that contains the word and is at most twice as long: "transformer_layer_cls" has a
+// larger edit distance to "transformer_layer_cls_to_wrap" than a misspelt word.
 std::optional<std::string> only_longer(std::string_view word, std::span<const std::string> names) {
   std::optional<std::string> found;
   for (const std::string& name : names) {
@@ -45,13 +45,13 @@ constexpr std::array kPrefixes = {
     PrefixRule{Family::accelerate, "fp8_config.", "fp8_"},
 };
 
-// Keys that guides name and no program reads.
+// Keys that guides name but no program reads.
 struct NeedlessKey {
   std::string_view name;
   std::string_view advice;
 };
 constexpr std::array kNeedless = {
-    NeedlessKey{"is_deepspeed_zero3_enabled", "leave it out: zero_optimization.stage says it"},
+    NeedlessKey{"is_deepspeed_zero3_enabled", "leave it out: zero_optimization.stage decides it"},
 };
 
 }  // namespace
@@ -237,7 +237,7 @@ class SettingsReader {
   void read_value(const Member& member, const std::string& written, const std::string& path) {
     const std::string variant = settings_.variant_of(path);
     const bool is_unknown_type = path.starts_with("optimizer.params.") && !is_supported(variant);
-    if (is_unknown_type) return;  // the type is a problem already
+    if (is_unknown_type) return;  // the type is already reported
     const SchemaKey* key = schema_.find(path, variant);
     if (key == nullptr) {
       report_wrong_variant(member, written, path);
@@ -262,7 +262,7 @@ class SettingsReader {
     remark(*checked.value, *key, written, member.line);
     store(path, std::move(*checked.value), written, member.line);
   }
-  // Of a section that can be switched on, only the switch is worth a word.
+  // In a section that can be switched on, only the switch gets a warning.
   void remark(const ConfigNode& value, const SchemaKey& key, const std::string& written, int line) {
     const std::string switched = fmt::format("{}.enabled", key.path.substr(0, key.path.rfind('.')));
     if (key.path != switched && !schema_.find(switched).empty()) return;

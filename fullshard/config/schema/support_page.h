@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/config_support.md, out of the schema.
+// Generates docs/config_support.md from the schema.
 #pragma once
 
 #include <string>

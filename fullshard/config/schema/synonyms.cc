@@ -102,7 +102,7 @@ KeySuggestion suggest_synonym(const Schema& schema, std::string_view section,
   if (!key.empty()) return {std::move(key), true};
   std::string flag(synonym->flag);
   std::replace(flag.begin(), flag.end(), '_', '-');
-  return {fmt::format("say it with train --{}", flag), false};
+  return {fmt::format("use train --{}", flag), false};
 }
 
 }  // namespace fullshard::config

@@ -16,16 +16,16 @@ struct CheckedValue {
   std::string message{};
   std::string suggestion{};
   bool is_name = false;
-  std::string remark{};  // of an accepted value: what was made of it; may be empty
+  std::string remark{};  // how an accepted value was adjusted; may be empty
 };
 
 // `may_be_null`: the key is unset by default.
 CheckedValue check_value(const ConfigNode& node, const ValueType& type, bool may_be_null);
 
-// "auto" for a key that may be.
+// Whether the value is "auto" for a key that allows it.
 bool is_auto(const ConfigNode& node, const ValueType& type);
 
-// What to say of a value of a noted key that is not the one that holds; empty: nothing.
+// The warning for a value of a noted key that has no effect; empty: no warning.
 std::string remark_on(const ConfigNode& value, const SchemaKey& key);
 
 // Lower case, with underscores for spaces and dashes.

@@ -58,7 +58,7 @@ std::vector<ClassRow> rows_with_columns(const TextBlock& block, const std::strin
   std::vector<ClassRow> rows;
   for_each_row(block, [&](const TableRow& found, int64_t number) {
     ClassRow row{.text = found.fields[text], .number = number};
-    // What other programs write for a pair that is not there.
+    // Other programs write an empty text for a pair that is missing.
     if (pair && !found.fields[*pair].empty()) row.text_pair = found.fields[*pair];
     take_label(block, found.fields[label], row);
     rows.push_back(std::move(row));

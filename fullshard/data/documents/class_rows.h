@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows with a text, or two, and the class that they belong to.
+// Rows with a text, or two, and their class.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace fullshard::data {
 struct ClassRow {
   std::string text;
   std::optional<std::string> text_pair = {};
-  std::string label = {};    // as it is written
+  std::string label = {};    // as written
   bool is_numbered = false;  // the label is a whole number
   int64_t number = 0;        // its line, or its number in an array, for TextBlock::place
 };
 
 // JSON objects with `field`, perhaps text_pair, and label, a text or a whole number; or a table
-// with columns of these names, or without names of two or three columns, text, pair and label.
+// with columns of these names, or one of two or three columns without names: text, pair and label.
 // Every error names file and line, and is of the kind `input`.
 std::vector<ClassRow> read_class_rows(const TextBlock& block, const std::string& field);
 
@@ -31,12 +31,12 @@ std::vector<ClassRow> read_class_rows(const TextBlock& block, const std::string&
 std::vector<std::string> find_classes(const std::vector<std::string>& paths,
                                       const std::string& field);
 
-// The number of a row's label among the classes; an error that lists them where it is none.
+// The number of a row's label among the classes; an error that lists them if it is not one of them.
 int64_t class_of(const ClassRow& row, const std::vector<std::string>& classes,
                  const TextBlock& block);
 
-// Calls act(blocks) for the blocks of tables and JSON, in their order, until it says false; they
-// last as long as the call. Other files are an error.
+// Calls act(blocks) for the blocks of tables and JSON, in their order, until it returns false; the
+// blocks live as long as the call. Other files are an error.
 void for_class_blocks(const std::vector<std::string>& files, const std::string& field,
                       int64_t block_bytes,
                       const std::function<bool(std::span<const TextBlock>)>& act);

@@ -13,7 +13,7 @@
 namespace fullshard::data {
 namespace {
 
-// Tokens that a template may put after the last message and nowhere else, as an end of all text.
+// The most tokens that a template may put after the last message only, as an end of the whole text.
 constexpr size_t kMostClosingTokens = 2;
 
 Json first_messages(const DocumentRow& row, size_t count) {
@@ -32,7 +32,7 @@ const LoadedChatTemplate& DocumentEncoder::chat() const {
   });
   if (!chat_) {
     fail_as(ErrorKind::input,
-            "has messages, but the tokenizer has no chat template; put one beside it as "
+            "has messages, but the tokenizer has no chat template; put one next to it as "
             "chat_template.jinja, or give texts as prompt and completion");
   }
   return *chat_;
@@ -74,7 +74,7 @@ EncodedDocument DocumentEncoder::encode(const DocumentRow& row, const std::strin
 EncodedDocument DocumentEncoder::encode_text(const DocumentRow& row) const {
   if (options_.loss_on == LossOn::completions) {
     fail_as(ErrorKind::input,
-            "is a text without a completion, but the loss is asked for on completions only; use "
+            "is a text without a completion, but the loss is on completions only; use "
             "--loss-on all");
   }
   EncodedDocument document{.ids = row.text.empty() ? Ids() : open_ids(row.text)};
@@ -108,8 +108,8 @@ size_t DocumentEncoder::begin_of_answer(const DocumentRow& row, size_t count,
   const std::string opened = rendered(row, count, /*opens_answer=*/true);
   const Ids before = tokenizer_.encode(opened, false);
   if (text.starts_with(opened)) return token_at(Border::begin, before, ids, tokenizer_);
-  // What opens an answer may be more than what finished ones begin with, as an empty thought; what
-  // is before it must be the same.
+  // The start of a new answer may be longer than that of finished ones, for instance by an empty
+  // thought; the text before it must be the same.
   const size_t end = count == 0 ? 0 : end_of_turn(row, count, text, ids);
   return std::max(num_common(before, ids), end);
 }
@@ -124,8 +124,8 @@ size_t DocumentEncoder::end_of_turn(const DocumentRow& row, size_t count, const 
   if (common + kMostClosingTokens < before.size()) {
     fail_as(
         ErrorKind::input,
-        "the chat template writes message {} otherwise once more messages follow, so its tokens "
-        "cannot be told; give each answer in a row of its own, or mark answers in the template "
+        "the chat template writes message {} differently once more messages follow, so its tokens "
+        "cannot be found; give each answer in a row of its own, or mark answers in the template "
         "by {{% generation %}}",
         count);
   }

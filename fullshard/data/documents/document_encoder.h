@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows as tokens, and which of these are learnt. docs/data.md, "Conversations and completions".
+// Rows as tokens, and which of these are learnt. See docs/data.md, "Conversations and completions".
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ namespace fullshard::data {
 
 struct EncodedDocument {
   std::vector<int32_t> ids = {};
-  std::vector<bool> is_learnt = {};  // of each id
+  std::vector<bool> is_learnt = {};  // for each id
   RowKind kind = RowKind::text;
 };
 
 struct DocumentEncoderOptions {
   LossOn loss_on = LossOn::completions_if_any;
-  std::string chat_folder = {};  // whose chat template is used; looked at when a row needs it
+  std::string chat_folder = {};  // has the chat template; read when a row needs it
   int64_t vocabulary = 0;        // of the model; 0: not checked
 };
 
-// Thread-safe. `tokenizer` outlives it. Errors are of the kind `input` and begin with the row's
-// place.
+// Thread-safe. `tokenizer` outlives it. Errors are of the kind `input` and begin with the place of
+// the row.
 class DocumentEncoder {
  public:
   DocumentEncoder(const Tokenizer& tokenizer, DocumentEncoderOptions options)
@@ -49,7 +49,7 @@ class DocumentEncoder {
                      const Ids& ids) const;
   void mark_turns(const DocumentRow& row, const std::string& text, EncodedDocument& document) const;
   std::string rendered(const DocumentRow& row, size_t count, bool opens_answer) const;
-  // With what the family puts before a text, without what it puts after it.
+  // Encodes with what the family puts before a text, without what it puts after it.
   Ids open_ids(const std::string& text) const;
   const LoadedChatTemplate& chat() const;
   void check_vocabulary(const EncodedDocument& document) const;

@@ -11,15 +11,16 @@ namespace {
 void check_messages(const TextBlock& block, int64_t number, const Json& messages,
                     const char* field) {
   if (!messages.is_array() || messages.empty()) {
-    fail_at(block, number, "field '{}' is no list of messages", field);
+    fail_at(block, number, "field '{}' is not a list of messages", field);
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     const bool has_role =
         message.is_object() && message.contains("role") && message["role"].is_string();
     if (!has_role) {
-      fail_at(block, number, "message {} of '{}' is no object with a \"role\" and a \"content\"",
-              i + 1, field);
+      fail_at(block, number,
+              "message {} of '{}' is not an object with a \"role\" and a \"content\"", i + 1,
+              field);
     }
   }
 }
@@ -60,10 +61,11 @@ DocumentRow row_in(const TextBlock& block, int64_t number, const Json& object,
     row.text = string_in(block, number, object, field);
     return row;
   } else {
-    fail_at(block, number,
-            "is no document; expected the field messages, the fields prompt and completion, or the "
-            "field {}; its fields: {}",
-            field, names_in(object));
+    fail_at(
+        block, number,
+        "is not a document; expected the field messages, the fields prompt and completion, or the "
+        "field {}; its fields: {}",
+        field, names_in(object));
   }
   if (object.contains("tools")) row.tools = object["tools"];
   return row;

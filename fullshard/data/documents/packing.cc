@@ -17,7 +17,7 @@ std::vector<std::vector<int64_t>> pack_documents(std::span<const int64_t> length
   std::iota(longest_first.begin(), longest_first.end(), int64_t{0});
   std::ranges::stable_sort(longest_first, std::greater(), length_of);
   std::vector<std::vector<int64_t>> sequences;
-  std::set<std::pair<int64_t, size_t>> room;  // what is left of a sequence, and which
+  std::set<std::pair<int64_t, size_t>> room;  // the free length of a sequence, and its number
   for (const int64_t document : longest_first) {
     const int64_t length = length_of(document);
     check(length > 0 && length <= capacity, "packing: a document of {} in sequences of {}", length,

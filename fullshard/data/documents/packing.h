@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents side by side in sequences of one length.
+// Several documents in each sequence of one length.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace fullshard::data {
 
 // Which documents share a sequence: best fit, longest first, as TRL packs by default. Every length
-// is from 1 to `capacity`. A sequence's documents are in the order of their numbers, and sequences
-// in that of their first documents; a function of the lengths only.
+// is from 1 to `capacity`. The documents of a sequence are in the order of their numbers, and
+// sequences in that of their first documents; a function of the lengths only.
 std::vector<std::vector<int64_t>> pack_documents(std::span<const int64_t> lengths,
                                                  int64_t capacity);
 

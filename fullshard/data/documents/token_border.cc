@@ -14,7 +14,7 @@ size_t token_at(Border border, const std::vector<int32_t>& before,
                 const std::vector<int32_t>& whole, const Tokenizer& tokenizer) {
   const size_t common = num_common(before, whole);
   if (common == before.size()) return common;
-  // The tokens around the place are others in the whole text: their bytes tell.
+  // Around the place the whole text has other tokens: compare by bytes.
   const auto bytes_of_first = [&](const std::vector<int32_t>& ids, size_t count) {
     const std::vector<int32_t> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
     return tokenizer.decode(first, /*skip_special=*/false).size();

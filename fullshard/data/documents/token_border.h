@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which token of a text a place in it falls on, for tokenizers that do not tell.
+// Finds the token at a place in a text, for tokenizers that do not report it.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace fullshard::data {
 
 enum class Border { begin, end };  // of a part of the text
 
-// How many tokens two rows of them begin with alike.
+// How many tokens at the beginning of both are equal.
 size_t num_common(const std::vector<int32_t>& left, const std::vector<int32_t>& right);
 
-// `whole` are the tokens of a text, `before` those of its beginning up to the place. The number of
-// the first token of a part that begins there, or of the first one after a part that ends there: a
-// token across the place belongs to the part.
+// `whole` are the tokens of a text, `before` those of its beginning up to the place. Returns the
+// number of the first token of a part that begins there, or of the first token after a part that
+// ends there: a token across the place belongs to the part.
 size_t token_at(Border border, const std::vector<int32_t>& before,
                 const std::vector<int32_t>& whole, const Tokenizer& tokenizer);
 

@@ -36,7 +36,7 @@ constexpr std::array<std::pair<std::string_view, FileKind>, 10> kEndings = {
      {".tsv", FileKind::table},
      {".csv", FileKind::csv}}};
 
-// Formats of other programs that no packaged library reads here; one command makes JSON of each.
+// Formats that no packaged library reads here; one command converts each to JSON.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kConversions = {
     {{".parquet",
       "python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
@@ -48,12 +48,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kConversi
       "python3 -c \"import pandas, sys; pandas.read_excel(sys.argv[1]).to_json(sys.argv[2], "
       "orient='records', lines=True)\" {0} {1}"}}};
 
-// Throws where the file is known, but by others.
+// Throws if the format is known but not supported.
 void refuse_with_conversion(const std::string& path) {
   for (const auto& [ending, command] : kConversions) {
     if (!path.ends_with(ending)) continue;
     const std::string output = path.substr(0, path.size() - ending.size()) + ".jsonl";
-    fail_as(ErrorKind::input, "{}: {} is not read here; make JSON of it: {}", path, ending,
+    fail_as(ErrorKind::input, "{}: {} is not supported; convert it to JSON: {}", path, ending,
             fmt::format(fmt::runtime(command), path, output));
   }
 }
@@ -63,7 +63,7 @@ std::optional<FileKind> kind_by_ending(std::string_view path) {
   const std::string_view inside = without_compression(path);
   for (const auto& [ending, kind] : kEndings) {
     if (!inside.ends_with(ending)) continue;
-    // Tokens are mapped as they lie in the file.
+    // Tokens are mapped as they are in the file.
     const bool is_mapped = kind == FileKind::tokens && inside.size() < path.size();
     return is_mapped ? std::nullopt : std::optional(kind);
   }
@@ -89,7 +89,7 @@ std::vector<std::string> files_of(const std::string& folder) {
   return files;
 }
 
-// Where paths may have weights they are off by now.
+// For paths that still have a weight where none is allowed.
 void refuse_weight(const std::string& path) {
   const auto weighted = path_with_weight(path);
   if (!weighted || ::access(weighted->path.c_str(), F_OK) != 0) return;
@@ -104,7 +104,7 @@ std::string all_endings() {
   for (const auto& [ending, kind] : kEndings) {
     text += (text.empty() ? "" : ", ") + std::string(ending);
   }
-  return text + ", or of texts also with .gz or .zst behind it";
+  return text + ", texts also with .gz or .zst added";
 }
 
 }  // namespace
@@ -120,22 +120,21 @@ FileKind kind_of(const std::string& path) {
   if (has_token_header(beginning)) return FileKind::tokens;
   if (const auto kind = kind_by_ending(path)) return *kind;
   refuse_with_conversion(path);
-  fail_as(ErrorKind::input, "{}: what it holds is told by its ending; expected one of {}", path,
-          all_endings());
+  fail_as(ErrorKind::input, "{}: unknown file ending; expected one of {}", path, all_endings());
 }
 
 bool is_data_file(std::string_view path) { return kind_by_ending(path).has_value(); }
 
 std::vector<std::string> list_files(const std::vector<std::string>& paths, std::string_view split) {
   std::vector<std::string> files;
-  if (paths.empty()) fail_as(ErrorKind::input, "data: no file or folder is named");
+  if (paths.empty()) fail_as(ErrorKind::input, "data: no file or folder given");
   for (std::string path : paths) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
       const int reason = errno;
       if (reason == ENOENT) refuse_weight(path);
       const auto name = HubDatasetName::parse(path);
-      // What ends as a file does is a file that is not there.
+      // A word that ends like a file's name is a missing file.
       if (reason == ENOENT && name && !is_data_file(path)) {
         const std::vector<std::string> found = find_hub_dataset(*name, split);
         files.insert(files.end(), found.begin(), found.end());

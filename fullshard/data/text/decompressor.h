@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed files, read from their beginning to their end and never whole in memory.
+// Compressed files, read from beginning to end and never whole in memory.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace fullshard::data {
 
 enum class Compression { none, gzip, zstd };
 
-// By the ending: .gz, .zst. The path without it says what is inside.
+// By the ending: .gz, .zst. The path without it tells the kind of the content.
 Compression compression_of(std::string_view path);
 std::string_view without_compression(std::string_view path);
 
-// Belongs to one thread. Errors are of the kind `input`: no such format, damaged, cut off.
+// Belongs to one thread. Errors are of the kind `input`: wrong format, damaged, cut off.
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
@@ -27,7 +27,8 @@ class Decompressor {
 
 std::unique_ptr<Decompressor> open_compressed(const std::string& path);
 
-// One of each is compiled: with the library, or to say that this build has none.
+// One of each pair is compiled: the one with the library, or the one that says that this build has
+// none.
 std::unique_ptr<Decompressor> open_gzip(const std::string& path);
 std::unique_ptr<Decompressor> open_zstd(const std::string& path);
 

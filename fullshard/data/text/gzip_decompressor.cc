@@ -16,10 +16,10 @@ namespace fullshard::data {
 namespace {
 
 constexpr size_t kInputBytes = size_t{1} << 17;
-constexpr int kGzipHeader = 15 + 16;  // the largest window, and nothing but gzip
+constexpr int kGzipHeader = 15 + 16;  // the largest window, and gzip only
 
-// Members one after another. What follows a member is another one, or the zeros that fill a tape's
-// last block: gzread takes anything else for the end, and so would drop what is damaged.
+// Members one after another. A member is followed by another one, or by the zeros that fill a
+// tape's last block: gzread takes anything else for the end, and so would drop damaged data.
 class GzipDecompressor : public Decompressor {
  public:
   explicit GzipDecompressor(const std::string& path) : name_(path), input_(kInputBytes) {
@@ -66,7 +66,7 @@ class GzipDecompressor : public Decompressor {
     }
   }
 
-  // False at the end of the file.
+  // Returns false at the end of the file.
   bool begin_member() {
     const bool is_first = num_members_ == 0;
     if (!is_first) skip_zeros();
@@ -75,8 +75,8 @@ class GzipDecompressor : public Decompressor {
     if (stream_.avail_in == 0) return false;
     const bool is_gzip =
         stream_.avail_in >= 2 && stream_.next_in[0] == 0x1f && stream_.next_in[1] == 0x8b;
-    if (!is_gzip && is_first) refuse("is no gzip file, though its name says so");
-    if (!is_gzip) refuse("is damaged (from byte {} on it is no gzip); copy it again", consumed());
+    if (!is_gzip && is_first) refuse("is not a gzip file, although its name says so");
+    if (!is_gzip) refuse("is damaged (not gzip from byte {} on); copy it again", consumed());
     ::inflateReset(&stream_);
     ++num_members_;
     return is_in_member_ = true;
@@ -90,7 +90,7 @@ class GzipDecompressor : public Decompressor {
     }
   }
 
-  // More of the file behind what is left of it; false where there is no more.
+  // Appends more of the file to what is left of it; returns false if there is no more.
   bool fill() {
     std::copy_n(stream_.next_in, stream_.avail_in, input_.begin());
     stream_.next_in = input_.data();

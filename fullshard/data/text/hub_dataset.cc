@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 2> kTrainWords = {"train", "training"};
 constexpr std::array<std::string_view, 4> kValidationWords = {"validation", "valid", "val", "dev"};
 constexpr std::array<std::string_view, 2> kTestWords = {"test", "testing"};
 
-// Below `folder`, as "data/train-00000-of-00001.parquet".
+// Adds the files below `folder`, as "data/train-00000-of-00001.parquet".
 void add_files_below(const std::string& folder, const std::string& below, int depth,
                      std::vector<std::string>& files) {
   for (const std::string& name : base::names_in_folder(folder + "/" + below)) {
@@ -64,7 +64,7 @@ bool is_of_configuration(std::string_view path, std::string_view configuration) 
          (end == path.size() || kBetween.find(path[end]) != std::string_view::npos);
 }
 
-// What is written about the data, not they themselves.
+// Whether the file describes the data instead of holding it.
 bool is_about_data(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   return name.starts_with("README") || name.starts_with("LICENSE") ||
@@ -92,7 +92,7 @@ std::vector<std::string> find_hub_dataset(const HubDatasetName& name, std::strin
   if (folder.empty()) {
     fail_as(
         ErrorKind::input,
-        "{}: is no file or folder, and no data set in the Hugging Face cache ({}); download it: "
+        "{}: is not a file, a folder, or a data set in the Hugging Face cache ({}); download it: "
         "{}",
         name.name, cache.folder(), base::download_command(base::HubKind::dataset, name.name));
   }
@@ -109,13 +109,13 @@ std::vector<std::string> find_hub_dataset(const HubDatasetName& name, std::strin
   const std::string configuration =
       name.configuration.empty() ? "" : fmt::format(", '{}'", name.configuration);
   if (has_packed) {
-    fail_as(
-        ErrorKind::input,
-        "{}: its files are Parquet or Arrow, which are not read here; make JSON of them: python3 "
-        "-c \"import datasets; datasets.load_dataset('{}'{}, split='{}').to_json('{}.jsonl')\"",
-        folder, name.name, configuration, split, split);
+    fail_as(ErrorKind::input,
+            "{}: its files are Parquet or Arrow, which are not supported; convert them to JSON: "
+            "python3 -c \"import datasets; datasets.load_dataset('{}'{}, "
+            "split='{}').to_json('{}.jsonl')\"",
+            folder, name.name, configuration, split, split);
   }
-  fail_as(ErrorKind::input, "{}: has no files of the split {}{}; name the files themselves", folder,
+  fail_as(ErrorKind::input, "{}: has no files of the split {}{}; give the files themselves", folder,
           split,
           name.configuration.empty()
               ? ""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on numbered items by several threads, its results taken in order by one.
+// Work on numbered items by several threads, with the results taken in order by one.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace fullshard::data {
 
-// Cores that this process may use.
+// The number of cores that this process may use.
 inline int num_allowed_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// consume(work(0)), consume(work(1)), … until consume answers false. `work` runs on `num_threads`
-// threads, at most a few items ahead; `consume` on the caller's. An exception of either ends it; of
-// several, that of the first item comes out, whatever the number of threads.
+// Calls consume(work(0)), consume(work(1)), … until consume returns false. `work` runs on
+// `num_threads` threads, at most a few items ahead; `consume` on the caller's. An exception of
+// either stops it; of several, that of the first item is thrown, whatever the number of threads.
 template <class Work, class Consume>
 void in_order(int64_t num_items, int num_threads, const Work& work, const Consume& consume) {
   using Result = decltype(work(int64_t{0}));
@@ -72,7 +72,7 @@ void in_order(int64_t num_items, int num_threads, const Work& work, const Consum
   };
 
   std::vector<std::jthread> threads;
-  // Joined on every way out, after they were told.
+  // Joins the threads on every way out, after they were told to stop.
   struct Stop {
     std::mutex& mutex;
     std::condition_variable& changed;

@@ -24,14 +24,14 @@ template <class... Parts>
           fmt::format(format, std::forward<Parts>(parts)...));
 }
 
-// Calls act(line, number) for each line that is not blank, without its end; until it answers false.
+// Calls act(line, number) for each line that is not blank, without its end, until it returns false.
 void for_each_line(const TextBlock& block,
                    const std::function<bool(std::string_view line, int64_t number)>& act);
-// The same of records. What is no object is an error that names file and line.
+// The same for records. A record that is not an object is an error that names file and line.
 void for_each_object(const TextBlock& block,
                      const std::function<bool(const Json& object, int64_t number)>& act);
 
-// The string in a field; an error that lists the fields where there is none.
+// The string in a field; an error that lists the fields if it is missing.
 std::string string_in(const TextBlock& block, int64_t number, const Json& object,
                       const std::string& field);
 std::string names_in(const Json& object);  // sorted, for messages

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of gzip_decompressor.cc where there is no zlib.
+// Replaces gzip_decompressor.cc in builds without zlib.
 #include "fullshard/base/error.h"
 #include "fullshard/data/text/decompressor.h"
 

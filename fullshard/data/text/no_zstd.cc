@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of zstd_decompressor.cc where there is no libzstd.
+// Replaces zstd_decompressor.cc in builds without libzstd.
 #include "fullshard/base/error.h"
 #include "fullshard/data/text/decompressor.h"
 

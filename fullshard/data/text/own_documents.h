@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of JSON that are more than their text: conversations, prompts with completions.
+// Rows of JSON that have more than a text: conversations, prompts with completions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,10 +11,10 @@ namespace fullshard::data {
 // Whether a row has `messages`, or `prompt` and `completion`.
 bool is_own_document(const nlohmann::ordered_json& row);
 
-// What becomes of such rows where texts are read.
+// What happens to such rows when texts are read.
 enum class OwnDocuments { as_texts, refused };
 
-// That one is there, and they are refused.
+// Such a row was found, and they are refused.
 class OwnDocumentFound : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "chat.jsonl:0.7": a path and what stands behind its last colon, where that is a number.
+// "chat.jsonl:0.7": a path, and the number after its last colon.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ struct WeightedPath {
   double weight = 1;
 };
 
-// Nothing where there is no such number, or the word is a path that is there as it is written. The
-// weight may be any number.
+// Absent if there is no such number, or the word is a path that exists as it is written. The weight
+// may be any number.
 std::optional<WeightedPath> path_with_weight(const std::string& word);
 
 }  // namespace fullshard::data

@@ -37,7 +37,7 @@ PairRecord pair_in(const TextBlock& block, int64_t number, const Json& object,
             number};
   }
   fail_at(block, number,
-          "is no pair; expected the fields src and tgt, source and target, or translation; its "
+          "is not a pair; expected the fields src and tgt, source and target, or translation; its "
           "fields: {}",
           names_in(object));
 }
@@ -72,7 +72,7 @@ std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& fi
   for_each_object(block, [&](const Json& object, int64_t number) {
     if (own == OwnDocuments::refused && is_own_document(object)) {
       throw OwnDocumentFound(
-          fmt::format("{}: is a document of its own, expected a text", block.place(number)),
+          fmt::format("{}: is a separate document, expected a text", block.place(number)),
           ErrorKind::input);
     }
     records.push_back({string_in(block, number, object, field), number});

@@ -26,13 +26,14 @@ struct PairLanguages {
   std::string target = {};
 };
 
-// Every error names file and line, and is of the kind `input`. Blank lines are passed over.
-// JSON objects with a string in `field`, or tables with such a column. Rows that are refused are an
+// Every error names file and line, and is of the kind `input`. Blank lines are skipped. Reads JSON
+// objects with a string in `field`, or tables with such a column. Rows that are refused are an
 // OwnDocumentFound.
 std::vector<TextRecord> read_texts(const TextBlock& block, const std::string& field,
                                    OwnDocuments own = OwnDocuments::as_texts);
-// Two columns with a tab between; or JSON objects {"src", "tgt"}, {"source", "target"} or
-// {"translation": {language: text, …}}; or tables whose columns are called so, or by the languages.
+// Reads two columns with a tab between them; or JSON objects {"src", "tgt"}, {"source", "target"}
+// or {"translation": {language: text, …}}; or tables whose columns have these names, or those of
+// the languages.
 std::vector<PairRecord> read_pairs(const TextBlock& block, const PairLanguages& languages);
 
 }  // namespace fullshard::data

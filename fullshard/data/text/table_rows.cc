@@ -24,9 +24,9 @@ void for_each_row(const TextBlock& block,
                   const std::function<void(const TableRow& row, int64_t number)>& act) {
   std::string_view rest = block.text;
   for (int64_t number = block.first_line; !rest.empty();) {
-    // Rows are whole: the block was cut so.
+    // Rows are whole: the block was cut between rows.
     const auto row = read_table_row(rest, block.layout->separator);
-    check(row.has_value(), "{}: is no whole row", block.place(number));
+    check(row.has_value(), "{}: is not a whole row", block.place(number));
     const bool is_blank = row->fields.size() == 1 && row->fields[0].empty();
     if (!is_blank && row->fields.size() != block.layout->columns.size()) {
       fail_at(block, number, "has {} fields, but there are {} columns: {}", row->fields.size(),

@@ -10,14 +10,14 @@
 
 namespace fullshard::data {
 
-// Whether the block is of such a table.
+// Whether the block belongs to such a table.
 bool has_columns(const TextBlock& block);
 
-// The place of a column in each row; an error that lists the columns where there is none.
+// The place of a column in each row; an error that lists the columns if it is missing.
 size_t column_of(const TextBlock& block, const std::string& name);
 
-// Calls act(row, number) for each row that is not blank. A row that has not as many fields as there
-// are columns is an Error of the kind `input` that names file and line.
+// Calls act(row, number) for each row that is not blank. A row whose number of fields differs from
+// the number of columns is an Error of the kind `input` that names file and line.
 void for_each_row(const TextBlock& block,
                   const std::function<void(const TableRow& row, int64_t number)>& act);
 

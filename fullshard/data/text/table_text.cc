@@ -8,7 +8,7 @@
 namespace fullshard::data {
 namespace {
 
-// At a line break, or at the end of the text: how many bytes the break has; else nothing.
+// The length in bytes of the line break at `at`, 0 at the end of the text; absent elsewhere.
 std::optional<size_t> break_at(std::string_view text, size_t at) {
   if (at == text.size()) return 0;
   if (text[at] == '\n') return 1;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kSurroundings = 512;  // bytes on either side of a cut that are compared
 constexpr int kCutsTried = 8;
 
-// Without the mark that some editors put first.
+// The text without the byte order mark that some editors write.
 std::string_view text_of(const MappedFile& file) {
   std::string_view text = file.bytes();
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
@@ -34,7 +34,7 @@ bool is_array(std::string_view text) {
   return first != text.end() && *first == '[';
 }
 
-// Not the middle of a character.
+// Moves a position inside a character to its beginning.
 size_t character_at_or_before(std::string_view text, size_t position) {
   while (position > 0 && position < text.size() && (text[position] & 0xc0) == 0x80) --position;
   return position;
@@ -79,7 +79,7 @@ void check_is_text(const TextBlock& block) {
           "{}: byte {} is 0x{:02x}, which is {}; text is read as UTF-8: convert the file, or give "
           "token files",
           block.file->name(), place, static_cast<unsigned char>(block.text[wrong]),
-          wrong == valid ? "no UTF-8" : "no text");
+          wrong == valid ? "not UTF-8" : "not text");
 }
 
 std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind, int64_t block_bytes) {

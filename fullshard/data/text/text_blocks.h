@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of text cut into blocks that can be worked on separately.
+// Text files cut into blocks that can be processed separately.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 
 namespace fullshard::data {
 
-// Looks into a mapped file, which must outlive it.
+// Points into a mapped file, which must outlive it.
 struct TextBlock {
   const MappedFile* file = nullptr;
   FileKind kind = FileKind::text;
   std::string_view text = {};
   int64_t first_line = 1;
   bool is_array = false;        // JSON: one array of records, not one record per line
-  bool begins_document = true;  // text: the block is the first, the last of its document
+  bool begins_document = true;  // text: the block is the first, or the last, of its document
   bool ends_document = true;
-  int64_t file_offset = 0;              // of the mapped bytes in all of the text
+  int64_t file_offset = 0;              // of the mapped bytes in the whole text
   const TableLayout* layout = nullptr;  // of a table
 
-  // "corpus.jsonl:12"; of an array, whose lines mean nothing, "corpus.json: record 12".
+  // "corpus.jsonl:12"; for an array, where lines mean nothing, "corpus.json: record 12".
   std::string place(int64_t line_or_record) const;
 };
 
-// An Error of the kind `input` that names the byte where the file is not text: no UTF-8, or a zero.
+// Throws Error of the kind `input` that names the byte where the file is not text: not UTF-8, or a
+// zero.
 void check_is_text(const TextBlock& block);
 
-// About this many bytes per block.
+// The size of a block, approximately.
 inline constexpr int64_t kBlockBytes = int64_t{1} << 20;
 
 // JSON and tables without names of columns: whole lines; an array is one block. An empty file is an
@@ -41,20 +42,21 @@ inline constexpr int64_t kBlockBytes = int64_t{1} << 20;
 std::vector<TextBlock> record_blocks(const MappedFile& file, FileKind kind,
                                      int64_t block_bytes = kBlockBytes);
 
-// Tables with names of columns: whole rows, without the first one where `begins`.
+// Tables with names of columns: whole rows, without the first row where the block `begins`.
 std::vector<TextBlock> row_blocks(const MappedFile& file, FileKind kind, const TableLayout& layout,
                                   bool begins, int64_t block_bytes = kBlockBytes);
 
 // The file as one document, cut only where the tokens stay the same: after a line break between two
-// visible characters where a look at the surroundings shows that the tokenizer does not mind.
+// visible characters, where a comparison of the surroundings shows that the cut does not change the
+// tokens.
 std::vector<TextBlock> document_blocks(const MappedFile& file, const Tokenizer& tokenizer,
                                        int64_t block_bytes = kBlockBytes);
 
 // The file as one document in one block, which may be empty.
 TextBlock whole_document(const MappedFile& file);
 
-// Where a part of a document may end so that the tokens stay the same, as late as in the second
-// half; 0: nowhere.
+// Where a part of a document may end so that the tokens stay the same, as late as possible, in the
+// second half; 0: nowhere.
 size_t document_cut(std::string_view text, const Tokenizer& tokenizer);
 
 }  // namespace fullshard::data

@@ -23,7 +23,7 @@ constexpr const char* kTokensEnding = ".tokens";
 constexpr size_t kBeginning = 4096;  // bytes of each text that stand for how a tokenizer behaves
 
 std::string fingerprint(const TokeniseOptions& options, const Tokenizer& tokenizer) {
-  // What is read as a stream may hold no document of its own, which older ones did not say.
+  // A stream may contain no separate documents, which older caches did not check.
   const int version = options.own_documents == OwnDocuments::refused ? 2 : 1;
   std::string facts =
       fmt::format("{} {} {} {} {}\n", version, options.field, options.separator.value_or(-1),
@@ -57,7 +57,7 @@ TokenWriter tokenise_into(AtomicFile file, const TokeniseOptions& options,
   return writer;
 }
 
-// A damaged one can be made again.
+// A damaged file can be made again.
 std::optional<TokenFile> open_kept(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   try {
@@ -78,8 +78,8 @@ TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokeni
   }
   const std::string path = folder + "/" + fingerprint(options, tokenizer) + kTokensEnding;
   if (auto kept = open_kept(path)) return std::move(*kept);
-  ::mkdir(folder.c_str(), 0777);                  // what fails shows when the file is opened
-  remove_abandoned_parts(folder, kTokensEnding);  // of other texts too: they have other names
+  ::mkdir(folder.c_str(), 0777);                  // an error shows when the file is opened
+  remove_abandoned_parts(folder, kTokensEnding);  // those of other texts too: they have other names
   tokenise_into(AtomicFile(path), options, tokenizer).finish();
   return TokenFile(path);
 }

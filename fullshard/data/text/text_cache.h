@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenised text that the next run need not make again.
+// Keeps tokenised text, so that the next run need not tokenise it again.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace fullshard::data {
 
-// The tokens of text files: from `folder`, written there if they are not yet; with an empty
-// `folder` in memory. A cached file belongs to names, sizes and times of the texts, to what matters
-// of the options, and to the tokenizer's vocabulary and behaviour on the beginning of each text.
+// The tokens of text files: from `folder`, written there first if missing; with an empty `folder`
+// in memory. A cached file belongs to names, sizes and times of the texts, to the options that
+// matter, and to the tokenizer's vocabulary and behaviour on the beginning of each text.
 TokenFile tokenised_text(const TokeniseOptions& options, const Tokenizer& tokenizer,
                          const std::string& folder);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// Memory that is mapped as a file is; the kernel takes it back with the mapping.
+// Memory that is mapped like a file; the kernel frees it with the mapping.
 MappedFile in_memory(std::string_view text, const std::string& name) {
   const int descriptor = ::memfd_create("fullshard-text", MFD_CLOEXEC);
   if (descriptor < 0) fail("{}: cannot be unpacked ({})", name, std::strerror(errno));
@@ -60,7 +60,7 @@ class UnpackedParts {
   UnpackedParts(const std::string& path, const TextPartOptions& options)
       : path_(path), kind_(kind_of(path)), options_(options), source_(open_compressed(path)) {}
 
-  // Nothing after the last one.
+  // Absent after the last one.
   std::optional<TextPart> next() {
     if (has_ended_ && text_.empty() && !is_first_) return std::nullopt;
     const size_t size = fill();
@@ -81,7 +81,7 @@ class UnpackedParts {
   }
 
  private:
-  // Reads on until there is a place to cut, or the end. Gives the part's size.
+  // Reads on until there is a place to cut, or the end. Returns the size of the part.
   size_t fill() {
     for (auto wanted = static_cast<size_t>(options_.part_bytes);; wanted *= 2) {
       wanted = std::min(wanted, static_cast<size_t>(options_.most_bytes));
@@ -91,7 +91,7 @@ class UnpackedParts {
       if (const size_t cut = cut_of(text_); cut > 0) return cut;
       if (wanted == static_cast<size_t>(options_.most_bytes)) {
         fail_as(ErrorKind::input,
-                "{}: from byte {} of its text on, {} bytes hold no line or record that ends; "
+                "{}: from byte {} of its text on, {} bytes hold no whole line or record; "
                 "unpack the file, or split it",
                 path_, byte_, wanted);
       }
@@ -118,17 +118,17 @@ class UnpackedParts {
     if (kind_ == FileKind::csv || !layout_.columns.empty()) {
       return end_of_last_row(text, kind_ == FileKind::csv ? ',' : '\t');
     }
-    // One array cannot be cut.
+    // An array cannot be cut.
     const size_t first = is_first_ ? text.find_first_not_of(" \t\r\n") : std::string_view::npos;
     if (kind_ == FileKind::json && first != std::string_view::npos && text[first] == '[') return 0;
-    return text.rfind('\n') + 1;  // 0 where there is none
+    return text.rfind('\n') + 1;  // 0 if there is none
   }
 
   std::string path_;
   FileKind kind_;
   const TextPartOptions& options_;
   std::unique_ptr<Decompressor> source_;
-  std::string text_;  // unpacked, and not in a part yet
+  std::string text_;  // unpacked, but not yet in a part
   bool has_ended_ = false;
   bool is_first_ = true;
   TableLayout layout_;

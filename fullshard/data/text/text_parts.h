@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text files in parts that can be held: a file as it lies there is mapped whole, a compressed one
-// is read on as far as is worked on at once.
+// Text files in parts that fit in memory: a plain file is mapped whole, a compressed one is read as
+// far as is processed at once.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,33 @@ struct TextPart {
   MappedFile file;
   FileKind kind = FileKind::text;
   TableLayout layout = {};
-  bool begins = true;  // the first part of its file, the last one
+  bool begins = true;  // the first, or the last, part of its file
   bool ends = true;
   int64_t first_line = 1;
-  int64_t first_byte = 0;    // of all text
-  int64_t source_bytes = 0;  // of the file, in progress lines
+  int64_t first_byte = 0;    // in the whole text
+  int64_t source_bytes = 0;  // of the file, for progress lines
 };
 
 struct TextPartOptions {
   const Tokenizer* tokenizer = nullptr;  // cuts documents; null: each text stays whole
-  // Names that make the first row of a .tsv one of names; of a .csv it always is.
+  // If one of these is in the first row of a .tsv, that row has names; the first row of a .csv
+  // always does.
   std::vector<std::string> column_names = {};
-  int64_t part_bytes = int64_t{64} << 20;  // of compressed files
-  // The longest line, row, or document without a place to cut.
+  int64_t part_bytes = int64_t{64} << 20;  // for compressed files
+  // The longest line, row, or document that has no place to cut.
   int64_t most_bytes = int64_t{1} << 30;
 };
 
-// Calls act(parts) with the parts of all files in their order, until it says false: files that are
-// mapped together, compressed ones part by part. Errors are of the kind `input`.
+// Calls act(parts) with the parts of all files in their order, until it returns false: uncompressed
+// files mapped together, compressed ones part by part. Errors are of the kind `input`.
 void for_text_parts(const std::vector<std::string>& files, const TextPartOptions& options,
                     const std::function<bool(std::span<const TextPart>)>& act);
 
 // The first bytes of a file's text.
 std::string beginning_of_text(const std::string& path, size_t bytes);
 
-// The blocks of a part (without a tokenizer a text is one), with lines and places counted from the
-// beginning of its file.
+// The blocks of a part (without a tokenizer a text is one block), with lines and places counted
+// from the beginning of its file.
 std::vector<TextBlock> blocks_of_part(const TextPart& part, const Tokenizer* tokenizer,
                                       int64_t block_bytes);
 

@@ -127,7 +127,7 @@ void tokenise(const TokeniseOptions& options, const Tokenizer& tokenizer, TokenW
         [&](const BlockTokens& block) {
           append(block, writer);
           part_done += block.bytes;
-          // As much of the file as of its text.
+          // The same share of the file as of its text.
           const double share = static_cast<double>(part_done) / static_cast<double>(text_bytes);
           if (options.progress) {
             options.progress(done + static_cast<int64_t>(share * static_cast<double>(source_bytes)),

@@ -37,7 +37,7 @@ class ZstdDecompressor : public Decompressor {
       if (is_read && left_ == 0) return 0;
       left_ = ::ZSTD_decompressStream(stream_, &output, &held_);
       if (::ZSTD_isError(left_) != 0) {
-        fail_as(ErrorKind::input, "{}: is damaged, or no zstd file ({})", name_,
+        fail_as(ErrorKind::input, "{}: is damaged, or not a zstd file ({})", name_,
                 ::ZSTD_getErrorName(left_));
       }
       if (is_read && output.pos == 0) {
@@ -50,7 +50,7 @@ class ZstdDecompressor : public Decompressor {
   int64_t consumed() const override { return consumed_; }
 
  private:
-  // False at the end of the file.
+  // Returns false at the end of the file.
   bool fill() {
     const ssize_t got = ::read(descriptor_, input_.data(), input_.size());
     if (got < 0) fail_as(ErrorKind::input, "{}: cannot be read ({})", name_, std::strerror(errno));
@@ -69,7 +69,7 @@ class ZstdDecompressor : public Decompressor {
   ZSTD_DStream* stream_;
   std::vector<char> input_;
   ZSTD_inBuffer held_ = {nullptr, 0, 0};
-  size_t left_ = 0;  // of the present frame: 0 between frames
+  size_t left_ = 0;  // of the current frame: 0 between frames
   int64_t consumed_ = 0;
 };
 

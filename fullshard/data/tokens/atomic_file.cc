@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kPartEnding = ".partial";
 
-// Unique among processes, and among threads by the address of something on the stack.
+// Unique among processes, and among threads by the address of an object on the stack.
 std::string partial_name(const std::string& path) {
   const int here = 0;
   return fmt::format("{}.{}-{:x}{}", path, ::getpid(), reinterpret_cast<uintptr_t>(&here),
@@ -76,7 +76,7 @@ std::string path_of_descriptor(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
 }
 
-// -1 where the file system has none, or where it could not be given a name later.
+// Returns -1 if the file system has none, or if the file could not be named later.
 int open_nameless(const std::string& folder) {
   const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (file < 0) return -1;
@@ -86,12 +86,13 @@ int open_nameless(const std::string& folder) {
   return -1;
 }
 
-// Locked before anyone could take it for abandoned, or made again; -1 with errno.
+// Locks the file before another process can take it for abandoned or create it again; -1 with
+// errno.
 int open_named(const std::string& path) {
   while (true) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) return -1;
-    ::flock(file, LOCK_EX);  // where the file system has no locks, nothing is removed either
+    ::flock(file, LOCK_EX);  // on a file system without locks, nothing is removed either
     struct stat facts {};
     if (::fstat(file, &facts) == 0 && facts.st_nlink > 0) return file;
     ::close(file);
@@ -102,7 +103,7 @@ int open_named(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), partial_(partial_name(path_)) {
   if (base::is_special_file(path_)) {
-    fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path_);
+    fail_as(ErrorKind::input, "{}: is not a regular file; name another place", path_);
   }
   const std::string folder = folder_of_file(path_);
   remove_parts(folder,

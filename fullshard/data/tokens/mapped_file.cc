@@ -15,7 +15,7 @@
 namespace fullshard::data {
 
 MappedFile::MappedFile(std::string path, Access access) : name_(std::move(path)) {
-  // Without waiting for somebody to write into a pipe.
+  // Does not wait for a writer of a pipe.
   const int descriptor = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     fail_as(ErrorKind::input, "{}: cannot be read ({})", name_, std::strerror(errno));

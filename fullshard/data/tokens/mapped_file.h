@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes without reading them: pages come when they are looked at and may go again.
+// A file's bytes without reading them: the kernel loads pages when they are used and may drop them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class Access { random, sequential };  // what the kernel reads ahead
 class MappedFile {
  public:
   MappedFile(std::string path, Access access);
-  // Of an open file, which it closes; `name` stands for it in messages.
+  // Maps an open file, which it closes; `name` stands for it in messages.
   MappedFile(int descriptor, std::string name, Access access);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;

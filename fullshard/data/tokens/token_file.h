@@ -12,7 +12,7 @@
 
 namespace fullshard::data {
 
-// Any of the layouts of token_layout.h; owns the mapping. Thread-safe.
+// Has any of the layouts of token_layout.h; owns the mapping. Thread-safe.
 class TokenFile {
  public:
   explicit TokenFile(const std::string& path, std::string_view dtype = {},
@@ -23,9 +23,9 @@ class TokenFile {
   const TokenLayout& layout() const { return layout_; }
   int64_t size() const { return layout_.num_tokens; }
 
-  // Tokens [first, first + out.size()), which must be there.
+  // Reads tokens [first, first + out.size()), which must exist.
   void read(int64_t first, std::span<int64_t> out) const;
-  // Where token number `token` stands in the file.
+  // The byte where token number `token` begins in the file.
   int64_t byte_of(int64_t token) const { return layout_.begin + token * layout_.width; }
   // The first token of each document; empty where the layout does not say.
   std::span<const uint64_t> documents() const;

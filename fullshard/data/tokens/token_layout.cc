@@ -116,10 +116,11 @@ TokenLayout read_fullshard(const std::string& name, std::string_view bytes) {
 int width_named(const std::string& name, std::string_view dtype) {
   if (dtype == "uint16") return 2;
   if (dtype == "uint32") return 4;
-  fail_as(ErrorKind::input, "{}: tokens of dtype '{}'; expected uint16 or uint32", name, dtype);
+  fail_as(ErrorKind::input, "{}: unsupported token dtype '{}'; expected uint16 or uint32", name,
+          dtype);
 }
 
-// {"dtype": "uint32"} beside the file. So small that looking for the two words is enough.
+// {"dtype": "uint32"} next to the file. So small that searching for the two words is enough.
 std::optional<int> companion_width(const std::string& name) {
   const auto found = base::find_text_file(name + ".json", kMiB);
   if (!found) return std::nullopt;
@@ -153,7 +154,7 @@ TokenLayout read_any(const std::string& name, std::string_view bytes, std::strin
   if (bytes.starts_with(kMagic)) return read_fullshard(name, bytes);
   if (const LlmcKind* kind = llmc_kind(bytes)) return read_llmc(name, bytes, *kind);
   require(!name.ends_with(".tokens") || !dtype.empty(),
-          "{}: does not begin as files of this name do; it is damaged, make it again with "
+          "{}: does not begin like a .tokens file; it is damaged, make it again with "
           "'fullshard data tokenize', or name raw tokens .bin",
           name);
   return read_raw(name, bytes, dtype);
@@ -204,7 +205,7 @@ TokenFormat token_format_named(std::string_view name) {
   for (const auto& [known, value] : kNames) {
     if (known == name) return value;
   }
-  fail_as(ErrorKind::usage, "no token format '{}'; expected fullshard, nanogpt or llmc", name);
+  fail_as(ErrorKind::usage, "unknown token format '{}'; expected fullshard, nanogpt or llmc", name);
 }
 
 bool has_token_header(std::string_view bytes) {

@@ -44,13 +44,13 @@ struct TokenLayout {
   std::string_view dtype() const { return width == 2 ? "uint16" : "uint32"; }
 };
 
-// Whether bytes begin like a file with a header, whatever its name.
+// Whether the bytes begin like a file with a header, whatever its name.
 bool has_token_header(std::string_view bytes);
 // Reads and checks the header, and the size of the file. `dtype` ("uint16", "uint32", or empty:
 // told by the name, `.u32.bin`, or by a companion `<name>.json` with {"dtype": …}) matters where
 // there is no header.
 TokenLayout read_layout(const std::string& name, std::string_view bytes, std::string_view dtype);
-// What a file of this layout begins with; empty without a header.
+// The bytes that a file of this layout begins with; empty if it has no header.
 std::string header_of(const TokenLayout& layout);
 int64_t header_size(TokenFormat format);
 

@@ -14,13 +14,13 @@ namespace fullshard::data {
 // Files in the order given; a read may cross from one into the next. Thread-safe.
 class TokenStream {
  public:
-  // Tokens at or beyond `vocabulary` are errors of the kind `input` as soon as they are seen: at
-  // once where a header tells the largest token, else when they are read. 0: not checked.
+  // Tokens at or beyond `vocabulary` are errors of the kind `input` as soon as they are found: at
+  // once if a header names the largest token, otherwise when they are read. 0: not checked.
   TokenStream(std::vector<TokenFile> files, int64_t vocabulary);
 
   int64_t size() const { return begins_.back(); }
   int64_t max_token() const;  // -1 when a file does not say
-  // Tokens [first, first + out.size()), which must be there.
+  // Reads tokens [first, first + out.size()), which must exist.
   void read(int64_t first, std::span<int64_t> out) const;
   // "train.bin", or "a.bin and 3 more".
   std::string name() const;

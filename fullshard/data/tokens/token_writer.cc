@@ -32,7 +32,7 @@ int token_width_for(int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 TokenWriter::TokenWriter(AtomicFile file, TokenFormat format, int width)
     : file_(std::move(file)),
       layout_{.format = format, .width = width, .begin = header_size(format)} {
-  buffer_.resize(static_cast<size_t>(layout_.begin));  // the header comes last
+  buffer_.resize(static_cast<size_t>(layout_.begin));  // the header is written last
 }
 
 void TokenWriter::begin_document() {
@@ -75,7 +75,7 @@ void TokenWriter::finish() {
   file_.commit();
 }
 
-// Also where one is there from an earlier file of this name: it would be believed.
+// Also if one is left from an earlier file of this name: it would be believed.
 void TokenWriter::write_companion() {
   const std::string companion = file_.path() + ".json";
   const bool is_told = (layout_.width == 4) == file_.path().ends_with(".u32.bin");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token files, written once from beginning to end.
+// Writes token files once, from beginning to end.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace fullshard::data {
 
-// Bytes per token that hold every id of a vocabulary: 2 or 4.
+// Bytes per token that are enough for every id of a vocabulary: 2 or 4.
 int token_width_for(int64_t vocabulary);
 
-// Nothing is at the file's place before finish(). A file without a header whose name does not tell
-// that its tokens are uint32 gets a companion `<name>.json` that does.
+// Nothing exists at the file's path before finish(). A file without a header whose name does not
+// tell that its tokens are uint32 gets a companion `<name>.json` that does.
 class TokenWriter {
  public:
   TokenWriter(AtomicFile file, TokenFormat format, int width);
@@ -27,7 +27,7 @@ class TokenWriter {
   int64_t num_documents() const { return static_cast<int64_t>(documents_.size()); }
 
   void finish();
-  // Of an AtomicFile in memory, in place of finish(): the file, open; `name` stands for it.
+  // For an AtomicFile in memory, instead of finish(): the open file; `name` stands for it.
   TokenFile finish_in_memory();
 
  private:

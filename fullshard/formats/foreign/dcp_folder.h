@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A torch.distributed.checkpoint folder (.metadata and .distcp files) as the weights of a model and
-// the states of its optimizer, whoever wrote it: dcp.save, Accelerate, the Trainer.
+// the states of its optimizer, as written by dcp.save, Accelerate or the Trainer.
 #pragma once
 
 #include <memory>
@@ -23,13 +23,13 @@ class DcpFolder {
   const DcpMetadata& metadata() const { return *metadata_; }
 
   // What lies under the key "model" ("module", "state_dict"), without it; everything when there
-  // is no such key and no optimizer. Null: the folder holds none.
+  // is no such key and no optimizer. Null: the folder holds no weights.
   std::unique_ptr<TensorSource> weights() const;
   bool has_weights() const { return !names_.weights.empty(); }
   // "exp_avg", ...: tensors under optimizer.state.NAME.exp_avg (also "optim"), by NAME.
   std::vector<std::string> states() const;
   std::unique_ptr<TensorSource> state(const std::string& name) const;
-  // As the optimizer counts them. Nothing: it does not say.
+  // The optimizer's own count; nothing if it is not stored.
   std::optional<int64_t> num_steps() const;
 
  private:

@@ -59,7 +59,7 @@ class MetadataReader {
       const bool is_box = offset != nullptr && offset->kind != PickleKind::none;
       const auto first = is_box ? shape_of(*offset, where) : std::vector<int64_t>();
       check_input(items_.emplace(Place{name, first}, read_item(*value, where)).second,
-                  "{}: the box at {} is there twice", where, format_shape(first));
+                  "{}: the box at {} occurs twice", where, format_shape(first));
     }
   }
 
@@ -67,13 +67,13 @@ class MetadataReader {
     DcpItem item{text_of(attribute_of(value, "relative_path", where), where),
                  number_of(attribute_of(value, "offset", where), where),
                  number_of(attribute_of(value, "length", where), where)};
-    check_input(is_plain_name(item.file), "{}: lies in '{}', expected a file of this folder", where,
-                item.file);
+    check_input(is_plain_name(item.file), "{}: is stored in '{}', expected a file of this folder",
+                where, item.file);
     const int64_t bytes = size_of(item.file, where);
     check_input(item.offset >= 0 && item.length >= 0 && item.offset <= bytes &&
                     item.length <= bytes - item.offset,
-                "{}: lies in bytes {} to {} of {}, which has {}; the file is truncated, or of "
-                "another checkpoint",
+                "{}: is stored in bytes {} to {} of {}, which has {}; the file is truncated, or "
+                "belongs to another checkpoint",
                 where, item.offset, item.offset + item.length, item.file, bytes);
     return item;
   }
@@ -82,7 +82,7 @@ class MetadataReader {
     const auto known = sizes_.find(name);
     if (known != sizes_.end()) return known->second;
     const std::string path = fmt::format("{}/{}", folder_, name);
-    check_input(base::is_file(path), "{}: lies in {}, which is not there", where, path);
+    check_input(base::is_file(path), "{}: is stored in {}, which does not exist", where, path);
     return sizes_[name] = FileHandle::open(path).size();
   }
 
@@ -91,7 +91,7 @@ class MetadataReader {
       const std::string name = text_of(*key, path_ + ": state_dict_metadata");
       if (is_of_class(*value, "BytesStorageMetadata")) {
         const auto item = items_.find({name, {}});
-        check_input(item != items_.end(), "{}: '{}' lies in no file", path_, name);
+        check_input(item != items_.end(), "{}: '{}' is in no file", path_, name);
         metadata_.objects.emplace(name, item->second);
       } else {
         metadata_.tensors.emplace(name, read_tensor(name, *value));
@@ -109,7 +109,7 @@ class MetadataReader {
       // A rank without elements has a box too.
       if (checked_numel(box.sizes) == 0) continue;
       const auto item = items_.find({name, box.offsets});
-      check_input(item != items_.end(), "{}: its box at {} lies in no file", where,
+      check_input(item != items_.end(), "{}: its box at {} is in no file", where,
                   format_shape(box.offsets));
       box.item = item->second;
       const auto size = element_bytes(tensor.dtype);
@@ -184,7 +184,7 @@ void check_cover(const std::vector<int64_t>& shape, const std::vector<DcpChunk>&
     check_inside(shape, chunk, where);
     covered += *checked_numel(chunk.sizes);
   }
-  // By their first dimension, so that a box is compared with its neighbours only.
+  // Sorted by their first dimension, so that a box is compared with its neighbours only.
   std::vector<const DcpChunk*> sorted;
   for (const auto& chunk : chunks) sorted.push_back(&chunk);
   std::ranges::sort(sorted, {}, &DcpChunk::offsets);
@@ -195,7 +195,7 @@ void check_cover(const std::vector<int64_t>& shape, const std::vector<DcpChunk>&
                   format_shape(sorted[i]->offsets), format_shape(sorted[j]->offsets));
     }
   }
-  check_input(covered == *numel, "{}: of its {} elements the files hold {}", where, *numel,
+  check_input(covered == *numel, "{}: has {} elements, the files hold only {}", where, *numel,
               covered);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The .metadata file of torch.distributed.checkpoint: which tensors there are, and in which files
-// which boxes of them lie. A pickle, read as data.
+// The .metadata file of torch.distributed.checkpoint: the tensors, and the files that hold their
+// boxes. A pickle, read as data.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -14,7 +14,7 @@ namespace fullshard::formats {
 
 inline constexpr const char* kDcpMetadata = ".metadata";
 
-// Bytes [offset, offset + length) of a file: what torch.save wrote, whole.
+// Bytes [offset, offset + length) of a file: one complete archive of torch.save.
 struct DcpItem {
   std::string file;  // plain name in the folder
   int64_t offset = 0;
@@ -37,16 +37,17 @@ struct DcpTensor {
 struct DcpMetadata {
   std::string path;                          // of the file
   std::map<std::string, DcpTensor> tensors;  // by their flat names
-  std::map<std::string, DcpItem> objects;    // what is no tensor
+  std::map<std::string, DcpItem> objects;    // entries that are not tensors
   // The keys that lead to a flat name: "model.emb.weight" is at ("model", "emb.weight").
   std::map<std::string, std::vector<std::string>> keys;
 };
 
-// Checked whole: boxes lie inside their tensors and cover them without overlap, files have plain
-// names, exist, and are long enough. Errors are of the kind input and name the tensor.
+// Everything is checked: boxes lie inside their tensors and cover them without overlap, files have
+// plain names, exist, and are long enough. Errors are of the kind input and name the tensor.
 DcpMetadata read_dcp_metadata(const std::string& folder);
 
-// Boxes inside the shape that cover it, each element once. Errors begin with `where`.
+// Checks that the boxes lie inside the shape and cover each element once. Errors begin with
+// `where`.
 void check_cover(const std::vector<int64_t>& shape, const std::vector<DcpChunk>& chunks,
                  const std::string& where);
 

@@ -31,10 +31,10 @@ class OpenItem {
         what_(std::move(what)) {
     const std::string where = fmt::format("{}: {}", file_.path(), what_);
     auto found = file_.tensor(file_.root(), where);
-    check_input(found.has_value(), "{}: the file holds {} in its place", where,
+    check_input(found.has_value(), "{}: the file holds {}, expected a tensor", where,
                 file_.root().describe());
     check_input(found->dtype == tensor.dtype && found->shape == chunk.sizes,
-                "{}: the file holds {} of {}, the metadata promises {} of {}", where,
+                "{}: the file holds {} of {}, the metadata says {} of {}", where,
                 c10::toString(found->dtype), format_shape(found->shape),
                 c10::toString(tensor.dtype), format_shape(chunk.sizes));
     place_ = std::move(*found);
@@ -54,7 +54,7 @@ class OpenItem {
   TorchTensor place_;
 };
 
-// The part of `out`, which begins at element `begin` of the tensor, that lies in this box.
+// Reads the part of `out` that lies in this box; `out` begins at element `begin` of the tensor.
 void read_box(const OpenItem& item, const BoxRuns& runs, int64_t begin, const ElementSpan& out) {
   const int64_t end = begin + out.numel;
   const int64_t length = runs.length();

@@ -28,7 +28,7 @@ class DcpSource : public TensorSource {
   std::vector<SummedStorage> storages_of(const std::string& name) const override;
 
  private:
-  // Items are opened anew for every read; what was summed of one before goes on here.
+  // Items are reopened for every read; what was summed of an item so far is kept here.
   using SumOf = std::map<std::pair<std::string, int64_t>, std::shared_ptr<EntrySum>>;
   std::shared_ptr<EntrySum> kept_sum(const DcpItem& item, std::shared_ptr<EntrySum> fresh) const;
   void check_item(const DcpTensor& tensor, const DcpChunk& chunk, const std::string& what) const;

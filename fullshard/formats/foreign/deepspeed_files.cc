@@ -49,7 +49,7 @@ std::optional<int> rank_before(std::string_view name, std::string_view end) {
   return rank;
 }
 
-// Nothing: a file of a run that was also parallel in another way, or not one of a checkpoint.
+// Nothing: the file is of a run with another kind of parallelism too, or not of a checkpoint.
 std::optional<RankFile> parse_name(std::string_view name) {
   if (const auto rank = rank_before(name, kOptimizerEnd)) return RankFile{FileOf::optimizer, *rank};
   if (const auto rank = rank_before(name, kModelEnd)) return RankFile{FileOf::model, *rank};
@@ -57,8 +57,8 @@ std::optional<RankFile> parse_name(std::string_view name) {
   return std::nullopt;
 }
 
-// The archive in a file knows under which name it was saved. Of two ranks whose shapes are alike
-// nothing else tells that their files were exchanged.
+// An archive records the name under which it was saved. If two ranks have equal shapes, nothing
+// else shows that their files were exchanged.
 void check_is_own_file(const TorchFile& file, const std::string& name) {
   const std::string saved = fmt::format("{}.pt", file.saved_name());
   const auto found = parse_name(saved);
@@ -75,7 +75,7 @@ std::string read_tag(const std::string& path) {
   std::string tag = file.read_text(0, file.size(), "tag");
   const auto is_space = [](char sign) { return sign == '\n' || sign == ' ' || sign == '\r'; };
   while (!tag.empty() && is_space(tag.back())) tag.pop_back();
-  check_input(is_plain_name(tag), "{}: holds '{}', expected the name of a folder beside it",
+  check_input(is_plain_name(tag), "{}: holds '{}', expected the name of a folder next to it",
               file.path(), tag);
   return tag;
 }
@@ -84,15 +84,15 @@ using NamesByRank = std::map<int, std::string>;
 
 void add(NamesByRank& names, int rank, const std::string& name, const std::string& folder) {
   const auto [found, is_new] = names.emplace(rank, name);
-  check_input(is_new, "{}: has two files of rank {}: {} and {}; one is of another checkpoint",
+  check_input(is_new, "{}: has two files of rank {}: {} and {}; one belongs to another checkpoint",
               folder, rank, found->second, name);
 }
 
 void check_ranks(const NamesByRank& names, const std::string& folder, const char* kind) {
   int expected = 0;
   for (const auto& [rank, name] : names) {
-    check_input(rank == expected, "{}: the {} file of rank {} is missing, that of rank {} is there",
-                folder, kind, expected, rank);
+    check_input(rank == expected, "{}: the {} file of rank {} is missing, rank {} has one", folder,
+                kind, expected, rank);
     ++expected;
   }
 }
@@ -118,9 +118,9 @@ bool is_deepspeed_folder(const std::string& path) {
 
 std::string find_deepspeed_folder(const std::string& path, const std::string& tag) {
   if (tag.empty() && holds_states(path)) return path;
-  check_input(tag.empty() || is_plain_name(tag), "{}: '{}' is no tag", path, tag);
+  check_input(tag.empty() || is_plain_name(tag), "{}: invalid tag '{}'", path, tag);
   const std::string folder = fmt::format("{}/{}", path, tag.empty() ? read_tag(path) : tag);
-  check_input(base::is_folder(folder), "{}: is not there{}", folder,
+  check_input(base::is_folder(folder), "{}: does not exist{}", folder,
               tag.empty() ? fmt::format("; {}/latest names it", path) : "");
   return folder;
 }
@@ -133,9 +133,10 @@ DeepSpeedFiles open_deepspeed_files(const std::string& path, const std::string& 
   for (const auto& name : names_in(files.folder)) {
     if (!name.ends_with("_states.pt")) continue;
     const auto file = parse_name(name);
-    check_input(file.has_value(),
-                "{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not read",
-                files.folder, name);
+    check_input(
+        file.has_value(),
+        "{}/{}: belongs to a model-parallel or mixture-of-experts run, which is not supported",
+        files.folder, name);
     add(file->kind == FileOf::model ? models : optimizers, file->rank, name, files.folder);
   }
   check_input(!models.empty(), "{}: has no *_model_states.pt", files.folder);

@@ -78,7 +78,7 @@ void DeepSpeedFolder::read_facts() {
     num_skipped_ = number_of(*skipped, model.path() + ": skipped_steps");
   }
   check_input(num_skipped_ >= 0 && num_skipped_ <= num_steps_,
-              "{}: global_steps is {} and skipped_steps {}, which cannot be", model.path(),
+              "{}: global_steps {} and skipped_steps {} contradict each other", model.path(),
               num_steps_, num_skipped_);
   const auto* version = model.root().find("ds_version");
   if (version != nullptr && version->kind == PickleKind::text) version_ = version->text;
@@ -89,8 +89,7 @@ void DeepSpeedFolder::read_facts() {
     const int64_t stage = number_of(field_of(state, "zero_stage", where), where + ": zero_stage");
     check_input(stage >= 1 && stage <= 3, "{}: zero_stage is {}, expected 1, 2 or 3", where, stage);
     if (rank == 0) stage_ = static_cast<int>(stage);
-    check_input(stage == stage_, "{}: zero_stage is {}, that of rank 0 is {}", where, stage,
-                stage_);
+    check_input(stage == stage_, "{}: zero_stage is {}, rank 0 has {}", where, stage, stage_);
     const PickleValue& count = field_of(state, "partition_count", where);
     int64_t ranks = 0;
     if (const auto number = number_in(count)) ranks = *number;
@@ -102,7 +101,7 @@ void DeepSpeedFolder::read_facts() {
   }
   const size_t expected = stage_ == 3 ? files_.optimizers.size() : 1;
   check_input(files_.models.size() == expected,
-              "{}: has {} *_model_states.pt, stage {} on {} ranks has {}", files_.folder,
+              "{}: has {} *_model_states.pt, stage {} on {} ranks needs {}", files_.folder,
               files_.models.size(), stage_, num_ranks(), expected);
 }
 
@@ -121,7 +120,7 @@ void DeepSpeedFolder::read_groups() {
       const auto numel = checked_numel(parameter.shape);
       check_input(numel.has_value(), "{}: its shape {} is impossible", what,
                   format_shape(parameter.shape));
-      check_input(names.insert(name).second, "{}: is there twice", what);
+      check_input(names.insert(name).second, "{}: occurs twice", what);
       parameter.numel = *numel;
       group.push_back(std::move(parameter));
     }
@@ -233,8 +232,8 @@ DeepSpeedFolder::Intervals DeepSpeedFolder::flat_states(size_t rank,
   return flat;
 }
 
-// What a rank says about the parameters in its part must fit where the files' order puts them:
-// otherwise files of two ranks, or of two models, were exchanged.
+// What a rank records about the parameters in its part must match their places by the order of the
+// files: otherwise files of two ranks, or of two models, were exchanged.
 void DeepSpeedFolder::check_slices() const {
   std::vector<int64_t> begins(groups_.size(), 0);  // of this rank, in each group
   for (size_t rank = 0; rank < files_.optimizers.size(); ++rank) {
@@ -254,7 +253,7 @@ void DeepSpeedFolder::check_slices() const {
           return value == nullptr ? 0 : number_in(*value).value_or(-1);
         };
         check_input(number("numel") == numel && number("start") == first,
-                    "{}: says that it holds {} elements of '{}' from its element {} on, expected "
+                    "{}: records {} elements of '{}' from its element {} on, expected "
                     "{} from {} on; files of two ranks or checkpoints were exchanged",
                     where_optimizer(rank), number("numel"), parameter.name, number("start"), numel,
                     first);
@@ -283,8 +282,8 @@ void DeepSpeedFolder::check_group_numel(size_t group, int64_t found) const {
   for (const Parameter& parameter : groups_[group]) numel += parameter.numel + parameter.padding;
   const int64_t multiple = 2 * num_ranks();
   check_input(divide_up(numel, multiple) == divide_up(found, multiple),
-              "{}: group {} has {} elements in all files, its parameters have {}; the files are of "
-              "two models",
+              "{}: group {} has {} elements in all files, its parameters have {}; the files belong "
+              "to two models",
               files_.folder, group, found, numel);
 }
 
@@ -319,8 +318,8 @@ void DeepSpeedFolder::add_cut_by_parameter(IntervalSource& source, const FlatOfR
   }
   for (size_t rank = 0; rank < flat.size(); ++rank) {
     check_input(total_numel(flat[rank]) == at,
-                "{}: its flat groups have {} elements, the parameters' parts {}; the files are of "
-                "two models",
+                "{}: its flat groups have {} elements, the parameters' parts {}; the files belong "
+                "to two models",
                 where_optimizer(rank), total_numel(flat[rank]), at);
   }
 }
@@ -355,8 +354,8 @@ void DeepSpeedFolder::add_frozen(IntervalSource& source) const {
   }
 }
 
-// Stage 1 saves no fragments of frozen parameters, but the module holds all parameters, whole and
-// in the precision of computing.
+// Stage 1 saves no fragments of frozen parameters, but the module holds all parameters, unsharded
+// and in the compute dtype.
 void DeepSpeedFolder::add_module_rest(IntervalSource& source) const {
   const SharedTorchFile& model = files_.models[0];
   for (const auto& [key, value] : field_of(model->root(), "module", model->path()).pairs) {

@@ -24,8 +24,8 @@ namespace fullshard::formats {
 
 class DeepSpeedFolder {
  public:
-  // `path` is the folder with `latest`, or the one of a tag. Everything that the files say about
-  // themselves is checked; nothing else is read.
+  // `path` is the folder with `latest`, or the one of a tag. All metadata of the files are read and
+  // checked, and nothing else.
   explicit DeepSpeedFolder(const std::string& path, const std::string& tag = "");
 
   const std::string& folder() const { return files_.folder; }
@@ -35,7 +35,7 @@ class DeepSpeedFolder {
   int64_t num_steps() const { return num_steps_; }
   int64_t num_skipped() const { return num_skipped_; }     // of them
   int64_t optimizer_steps() const;                         // as the optimizer itself counts them
-  const std::string& version() const { return version_; }  // of DeepSpeed; "" if not said
+  const std::string& version() const { return version_; }  // of DeepSpeed; "" if not stored
   std::optional<SavedLossScale> loss_scale() const;        // of fp16; a fixed 1 otherwise
   std::optional<int64_t> scheduler_steps() const;          // nothing: there was no schedule
 

@@ -82,14 +82,14 @@ void PickleMachine::append(const Items& items) {
   PickleValue* target = top();
   expect(target->kind == PickleKind::list || target->kind == PickleKind::set ||
              target->kind == PickleKind::object,
-         "it appends to something that is no list");
+         "it appends to something that is not a list");
   target->items.insert(target->items.end(), items.begin(), items.end());
 }
 
 void PickleMachine::set_items(const Items& items) {
   PickleValue* target = top();
   expect(target->kind == PickleKind::dict || target->kind == PickleKind::object,
-         "it sets items of something that is no dictionary");
+         "it sets items of something that is not a dictionary");
   expect(items.size() % 2 == 0, "a key has no value");
   for (size_t i = 0; i < items.size(); i += 2) target->pairs.emplace_back(items[i], items[i + 1]);
 }

@@ -53,7 +53,7 @@ std::optional<double> real_in(const PickleValue& value) {
 }
 
 std::string text_of(const PickleValue& value, const std::string& where) {
-  check_input(value.kind == PickleKind::text, "{}: is {}, expected a text", where,
+  check_input(value.kind == PickleKind::text, "{}: is {}, expected a string", where,
               value.describe());
   return value.text;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opcodes of numbers, truths and texts.
+// Opcodes of numbers, booleans and strings.
 #include <bit>
 #include <cstring>
 

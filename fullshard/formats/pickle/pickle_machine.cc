@@ -103,7 +103,7 @@ PickleMachine::Items PickleMachine::pop_to_mark() {
 
 void PickleMachine::count_copy(size_t bytes) {
   copied_ += static_cast<int64_t>(bytes);
-  expect(copied_ <= limits_.max_bytes, "it asks for too many copies of a text");
+  expect(copied_ <= limits_.max_bytes, "it asks for too many copies of a string");
 }
 
 bool PickleMachine::do_stack(Opcode code) {
@@ -160,15 +160,15 @@ bool PickleMachine::do_memo(Opcode code) {
   }
 }
 
-// A map, not an array: a pickle may name any index, and memory follows what it really keeps.
+// A map, not an array: a pickle may name any index, and memory is only used for stored values.
 void PickleMachine::remember(uint64_t key) {
-  expect(static_cast<int64_t>(memo_.size()) < limits_.max_values, "it remembers too many values");
+  expect(static_cast<int64_t>(memo_.size()) < limits_.max_values, "its memo holds too many values");
   memo_[key] = top();
 }
 
 void PickleMachine::recall(uint64_t key) {
   const auto found = memo_.find(key);
-  expect(found != memo_.end(), "it recalls a value that it never kept");
+  expect(found != memo_.end(), "it reads a memo entry that it never stored");
   push(found->second);
 }
 

@@ -41,10 +41,10 @@ class PickleMachine {
   PickleValue* pop();
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   Items pop_to_mark();
-  // Text made of memoised text: without a bound a short pickle could ask for it without end.
+  // Counts text that is copied from the memo: a short pickle could ask for unlimited copies.
   void count_copy(size_t bytes);
 
-  // Opcodes by group; false: it is none of the group.
+  // Opcodes by group; false: the opcode is not in the group.
   bool do_scalar(Opcode code);
   bool do_text(Opcode code);
   bool do_container(Opcode code);
@@ -70,7 +70,7 @@ class PickleMachine {
   const std::string& where_;
   PickleLimits limits_;
   size_t position_ = 0;
-  size_t begin_ = 0;  // of the opcode at hand
+  size_t begin_ = 0;  // of the current opcode
   int64_t copied_ = 0;
   Pickle pickle_;
   PickleValue* none_ = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opcodes that would call something: what was asked for becomes a note.
+// Opcodes that would call something: the call is recorded, not made.
 #include <fmt/format.h>
 
 #include "fullshard/formats/pickle/pickle_machine.h"
@@ -17,7 +17,7 @@ bool PickleMachine::do_object(Opcode code) {
       const PickleValue* name = pop();
       const PickleValue* module = pop();
       expect(name->kind == PickleKind::text && module->kind == PickleKind::text,
-             "it names a class by something that is no text");
+             "it names a class by something that is not a string");
       push_global(module->text, name->text);
       return true;
     }

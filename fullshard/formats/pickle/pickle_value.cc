@@ -34,7 +34,7 @@ std::string PickleValue::describe() const {
     case PickleKind::real:
       return fmt::format("the number {}", real);
     case PickleKind::text:
-      return "a text";
+      return "a string";
     case PickleKind::bytes:
       return fmt::format("{} bytes", text.size());
     case PickleKind::list:
@@ -50,7 +50,7 @@ std::string PickleValue::describe() const {
     case PickleKind::object:
       break;
     case PickleKind::persistent:
-      return "something stored beside";
+      return "something stored outside the pickle";
   }
   return class_name().empty() ? "an object" : fmt::format("an object of {}", class_name());
 }

@@ -45,13 +45,13 @@ struct PickleValue {
 
   // The value of a key that is text, in a dict or an object with items. Null: not there.
   const PickleValue* find(std::string_view key) const;
-  // The name of what an object would be made by; "" for others.
+  // The name of the class or function that would make an object; "" for others.
   std::string_view class_name() const;
   // "a dictionary of 3", "an object of torch.nn.modules.linear.Linear": for messages.
   std::string describe() const;
 };
 
-// Owns the values of one pickle, side by side: deep nesting costs no stack when they go.
+// Owns the values of one pickle in one list: freeing nested values does not recurse.
 class Pickle {
  public:
   const PickleValue& root() const { return *root_; }

@@ -43,12 +43,12 @@ void PickleWriter::put(int64_t value) {
 
 void PickleWriter::put(double value) {
   bytes_ += code(Opcode::real);
-  append(__builtin_bswap64(std::bit_cast<uint64_t>(value)));  // big-endian, alone among all
+  append(__builtin_bswap64(std::bit_cast<uint64_t>(value)));  // the only big-endian value
 }
 
 void PickleWriter::put(std::string_view text) {
   check_input(text.size() <= std::numeric_limits<uint32_t>::max(),
-              "pickle: a text of {} bytes is too long", text.size());
+              "pickle: a string of {} bytes is too long", text.size());
   bytes_ += code(Opcode::text4);
   append(static_cast<uint32_t>(text.size()));
   bytes_ += text;

@@ -35,9 +35,9 @@ class PickleWriter {
   void put_empty_ordered_dict();
 
   void put_global(std::string_view module, std::string_view name);
-  // Calls the global before the tuple that was just ended with it.
+  // Calls the global that precedes the tuple just ended, with this tuple as its arguments.
   void call();
-  // The tuple just ended is the id of something beside the pickle.
+  // Makes the tuple just ended the id of something stored outside the pickle.
   void make_persistent();
 
   std::string finish();  // the bytes

@@ -20,7 +20,7 @@ PartedSource::PartedSource(const WeightIndex& index,
     for (const auto& tensor : part->tensors()) {
       if (index.file_of.contains(tensor.name)) continue;
       const bool is_new = source_of.emplace(tensor.name, part.get()).second;
-      check_input(is_new, "{}: does not say which of its files holds tensor '{}': two do", path_,
+      check_input(is_new, "{}: does not say which of two files holds tensor '{}'", path_,
                   tensor.name);
     }
   }
@@ -38,7 +38,7 @@ void PartedSource::check_promises(const WeightIndex& index) const {
     if (parts_.at(file)->find(tensor) != nullptr) continue;
     if (++count <= kMostNamed) lacking.push_back(fmt::format("'{}' ({})", tensor, file));
   }
-  check_input(count == 0, "{}: promises {} tensors that their files lack: {}{}", path_, count,
+  check_input(count == 0, "{}: lists {} tensors that their files do not have: {}{}", path_, count,
               fmt::format("{}", fmt::join(lacking, ", ")), count > kMostNamed ? ", ..." : "");
 }
 

@@ -57,7 +57,7 @@ const ElementType* type_of(const json& entry, const std::string& where) {
   return type;
 }
 
-// Bytes of so many elements, or nothing when they are no whole number of bytes or too many.
+// Bytes of so many elements, or nothing if that is not a whole number of bytes or overflows.
 std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, const ElementType& type) {
   const auto numel = checked_numel(shape);
   int64_t bits = 0;
@@ -69,10 +69,10 @@ std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, const Element
 
 SafetensorsEntry parse_entry(const std::string& name, const json& value, const std::string& path) {
   const std::string where = fmt::format("{}: tensor '{}'", path, name);
-  check_input(value.is_object(), "{}: is described by no JSON object", where);
+  check_input(value.is_object(), "{}: its entry is not a JSON object", where);
   SafetensorsEntry entry{.name = name, .type = type_of(value, where), .shape = {}};
   const auto shape = naturals(value, "shape");
-  check_input(shape.has_value(), "{}: its shape is no list of whole numbers from 0 on", where);
+  check_input(shape.has_value(), "{}: its shape is not a list of non-negative integers", where);
   entry.shape = *shape;
   const auto offsets = naturals(value, "data_offsets");
   check_input(offsets && offsets->size() == 2 && (*offsets)[0] <= (*offsets)[1],
@@ -80,7 +80,7 @@ SafetensorsEntry parse_entry(const std::string& name, const json& value, const s
   entry.begin = (*offsets)[0];
   entry.end = (*offsets)[1];
   const auto bytes = bytes_of(entry.shape, *entry.type);
-  check_input(bytes.has_value(), "{}: shape {} of {} is no possible number of bytes", where,
+  check_input(bytes.has_value(), "{}: shape {} of {} has no valid size in bytes", where,
               format_shape(entry.shape), entry.type->name);
   check_input(*bytes == entry.bytes(),
               "{}: shape {} of {} takes {} bytes, its data_offsets give {}", where,
@@ -89,30 +89,30 @@ SafetensorsEntry parse_entry(const std::string& name, const json& value, const s
 }
 
 std::map<std::string, std::string> parse_metadata(const json& value, const std::string& path) {
-  check_input(value.is_object(), "{}: header: __metadata__ is no JSON object", path);
+  check_input(value.is_object(), "{}: header: __metadata__ is not a JSON object", path);
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    check_input(text.is_string(), "{}: header: __metadata__ '{}' is no text", path, key);
+    check_input(text.is_string(), "{}: header: __metadata__ '{}' is not a string", path, key);
     metadata[key] = text.get<std::string>();
   }
   return metadata;
 }
 
-// The tensors lie side by side from 0 on and fill the file.
+// Checks that the tensors are contiguous from 0 on and fill the file.
 void check_cover(const std::vector<SafetensorsEntry>& entries, int64_t data_bytes,
                  const std::string& path) {
   int64_t end = 0;
   for (const auto& entry : entries) {
-    check_input(entry.begin >= end, "{}: tensor '{}': begins at byte {}, inside the one before",
+    check_input(entry.begin >= end, "{}: tensor '{}': begins at byte {}, inside the previous one",
                 path, entry.name, entry.begin);
     check_input(entry.begin == end,
-                "{}: tensor '{}': begins at byte {}, {} bytes after the one before", path,
+                "{}: tensor '{}': begins at byte {}, {} bytes after the previous one", path,
                 entry.name, entry.begin, entry.begin - end);
     end = entry.end;
   }
   check_input(end <= data_bytes,
-              "{}: is truncated: its tensors take {} bytes, {} are there; copy it again", path, end,
-              data_bytes);
+              "{}: is truncated: its tensors take {} bytes, only {} are present; copy it again",
+              path, end, data_bytes);
   check_input(end == data_bytes, "{}: has {} bytes after its last tensor", path, data_bytes - end);
 }
 
@@ -128,8 +128,8 @@ std::string read_json(const FileHandle& file) {
     fail_input("{}: is a pointer of Git LFS, not the weights; fetch them with git lfs pull", path);
   }
   check_input(length <= static_cast<uint64_t>(file.size() - kLengthBytes),
-              "{}: its header would take {} bytes and the file has {}; it is truncated, or no "
-              "safetensors file",
+              "{}: its header would take {} bytes and the file has {}; it is truncated, or not "
+              "a safetensors file",
               path, length, file.size());
   check_input(length <= static_cast<uint64_t>(kMostHeaderBytes),
               "{}: its header takes {} bytes, more than the {} that safetensors allows", path,
@@ -172,9 +172,9 @@ SafetensorsHeader lay_out_safetensors(const std::vector<TensorPlan>& tensors,
   header.metadata = {{"format", "pt"}};
   for (const auto& tensor : tensors) {
     const std::string where = fmt::format("{}: tensor '{}'", path, tensor.name);
-    check_input(is_readable(tensor.dtype), "{}: dtype {} is not written", where,
+    check_input(is_readable(tensor.dtype), "{}: unsupported dtype {}", where,
                 c10::toString(tensor.dtype));
-    check_input(tensor.name != kMetadata, "{}: the format keeps this name for itself", where);
+    check_input(tensor.name != kMetadata, "{}: this name is reserved by the format", where);
     const ElementType* type = find_element_type(tensor.dtype);
     const auto bytes = bytes_of(tensor.shape, *type);
     check_input(bytes.has_value(), "{}: its shape {} is impossible", where,

@@ -32,13 +32,13 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;        // in the order of their bytes
-  std::map<std::string, std::string> metadata;  // what stood under "__metadata__"
+  std::map<std::string, std::string> metadata;  // the values under "__metadata__"
   int64_t data_begin = 8;
 
   int64_t file_bytes() const { return entries.empty() ? data_begin : entries.back().end; }
 };
 
-// Everything that the format promises is checked against the size of the file.
+// All rules of the format are checked, and the size of the file.
 SafetensorsHeader read_safetensors_header(const FileHandle& file);
 
 // Placed as the safetensors package places them: by type, widest first, then by name. `path` is for
@@ -46,7 +46,7 @@ SafetensorsHeader read_safetensors_header(const FileHandle& file);
 SafetensorsHeader lay_out_safetensors(const std::vector<TensorPlan>& tensors,
                                       const std::string& path);
 
-// The bytes before data_begin of what lay_out_safetensors() made.
+// The bytes before data_begin, for a result of lay_out_safetensors().
 std::string format_safetensors_header(const SafetensorsHeader& header);
 
 }  // namespace fullshard::formats

@@ -39,7 +39,7 @@ struct SafetensorsWriter::State {
   Slot& slot(const std::string& name) {
     const auto found = slots.find(name);
     formats::check_input(found != slots.end(), "{}: tensor '{}' was not planned", path, name);
-    formats::check_input(file.has_value(), "{}: tensor '{}' comes after finish()", path, name);
+    formats::check_input(file.has_value(), "{}: tensor '{}' is written after finish()", path, name);
     return found->second;
   }
 
@@ -98,7 +98,7 @@ void SafetensorsWriter::write_range(const std::string& name, int64_t begin,
                        "{}: tensor '{}' has {} elements, {} from {} on were given", state.path,
                        name, numel, values.numel, begin);
   formats::check_input(!slot.written.overlaps(begin, begin + values.numel),
-                       "{}: tensor '{}': elements {} to {} were written before", state.path, name,
+                       "{}: tensor '{}': elements {} to {} were already written", state.path, name,
                        begin, begin + values.numel);
   const int64_t offset = slot.entry.begin + begin * size;
   if (values.dtype == dtype) {
@@ -117,7 +117,7 @@ void SafetensorsWriter::write_range(const std::string& name, int64_t begin,
 
 void SafetensorsWriter::finish() {
   State& state = *state_;
-  formats::check_input(state.file.has_value(), "{}: is finished already", state.path);
+  formats::check_input(state.file.has_value(), "{}: is already finished", state.path);
   std::vector<std::string> missing;
   for (const auto& [name, slot] : state.slots) {
     const auto numel = checked_numel(slot.entry.shape);
@@ -125,8 +125,8 @@ void SafetensorsWriter::finish() {
   }
   const size_t count = missing.size();
   if (count > 8) missing.resize(8);
-  formats::check_input(count == 0, "{}: {} tensors were not written whole: {}{}", state.path, count,
-                       fmt::join(missing, ", "), count > 8 ? ", ..." : "");
+  formats::check_input(count == 0, "{}: {} tensors were not written completely: {}{}", state.path,
+                       count, fmt::join(missing, ", "), count > 8 ? ", ..." : "");
   state.file->sync();
   formats::rename_into_place(state.part, state.path);
   state.file.reset();

@@ -18,8 +18,8 @@ struct TensorPlan {
 };
 
 // One file. The header is written from the plan; then every tensor once, in any order. finish()
-// checks that all came, fsyncs and gives the file its name: until then it is PATH.part, which the
-// destructor removes. Errors name the file (no room on disk too).
+// checks that all were written, fsyncs and renames the file: until then it is PATH.part, which the
+// destructor removes. Errors name the file, also when the disk is full.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::string path, std::vector<TensorPlan> tensors);
@@ -28,7 +28,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Elements [begin, begin + values.numel) of a tensor, cast to the planned dtype in blocks. (Whole
-  // tensors and such as are not contiguous: tensor_io/write_tensor.h.)
+  // tensors and non-contiguous ones: tensor_io/write_tensor.h.)
   void write_range(const std::string& name, int64_t begin, const ElementSpan& values);
   const std::string& path() const;
   const TensorPlan& planned(const std::string& name) const;

@@ -14,8 +14,8 @@ using nlohmann::json;
 
 constexpr int kMostDepth = 8;
 
-// Goes over the text before anything is made of it. Not a callback of the parser: with one, it
-// looks through all members of an object after each of them.
+// Checks the text before it is parsed. This is not a callback of the parser: with one, the parser
+// searches all members of an object after each of them.
 class Rules final : public json::json_sax_t {
  public:
   explicit Rules(const std::string& where) : where_(where) {}
@@ -41,7 +41,7 @@ class Rules final : public json::json_sax_t {
   }
   bool start_array(size_t) override { return enter(); }
   bool end_array() override { return leave(); }
-  // The parser itself says what is wrong.
+  // The parser itself reports the error.
   bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
 
  private:
@@ -67,9 +67,9 @@ json parse_strict_json(std::string_view text, const std::string& where) {
   try {
     return json::parse(text);
   } catch (const json::parse_error& error) {
-    fail_input("{}: is not JSON at its byte {}", where, error.byte);
+    fail_input("{}: invalid JSON at byte {}", where, error.byte);
   } catch (const json::exception&) {
-    fail_input("{}: holds a number that no computer keeps", where);
+    fail_input("{}: number out of range", where);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON that somebody else wrote: shallow, without a key twice in one object.
+// Parses JSON from untrusted files: nesting is limited, and a key occurs once in an object.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

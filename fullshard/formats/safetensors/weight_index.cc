@@ -33,11 +33,11 @@ WeightIndex read_weight_index(const std::string& path) {
               "{}: has no \"weight_map\" of tensors to files", path);
   WeightIndex index{path, {}};
   for (const auto& [tensor, name] : map->items()) {
-    check_input(name.is_string(), "{}: the file of tensor '{}' is no text", path, tensor);
+    check_input(name.is_string(), "{}: the file of tensor '{}' is not a string", path, tensor);
     const auto& text = name.get_ref<const std::string&>();
     check_input(is_plain_name(text),
-                "{}: tensor '{}' is said to be in {}, which is no plain name of a file beside the "
-                "index",
+                "{}: tensor '{}' is assigned to {}, expected the name of a file in the folder of "
+                "the index",
                 path, tensor, name.dump());
     index.file_of[tensor] = text;
   }

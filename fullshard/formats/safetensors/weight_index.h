@@ -13,7 +13,7 @@ struct WeightIndex {
   std::map<std::string, std::string> file_of;  // tensor -> name of a file in the same folder
 };
 
-// The names of files in it are checked: they may only mean files of the index's own folder.
+// The names of files in it are checked: they must refer to files of the index's own folder.
 WeightIndex read_weight_index(const std::string& path);
 
 }  // namespace fullshard::formats

@@ -23,15 +23,15 @@ void IntervalSource::add(std::string name, std::vector<int64_t> shape,
   Pieces pieces;
   int64_t begin = 0;
   for (const auto& interval : intervals) {
-    check_input(interval.tensor->dtype == dtype, "{}: tensor '{}': is {} there and {} in {}",
+    check_input(interval.tensor->dtype == dtype, "{}: tensor '{}': has the dtype {}, but {} in {}",
                 interval.file->path(), name, c10::toString(interval.tensor->dtype),
                 c10::toString(dtype), file);
     const int64_t take = std::min(interval.numel, *numel - begin);
     if (take > 0) pieces.push_back({begin, interval});
     begin += std::max<int64_t>(take, 0);
   }
-  check_input(begin == *numel, "{}: tensor '{}': of its {} elements the files hold {}", file, name,
-              *numel, begin);
+  check_input(begin == *numel, "{}: tensor '{}': has {} elements, the files hold only {}", file,
+              name, *numel, begin);
   insert({std::move(name), std::move(shape), dtype, file},
          std::make_shared<const Pieces>(std::move(pieces)));
 }

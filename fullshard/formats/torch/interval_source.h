@@ -27,7 +27,7 @@ class IntervalSource : public TensorSource {
   // twice. Its dtype is that of the intervals.
   void add(std::string name, std::vector<int64_t> shape,
            const std::vector<FileInterval>& intervals);
-  // A further name for a tensor; ignored when that is not there or the name is.
+  // Another name for a tensor; ignored if there is no such tensor or the name is taken.
   void add_name(const std::string& name, const std::string& same_as);
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }

@@ -66,7 +66,8 @@ void OptimizerFile::read_groups() {
   for (const auto* group : items_of(*groups, where)) {
     const std::vector<int64_t> numbers = shape_of(field_of(*group, "params", where), where);
     for (const int64_t number : numbers) {
-      check_input(number == next, "{}: has the parameter {} where {} is due", where, number, next);
+      check_input(number == next, "{}: has the parameter {} where {} is expected", where, number,
+                  next);
       ++next;
     }
     group_sizes_.push_back(static_cast<int64_t>(numbers.size()));

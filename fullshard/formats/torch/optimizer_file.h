@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of an optimizer in one file of torch.save, as Accelerate and the Trainer leave it
-// beside gathered weights:
+// next to gathered weights:
 //
 //     {"state": {parameter: {"exp_avg": …, "step": …}}, "param_groups": [{"params": […], …}]}
 //
 // A parameter is a name, or its number: 0, 1, … through all groups, in the order in which they were
-// given to the optimizer. Optimizers that were given names say them beside the numbers
+// given to the optimizer. Optimizers that were given names store them next to the numbers
 // (param_names).
 #pragma once
 
@@ -25,13 +25,13 @@ class OptimizerFile {
   explicit OptimizerFile(const std::string& path);
 
   const std::string& path() const { return file_->path(); }
-  // False: parameters are numbered, and which is which is not said.
+  // False: parameters are numbered and their names are not stored.
   bool has_names() const { return has_names_; }
-  // How many parameters each group has; empty where the file does not say.
+  // How many parameters each group has; empty if the file does not store that.
   const std::vector<int64_t>& group_sizes() const { return group_sizes_; }
   // "exp_avg", …: tensors as large as their parameters.
   const std::vector<std::string>& states() const { return states_; }
-  // Of every parameter under its name; without names under "0", "1", …
+  // The values for every parameter under its name; without names under "0", "1", …
   std::unique_ptr<TensorSource> state(const std::string& name) const;
   // The same with names[i] for number i.
   std::unique_ptr<TensorSource> state(const std::string& name,
@@ -45,7 +45,7 @@ class OptimizerFile {
   std::shared_ptr<const TorchFile> file_;
   bool has_names_ = true;
   std::vector<int64_t> group_sizes_;
-  std::vector<std::string> names_;  // of the numbers, where the file says them
+  std::vector<std::string> names_;  // by number, if the file stores them
   std::vector<std::string> states_;
   std::optional<int64_t> num_steps_;
 };

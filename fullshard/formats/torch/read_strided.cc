@@ -54,7 +54,7 @@ struct Dim {
   int64_t index = 0;
 };
 
-// Far steps first: counting the last one fastest goes through the storage from its begin to its
+// Largest strides first: counting the last one fastest walks the storage from its start to its
 // end.
 std::vector<Dim> dims_by_stride(const TorchTensor& tensor) {
   std::vector<Dim> dims;

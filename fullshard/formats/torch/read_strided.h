@@ -12,7 +12,7 @@
 
 namespace fullshard::formats {
 
-// As TorchFile::read(). The storage is walked in its own order, a window at a time, so that every
+// Like TorchFile::read(). The storage is walked in its own order, a window at a time, so that every
 // byte is read once or nearly so; at most 2 MiB are held.
 void read_strided(const FileHandle& file, const TorchTensor& tensor, int64_t begin,
                   const ElementSpan& out, std::string_view what);

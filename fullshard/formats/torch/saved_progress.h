@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other programs keep of a run beside tensors: the loss scale of fp16, and how far the
+// What other programs save of a run in addition to tensors: the loss scale of fp16, and how far the
 // schedule of the learning rate has come.
 #pragma once
 
@@ -21,12 +21,12 @@ struct SavedLossScale {
   int hysteresis = 0;  // overflows until it is lowered; 0: not said
 };
 
-// DeepSpeed's LossScaler or DynamicLossScaler. Nothing: something else. Numbers that cannot be are
+// DeepSpeed's LossScaler or DynamicLossScaler. Nothing: something else. Invalid numbers are
 // errors of the kind input that begin with `where`.
 std::optional<SavedLossScale> deepspeed_loss_scale(const PickleValue& scaler,
                                                    const std::string& where);
 // The state_dict of torch's GradScaler. Nothing: it was switched off, or is something else. It
-// doubles as many good steps from now as there.
+// doubles after as many more good steps as there.
 std::optional<SavedLossScale> grad_scaler_loss_scale(const PickleValue& state,
                                                      const std::string& where);
 

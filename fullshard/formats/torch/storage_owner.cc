@@ -22,7 +22,7 @@ class Search {
   explicit Search(std::string_view storage) : storage_(storage) {}
 
   std::string run(const PickleValue& root) {
-    visit(&root, kNobody, "");
+    visit(&root, kNoParent, "");
     for (size_t at = 0; at < found_.size(); ++at) {
       const PickleValue& value = *found_[at].value;
       if (is_wanted(value)) return keys_to(at);
@@ -36,7 +36,7 @@ class Search {
   }
 
  private:
-  static constexpr size_t kNobody = static_cast<size_t>(-1);
+  static constexpr size_t kNoParent = static_cast<size_t>(-1);
   struct Place {
     const PickleValue* value;
     size_t parent;
@@ -52,7 +52,7 @@ class Search {
     found_.push_back({value, parent, std::move(key)});
   }
 
-  // What a tensor is made of is the tensor.
+  // The arguments from which a tensor is made count as the tensor.
   void visit_call(const PickleValue& object, size_t at) {
     if (object.arguments != nullptr) {
       for (const auto* given : object.arguments->items) visit(given, at, "");
@@ -69,7 +69,7 @@ class Search {
 
   std::string keys_to(size_t at) const {
     std::vector<std::string_view> keys;
-    for (; at != kNobody && keys.size() < kMostKeys; at = found_[at].parent) {
+    for (; at != kNoParent && keys.size() < kMostKeys; at = found_[at].parent) {
       if (!found_[at].key.empty()) keys.push_back(found_[at].key);
     }
     std::ranges::reverse(keys);

@@ -52,13 +52,13 @@ std::optional<at::ScalarType> storage_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// Before 1.6 torch.save wrote no zip but pickles one after the other, the first of them this
-// number.
+// Before 1.6 torch.save wrote consecutive pickles instead of a zip archive; the first of them is
+// this number.
 constexpr std::string_view kOldFormat = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
 ZipArchive open_archive(const FileHandle& file, int64_t begin, int64_t length) {
   check_input(begin >= 0 && length >= 0 && begin <= file.size() && length <= file.size() - begin,
-              "{}: has {} bytes, its bytes {} to {} were asked for", file.path(), file.size(),
+              "{}: has {} bytes, its bytes {} to {} were requested", file.path(), file.size(),
               begin, begin + length);
   const std::string start = file.read_text(begin, std::min<int64_t>(length, 16), "first bytes");
   check_input(start.find(kOldFormat) != 2,
@@ -66,7 +66,7 @@ ZipArchive open_archive(const FileHandle& file, int64_t begin, int64_t length) {
               "Python: torch.save(torch.load('{0}'), '{0}')",
               file.path());
   check_input(start.starts_with("PK"),
-              "{}: does not begin as files of torch.save do (a zip archive); copy it again",
+              "{}: does not begin like a file of torch.save (a zip archive); copy it again",
               file.path());
   return ZipArchive(file, begin, length);
 }
@@ -89,11 +89,11 @@ std::vector<int64_t> naturals_of(const PickleValue& value, const char* what,
     is_right = is_right && item->kind == PickleKind::integer && item->integer >= 0;
     numbers.push_back(item->integer);
   }
-  check_input(is_right, "{}: its {} is no list of whole numbers from 0 on", where, what);
+  check_input(is_right, "{}: its {} is not a list of non-negative integers", where, what);
   return numbers;
 }
 
-// A parameter, or a tensor with attributes, holds the plain call that makes the tensor.
+// A parameter, or a tensor with attributes, wraps the plain call that makes the tensor.
 struct Call {
   std::string_view name;
   const std::vector<const PickleValue*>* arguments;
@@ -118,7 +118,7 @@ std::optional<Call> tensor_call(const PickleValue& value) {
   return std::nullopt;
 }
 
-// The largest element that the strides reach lies in the storage, whatever the numbers are.
+// Checks that the largest element that the strides reach lies in the storage.
 void check_extent(const TorchTensor& tensor, const std::string& where) {
   const auto numel = checked_numel(tensor.shape);
   check_input(numel.has_value(), "{}: its shape {} is impossible", where,
@@ -155,7 +155,7 @@ bool TorchTensor::is_contiguous() const {
 }
 
 struct TorchFile::Storage {
-  std::optional<at::ScalarType> dtype;  // nothing: bytes, the tensor says what they are
+  std::optional<at::ScalarType> dtype;  // nothing: untyped bytes, the tensor has the dtype
   int64_t offset = 0;
   int64_t bytes = 0;
   std::shared_ptr<EntrySum> sum = {};
@@ -176,7 +176,7 @@ TorchFile::TorchFile(FileHandle file, int64_t begin, int64_t length, const Pickl
   }
   if (archive_.entries().contains(root_ + "byteorder")) {
     const std::string order = read_entry("byteorder", 16);
-    check_input(order == "little", "{}: its byte order is '{}', only 'little' is read", path(),
+    check_input(order == "little", "{}: its byte order is '{}', only 'little' is supported", path(),
                 order);
   }
 }
@@ -202,23 +202,23 @@ TorchFile::Storage TorchFile::storage(const PickleValue& value, const std::strin
   const bool has_id = value.kind == PickleKind::persistent &&
                       value.arguments->kind == PickleKind::tuple &&
                       value.arguments->items.size() >= 5;
-  check_input(has_id, "{}: its storage is {}, not one of torch's", where, value.describe());
+  check_input(has_id, "{}: its storage is {}, expected one of torch's", where, value.describe());
   const auto& id = value.arguments->items;
   const bool is_right = id[0]->text == "storage" && id[1]->kind == PickleKind::global &&
                         id[2]->kind == PickleKind::text && id[4]->kind == PickleKind::integer &&
                         id[4]->integer >= 0;
   check_input(is_right, "{}: the id of its storage is damaged", where);
   const auto dtype = storage_dtype(id[1]->text);
-  check_input(dtype.has_value() || id[1]->text == kUntyped,
-              "{}: its storage is of {}, which is unknown", where, id[1]->text);
+  check_input(dtype.has_value() || id[1]->text == kUntyped, "{}: unknown storage class {}", where,
+              id[1]->text);
   const std::string name = root_ + "data/" + id[2]->text;
   const ZipEntry* entry = archive_.find(name);
   check_input(entry != nullptr, "{}: its storage '{}' is not in the file", where, id[2]->text);
   const auto size = dtype ? element_bytes(*dtype) : 1;
   int64_t bytes = 0;
   check_input(!__builtin_mul_overflow(id[4]->integer, size, &bytes) && bytes == entry->bytes,
-              "{}: its storage '{}' has {} bytes, {} elements of {} were promised", where,
-              id[2]->text, entry->bytes, id[4]->integer, id[1]->text);
+              "{}: its storage '{}' has {} bytes, expected {} elements of {}", where, id[2]->text,
+              entry->bytes, id[4]->integer, id[1]->text);
   const auto sum = sums_.find(name);
   return {dtype, entry->offset, bytes, sum == sums_.end() ? nullptr : sum->second};
 }
@@ -231,7 +231,7 @@ std::optional<TorchTensor> TorchFile::tensor(const PickleValue& value,
   const bool is_typed = call->name == "torch._utils._rebuild_tensor_v2" ||
                         call->name == "torch._utils._rebuild_tensor";
   check_input(is_typed || call->name == "torch._utils._rebuild_tensor_v3",
-              "{}: is made by {}; only dense tensors are read", where, call->name);
+              "{}: is made by {}; only dense tensors are supported", where, call->name);
   check_input(given.size() >= (is_typed ? 4 : 7) && given[1]->kind == PickleKind::integer &&
                   given[1]->integer >= 0,
               "{}: its description is damaged", where);
@@ -273,7 +273,7 @@ void TorchFile::check_sums(std::string_view what) const {
   if (!has_checksums()) return;
   std::string block;
   for (const auto& [name, entry] : archive_.entries()) {
-    archive_.find(name);  // refuses what is not stored as it is
+    archive_.find(name);  // throws unless it is stored uncompressed
     uint32_t sum = 0;
     for (int64_t done = 0; done < entry.bytes; done += kMiB) {
       const int64_t bytes = std::min(kMiB, entry.bytes - done);
@@ -287,7 +287,7 @@ void TorchFile::check_sums(std::string_view what) const {
   }
 }
 
-// The tensor whose values an entry of the archive holds; `otherwise` where that is none by name.
+// The tensor whose values an entry of the archive holds; `otherwise` if no named tensor does.
 std::string TorchFile::owner_of(const std::string& entry, std::string_view otherwise) const {
   const std::string data = root_ + "data/";
   const std::string owner =

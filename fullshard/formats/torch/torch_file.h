@@ -45,11 +45,11 @@ class TorchFile {
 
   const std::string& path() const { return file_.path(); }
   const PickleValue& root() const { return pickle_.root(); }
-  // What torch.save has named the archive after: the file that it wrote, without its ending;
-  // "archive" where it wrote into memory.
+  // The name that torch.save gave the archive: that of the file that it wrote, without its
+  // extension; "archive" if it wrote into memory.
   std::string_view saved_name() const;
 
-  // Nothing when the value is no tensor; an error when it is one that the file cannot hold. `where`
+  // Nothing if the value is not a tensor; an error if it is one that the file cannot hold. `where`
   // begins the message. Parameters and tensors with attributes are tensors too.
   std::optional<TorchTensor> tensor(const PickleValue& value, const std::string& where) const;
 
@@ -61,10 +61,10 @@ class TorchFile {
   // For check_sums_of(): the storage of a tensor; nothing where the file has no checksums.
   std::optional<SummedStorage> storage_of(const TorchTensor& tensor, std::string what) const;
 
-  // False: there is none in it to compare with.
+  // False: the file carries none to compare with.
   bool has_checksums() const { return archive_.has_checksums(); }
-  // Reads the whole file and compares its checksums. A message names the tensor, or `what` where
-  // the file is but one or the damage is elsewhere.
+  // Reads the whole file and compares its checksums. A message names the tensor, or `what` if the
+  // file holds only one or the damage is elsewhere.
   void check_sums(std::string_view what) const;
 
  private:

@@ -18,8 +18,7 @@ constexpr const char* kRoot = "archive/";
 
 std::string_view storage_class(at::ScalarType dtype) {
   const auto name = torch_storage_name(dtype);
-  check_input(name.starts_with("torch."), "torch file: {} is no dtype that is written",
-              c10::toString(dtype));
+  check_input(name.starts_with("torch."), "torch file: unsupported dtype {}", c10::toString(dtype));
   return name.substr(std::string_view("torch.").size());
 }
 

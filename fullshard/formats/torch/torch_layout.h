@@ -21,7 +21,7 @@ struct PlannedStorage {
   size_t slot = 0;  // of the archive, after lay_out()
 };
 
-// In this order: what pickle() is given, with put_tensor() where a tensor belongs; lay_out().
+// Call in this order: pickle() to write values, put_tensor() where a tensor belongs; lay_out().
 class TorchLayout {
  public:
   PickleWriter& pickle() { return pickle_; }

@@ -21,7 +21,7 @@ Tensors tensors_of(const TorchFile& file, const PickleValue& dict) {
     const std::string where = fmt::format("{}: tensor '{}'", file.path(), key->text);
     auto tensor = file.tensor(*value, where);
     if (!tensor) continue;
-    check_input(tensors.emplace(key->text, std::move(*tensor)).second, "{}: is there twice", where);
+    check_input(tensors.emplace(key->text, std::move(*tensor)).second, "{}: occurs twice", where);
   }
   return tensors;
 }

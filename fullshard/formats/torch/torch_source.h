@@ -12,7 +12,7 @@
 namespace fullshard::formats {
 
 // The file holds a dictionary of names to tensors, or one such under "state_dict", "model" or
-// "module". Values that are no tensors are left out.
+// "module". Values that are not tensors are skipped.
 class TorchSource : public TensorSource {
  public:
   explicit TorchSource(const std::string& path);

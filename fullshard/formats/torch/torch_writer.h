@@ -13,9 +13,9 @@
 
 namespace fullshard::formats {
 
-// In this order: what pickle() is given, with put_tensor() where a tensor belongs; begin(); the
-// values of every storage; finish(), which checks that all came, fsyncs and gives the file its
-// name. Until then it is PATH.part, which the destructor removes.
+// Call in this order: pickle() to write values, put_tensor() where a tensor belongs; begin(); the
+// values of every storage; finish(), which checks that all were written, fsyncs and renames the
+// file. Until then it is PATH.part, which the destructor removes.
 class TorchWriter {
  public:
   explicit TorchWriter(std::string path);

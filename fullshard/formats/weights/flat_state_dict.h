@@ -17,16 +17,16 @@ namespace fullshard::formats {
 
 class FlatStateDict {
  public:
-  // Whether all names are of that sort, states among them. Without states they may be a model's
+  // Whether all names have that form, states among them. Without states they may be a model's
   // own, since Llama's begin with "model." too.
   static bool is_one(const TensorSource& source);
   explicit FlatStateDict(std::shared_ptr<const TensorSource> source);
 
-  // Null: it holds none.
+  // Null: it holds no weights.
   std::unique_ptr<TensorSource> weights() const;
   std::vector<std::string> states() const;
   std::unique_ptr<TensorSource> state(const std::string& name) const;
-  // As the optimizer counts them. Nothing: it does not say.
+  // The optimizer's own count; nothing if it is not stored.
   std::optional<int64_t> num_steps() const;
 
  private:

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 5> kNames = {
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
     "pytorch_model.bin.index.json", "pytorch_model_fsdp.bin"};
 
-// By name where the name says it, else by the first bytes.
+// Decided by the extension of the name if it is a known one, else by the first bytes.
 bool is_torch_file(const std::string& path) {
   if (path.ends_with(".safetensors")) return false;
   for (const std::string_view suffix : {".bin", ".pt", ".pth"}) {
@@ -56,7 +56,7 @@ std::unique_ptr<TensorSource> open_index(const std::string& path) {
   for (const auto& [file, part] : parts) {
     if (!base::is_file(folder + file)) missing.push_back(file);
   }
-  formats::check_input(missing.empty(), "{}: names {} files, {} of them are not there, first {}",
+  formats::check_input(missing.empty(), "{}: names {} files, {} of them are missing, first {}",
                        path, parts.size(), missing.size(), missing.empty() ? "" : missing.front());
   for (auto& [file, part] : parts) part = open_file(folder + file);
   return std::make_unique<formats::PartedSource>(index, std::move(parts));
@@ -79,7 +79,7 @@ std::unique_ptr<TensorSource> open_checkpoint(const std::string& path) {
   return formats::is_deepspeed_folder(path) ? formats::DeepSpeedFolder(path).weights() : nullptr;
 }
 
-// Empty where there is none. A link to nowhere, as of a download that was cut off, is there.
+// Empty if there is none. A dangling link, as an interrupted download leaves, counts as a file.
 std::string named_weights(const std::string& folder) {
   for (const std::string_view name : kNames) {
     std::string file = fmt::format("{}/{}", folder, name);
@@ -109,7 +109,7 @@ std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
   if (!base::is_folder(path)) return open_one(path);
   const std::string file = named_weights(path);
   formats::check_input(file.empty() || base::is_file(file),
-                       "{}: is no file, or a link to one that is not there; weights are expected "
+                       "{}: is not a file, or is a link to a missing one; weights are expected "
                        "under this name",
                        file);
   if (!file.empty()) return open_one(file);

@@ -16,10 +16,10 @@ namespace fullshard {
 // overlapping or outside offsets, a tensor that an index promises and a file lacks are errors of
 // the kind `input`.
 std::unique_ptr<TensorSource> open_weights(const std::string& path);
-// The same where a file holds the optimizer's states beside the weights (formats/flat_state_dict):
-// all of it, under the names that it has there.
+// The same for a file that also holds the optimizer's states (formats/flat_state_dict): all of its
+// tensors, under their names in the file.
 std::unique_ptr<TensorSource> open_tensors(const std::string& path);
-// Whether there is anything in the folder for it to open.
+// Whether the folder holds anything that open_weights() opens.
 bool holds_weights(const std::string& folder);
 
 }  // namespace fullshard

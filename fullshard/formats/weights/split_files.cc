@@ -11,13 +11,14 @@
 namespace fullshard::formats {
 
 SplitFiles split_into_files(const std::vector<TensorPlan>& tensors, int64_t max_file_bytes) {
-  check(max_file_bytes > 0, "split: a file of at most {} bytes holds nothing", max_file_bytes);
+  check(max_file_bytes > 0, "split: the size limit of a file is {} bytes, expected at least 1",
+        max_file_bytes);
   SplitFiles split;
   FilePlan open;
   int64_t open_bytes = 0;
   for (const auto& tensor : tensors) {
     const auto numel = checked_numel(tensor.shape);
-    check(numel.has_value(), "split: tensor '{}' has the impossible shape {}", tensor.name,
+    check(numel.has_value(), "split: tensor '{}' has the invalid shape {}", tensor.name,
           format_shape(tensor.shape));
     const int64_t bytes = *numel * element_bytes(tensor.dtype);
     split.total_numel += *numel;

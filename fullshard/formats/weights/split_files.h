@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors go into which file when a model is more than one file may hold.
+// Which tensors go into which file when a model exceeds the size limit of one file.
 #pragma once
 
 #include <cstdint>

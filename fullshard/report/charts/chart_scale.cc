@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kWorthLogarithms = 20;
 constexpr int kAboutTicks = 5;
-constexpr int kFewestTicks = 3;  // fewer do not tell how far apart values are
-constexpr double kSlack = 1e-9;  // of a step: an end that is a round number has its tick
+constexpr int kFewestTicks = 3;  // fewer do not show how far apart values are
+constexpr double kSlack = 1e-9;  // of a step: a round number at the end has its tick
 
 // 1, 2 or 5 times a power of ten, not below `step`.
 double round_step(double step) {
@@ -25,7 +25,7 @@ double round_step(double step) {
   return 10 * power;
 }
 
-// The next round one below.
+// The next smaller round step.
 double smaller_step(double step) {
   const double leading = step / std::pow(10, std::floor(std::log10(step) + kSlack));
   return step / (leading > 4 ? 2.5 : 2);
@@ -54,7 +54,7 @@ ChartScale ChartScale::linear(double low, double high) {
   const double size = std::max(std::abs(low), std::abs(high));
   if (size == 0) {
     high = 1;
-  } else if (!(high - low > size * 1e-9)) {  // ticks would differ in digits that nobody reads
+  } else if (!(high - low > size * 1e-9)) {  // ticks would differ in digits that no reader compares
     low -= size * 0.1;
     high += size * 0.1;
   }
@@ -74,7 +74,7 @@ ChartScale ChartScale::fitting(double low, double high) {
 }
 
 ChartScale ChartScale::whole(double low, double high) {
-  const double room = high > low ? 0 : 0.5;  // a single step stands in the middle
+  const double room = high > low ? 0 : 0.5;  // a single step is in the middle
   ChartScale scale(low - room, high + room, false);
   scale.place_linear_ticks(1);
   return scale;
@@ -96,7 +96,7 @@ void ChartScale::place_linear_ticks(double least_step) {
 
 void ChartScale::place_logarithmic_ticks() {
   const double decades = std::log10(high_ / low_);
-  const bool has_room = decades <= 2.5;  // for 2 and 5 beside the powers of ten
+  const bool has_room = decades <= 2.5;  // for 2 and 5 in addition to the powers of ten
   const int every = std::max(1, static_cast<int>(std::ceil(decades / 6)));
   for (int power = static_cast<int>(std::floor(std::log10(low_)));
        power <= std::ceil(std::log10(high_)); ++power) {
@@ -115,7 +115,7 @@ std::string ChartScale::label(double tick) const {
   if (size >= 1e15 || size < 1e-4 || (!is_logarithmic_ && step_ < 1e-4)) return scientific(tick, 6);
   if (size >= 1e4 && is_whole(tick)) {
     const std::string text = format_count(static_cast<int64_t>(tick));
-    // Three digits may be too few: 10.25 K and 10.5 K would be told apart by neither.
+    // Three digits may be too few: 10.25 K and 10.5 K would look the same.
     const bool is_exact =
         is_logarithmic_ || step_ * 200 >= std::pow(10, std::floor(std::log10(size)));
     return is_exact ? text : fmt::format("{}", static_cast<int64_t>(tick));

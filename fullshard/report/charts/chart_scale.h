@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a value stands on a chart, and the round numbers beside it.
+// Where a value is on a chart, and the round numbers on its axis.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace fullshard::report {
 
 class ChartScale {
  public:
-  // From `low` to `high`; a little is added where they are equal.
+  // From `low` to `high`; widened a little if they are equal.
   static ChartScale linear(double low, double high);
-  // Both positive.
+  // Both must be positive.
   static ChartScale logarithmic(double low, double high);
   // Logarithmic when all values are positive and they differ by more than a factor of 20.
   static ChartScale fitting(double low, double high);
-  // Steps: whole numbers.
+  // For steps: whole numbers.
   static ChartScale whole(double low, double high);
 
   double place(double value) const;  // 0 at the low end, 1 at the high one; beyond is cut off
@@ -24,7 +24,7 @@ class ChartScale {
   double high() const { return high_; }
   // Round values between the ends, rising; two to nine of them.
   const std::vector<double>& ticks() const { return ticks_; }
-  // "0.25", "1.5e-4", "20 K": as many digits as tell the ticks apart.
+  // "0.25", "1.5e-4", "20 K": with enough digits to tell the ticks apart.
   std::string label(double tick) const;
 
  private:

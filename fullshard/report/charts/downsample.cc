@@ -10,7 +10,7 @@
 namespace fullshard::report {
 namespace {
 
-// The positions worth keeping of points[from, to).
+// Adds the positions worth keeping of points[from, to).
 void keep_extremes(const std::vector<ChartPoint>& points, size_t from, size_t to,
                    std::vector<size_t>& kept) {
   std::optional<size_t> least, greatest, gap;

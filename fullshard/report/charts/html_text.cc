@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kEllipsis = "\xE2\x80\xA6";
 
-// The bytes of a terminal's escape sequence (ESC [ … letter) at the front; 1 for a lone ESC.
+// The length of a terminal's escape sequence (ESC [ … letter) at the front; 1 for a lone ESC.
 size_t escape_length(std::string_view text) {
   if (text.size() < 2 || text[1] != '[') return 1;
   size_t end = 2;

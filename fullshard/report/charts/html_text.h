@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from outside, made fit for an HTML page. Logs, paths and values are taken to be hostile.
+// Text from outside, made safe for an HTML page. Logs, paths and values are treated as hostile.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace fullshard::report {
 
-// For content and for attributes in double quotes. What is not UTF-8 becomes U+FFFD, control
-// characters but tab and line break go, and so do the escape sequences that colour a terminal.
+// For content and for attributes in double quotes. Bytes that are not UTF-8 become U+FFFD; control
+// characters other than tab and line break are removed, and so are the escape sequences that colour
+// a terminal.
 std::string escape_html(std::string_view text);
 
-// At most so many bytes, cut between characters, with "…" where it was cut.
+// At most this many bytes, cut between characters, with "…" where it was cut.
 std::string shortened(std::string_view text, size_t bytes);
 
 }  // namespace fullshard::report

@@ -50,7 +50,7 @@ Paths paths_of(const ChartSeries& series, const ChartScale& across, const ChartS
                                                      place_text(1 - up.place(point.y)))
                                        : "";
     if (is_there && (series.look == Look::dots || (!is_open && !has_next))) {
-      paths.dots += fmt::format("M{}h0", place);  // also a point that no line reaches
+      paths.dots += fmt::format("M{}h0", place);  // also shows a point that no line reaches
     } else if (is_there) {
       paths.line += (is_open ? "L" : "M") + place;
     }

@@ -18,7 +18,7 @@ namespace fullshard::report {
 namespace {
 
 constexpr size_t kMostRanks = 8;
-// A purpose has its colour whatever else is held.
+// A purpose always has the same colour, whatever else is held.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kColours = {
     {{"parameters", "c1"},
      {"gradients", "c2"},
@@ -36,12 +36,12 @@ std::string_view colour_of(const std::string& purpose) {
 
 using Shares = std::vector<MemoryShare>;
 
-// What is held on one tier.
+// The memory held on one tier.
 struct Bar {
   std::string name;
   Shares shares;
 
-  double bytes() const {  // a sum of what a file claims must not overflow
+  double bytes() const {  // a sum of the sizes that a file claims must not overflow
     return std::accumulate(shares.begin(), shares.end(), 0.0, [](double sum, const auto& share) {
       return sum + static_cast<double>(std::max<int64_t>(0, share.bytes));
     });
@@ -125,7 +125,7 @@ double bytes_for(const Shares& shares, std::string_view purpose) {
   return sum;
 }
 
-// A model of few units may have most of its gradients whole at once, next to the shards.
+// In a model of few units most gradients may be whole at once, in addition to the shards.
 std::string gradients_note(const Shares& unsharded, const Shares& rank) {
   const double whole = bytes_for(unsharded, "gradients"), own = bytes_for(rank, "gradients");
   if (whole == 0 || own <= whole) return {};
@@ -133,7 +133,7 @@ std::string gradients_note(const Shares& unsharded, const Shares& rank) {
          "next to its shard of all: in a model of few units that may be more than one copy.</p>";
 }
 
-// In the order of their colours, others behind.
+// In the order of their colours, those without a colour last.
 std::vector<std::string> purposes_of(const Shares& shares) {
   std::vector<std::string> purposes;
   for (const auto& [name, colour] : kColours) purposes.emplace_back(name);
@@ -155,7 +155,7 @@ std::string legend_of(const Shares& shares) {
   return text + "</ul>";
 }
 
-// Purposes beside each other in numbers: of one rank, and without sharding.
+// Purposes in numbers, next to each other: of one rank, and without sharding.
 std::string table_html(const Shares& unsharded, const Shares& rank, std::string_view rank_name) {
   Shares both = unsharded;
   both.insert(both.end(), rank.begin(), rank.end());
@@ -177,7 +177,7 @@ std::string table_html(const Shares& unsharded, const Shares& rank, std::string_
 std::string memory_bars_html(const MemoryPlan& plan, int world, const std::string& note) {
   const bool names_tiers = has_tiers(plan);
   const double whole = bytes_of(plan.unsharded);
-  std::vector<std::pair<Bar, std::string>> bars;  // with what is said beside them
+  std::vector<std::pair<Bar, std::string>> bars;  // each with the text next to it
   Shares all = plan.unsharded;
   for (Bar& bar : bars_of("unsharded", plan.unsharded, names_tiers)) bars.emplace_back(bar, "");
   const std::vector<ShownRank> shown = shown_ranks(plan, world);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank holds, by purpose, beside what one rank would hold without sharding.
+// What each rank holds, by purpose, compared with one rank without sharding.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace fullshard::report {
 
-// Of more than eight ranks the one with the most and the one with the least. `note` is a line under
-// the bars.
+// If there are more than eight ranks: the one with the most and the one with the least. `note` is a
+// line below the bars.
 std::string memory_bars_html(const MemoryPlan& plan, int world, const std::string& note);
 
 }  // namespace fullshard::report

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostColumns = 48;
 constexpr double kGap = 0.16;   // of a column's width
-constexpr double kTallest = 3;  // columns of more medians are cut: one slow step hides the rest
+constexpr double kTallest = 3;  // of medians; taller columns are cut: one slow step hides the rest
 enum Phase { data, forward, backward, optimizer, rest, exposed };
 constexpr size_t kNumPhases = 6;
 
@@ -31,7 +31,7 @@ constexpr std::array<PhaseLook, kNumPhases> kLooks = {{{"data", "c5"},
                                                        {"exposed communication", "c6"}}};
 constexpr PhaseLook kNotBrokenDown = {"computing and all else", "c1"};
 
-// What belongs to no phase is nearly all where phases were not recorded.
+// Time that belongs to no phase is nearly everything if phases were not recorded.
 PhaseLook look_of(size_t phase, bool is_broken_down) {
   return phase == rest && !is_broken_down ? kNotBrokenDown : kLooks[phase];
 }
@@ -88,7 +88,7 @@ double height_for(const std::vector<Seconds>& columns) {
   return median > 0 ? std::min(totals.back(), kTallest * median) : totals.back();
 }
 
-// Columns stand side by side, so half a step's place is added at both ends of the axis.
+// Columns have a width, so half a step is added at both ends of the axis.
 ChartScale steps_scale(const std::vector<StepRecord>& steps) {
   const double first = static_cast<double>(steps.front().step);
   const double last = static_cast<double>(steps.back().step);

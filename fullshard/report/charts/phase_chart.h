@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of steps went, as stacked columns over the run and as a table.
+// How the time of steps was spent, as stacked columns over the run and as a table.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 namespace fullshard::report {
 namespace {
 
-// Gives how many bytes went out; less than all only with errno set.
+// Returns how many bytes were written; fewer than all only with errno set.
 size_t write_all(int file, std::string_view text) {
   size_t done = 0;
   while (done < text.size()) {
@@ -52,8 +52,7 @@ std::optional<std::string> AppendFile::append(std::string_view text) {
   const int64_t start = bytes();
   if (write_all(file_, text) == text.size()) return std::nullopt;
   const std::string cause = std::strerror(errno);
-  // Half an entry would be in the way of the next run. If this fails too, its reader passes it
-  // over.
+  // Half an entry would disturb the next run. If this fails too, its reader skips it.
   [[maybe_unused]] const int ignored = ::ftruncate(file_, start);
   return cause;
 }

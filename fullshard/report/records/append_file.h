@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that only grows, whole entries at a time: what metrics.jsonl and the monitors are.
+// A file that only grows, by whole entries: metrics.jsonl and the monitors' files.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace fullshard::report {
 
-// One thread.
+// For one thread.
 class AppendFile {
  public:
-  // Makes the file where it is missing. An Error of kind input when it cannot be opened.
+  // Creates the file if it is missing. Throws Error of kind input when it cannot be opened.
   explicit AppendFile(std::string path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
@@ -21,10 +21,10 @@ class AppendFile {
   const std::string& path() const { return path_; }
   int64_t bytes() const;
 
-  // Keeps so many bytes from the start. An Error of kind input.
+  // Keeps this many bytes from the start. Throws Error of kind input.
   void cut(int64_t bytes);
-  // In the file when it returns, without a buffer in between. Where there is no room: the cause,
-  // and nothing of it in the file.
+  // `text` is in the file when this returns, without a buffer in between. If there is no room,
+  // returns the cause, and nothing of it is in the file.
   std::optional<std::string> append(std::string_view text);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostAtOnce = 64 * kMiB;  // the rest comes with the next look
 
-// From there to the end of the last whole line.
+// The text from there to the end of the last whole line.
 std::string whole_lines_from(std::ifstream& file, int64_t begin, int64_t end) {
   std::string text(static_cast<size_t>(end - begin), '\0');
   file.seekg(begin);
@@ -42,7 +42,7 @@ std::vector<StepRecord> MetricsTail::read() {
     const size_t end = left.find('\n');
     try {
       records.push_back(parse_step_record(left.substr(0, end), path_));
-    } catch (const Error&) {  // `report` says what is wrong with it
+    } catch (const Error&) {  // `report` says what is wrong with the file
     }
     left.remove_prefix(end + 1);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was added to a metrics.jsonl since the last look.
+// The records that were added to a metrics.jsonl since the last read.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace fullshard::report {
 
-// One thread.
+// For one thread.
 class MetricsTail {
  public:
   explicit MetricsTail(std::string path) : path_(std::move(path)) {}
 
-  // Whole lines only; those that cannot be read are passed over. A file that has become shorter was
-  // cut by a run that resumes, and is read from its beginning again; `has_restarted` says so.
+  // Reads whole lines only; those that cannot be parsed are skipped. A file that has become shorter
+  // was cut by a run that resumes, and is read from its beginning again; `has_restarted` says so.
   std::vector<StepRecord> read();
   bool has_restarted() const { return has_restarted_; }
 

@@ -21,7 +21,7 @@
 namespace fullshard::report {
 namespace {
 
-// A descriptor that is closed when it goes.
+// Closes the descriptor in its destructor.
 class OpenFile {
  public:
   OpenFile(const std::string& path, int flags)
@@ -49,7 +49,7 @@ bool write_and_sync(const std::string& path, std::string_view text) {
   return ::fsync(file.get()) == 0 || errno == EINVAL;
 }
 
-// Of "run.json.1234.part", where the file is called run.json.
+// The process in "run.json.1234.part", for a file called run.json.
 std::optional<pid_t> process_of(std::string_view unfinished, std::string_view name) {
   constexpr std::string_view kEnd = ".part";
   if (!unfinished.starts_with(name) || !unfinished.ends_with(kEnd)) return std::nullopt;
@@ -82,7 +82,7 @@ std::string read_end_of_file(const std::string& path, int64_t bytes) {
 
 void write_whole_file(const std::string& path, std::string_view text) {
   if (base::is_special_file(path)) {
-    fail_as(ErrorKind::input, "{}: is no ordinary file; name another place", path);
+    fail_as(ErrorKind::input, "{}: is not a regular file; name another place", path);
   }
   // Named after the process: two writers must not share it.
   const std::string beside = fmt::format("{}.{}.part", path, ::getpid());
@@ -98,7 +98,7 @@ void remove_unfinished_files(const std::string& folder, const std::vector<std::s
   for (const std::string& found : base::names_in_folder(folder)) {
     for (const std::string& name : names) {
       const auto process = process_of(found, name);
-      // Another command may be writing there at this moment.
+      // Another command may be writing there at the moment.
       if (process && ::kill(*process, 0) != 0 && errno == ESRCH) {
         ::unlink((folder + "/" + found).c_str());
       }

@@ -45,7 +45,7 @@ RankLog read_log(int rank, const std::string& path) {
   }
   const bool is_cut = static_cast<int64_t>(text.size()) == kMostLogBytes;
   const size_t surplus = log.lines.size() > kMostLines ? log.lines.size() - kMostLines : 0;
-  // The first line of a piece of a file may be half a line.
+  // The first line of the end of a file may be cut off.
   const size_t gone = std::max<size_t>(surplus, is_cut && log.lines.size() > 1 ? 1 : 0);
   log.lines.erase(log.lines.begin(), log.lines.begin() + static_cast<int64_t>(gone));
   log.has_more = is_cut || surplus > 0;
@@ -85,9 +85,10 @@ bool RunFolder::is_live(double now) const {
 
 RunFolder read_run_folder(const std::string& path) {
   if (!base::is_folder(path)) {
-    fail_as(ErrorKind::input, "report: '{}' is no folder; give the --output folder of a run", path);
+    fail_as(ErrorKind::input, "report: '{}' is not a folder; give the --output folder of a run",
+            path);
   }
-  // Before the record is read: an owner that ends in between has said so in it.
+  // Before the record is read: an owner that ends in between has recorded its end.
   const Ownership found = find_owner(path);
   RunFolder run{.path = path, .owner = found.state};
   const std::string record = path + "/run.json", metrics = path + "/metrics.jsonl";

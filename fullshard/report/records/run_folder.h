@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a run has left so far, for a report. Nothing of it need be there.
+// Everything that a run has left so far, for a report. Any of it may be missing.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace fullshard::report {
 struct RankLog {
   int rank = 0;
   std::vector<std::string> lines{};  // the last ones
-  bool has_more = false;             // above them
+  bool has_more = false;             // above `lines`
 };
 
 struct RunFolder {
   std::string path{};
   std::optional<RunRecord> record{};
   MetricsReading metrics{};
-  std::vector<RankLog> logs{};  // in the order of ranks, the first ones
+  std::vector<RankLog> logs{};  // by rank, the first ones
   int num_logs = 0;
   std::vector<std::string> problems{};  // what could not be read
   double last_write = 0;                // seconds since 1970, of the newest file above; 0: none
 
   OwnerState owner = OwnerState::none;
 
-  // Says that it runs, and somebody owns it; where that is not known: wrote something not long
-  // before `now`.
+  // Whether the record says that it is running, and a process owns it; if that is not known:
+  // whether it wrote something shortly before `now`.
   bool is_live(double now) const;
 };
 
-// An Error of kind input only when there is no such folder. A record that says "running" although
-// the run's process has ended is given as failed, with the reason.
+// Throws Error of kind input only when there is no such folder. A record that says "running"
+// although the run's process has ended is returned as failed, with the reason.
 RunFolder read_run_folder(const std::string& path);
 
 }  // namespace fullshard::report

@@ -27,8 +27,8 @@ using Json = nlohmann::ordered_json;
 
 std::string lock_path(const std::string& folder) { return folder + "/run.lock"; }
 
-// The 22nd field of /proc/PID/stat; the second may hold spaces, but ends with the last ")". Nothing
-// when there is no such process, or it has ended and waits to be collected.
+// The 22nd field of /proc/PID/stat; the second may contain spaces, but ends with the last ")".
+// Absent if there is no such process, or it has ended and is not reaped yet.
 std::optional<int64_t> birth_of(int64_t process) {
   std::string text;
   try {
@@ -57,7 +57,7 @@ std::string to_text(const RunOwner& owner) {
          "\n";
 }
 
-// Nothing where it is empty or not ours.
+// Absent if it is empty or not ours.
 std::optional<RunOwner> parse_owner(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
@@ -86,8 +86,8 @@ struct flock whole_file_as(short kind) {
   return lock;
 }
 
-// The lock belongs to the open file, not to the process: it goes to whoever inherits the
-// descriptor, and ends when the last of them has closed it.
+// The lock belongs to the open file, not to the process: every process that inherits the descriptor
+// has it, and it ends when the last of them has closed it.
 bool lock(int file) {
   struct flock wanted = whole_file_as(F_WRLCK);
   return ::fcntl(file, F_OFD_SETLK, &wanted) == 0;
@@ -95,8 +95,8 @@ bool lock(int file) {
 
 bool is_taken(int problem) { return problem == EAGAIN || problem == EACCES; }
 
-// A launcher that was killed leaves ranks that are about to end: they are waited for. Otherwise
-// gives at once why the lock cannot be had, as errno does; 0: this process has it.
+// A killed launcher leaves ranks that are about to end: waits for them. Otherwise returns at once
+// the errno that says why the lock cannot be taken; 0: this process has it.
 int lock_unless_owned(int file, const std::string& folder) {
   constexpr auto kPatience = std::chrono::seconds(5);
   constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
@@ -117,7 +117,7 @@ void write_owner(int file, const RunOwner& owner) {
       ::ftruncate(file, 0) == 0 && ::pwrite(file, text.data(), text.size(), 0) >= 0;
 }
 
-// Of a link nothing is written into the file that it leads to.
+// Does not follow a link, so that the file it leads to is not written.
 int open_lock(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (file >= 0) return file;
@@ -134,7 +134,7 @@ int open_lock(const std::string& path) {
 
 [[noreturn]] void refuse(const std::string& folder, const RunOwner& owner) {
   fail_as(ErrorKind::usage,
-          "{}: is in use by a run that is going on ({}); wait for it or end it, or choose another "
+          "{}: is in use by another run ({}); wait for it or end it, or choose another "
           "--output",
           folder, owner.text());
 }
@@ -153,12 +153,12 @@ std::optional<int> handed_down(const std::string& folder, const base::LauncherVa
 }  // namespace
 
 std::string RunOwner::text() const {
-  if (process == 0) return "a process that has not said its number yet";
+  if (process == 0) return "a process that has not written its number yet";
   return fmt::format("process {} on host {}", process, host);
 }
 
 std::string RunOwner::death() const {
-  return text() + " ended without a word: killed, out of memory, or its machine stopped";
+  return text() + " ended unexpectedly: killed, out of memory, or its machine stopped";
 }
 
 Ownership find_owner(const std::string& folder) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An output folder has one owner at a time. The owner holds a lock on DIR/run.lock, which the
-// kernel takes away when the last process that holds it is gone, however it went; the file says
-// who it is, or was.
+// kernel releases when the last process that holds it has ended, in whatever way; the file names
+// the present or last owner.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace fullshard::report {
 struct RunOwner {
   std::string host{};
   int64_t process = 0;
-  int64_t born = 0;  // ticks since the machine started, so that a number used again is noticed
+  int64_t born = 0;  // ticks since the machine started, to notice a reused process number
 
   std::string text() const;  // "process 1234 on host node1"
-  // Why a run ended whose record still says that it runs.
+  // Why a run has ended whose record still says that it is running.
   std::string death() const;
 };
 
 enum class OwnerState {
-  none,     // nobody has ever owned the folder
-  live,     // somebody owns it
-  gone,     // whoever owned it has ended
-  unknown,  // it was a process of another host, whose locks may not be seen here
+  none,     // no process has ever owned the folder
+  live,     // a process owns it
+  gone,     // its owner has ended
+  unknown,  // the owner is a process of another host, whose locks may not be visible here
 };
 
 struct Ownership {
@@ -34,29 +34,30 @@ struct Ownership {
   RunOwner owner{};
 };
 
-// Looks only: neither waits nor gets into the way of anybody who takes the lock.
+// Only looks: neither waits nor disturbs a process that takes the lock.
 Ownership find_owner(const std::string& folder);
 
-// Held by the process that answers for a run: the launcher, together with the ranks that it hands
-// the lock to, or rank 0 where another program started the ranks.
+// Held by the process that is responsible for a run: the launcher, together with the ranks that it
+// gives the lock to, or rank 0 where another program started the ranks.
 class RunLock {
  public:
-  // Makes the folder if need be. An Error of kind usage that names the owner when there is one.
+  // Creates the folder if necessary. Throws Error of kind usage that names the owner if there is
+  // one.
   explicit RunLock(const std::string& folder);
-  // The lock that the launcher handed down, if it is this folder's; else as above.
+  // The lock that the launcher passed on, if it is this folder's; otherwise as above.
   static RunLock inherited_or_new(const std::string& folder,
                                   const base::LauncherEnvironment& launcher);
   ~RunLock();
   RunLock(RunLock&& other) noexcept;
   RunLock& operator=(RunLock&&) = delete;
 
-  // For LaunchOptions::kept_open; LauncherEnvironment::kRunLock tells the ranks its number.
+  // For LaunchOptions::kept_open; LauncherEnvironment::kRunLock gives its number to the ranks.
   int descriptor() const { return file_; }
 
-  // Who owned the folder before, if anybody did.
+  // The previous owner of the folder, if there was one.
   const std::optional<RunOwner>& previous() const { return previous_; }
-  // Empty, or that this file system has no locks, so that a second run is noticed on this host
-  // only.
+  // Empty, or a warning that this file system has no locks, so that a second run is noticed on this
+  // host only.
   const std::string& warning() const { return warning_; }
 
  private:

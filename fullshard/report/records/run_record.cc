@@ -18,7 +18,7 @@
 namespace fullshard {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keys stay in the order in which people expect them
+using Json = nlohmann::ordered_json;  // keys stay in the order that readers expect
 
 constexpr std::array kStatuses = {RunStatus::running, RunStatus::finished, RunStatus::failed,
                                   RunStatus::interrupted};
@@ -38,7 +38,7 @@ Json parse(std::string_view text, const std::string& where) {
   }
 }
 
-// Text from outside may be anything; a record that cannot be written for it would be worse.
+// Text from outside may be anything; failing to write the record because of it would be worse.
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -114,14 +114,14 @@ class ObjectReader {
     if (!seconds) refuse(key, *value, "a time like \"2031-05-06T07:08:09Z\"");
     return seconds;
   }
-  // Its elements, none when the key is absent.
+  // The elements of the list under a key; none if the key is absent.
   Json list(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return Json::array();
     if (!value->is_array()) refuse(key, *value, "a list");
     return *value;
   }
-  // The object under a key, an empty one when the key is absent.
+  // The object under a key; an empty one if the key is absent.
   Json object(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return Json::object();
@@ -227,7 +227,7 @@ RunStatus read_status(const ObjectReader& reader) {
 void read_versions(const ObjectReader& reader, RunRecord& record) {
   const Json versions = reader.object("versions");
   for (const auto& [name, version] : versions.items()) {
-    if (!version.is_string()) reader.refuse("versions." + name, version, "a text");
+    if (!version.is_string()) reader.refuse("versions." + name, version, "a string");
     record.versions.emplace_back(name, version.get<std::string>());
   }
 }
@@ -274,7 +274,7 @@ std::string to_json(const RunRecord& record) {
   json["memory_plan"] = memory_json(record.memory);
   if (record.disk) json["disk"] = disk_json(*record.disk);
   json["configuration"] = base::parse_json<Json>(record.configuration);
-  check(json["configuration"].is_object(), "run record: the configuration is no JSON object: {}",
+  check(json["configuration"].is_object(), "run record: the configuration is not a JSON object: {}",
         base::printable(record.configuration, 80));
   return dump(json);
 }
@@ -320,13 +320,13 @@ void write_run_record(const std::string& path, const RunRecord& record) {
 
 RunRecord read_run_record(const std::string& path) {
   const auto text = base::find_text_file(path);
-  if (!text) fail_as(ErrorKind::input, "{}: is not there; give the --output folder of a run", path);
+  if (!text) fail_as(ErrorKind::input, "{}: not found; give the --output folder of a run", path);
   return parse_run_record(*text, path);
 }
 
 namespace {
 
-// As the file beside its checkpoints says, which is written with each of them; empty: none.
+// From the file next to its checkpoints, which is written with each of them; empty: none.
 std::string last_checkpoint_of(const std::string& folder) {
   constexpr int64_t kLongestName = 4096;
   const std::string checkpoints = folder + "/checkpoints/";
@@ -348,7 +348,7 @@ bool close_run_record(const std::string& folder, RunStatus status, const std::st
   Json json;
   try {
     json = base::parse_json<Json>(base::find_text_file(path).value_or(""));
-  } catch (const base::JsonError&) {  // whoever reads it says what is wrong
+  } catch (const base::JsonError&) {  // the reader of the file reports what is wrong
     return false;
   }
   if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::running)) {

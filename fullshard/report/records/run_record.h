@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json: what a run is, written when it starts and again when it ends.
+// run.json: a description of a run, written when it starts and again when it ends.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct MemoryShare {
   int64_t bytes = 0;
 };
 
-// What a rank was going to hold on one tier, as planned before the start.
+// What a rank will hold on one tier, as planned before the start.
 struct PlannedTier {
   std::string tier{};
   int64_t rest_bytes = 0;  // between steps
@@ -31,12 +31,12 @@ struct PlannedTier {
 
 // Bytes by purpose at the peak.
 struct MemoryPlan {
-  std::vector<PlannedTier> planned{};             // of the rank with the most; there from the start
-  std::vector<MemoryShare> unsharded{};           // one rank that holds everything
-  std::vector<std::vector<MemoryShare>> ranks{};  // one entry stands for all when they are alike
+  std::vector<PlannedTier> planned{};    // of the rank with the most; present from the start
+  std::vector<MemoryShare> unsharded{};  // one rank that holds everything
+  std::vector<std::vector<MemoryShare>> ranks{};  // one entry stands for all if they are equal
 };
 
-// What all ranks together read and wrote where states or parameters rest on a disk, and how long
+// What all ranks together read and wrote if states or parameters are kept on a disk, and how long
 // the rank that waited longest waited for it.
 struct DiskTraffic {
   std::vector<std::string> folders{};
@@ -63,8 +63,8 @@ struct RunModel {
 struct RunRecord {
   RunStatus status = RunStatus::running;
   std::string problem{};        // why it failed, what interrupted it
-  std::string checkpoint{};     // the last one that it wrote
-  std::string stopped_early{};  // why it was done before its last step; empty: it was not
+  std::string checkpoint{};     // the last one that was written
+  std::string stopped_early{};  // why it ended before its last step; empty: it did not
   std::vector<std::pair<std::string, std::string>> versions{};  // "fullshard", "libtorch", …
   std::vector<std::string> command{};
   std::string device{};
@@ -73,10 +73,10 @@ struct RunRecord {
   // A JSON object of key → {"value", "origin", "effect"}, as Explanation::json() gives it.
   std::string configuration = "{}";
   MemoryPlan memory{};
-  std::optional<DiskTraffic> disk{};  // absent: nothing rests on one, or the run goes on
+  std::optional<DiskTraffic> disk{};  // absent: nothing is kept on one, or the run has not ended
   std::vector<std::string> warnings{};
   int64_t num_steps = 0;  // planned; 0: not known
-  // Done when it was started: 0, or where it was resumed. Absent: an older file.
+  // Steps done when it started: 0, or where it was resumed. Absent: an older file.
   std::optional<int64_t> first_step{};
   int64_t tokens = 0;              // of all steps of metrics.jsonl, all ranks; 0 while running
   int64_t started = 0;             // seconds since 1970, UTC
@@ -88,12 +88,12 @@ std::string to_json(const RunRecord& record);
 // `where` and the key.
 RunRecord parse_run_record(std::string_view text, std::string_view where);
 
-// Readers see the old file or the new one, never half of it.
+// Readers see the old file or the new one, never a part of it.
 void write_run_record(const std::string& path, const RunRecord& record);
 RunRecord read_run_record(const std::string& path);
 
-// How the run in a folder ended, said by somebody else, with its last checkpoint: changes a record
-// that still says "running", and nothing else of it. Whether it did.
+// Records how the run in a folder ended, on its behalf, with its last checkpoint: changes a record
+// that still says "running", and nothing else in it. Returns whether it did.
 bool close_run_record(const std::string& folder, RunStatus status, const std::string& problem,
                       int64_t ended);
 

@@ -13,7 +13,7 @@
 namespace fullshard::report {
 namespace {
 
-// A record that cannot be read belongs to a run that somebody may want to keep.
+// A record that cannot be read belongs to a run that the user may want to keep.
 bool is_finished(const std::string& folder) {
   try {
     return read_run_record(folder + "/run.json").status == RunStatus::finished;
@@ -32,7 +32,7 @@ int64_t last_sign_of_life(const std::string& folder) {
 void check_run_start(const std::string& folder, const RunStart& start) {
   if (start.overwrites || start.resumes || !base::is_file(folder + "/run.json")) return;
   const bool is_done = is_finished(folder);
-  // What failed before its first step leaves nothing that anybody could want to keep.
+  // A run that failed before its first step leaves nothing worth keeping.
   if (!is_done && read_end_of_file(folder + "/metrics.jsonl", 1).empty()) return;
   if (!is_done && start.may_begin_again) return;
   fail_as(ErrorKind::usage,
@@ -55,7 +55,7 @@ void remove_run_records(const std::string& folder) {
 bool close_dead_run(const std::string& folder) {
   if (find_owner(folder).state != OwnerState::gone) return false;
   try {
-    const RunLock lock(folder);  // so that nobody starts meanwhile
+    const RunLock lock(folder);  // so that no other run starts meanwhile
     return close_dead_run(folder, lock);
   } catch (const Error&) {
     return false;

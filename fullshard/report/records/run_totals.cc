@@ -25,7 +25,7 @@ void keep_best(std::optional<BestLoss>& best, double loss, int64_t step) {
   if (std::isfinite(loss) && (!best || loss < best->loss)) best = BestLoss{loss, step};
 }
 
-// A file may claim any number; the sum then stays at the largest.
+// A file may claim any number; the sum then stays at the largest value.
 int64_t more_tokens(int64_t sum, int64_t tokens, int64_t steps) {
   int64_t product = 0, result = 0;
   const bool is_too_much = __builtin_mul_overflow(tokens, steps, &product) ||
@@ -67,7 +67,7 @@ void RunTotals::add(const StepRecord& record) {
     last_evaluation_ = BestLoss{*record.eval_loss, record.step};
     keep_best(best_evaluation_, *record.eval_loss, record.step);
   }
-  // What is not a number has no place in an order.
+  // A value that is not a number has no place in an order.
   if (std::isfinite(record.tokens_per_s)) tokens_per_s_.add(record.tokens_per_s);
   if (record.mfu && std::isfinite(*record.mfu)) mfu_.add(*record.mfu);
   if (std::isfinite(record.step_s)) step_s_.add(record.step_s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's steps in a few numbers, and the table at its end.
+// A run's steps summarised in a few numbers, and the table at the end of a run.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct BestLoss {
 class RunTotals {
  public:
   RunTotals() = default;
-  // Of a run that begins after so many steps; nothing: that is not known.
+  // For a run that begins after this many steps; absent: not known.
   explicit RunTotals(std::optional<int64_t> steps_before) : steps_before_(steps_before) {}
 
-  // In the order of steps. Where steps before a record were not recorded, they are taken to be like
-  // it; when it is not known where the run began, the first record stands for as many steps as the
-  // second.
+  // Takes records in the order of steps. If steps before a record were not recorded, they are
+  // assumed to be like it; if it is not known where the run began, the first record stands for as
+  // many steps as the second.
   void add(const StepRecord& record);
 
   int64_t num_steps() const { return num_steps_; }
-  // The steps done before the first of them: another run's, whose checkpoint this one began with,
-  // or of a part of it that recorded none.
+  // The steps done before the first record: by another run, whose checkpoint this one began with,
+  // or by a part of it that recorded none.
   int64_t first_step() const;
   int64_t num_skipped() const { return num_skipped_; }
   int64_t tokens() const { return tokens_; }
@@ -40,7 +40,7 @@ class RunTotals {
   int64_t device_peak_bytes() const { return device_peak_bytes_; }
   int64_t host_peak_bytes() const { return host_peak_bytes_; }
   const std::optional<StepRecord>& last() const { return last_; }
-  std::optional<BestLoss> best() const { return best_; }  // of finite ones
+  std::optional<BestLoss> best() const { return best_; }  // among finite ones
   std::optional<BestLoss> last_evaluation() const { return last_evaluation_; }
   std::optional<BestLoss> best_evaluation() const { return best_evaluation_; }
   // Exact for the first thousands of steps, then of an even sample of them.
@@ -64,17 +64,17 @@ class RunTotals {
   EvenSample tokens_per_s_, mfu_, step_s_;
 };
 
-// What stands next to a clock that was started after so many steps: "1:02 inside steps". Of a run
-// that was resumed it has not run for all of them, and that is said.
+// The text next to a clock that was started after this many steps: "1:02 inside steps". For a
+// resumed run it says that the clock did not run for all of them.
 std::string clock_note(const RunTotals& totals, int64_t first_step);
 
-// The wall clock's, with what happened between steps.
+// By the wall clock, including the time between steps.
 struct Elapsed {
   double seconds = 0;
-  int64_t first_step = 0;  // done when it began
+  int64_t first_step = 0;  // steps done when it began
 };
 
-// Rows "name  value", ended by line breaks. `places` are more rows at its end: where things are.
+// Rows "name  value", ended by line breaks. `places` are more rows at the end: where files are.
 std::string summary_table(const RunTotals& totals, const Elapsed& elapsed,
                           const std::vector<std::pair<std::string, std::string>>& places);
 

@@ -56,7 +56,7 @@ StepHistory::StepHistory(size_t limit) : limit_(limit) {
 void StepHistory::add(const StepRecord& record) {
   steps_.push_back(record);
   if (steps_.size() < 2 * limit_) return;
-  thin();  // those that came since the last time
+  thin();  // adds those that came since the last time
   while (steps_.size() > limit_) {
     width_ *= 2;
     thin();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a run of any length in bounded memory, for its charts: all of them while they are
-// few, then those that stand out in their stretch of steps.
+// The steps of a run of any length in bounded memory, for its charts: all of them at first, later
+// those that stand out in their stretch of steps.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ class StepHistory {
   // Holds fewer than twice `limit` (16 or more) records.
   explicit StepHistory(size_t limit = 4096);
 
-  // In the order of steps.
+  // Takes records in the order of steps.
   void add(const StepRecord& record);
-  // In that order. Every stretch, all of one width, has kept its first record, its last evaluation,
+  // In that order. Every stretch, all of one width, keeps its first record, its last evaluation,
   // one loss that is not finite, and the least and the greatest loss, norm and speed; the last
-  // record of all is there too.
+  // record of all is kept too.
   const std::vector<StepRecord>& steps() const { return steps_; }
   bool is_thinned() const { return width_ > 1; }
 
@@ -28,7 +28,7 @@ class StepHistory {
   void thin();
 
   size_t limit_;
-  int64_t width_ = 1;  // steps that make a stretch
+  int64_t width_ = 1;  // number of steps in a stretch
   std::vector<StepRecord> steps_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using Parsed = nlohmann::json;
 
-// The shortest text that reads back to the same bits. A point even where the value is whole: a
+// The shortest text that reads back to the same bits. With a point even if the value is whole: a
 // reader would take "-0" for an integer and lose the sign.
 std::string number_text(double value) {
   if (std::isnan(value)) return "\"NaN\"";

@@ -60,7 +60,7 @@ class Reading {
     return input_.transfer(item.first * kBlockBytes, buffer.data(), bytes_of(item));
   }
 
-  // Checks what was read and puts it where it belongs. Gives the bytes.
+  // Verifies what was read and copies it to its targets. Returns the bytes.
   int64_t finish(const Item& item, const disk::Transfer& transfer, int64_t result) const {
     input_.complete(transfer, result, bytes_of(item), names_in(item.first));
     for (int64_t block = item.first; block < item.end; ++block) {
@@ -103,7 +103,7 @@ class Reading {
     const uint32_t expected = wanted_.checksums->at(static_cast<size_t>(block));
     formats::check_input(
         found == expected,
-        "{}: bytes {} to {}, with {}: the checksum is {:08x}, {:08x} was written; the file "
+        "{}: bytes {} to {}, with {}: the checksum is {:08x}, expected {:08x}; the file "
         "is damaged: copy it again or use another checkpoint",
         wanted_.path, begin, end_of(block), names_in(block), found, expected);
   }

@@ -39,7 +39,7 @@ struct BlockWriter::File {
     }
   }
 
-  // The bytes of the file from `begin` on; those of an accelerator come later.
+  // The bytes of the file from `begin` on; those of an accelerator follow later.
   void collect(int64_t begin, int64_t count, char* target) const {
     auto span = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), begin) -
                                     begins.begin() - 1);
@@ -102,7 +102,7 @@ BlockWriter::BlockWriter(std::vector<BlockFile> files, DeviceContent device)
       num_on_disk_ += is_on_disk;
     }
   }
-  // First, since somebody may have to wait for them.
+  // These come first, since a caller may have to wait for them.
   std::stable_partition(items_.begin(), items_.end(),
                         [](const Item& item) { return item.is_on_disk; });
 }
@@ -110,7 +110,7 @@ BlockWriter::BlockWriter(std::vector<BlockFile> files, DeviceContent device)
 BlockWriter::~BlockWriter() {
   try {
     if (device_.copies != nullptr) device_.copies->wait(device_.copies->mark());
-  } catch (...) {  // the device has failed: nothing is under way any more
+  } catch (...) {  // the device has failed: no copy is in flight any more
   }
   for (auto& item : items_) {
     if (item.copy) pool_->give_back(std::move(*item.copy));
@@ -130,7 +130,7 @@ void BlockWriter::begin_snapshot() {
 }
 
 bool BlockWriter::run() {
-  // Whoever waits for content is let go, however this ends.
+  // Threads that wait for content are released, however this ends.
   const std::shared_ptr<void> end(nullptr, [this](void*) {
     const std::lock_guard lock(taken_mutex_);
     is_over_ = true;
@@ -153,7 +153,7 @@ bool BlockWriter::run() {
       reads_device ? *device_.windows : own, &stop_);
 }
 
-// The item's content is in `data` when it returns.
+// When it returns, the item's content is in `data`.
 void BlockWriter::await_copies(Item& item, char* data) {
   if (!item.copy) {
     item.file->collect(item.begin, item.bytes, data);
@@ -193,7 +193,7 @@ void BlockWriter::await_disk_content() {
 
 void BlockWriter::finish(Item& item, const disk::Transfer& transfer, int64_t result) {
   item.file->output->complete(transfer, result);
-  // Whoever writes the last part flushes, while the others go on with the next file.
+  // The thread that writes the last part flushes, while the others continue with the next file.
   if (--item.file->left == 0) item.file->output->sync();
   if (!item.copy) return;
   pool_->give_back(std::move(*item.copy));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files written in large blocks, several under way at a time, with a checksum of each block.
+// Writes files in large blocks, several in flight at a time, with a checksum of each block.
 #pragma once
 
 #include <atomic>
@@ -22,23 +22,23 @@ namespace fullshard::stored {
 class BufferPool;
 class DeviceCopies;
 
-inline constexpr int64_t kBlockBytes = int64_t{1} << 20;  // that one checksum covers
-inline constexpr int64_t kWriteBytes = 4 * kBlockBytes;   // of one call to the system
+inline constexpr int64_t kBlockBytes = int64_t{1} << 20;  // covered by one checksum
+inline constexpr int64_t kWriteBytes = 4 * kBlockBytes;   // of one system call
 inline constexpr int64_t kPieceAlign = 4096;              // where pieces begin in a file
 
 // Borrowed bytes; null stands for zeros.
 struct ByteSpan {
   const void* data = nullptr;
   int64_t bytes = 0;
-  // Of bytes in an accelerator's memory: begins to copy `count` of them, from `begin` on.
+  // For bytes in an accelerator's memory: starts to copy `count` of them, from `begin` on.
   std::function<void(int64_t begin, int64_t count, char* target)> begin_copy = {};
-  bool is_on_disk = false;  // mapped: it may be more than memory holds
+  bool is_on_disk = false;  // mapped: it may be larger than memory
 };
 
-// How content that lies in an accelerator's memory comes into the host's. Both outlive the writer.
+// Copies content from an accelerator's memory to the host's. Both must outlive the writer.
 struct DeviceContent {
   DeviceCopies* copies = nullptr;  // null: there is none
-  BufferPool* windows = nullptr;   // of kWriteBytes, for copies to end in and to be written from
+  BufferPool* windows = nullptr;   // of kWriteBytes: copies go into them and are written from them
 };
 
 struct BlockFile {
@@ -53,26 +53,26 @@ using Checksums = std::vector<uint32_t>;  // of a file's blocks; the last may be
 class BlockWriter {
  public:
   explicit BlockWriter(std::vector<BlockFile> files, DeviceContent device = {});
-  ~BlockWriter();  // waits for copies under way
+  ~BlockWriter();  // waits for copies in flight
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
 
-  // Before run(), with content of an accelerator: begins to copy all of it but for what is on a
-  // disk, into as many windows as it fills. It is needed until those copies have ended. Without
-  // this each worker of run() copies into the window that it writes next.
+  // Before run(), with content of an accelerator: starts to copy all of it, except for what is on a
+  // disk, into as many windows as it fills. The content must stay until those copies have ended.
+  // Without this, each worker of run() copies into the window that it writes next.
   void begin_snapshot();
 
-  // Creates the files, writes them and flushes them to the device. Beside the content six
-  // buffers of 4 MiB are held. Once. False: stop() was called.
+  // Creates the files, writes them and flushes them to the device. In addition to the content, six
+  // buffers of 4 MiB are held. Call it once. False: stop() was called.
   bool run();
 
-  // By other threads, while run() goes on:
+  // For other threads, while run() is active:
   void stop() { stop_ = true; }
   // Returns when the content is no longer needed: what was not written yet is copied into buffers
-  // of the pool (of kWriteBytes), which outlives this; what is on a disk, and comes first, is
-  // waited for instead.
+  // of the pool (of kWriteBytes), which outlives this. Content on a disk is written first, and this
+  // waits for it instead.
   void settle(BufferPool& pool);
-  // Returns when no content that is on a disk is needed any more, or run() has ended.
+  // Returns when content on a disk is no longer needed, or run() has ended.
   void await_disk_content();
 
   // After run().
@@ -93,15 +93,15 @@ class BlockWriter {
   std::vector<Item> items_;
   std::vector<Checksums> checksums_;
   BufferPool* pool_ = nullptr;
-  // Shared: looking at the content. Exclusive: settle(), which holds the gate meanwhile, so that it
-  // gets its turn.
+  // Shared: reading the content. Exclusive: settle(), which holds the gate meanwhile, so that it is
+  // not starved.
   std::mutex gate_;
   std::shared_mutex content_;
   std::atomic<bool> stop_{false};
 
   std::mutex taken_mutex_;
   std::condition_variable taken_;
-  int64_t num_on_disk_ = 0;  // items that have not been looked at
+  int64_t num_on_disk_ = 0;  // items that have not been read
   bool is_over_ = false;     // run()
 };
 

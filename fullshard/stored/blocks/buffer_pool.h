@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of one size that are kept for the next time: only the first use pays for new memory.
+// A pool of buffers of one size: only the first use pays for new memory.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace fullshard::stored {
 
-// Thread-safe. Outlives what was taken from it.
+// Thread-safe. It must outlive the buffers taken from it.
 class BufferPool {
  public:
-  // Gives memory, aligned for direct files, that is freed with its last handle. Several threads may
-  // ask at once.
+  // Returns memory, aligned for direct I/O, that is freed with its last handle. Several threads may
+  // call it at once.
   using Source = std::function<std::shared_ptr<char>(int64_t bytes)>;
 
   // Without a source: ordinary memory.
@@ -50,8 +50,8 @@ class BufferPool {
     free_.push_back(std::move(buffer));
   }
 
-  // Makes `num` buffers free to take. Pinning memory costs a call to the driver, so the source is
-  // asked for many at once: powers of two, which is what allocators of such memory round up to.
+  // Adds `num` free buffers. Pinning memory costs a driver call, so many are requested at once: a
+  // power of two, to which allocators of pinned memory round up.
   void reserve(int64_t num) {
     if (!source_) return;
     for (int64_t left = num - num_free(); left > 0;) {
@@ -61,7 +61,7 @@ class BufferPool {
     }
   }
 
-  int64_t bytes() const {  // taken and kept
+  int64_t bytes() const {  // in use and free
     const std::lock_guard lock(mutex_);
     return bytes_;
   }

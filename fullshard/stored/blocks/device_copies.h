@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies out of an accelerator's memory into the host's, beside the program. They run in the order
-// in which they were begun.
+// Asynchronous copies from an accelerator's memory to the host's. They run in the order in which
+// they were started.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class DeviceCopies {
 
   virtual ~DeviceCopies() = default;
 
-  virtual Mark mark() = 0;           // behind everything begun so far
+  virtual Mark mark() = 0;           // after everything started so far
   virtual void wait(Mark mark) = 0;  // returns when all before it has been copied
 };
 

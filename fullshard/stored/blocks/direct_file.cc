@@ -17,7 +17,7 @@ int64_t aligned(int64_t bytes) { return round_up(bytes, disk::kDirectAlign); }
 
 }  // namespace
 
-// Not every file system has O_DIRECT; there the page cache serves.
+// Not every file system has O_DIRECT; the page cache is used then.
 DirectOutput::DirectOutput(const std::string& path) : file_(formats::FileHandle::create(path)) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   is_direct_ = descriptor_ >= 0;
@@ -27,7 +27,7 @@ DirectOutput::~DirectOutput() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-// False: the file system cannot after all. Writing the part again does no harm.
+// False: the file system does not support it. Writing the part again does no harm.
 bool DirectOutput::write_directly(int64_t offset, const char* data, int64_t bytes) {
   int64_t done = 0;
   while (done < bytes) {
@@ -104,7 +104,7 @@ void DirectInput::complete(const disk::Transfer& transfer, int64_t result, int64
 
 void DirectInput::read_at(int64_t offset, char* data, int64_t bytes, std::string_view what) const {
   if (read_directly(offset, data, bytes)) return;
-  file_.read_at(offset, data, bytes, what);  // says what is wrong
+  file_.read_at(offset, data, bytes, what);  // throws the error
 }
 
 }  // namespace fullshard::stored

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files written and read past the page cache where the file system can do that: the device moves
+// Files written and read past the page cache if the file system supports that: the device moves
 // the bytes from and to the program's memory while the processor does something else.
 #pragma once
 
@@ -17,12 +17,12 @@ namespace fullshard::stored {
 // Several threads may write different parts. Errors are of the kind `input` and name the file.
 class DirectOutput {
  public:
-  explicit DirectOutput(const std::string& path);  // nothing of this name exists
+  explicit DirectOutput(const std::string& path);  // nothing of this name may exist
   ~DirectOutput();
   DirectOutput(const DirectOutput&) = delete;
   DirectOutput& operator=(const DirectOutput&) = delete;
 
-  // What is not aligned, the end of a file for example, goes through the page cache.
+  // Unaligned parts, the end of a file for example, go through the page cache.
   void write_at(int64_t offset, const void* data, int64_t bytes);
   // The same as a transfer; when that has ended, complete() does what it left undone.
   disk::Transfer transfer(int64_t offset, char* data, int64_t bytes) const;

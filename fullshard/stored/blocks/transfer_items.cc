@@ -31,7 +31,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // `next` gives an item, or one beyond the last.
+  // `next` returns an item, or a number beyond the last.
   void run(const std::function<int64_t()>& next, const std::function<bool()>& is_over) {
     size_t num_begun = 0;
     for (size_t i = 0; i < slots_.size() && !is_over() && begin(i, next()); ++i) ++num_begun;

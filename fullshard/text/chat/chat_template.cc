@@ -28,7 +28,7 @@ void check_is_text(std::string_view text, const std::string& path) {
           path, valid, static_cast<unsigned char>(text[valid]));
 }
 
-// Empty where there is none.
+// Empty if there is no such file.
 ordered_json read_object(const std::string& path) {
   const auto text = read_if_there(path);
   if (!text) return ordered_json::object();
@@ -72,7 +72,8 @@ std::optional<std::string> template_text(const ordered_json& config, const std::
 }
 
 ChatTemplateOptions special_tokens_in(const std::string& folder, const ordered_json& config) {
-  // As transformers: older folders have them in a file of their own, which newer ones overrule.
+  // As in transformers: older folders have them in a separate file; the entries of the newer one
+  // win.
   ordered_json tokens = config;
   if (!config.contains("added_tokens_decoder")) {
     tokens.update(read_object(folder + "/special_tokens_map.json"));
@@ -86,7 +87,7 @@ ChatTemplateOptions special_tokens_in(const std::string& folder, const ordered_j
           .mask_token = token_text(tokens, "mask_token")};
 }
 
-// Some programs write "tool_calls": null where templates ask whether the key is there.
+// Some programs write "tool_calls": null, but templates ask whether the key is there.
 ordered_json without_nulls(ordered_json messages) {
   if (!messages.is_array()) return messages;
   for (ordered_json& message : messages) {

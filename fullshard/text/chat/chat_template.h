@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of a conversation as the text that a model was trained on, by the chat_template of its
-// tokenizer_config.json: the part of Jinja that published templates use. What goes beyond it is an
-// Error (kind input) that names it.
+// tokenizer_config.json. Supports the part of Jinja that published templates use; anything else is
+// an Error (kind input) that names it.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct RenderedText;
 }  // namespace text::chat
 
 struct ChatTemplateOptions {
-  bool add_generation_prompt = true;  // what the model's answer begins with
-  // What the template may print by these names; empty: not defined.
+  bool add_generation_prompt = true;  // appends the beginning of the model's answer
+  // The values of these names in the template; empty: not defined.
   std::string bos_token = {};
   std::string eos_token = {};
   std::string unk_token = {};
@@ -30,7 +30,7 @@ struct ChatTemplateOptions {
   std::string mask_token = {};
 };
 
-// Immutable once made; may be rendered by several threads.
+// Immutable after construction; several threads may render it.
 class ChatTemplate {
  public:
   explicit ChatTemplate(std::string_view text);
@@ -44,7 +44,7 @@ class ChatTemplate {
   std::string render(const nlohmann::ordered_json& messages, const ChatTemplateOptions& options,
                      const nlohmann::ordered_json* tools = nullptr) const;
 
-  // The same with the parts that the template marks as the model's own by {% generation %}.
+  // The same, with the parts that the template marks as the model's by {% generation %}.
   text::chat::RenderedText render_marked(const nlohmann::ordered_json& messages,
                                          const ChatTemplateOptions& options,
                                          const nlohmann::ordered_json* tools = nullptr) const;
@@ -54,8 +54,8 @@ class ChatTemplate {
   std::vector<text::chat::TemplateNode> nodes_;
 };
 
-// Of a folder's tokenizer_config.json or chat_template.jinja, with its special tokens in `options`;
-// absent where there is none. Of several templates the one named "default" is taken.
+// The template of a folder's tokenizer_config.json or chat_template.jinja, with its special tokens
+// in `options`; absent if there is none. Of several templates the one named "default" is used.
 struct LoadedChatTemplate {
   ChatTemplate chat_template;
   ChatTemplateOptions options;

@@ -9,7 +9,7 @@
 namespace fullshard::text::chat {
 namespace {
 
-// As Python counts: from the end where it is negative.
+// An index as in Python: counted from the end if it is negative.
 std::optional<size_t> place_in(int64_t index, size_t size) {
   const auto count = static_cast<int64_t>(size);
   const int64_t place = index < 0 ? index + count : index;
@@ -17,11 +17,10 @@ std::optional<size_t> place_in(int64_t index, size_t size) {
   return static_cast<size_t>(place);
 }
 
-// A missing key is undefined, as in Jinja; a key of what has none is an error.
+// A missing key is undefined, as in Jinja; a key of a value that has no keys is an error.
 Value item_of(const Value& value, const Value& key, RenderState& state, int64_t line) {
   if (value.is_undefined()) {
-    refuse_template(line, "{} is asked for of something that is not defined",
-                    key.text(state, line));
+    refuse_template(line, "cannot read {} of an undefined value", key.text(state, line));
   }
   if (value.is_map() && key.is_string()) {
     const Value* found = value.find(key.string(), state, line);
@@ -66,7 +65,7 @@ bool is_bound(const Value& value) {
 Value slice_of(const Value& value, const Value& first, const Value& last, const Value& step,
                int64_t line) {
   if (!value.is_list() && !value.is_string()) {
-    refuse_template(line, "a slice of {} is asked for", value.type_name());
+    refuse_template(line, "cannot slice {}", value.type_name());
   }
   if (!is_bound(first) || !is_bound(last) || !is_bound(step)) {
     refuse_template(line, "the bounds of a slice are not whole numbers");
@@ -74,7 +73,7 @@ Value slice_of(const Value& value, const Value& first, const Value& last, const 
   const int64_t stride = step.is_integer() ? step.integer() : 1;
   constexpr int64_t kLongest = int64_t{1} << 32;  // keeps sums of places from overflowing
   if (stride == 0 || stride > kLongest || stride < -kLongest) {
-    refuse_template(line, "a slice with a step of {}", stride);
+    refuse_template(line, "unsupported slice step {}", stride);
   }
   if (value.is_list()) {
     ValueList items = sliced(value.list(), first, last, stride);
@@ -96,13 +95,13 @@ bool contains(const Value& container, const Value& item, RenderState& state, int
   if (container.is_map()) {
     return item.is_string() && container.find(item.string(), state, line) != nullptr;
   }
-  refuse_template(line, "'in' looks into {}", container.type_name());
+  refuse_template(line, "'in' is not supported for {}", container.type_name());
 }
 
 bool is_less(const Value& left, const Value& right, int64_t line) {
   if (left.is_string() && right.is_string()) return left.string() < right.string();
   if (left.is_number() && right.is_number()) return left.number() < right.number();
-  refuse_template(line, "{} and {} are compared by size", left.type_name(), right.type_name());
+  refuse_template(line, "cannot compare {} and {} by size", left.type_name(), right.type_name());
 }
 
 std::string joined_pair(const std::string& left, const std::string& right, int64_t line) {
@@ -122,11 +121,11 @@ Value arithmetic(const std::string& name, const Value& left, const Value& right,
     return left.is_tuple() ? Value::tuple(std::move(both)) : Value(std::move(both));
   }
   if (!counts(left) || !counts(right)) {
-    refuse_template(line, "'{}' of {} and {}; is a part of a message missing?", name,
-                    left.type_name(), right.type_name());
+    refuse_template(line, "'{}' is not supported for {} and {}; is a part of a message missing?",
+                    name, left.type_name(), right.type_name());
   }
   const bool divides = name == "/" || name == "//" || name == "%";
-  if (divides && right.number() == 0) refuse_template(line, "a division by 0");
+  if (divides && right.number() == 0) refuse_template(line, "division by zero");
   const bool is_whole = (left.is_integer() || left.is_bool()) &&
                         (right.is_integer() || right.is_bool()) && name != "/";
   if (is_whole) {
@@ -178,7 +177,7 @@ bool compares(const std::string& name, const Value& left, const Value& right, Re
   return !is_less(left, right, line);
 }
 
-// Each neighbour with the next, as Python chains them.
+// Compares each neighbour with the next, as Python chains them.
 bool comparison_value(const Expression& expression, const TemplateScope& scope) {
   Value left = evaluate(*expression.children[0], scope);
   for (size_t i = 0; i < expression.names.size(); ++i) {
@@ -193,7 +192,7 @@ Value unary_value(const Expression& expression, const TemplateScope& scope) {
   Value value = evaluate(*expression.children[0], scope);
   if (expression.name == "not") return !value.truth();
   if (!value.is_number()) {
-    refuse_template(expression.line, "the sign of {}", value.type_name());
+    refuse_template(expression.line, "cannot apply a sign to {}", value.type_name());
   }
   if (expression.name == "+") return value;
   if (!value.is_integer()) return -value.number();
@@ -243,7 +242,7 @@ Value call_value(const Expression& expression, const TemplateScope& scope) {
   return call_function(expression.name, arguments, named, scope.state(), expression.line);
 }
 
-// Jinja gives these names to what a macro is called with beyond its own arguments.
+// Jinja gives these names to the arguments of a macro call beyond the macro's own.
 void refuse_extra_arguments(const Expression& expression, const TemplateScope& scope) {
   const bool is_extra = expression.name == "varargs" || expression.name == "kwargs";
   if (!is_extra || !scope.state().is_in_macro()) return;

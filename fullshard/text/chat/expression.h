@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of a template: read once, evaluated often.
+// Expressions of a template: parsed once, evaluated often.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +41,19 @@ struct Expression {
   Value literal = {};
   bool is_negated = false;
   std::vector<std::unique_ptr<Expression>> children = {};
-  std::vector<std::string> names = {};  // of a map's entries, or comparisons
+  std::vector<std::string> names = {};  // of a map's entries, or operators of comparisons
   std::vector<std::pair<std::string, std::unique_ptr<Expression>>> named = {};
 };
 using ExpressionPointer = std::unique_ptr<Expression>;
 
-// Walks over the words of one tag.
+// Parses the words of one tag.
 class ExpressionParser {
  public:
   ExpressionParser(const std::vector<TemplateWord>& words, int64_t line, size_t first = 0)
       : words_(words), line_(line), at_(first) {}
 
   ExpressionPointer parse();  // the next expression, with its filters and conditions
-  // Without a condition at its end, as after "in" of a for.
+  // Without a condition at its end, as after the "in" of a for.
   ExpressionPointer parse_simple();
 
   const TemplateWord& peek() const { return words_[at_]; }
@@ -103,7 +103,7 @@ class TemplateScope {
   explicit TemplateScope(RenderState& state) : outer_(nullptr), state_(state) {}
   explicit TemplateScope(const TemplateScope* outer) : outer_(outer), state_(outer->state_) {}
   RenderState& state() const { return state_; }
-  // What macros see: the names of the template itself.
+  // The names that macros see: those of the template itself.
   const TemplateScope& outermost() const { return outer_ == nullptr ? *this : outer_->outermost(); }
   const Value* find(const std::string& name) const;
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
@@ -120,7 +120,8 @@ Value evaluate(const Expression& expression, const TemplateScope& scope);
 Value call_macro(const TemplateNode& macro, const ValueList& arguments, const ValueEntries& named,
                  const TemplateScope& scope, int64_t line);
 
-// Of strings, `name(arguments)`; and filters and functions by name. What is not known is refused.
+// Methods of strings are `name(arguments)`; filters and functions are found by name. Unknown ones
+// are refused.
 Value call_method(const Value& value, const std::string& name, const ValueList& arguments,
                   RenderState& state, int64_t line);
 Value call_filter(const Value& value, const std::string& name, const ValueList& arguments,

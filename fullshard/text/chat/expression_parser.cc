@@ -8,7 +8,7 @@ namespace fullshard::text::chat {
 namespace {
 
 constexpr int kMostNested = 100;  // deeper than any template, and safe for the stack
-// Of one expression: a chain of operators is a tree as deep as the chain is long.
+// The most parts of one expression: a chain of operators is a tree as deep as the chain is long.
 constexpr int kMostParts = 4096;
 
 }  // namespace
@@ -32,8 +32,8 @@ bool ExpressionParser::take_name(std::string_view name) {
 }
 
 void ExpressionParser::refuse_word() const {
-  if (peek().kind == WordKind::end) refuse_template(line_, "something is missing at the end");
-  refuse_template(line_, "'{}' is not understood there", peek().text);
+  if (peek().kind == WordKind::end) refuse_template(line_, "unexpected end of the tag");
+  refuse_template(line_, "unexpected '{}'", peek().text);
 }
 
 void ExpressionParser::expect_symbol(std::string_view symbol) {
@@ -78,7 +78,7 @@ ExpressionPointer ExpressionParser::parse() {
 }
 
 ExpressionPointer ExpressionParser::parse_simple() {
-  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deep");
+  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deeply");
   auto value = either();
   --depth_;
   return value;
@@ -98,7 +98,7 @@ ExpressionPointer ExpressionParser::both() {
 
 ExpressionPointer ExpressionParser::negation() {
   if (!take_name("not")) return comparison();
-  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deep");
+  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deeply");
   auto result = make(ExpressionKind::unary, "not");
   result->children.push_back(negation());
   --depth_;
@@ -158,10 +158,10 @@ ExpressionPointer ExpressionParser::product() {
 
 ExpressionPointer ExpressionParser::signed_value() { return filtered(without_filter()); }
 
-// A sign binds closer than a filter: -3 | abs is 3.
+// A sign binds tighter than a filter: -3 | abs is 3.
 ExpressionPointer ExpressionParser::without_filter() {
   if (!peek().is_symbol("-") && !peek().is_symbol("+")) return postfix(primary());
-  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deep");
+  if (++depth_ > kMostNested) refuse_template(line_, "an expression is nested too deeply");
   auto result = make(ExpressionKind::unary, take().text);
   result->children.push_back(without_filter());
   --depth_;
@@ -276,7 +276,7 @@ ExpressionPointer ExpressionParser::map() {
   auto result = make(ExpressionKind::map);
   while (!take_symbol("}")) {
     if (peek().kind != WordKind::string) {
-      refuse_template(line_, "keys of a mapping are supported as strings only");
+      refuse_template(line_, "keys of a mapping must be strings");
     }
     result->names.push_back(take().text);
     expect_symbol(":");

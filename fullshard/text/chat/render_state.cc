@@ -31,7 +31,7 @@ void RenderState::count_items(int64_t line, size_t items) {
 }
 
 void RenderState::count_search(int64_t line, size_t text_bytes, size_t sought_bytes) {
-  // Both are at most kMostText bytes long, so that the product fits.
+  // Both are at most kMostText bytes long, so the product fits.
   spend(line, static_cast<int64_t>(text_bytes * sought_bytes / kComparedBytesPerStep));
 }
 
@@ -49,7 +49,7 @@ const TemplateNode* RenderState::macro(const std::string& name) const {
 }
 
 RenderState::Call::Call(RenderState& state, int64_t line) : state_(state) {
-  if (state_.num_calls_ == kMostCalls) refuse_template(line, "macros call each other too deep");
+  if (state_.num_calls_ == kMostCalls) refuse_template(line, "macro calls are nested too deeply");
   ++state_.num_calls_;
 }
 

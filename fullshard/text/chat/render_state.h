@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rendering of a template has used and defined so far. Templates come with models and are
-// trusted with nothing: each rendering ends after a bounded amount of work and memory.
+// not trusted: each rendering ends after a bounded amount of work and memory.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ class RenderState {
   static constexpr size_t kMostTextBytes = size_t{16} << 20;  // of one text
   static constexpr size_t kMostItems = size_t{1} << 20;       // of one list
 
-  // One step, and what copying its result costs: an Error beyond the limit.
+  // Counts one step and the cost of copying its result; throws Error beyond the limit.
   void count(int64_t line, const Value& result);
   void count(int64_t line) { spend(line, 1); }
-  void count_loop(int64_t line) { spend(line, kStepsOfLoop); }  // each time through it
+  void count_loop(int64_t line) { spend(line, kStepsOfLoop); }  // each pass
   void count_bytes(int64_t line, size_t bytes);                 // written or compared
-  void count_items(int64_t line, size_t items);                 // looked through
-  // One text looked for in another: at worst each begins at every place of the other.
+  void count_items(int64_t line, size_t items);                 // searched
+  // Searching one text in another: at worst each place of one is compared with the whole other.
   void count_search(int64_t line, size_t text_bytes, size_t sought_bytes);
 
-  static void check_text(int64_t line, size_t bytes);  // that one text may have
-  static void check_list(int64_t line, size_t items);  // that one list may have
+  static void check_text(int64_t line, size_t bytes);  // limits the size of one text
+  static void check_list(int64_t line, size_t items);  // limits the size of one list
 
   void define_macro(const std::string& name, const TemplateNode& macro) { macros_[name] = &macro; }
   const TemplateNode* macro(const std::string& name) const;
 
   bool is_in_macro() const { return num_calls_ > 0; }
 
-  // Around the call of a macro.
+  // Lives during the call of a macro.
   class Call {
    public:
     Call(RenderState& state, int64_t line);
@@ -49,7 +49,7 @@ class RenderState {
   };
 
  private:
-  static constexpr int64_t kStepsOfLoop = 8;  // its variables are made anew
+  static constexpr int64_t kStepsOfLoop = 8;  // a pass creates its variables again
 
   void spend(int64_t line, int64_t steps);
 

@@ -17,7 +17,7 @@ size_t character_bytes(std::string_view text, size_t at) {
   return bytes == expected ? bytes : 1;
 }
 
-// What str.isspace() answers: separators beyond ASCII count, and so do \x1c to \x1f.
+// As str.isspace(): separators beyond ASCII count, and so do \x1c to \x1f.
 bool is_white(std::string_view character) {
   if (character.size() == 1) {
     const char letter = character[0];

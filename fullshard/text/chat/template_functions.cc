@@ -66,7 +66,7 @@ Value joined_text(const ValueList& list, const std::string& between, RenderState
   return result;
 }
 
-// Beyond ASCII the case of letters is a table of its own, which no published template asks for.
+// Letters beyond ASCII would need a table for their case, and no published template changes it.
 Value in_case(const std::string& text, const std::string& name, int64_t line) {
   if (!is_ascii(text)) {
     refuse_template(line, "{} of a text with letters beyond ASCII is not supported", name);
@@ -88,9 +88,9 @@ Value replaced_text(const std::string& text, const std::string& old, const std::
 Value split_text(const std::string& text, const std::string& name, const ValueList& arguments,
                  int64_t line) {
   if (arguments.empty() || arguments[0].is_none()) return list_of(split_at_space(text), line);
-  if (arguments[0].string().empty()) refuse_template(line, "{} by nothing", name);
+  if (arguments[0].string().empty()) refuse_template(line, "{} expects a separator", name);
   if (arguments.size() > 1 && !arguments[1].is_integer()) {
-    refuse_template(line, "{} expects a whole number of cuts", name);
+    refuse_template(line, "{} expects a whole number of splits", name);
   }
   return list_of(
       split_at(text, arguments[0].string(), arguments.size() > 1 ? arguments[1].integer() : -1,
@@ -98,7 +98,7 @@ Value split_text(const std::string& text, const std::string& name, const ValueLi
       line);
 }
 
-// Where `found` in `text` is, in characters.
+// The position of `found` in `text`, in characters.
 int64_t place_of(const std::string& text, size_t found) {
   if (found == std::string::npos) return -1;
   return num_characters(std::string_view(text).substr(0, found));
@@ -107,7 +107,7 @@ int64_t place_of(const std::string& text, size_t found) {
 int64_t length_of(const Value& value, int64_t line) {
   if (value.is_list()) return static_cast<int64_t>(value.list().size());
   if (value.is_map()) return static_cast<int64_t>(value.map().entries.size());
-  if (!value.is_string()) refuse_template(line, "the length of {}", value.type_name());
+  if (!value.is_string()) refuse_template(line, "{} has no length", value.type_name());
   return num_characters(value.string());
 }
 
@@ -126,7 +126,7 @@ std::string indented(const std::string& text, const ValueList& arguments, int64_
   return result;
 }
 
-// Undefined where the item has none.
+// Undefined if the item has no such attribute.
 Value attribute_of(const Value& item, const std::string& key, RenderState& state, int64_t line) {
   state.count(line);
   const Value* found = item.is_map() ? item.find(key, state, line) : nullptr;
@@ -137,7 +137,7 @@ Value attribute_of(const Value& item, const std::string& key, RenderState& state
 Value selected(const Value& value, const std::string& name, const ValueList& arguments,
                RenderState& state, int64_t line) {
   expect_arguments("filter", name, arguments, 1, 3, line);
-  if (!value.is_list()) refuse_template(line, "{} of {}", name, value.type_name());
+  if (!value.is_list()) refuse_template(line, "{} expects a list, not {}", name, value.type_name());
   const std::string key = arguments[0].text(state, line);
   const std::string test = arguments.size() > 1 ? arguments[1].text(state, line) : "";
   const ValueList rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
@@ -177,7 +177,7 @@ Value json_text_of(const Value& value, const ValueList& arguments, const ValueEn
   return value.json(width, state, line);
 }
 
-constexpr int64_t kMostInRange = 100'000;  // as Jinja's sandbox has it
+constexpr int64_t kMostInRange = 100'000;  // the limit of Jinja's sandbox
 
 Value range_of(const ValueList& arguments, int64_t line) {
   expect_arguments("function", "range", arguments, 1, 3, line);
@@ -188,7 +188,7 @@ Value range_of(const ValueList& arguments, int64_t line) {
   const int64_t last = arguments[arguments.size() > 1 ? 1 : 0].integer();
   const int64_t step = arguments.size() > 2 ? arguments[2].integer() : 1;
   ValueList list;
-  if (step == 0) refuse_template(line, "range with a step of 0");
+  if (step == 0) refuse_template(line, "range expects a step other than 0");
   for (int64_t i = first; step > 0 ? i < last : i > last; i += step) {
     if (std::ssize(list) == kMostInRange) refuse_template(line, "a range is too long");
     list.emplace_back(i);

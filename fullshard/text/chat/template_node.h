@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statements of a template as a tree, and the walk over it that writes its text.
+// The statements of a template as a tree, and the code that renders it as text.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ enum class TemplateNodeKind {
   leave_loop,
   next_in_loop,
   macro,
-  generation,  // transformers' mark around what a model says
+  generation,  // transformers' mark around the model's own text
 };
 
 // Bytes of a text from `begin` up to `end`.
@@ -37,17 +37,18 @@ struct TemplateNode {
   ExpressionPointer expression = {};    // printed, set, or looped over
   std::vector<std::string> names = {};  // set, or given values by a loop: "a", or "ns", "attribute"
   bool sets_attribute = false;
-  ExpressionPointer filter = {};  // for … if
-  // A macro's parameters after its own name in `names`: their defaults, null where there is none.
+  ExpressionPointer filter = {};  // the condition of a "for … if"
+  // A macro's parameters follow its name in `names`; these are their defaults, null if there is
+  // none.
   std::vector<ExpressionPointer> defaults = {};
-  // Of a condition: each `if` and `elif` with its body, an else without a test.
+  // A condition: each `if` and `elif` with its body; an else has no test.
   struct Branch {
     ExpressionPointer test = {};
     std::vector<TemplateNode> body = {};
   };
   std::vector<Branch> branches = {};
   std::vector<TemplateNode> body = {};
-  std::vector<TemplateNode> otherwise = {};  // of a loop over nothing
+  std::vector<TemplateNode> otherwise = {};  // the else of a loop over nothing
 };
 
 std::vector<TemplateNode> parse_template(std::string_view text);
@@ -58,7 +59,7 @@ struct RenderedText {
 };
 RenderedText render_nodes(const std::vector<TemplateNode>& nodes, TemplateScope& scope);
 
-// Whether {% generation %} is anywhere in them.
+// Whether any of them contains {% generation %}.
 bool marks_generation(const std::vector<TemplateNode>& nodes);
 
 }  // namespace fullshard::text::chat

@@ -7,7 +7,7 @@
 namespace fullshard::text::chat {
 namespace {
 
-constexpr int kMostBlocks = 100;  // inside each other
+constexpr int kMostBlocks = 100;  // the most blocks inside each other
 
 class TemplateParser {
  public:
@@ -16,7 +16,7 @@ class TemplateParser {
   std::vector<TemplateNode> parse() {
     auto nodes = parse_until({});
     if (at_ < parts_.size()) {
-      refuse_template(parts_[at_].line, "'{}' belongs to nothing", keyword(parts_[at_]));
+      refuse_template(parts_[at_].line, "'{}' has no matching block", keyword(parts_[at_]));
     }
     return nodes;
   }
@@ -34,7 +34,7 @@ class TemplateParser {
     return is_end || std::ranges::find(kClosing, word) != kClosing.end();
   }
 
-  // Up to a statement that ends or divides a block, which is left to the caller.
+  // Parses up to a statement that ends or divides a block, which is left to the caller.
   std::vector<TemplateNode> parse_until(const std::vector<std::string_view>& ends) {
     std::vector<TemplateNode> nodes;
     for (; at_ < parts_.size() && !stops(ends);) nodes.push_back(parse_part());
@@ -43,7 +43,7 @@ class TemplateParser {
 
   std::vector<TemplateNode> parse_block(const TemplatePart& opening,
                                         const std::vector<std::string_view>& ends) {
-    if (++depth_ > kMostBlocks) refuse_template(opening.line, "blocks are nested too deep");
+    if (++depth_ > kMostBlocks) refuse_template(opening.line, "blocks are nested too deeply");
     auto nodes = parse_until(ends);
     --depth_;
     const bool is_closed =

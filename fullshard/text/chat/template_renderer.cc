@@ -74,7 +74,7 @@ class TemplateRenderer {
     if (!node.sets_attribute) return scope.set(node.names[0], std::move(value));
     const Value* space = scope.find(node.names[0]);
     if (space == nullptr || !space->is_map() || !space->map().is_namespace) {
-      refuse_template(node.line, "attributes can be set of a namespace only, and {} is none",
+      refuse_template(node.line, "attributes can be set on a namespace only; {} is not one",
                       node.names[0]);
     }
     space->set(node.names[1], std::move(value));
@@ -99,7 +99,7 @@ class TemplateRenderer {
       RenderState::check_list(node.line, static_cast<size_t>(num_characters(value.string())));
       for (std::string& letter : characters_of(value.string())) items.emplace_back(letter);
     } else if (!value.is_undefined()) {
-      refuse_template(node.line, "a loop over {}", value.type_name());
+      refuse_template(node.line, "cannot loop over {}", value.type_name());
     }
     if (node.filter) {
       std::erase_if(items, [&](const Value& item) {
@@ -114,7 +114,7 @@ class TemplateRenderer {
   static void name_item(const TemplateNode& node, const Value& item, TemplateScope& scope) {
     if (node.names.size() == 1) return scope.set(node.names[0], item);
     if (!item.is_list() || item.list().size() != node.names.size()) {
-      refuse_template(node.line, "{} names for the items of a loop that do not have as many parts",
+      refuse_template(node.line, "a loop has {} names, but its items do not have as many parts",
                       node.names.size());
     }
     for (size_t i = 0; i < node.names.size(); ++i) scope.set(node.names[i], item.list()[i]);
@@ -135,7 +135,7 @@ class TemplateRenderer {
     return facts;
   }
 
-  // What is set inside is forgotten with every item, as in Jinja.
+  // Variables that are set inside are dropped after every item, as in Jinja.
   Flow loop(const TemplateNode& node, TemplateScope& scope) {
     const ValueList items = looped_over(node, scope);
     if (items.empty()) return render(node.otherwise, scope);
@@ -179,7 +179,7 @@ Value call_macro(const TemplateNode& macro, const ValueList& arguments, const Va
   const RenderState::Call call(scope.state(), line);
   const size_t num_parameters = macro.names.size() - 1;
   if (arguments.size() > num_parameters) {
-    refuse_template(line, "the macro {} takes {} arguments and is given {}", macro.names[0],
+    refuse_template(line, "the macro {} takes {} arguments, but is given {}", macro.names[0],
                     num_parameters, arguments.size());
   }
   for (const auto& [name, value] : named) {

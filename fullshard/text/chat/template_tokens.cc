@@ -19,7 +19,7 @@ bool begins_name(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || letter == '_';
 }
 
-// Words of what stands between the braces.
+// Reads the words between the braces.
 class WordReader {
  public:
   WordReader(std::string_view text, int64_t line) : text_(text), line_(line) {}
@@ -64,7 +64,7 @@ class WordReader {
     return word;
   }
 
-  // What stands behind a backslash, as Python reads it; leaves at_ at its last letter.
+  // Appends an escape after a backslash, as Python reads it; leaves at_ at its last letter.
   void append_escaped(std::string& result) {
     constexpr std::string_view kLetters = "nrtabfv\\'\"";
     constexpr std::string_view kMeanings = "\n\r\t\a\b\f\v\\'\"";
@@ -77,7 +77,7 @@ class WordReader {
       append_utf8(result, octal());
     } else if (letter == 'N') {
       refuse_template(line_, "the escape \\N is not supported; write the character itself");
-    } else if (letter != '\n') {  // a line goes on behind it
+    } else if (letter != '\n') {  // a line continues after it
       result += {'\\', letter};
     }
   }
@@ -91,14 +91,14 @@ class WordReader {
         error == std::errc() && end == digits.data() + num_digits && digits.size() == num_digits;
     const bool is_surrogate = value >= 0xD800 && value < 0xE000;
     if (!is_whole || is_surrogate || value > 0x10FFFF) {
-      refuse_template(line_, "the escape \\{} is no character",
+      refuse_template(line_, "the escape \\{} is not a character",
                       base::printable(std::string(text_.substr(at_, num_digits + 1))));
     }
     at_ += num_digits;
     return value;
   }
 
-  // Up to three digits.
+  // Reads up to three digits.
   uint32_t octal() {
     const std::string_view digits = text_.substr(at_, 3);
     uint32_t value = 0;
@@ -120,7 +120,7 @@ class WordReader {
     const char* const last = first + word.text.size();
     const auto result = has_point ? std::from_chars(first, last, word.number)
                                   : std::from_chars(first, last, word.integer);
-    if (result.ec != std::errc()) refuse_template(line_, "{} is too large a number", word.text);
+    if (result.ec != std::errc()) refuse_template(line_, "number {} is out of range", word.text);
     return word;
   }
 
@@ -133,7 +133,7 @@ class WordReader {
     }
     constexpr std::string_view kSingle = "+-*/%~()[]{}<>=.,:|";
     if (kSingle.find(text_[at_]) == kNowhere) {
-      refuse_template(line_, "'{}' is not understood",
+      refuse_template(line_, "unexpected character '{}'",
                       base::printable(std::string(text_.substr(at_, 1))));
     }
     return {WordKind::symbol, std::string(1, text_[at_++])};
@@ -144,7 +144,7 @@ class WordReader {
   size_t at_ = 0;
 };
 
-// The end of {{ or {% from `from` on, not inside strings or a mapping's own braces.
+// The end of the {{ or {% at `from`, ignoring strings and a mapping's own braces.
 size_t find_end(std::string_view text, size_t from, std::string_view closing) {
   char quote = 0;
   int num_open = 0;
@@ -170,12 +170,12 @@ struct PartCutter {
   std::string_view text;
   std::vector<TemplatePart> parts{};
   size_t at = 0;
-  bool trims_start = false;       // of the text that comes: -%} was before it
+  bool trims_start = false;       // of the next text: -%} came before it
   bool drops_line_break = false;  // trim_blocks
-  int64_t line = 1;               // of the place up to which they are counted
+  int64_t line = 1;               // at the place up to which lines are counted
   size_t counted = 0;
 
-  // Places only rise, and no line break is counted twice.
+  // Places only increase, and no line break is counted twice.
   int64_t line_of(size_t place) {
     line += std::ranges::count(text.substr(counted, place - counted), '\n');
     counted = place;
@@ -200,7 +200,7 @@ struct PartCutter {
     return kNowhere;
   }
 
-  // What the tag at `open` takes away of the text before it.
+  // Adds the text before the tag at `open`, without the white space that the tag removes.
   void add_text(size_t begin, size_t open) {
     std::string piece(text.substr(begin, open == kNowhere ? kNowhere : open - begin));
     if (trims_start) {
@@ -252,7 +252,7 @@ struct PartCutter {
 }  // namespace
 
 std::vector<TemplatePart> template_parts(std::string_view text) {
-  // Jinja drops one line break at the very end.
+  // Jinja drops one line break at the end.
   if (text.ends_with('\n')) text.remove_suffix(1);
   PartCutter cutter{text};
   cutter.cut();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A template cut into text, {{ expressions }} and {% statements %}, and those into words.
+// Splits a template into text, {{ expressions }} and {% statements %}, and those into words.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class WordKind { name, string, integer, number, symbol, end };
 
 struct TemplateWord {
   WordKind kind = WordKind::end;
-  std::string text = {};  // of a string: without quotes, escapes resolved
+  std::string text = {};  // a string's text: without quotes, escapes resolved
   int64_t integer = 0;
   double number = 0;
 
@@ -35,14 +35,14 @@ struct TemplatePart {
   int64_t line = 1;
 };
 
-// Whitespace around statements is as transformers sets Jinja up: trim_blocks and lstrip_blocks, and
-// {%- -%}, {{- -}}, {#- -#} where the template says so. Comments are gone.
+// White space around statements is handled as transformers configures Jinja, with trim_blocks and
+// lstrip_blocks, and {%- -%}, {{- -}}, {#- -#} where the template has them. Comments are removed.
 std::vector<TemplatePart> template_parts(std::string_view text);
 
 inline constexpr size_t kMostSaidBytes = 2000;  // of a message
 
-// What a template says that cannot be done; the text names the line. What it quotes of the template
-// and of messages is made printable.
+// Throws the error for something in a template that is not possible; the text names the line.
+// Quotes from the template and from messages are made printable.
 template <class... Values>
 [[noreturn]] void refuse_template(int64_t line, fmt::format_string<Values...> format,
                                   Values&&... values) {

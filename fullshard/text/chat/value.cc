@@ -15,7 +15,7 @@
 namespace fullshard::text::chat {
 namespace {
 
-// As Python's repr: the shortest digits that give the number back, with a point.
+// As Python's repr: the fewest digits that read back to the number, with a point.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   const bool is_whole = text.find_first_not_of("-0123456789") == std::string::npos;
@@ -46,7 +46,7 @@ std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// One text, of which every piece counts.
+// Writes one text; every piece of it counts.
 class ValueWriter {
  public:
   ValueWriter(RenderState& state, int64_t line) : state_(state), line_(line) {}
@@ -159,7 +159,7 @@ int Value::depth_around(const Value& part, int depth) {
     fail_as(ErrorKind::input, "chat_template: a namespace inside another value is not supported");
   }
   if (part.depth_ + 1 > kDeepest) {
-    fail_as(ErrorKind::input, "chat_template: a value is nested too deep");
+    fail_as(ErrorKind::input, "chat_template: a value is nested too deeply");
   }
   return std::max(depth, part.depth_ + 1);
 }

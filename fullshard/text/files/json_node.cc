@@ -78,7 +78,7 @@ void JsonNode::only(std::initializer_list<std::string_view> keys) const {
   expect(value_.is_object(), "an object");
   for (const auto& [key, unused] : value_.items()) {
     if (std::ranges::find(keys, key) == keys.end()) {
-      refuse(fmt::format("the option \"{}\" is not known", key));
+      refuse(fmt::format("unknown option \"{}\"", key));
     }
   }
 }

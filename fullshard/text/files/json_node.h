@@ -17,10 +17,10 @@ class JsonNode {
  public:
   JsonNode(const nlohmann::json& value, std::string path) : value_(value), path_(std::move(path)) {}
 
-  // Of an object: the value of a key that must be there; of one that may be absent or null.
+  // For an object: the value of a key that must exist; of one that may be absent or null.
   JsonNode at(std::string_view key) const;
   std::optional<JsonNode> get(std::string_view key) const;
-  // Of an array.
+  // For an array.
   size_t size() const;
   JsonNode item(size_t index) const;
 
@@ -49,7 +49,7 @@ class JsonNode {
   std::string path_;
 };
 
-// An Error of the kind input that names the file when it is absent, unreadable or not JSON.
+// Throws Error of the kind input that names the file when it is missing, unreadable or not JSON.
 nlohmann::json read_json_file(const std::string& path);
 bool is_file(const std::string& path);
 

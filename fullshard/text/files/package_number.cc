@@ -34,7 +34,7 @@ double as_package_reads(double value) {
   const auto power = [](int tens) {
     double parsed = 0;
     const std::string written =
-        fmt::format("1e{}", tens);  // exact up to 1e22, rounded rightly above
+        fmt::format("1e{}", tens);  // exact up to 1e22, correctly rounded above
     std::from_chars(written.data(), written.data() + written.size(), parsed);
     return parsed;
   };

@@ -4,10 +4,10 @@
 
 namespace fullshard::text {
 
-// Its JSON library takes the digits for a whole number and divides by a power of ten, which rounds
-// twice: every fourth score is off by its last bit. That decides between cuts whose sums would be
-// equal ("0" + "0000" or "0000" + "0"), so scores must be off here too. `value` is the number read
-// rightly; its shortest digits are taken for those of the file.
+// Its JSON library reads the digits as a whole number and divides by a power of ten, which rounds
+// twice: every fourth score is wrong in its last bit. That decides between cuts whose sums would be
+// equal ("0" + "0000" or "0000" + "0"), so scores must be wrong here too. `value` is the number
+// read correctly; its shortest digits are assumed to be those of the file.
 double as_package_reads(double value);
 
 }  // namespace fullshard::text

@@ -11,7 +11,7 @@
 namespace fullshard::text {
 namespace {
 
-// Old files do not name the type; their keys tell it.
+// Old files do not name the type; their keys show it.
 std::string type_of(const JsonNode& node) {
   if (const auto type = node.get("type")) return type->text();
   if (node.get("merges")) return "BPE";

@@ -79,7 +79,7 @@ void read_main(const JsonNode& root, TokenizerConfig& config) {
   }
 }
 
-// Calls read(root) when the folder has the file; errors name it.
+// Calls read(root) if the folder has the file; errors name it.
 template <class Read>
 void read_if_present(const std::string& path, const Read& read) {
   if (!is_file(path)) return;

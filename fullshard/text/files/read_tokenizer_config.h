@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
+// The files next to a vocabulary: tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace fullshard::text {
 
-// `folder` ends with '/' or is "". An Error of the kind input when a file is no JSON.
+// `folder` ends with '/' or is "". Throws Error of the kind input when a file is not JSON.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
 
 }  // namespace fullshard::text

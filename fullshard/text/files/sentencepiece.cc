@@ -37,7 +37,7 @@ class SentencePieceDecoder : public Decoder {
   }
 
  private:
-  // Each byte that is part of no character becomes U+FFFD.
+  // Replaces each byte that is part of no character by U+FFFD.
   static void append_bytes(std::string& bytes, std::string& text) {
     for (size_t i = 0; i < bytes.size();) {
       const size_t length = valid_prefix(std::string_view(bytes).substr(i));
@@ -51,7 +51,7 @@ class SentencePieceDecoder : public Decoder {
     bytes.clear();
   }
 
-  // Whether the one space that belongs to the beginning was taken off.
+  // Returns whether it removed the one space that belongs to the beginning.
   bool append_piece(std::string_view piece, bool at_begin, std::string& text) const {
     if (piece == unknown_) {
       text += surface_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer of a sentencepiece model, as the sentencepiece library encodes and decodes.
+// A tokenizer for a sentencepiece model that encodes and decodes as the sentencepiece library does.
 #pragma once
 
 #include <memory>

@@ -13,12 +13,12 @@
 namespace fullshard::text {
 namespace {
 
-// Fields of a message, one after the other.
+// Reads the fields of a message, one after the other.
 class Fields {
  public:
   Fields(std::string_view bytes, std::string_view name) : bytes_(bytes), name_(name) {}
 
-  // False at the end; otherwise number() and the value of the field are set.
+  // Returns false at the end; otherwise number() and the value of the field are set.
   bool next() {
     if (position_ == bytes_.size()) return false;
     const uint64_t key = read_varint();
@@ -92,15 +92,14 @@ SentencePieceFile::Piece read_piece(std::string_view bytes, size_t index) {
     if (fields.number() == 3) piece.kind = static_cast<Kind>(fields.integer());
   }
   if (piece.text.empty() || !is_valid_utf8(piece.text)) {
-    fail_as(ErrorKind::input, "piece {}: \"{}\" is no text", index,
+    fail_as(ErrorKind::input, "piece {}: \"{}\" is not valid text", index,
             replace_invalid_utf8(piece.text));
   }
   if (piece.kind < Kind::normal || piece.kind > Kind::byte) {
-    fail_as(ErrorKind::input, "piece {}: the type {} is not known", index,
-            static_cast<int>(piece.kind));
+    fail_as(ErrorKind::input, "piece {}: unknown type {}", index, static_cast<int>(piece.kind));
   }
   if (piece.kind == Kind::byte && !byte_of_token(piece.text)) {
-    fail_as(ErrorKind::input, "piece {}: \"{}\" is no byte", index, piece.text);
+    fail_as(ErrorKind::input, "piece {}: \"{}\" is not a byte", index, piece.text);
   }
   return piece;
 }
@@ -165,7 +164,7 @@ void check_pieces(SentencePieceFile& file) {
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const auto& piece = file.pieces[i];
     if (!texts.insert(piece.text).second) {
-      fail_as(ErrorKind::input, "piece {}: \"{}\" is there twice", i, piece.text);
+      fail_as(ErrorKind::input, "piece {}: \"{}\" occurs twice", i, piece.text);
     }
     if (piece.kind == Kind::unknown) {
       ++num_unknown;
@@ -175,7 +174,7 @@ void check_pieces(SentencePieceFile& file) {
   }
   if (num_unknown != 1) {
     fail_as(ErrorKind::input,
-            "pieces: {} of them are the unknown one, expected 1; is this a "
+            "pieces: {} unknown pieces, expected 1; is this a "
             "sentencepiece model?",
             num_unknown);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of sentencepiece's .model files: a protocol buffer, of which this takes what encoding
+// The reader of sentencepiece's .model files: a protocol buffer, of which it reads what encoding
 // and decoding need.
 #pragma once
 
@@ -33,8 +33,8 @@ struct SentencePieceFile {
   bool escape_spaces = true;
 };
 
-// An Error of the kind input when the bytes are cut short, are no such file or ask for what is not
-// supported.
+// Throws Error of the kind input when the bytes are cut short, are not such a file or need
+// something that is not supported.
 SentencePieceFile parse_sentencepiece(std::string_view bytes);
 
 }  // namespace fullshard::text

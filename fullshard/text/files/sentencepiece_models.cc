@@ -25,7 +25,7 @@ Vocabulary vocabulary_of(const SentencePieceFile& file) {
   return vocabulary;
 }
 
-// Pieces are merged by their scores: neighbours become one when together they are a piece.
+// Merges pieces by their scores: neighbours become one when together they are a piece.
 class SentencePieceBpe : public Model {
  public:
   explicit SentencePieceBpe(const SentencePieceFile& file)
@@ -43,7 +43,7 @@ class SentencePieceBpe : public Model {
     workspace.ids.clear();
     for (size_t i = 0; i < word.size();) i += append_symbol(word.substr(i), workspace.ids);
     merges_.apply(workspace);
-    bool after_unknown = false;  // a run of unknown ones is one
+    bool after_unknown = false;  // consecutive unknown pieces are one
     for (const int32_t id : workspace.ids) {
       if (id >= num_pieces_ && byte_fallback_) {
         append_bytes(extra_[static_cast<size_t>(id - num_pieces_)], ids);
@@ -73,7 +73,8 @@ class SentencePieceBpe : public Model {
         kept_has_space_ |= piece.text.find(kSpaceMark) != std::string::npos;
       }
     }
-    // A character that is no piece may still be part of one: such get ids of their own.
+    // A character that is not a piece may still be part of one: such characters get ids of their
+    // own.
     for (const auto& piece : file.pieces) {
       if (piece.kind != Kind::normal) continue;
       for (size_t i = 0; i < piece.text.size();) {
@@ -139,7 +140,7 @@ class SentencePieceBpe : public Model {
   bool byte_fallback_;
   int32_t num_pieces_;
   std::map<std::string, int32_t, std::less<>> symbols_;  // normal pieces and extra characters
-  std::vector<std::string> extra_;                       // of the ids from num_pieces_ on
+  std::vector<std::string> extra_;                       // for the ids from num_pieces_ on
   FlatTable<int32_t> characters_;
   std::array<int32_t, 256> bytes_;
   ByteTrie kept_;  // user-defined pieces: found first, never merged
@@ -157,7 +158,7 @@ std::unique_ptr<const Model> sentencepiece_bpe(const SentencePieceFile& file) {
 std::unique_ptr<const Model> sentencepiece_unigram(const SentencePieceFile& file) {
   constexpr float kUnknownPenalty = 10;
   float smallest = std::numeric_limits<float>::max();
-  float largest = std::numeric_limits<float>::min();  // as the library starts: the least positive
+  float largest = std::numeric_limits<float>::min();  // as in the library: the least positive
   for (const auto& piece : file.pieces) {
     if (piece.kind != Kind::normal) continue;
     smallest = std::min(smallest, piece.score);
@@ -167,7 +168,7 @@ std::unique_ptr<const Model> sentencepiece_unigram(const SentencePieceFile& file
   for (const auto& piece : file.pieces) {
     scores.emplace_back();
     if (piece.kind == Kind::normal) scores.back() = piece.score;
-    // So high that it always wins.
+    // high enough that it always wins
     if (piece.kind == Kind::user_defined) {
       scores.back() = static_cast<float>(piece.text.size()) * largest - 0.1;
     }

@@ -40,7 +40,7 @@ class SentencePieceNormalizer : public Normalizer {
   }
 
  private:
-  // The beginning of a text, and what becomes of it.
+  // The beginning of a text, and its replacement.
   struct Prefix {
     size_t length = 0;
     std::string_view text;
@@ -81,7 +81,7 @@ class SentencePieceNormalizer : public Normalizer {
   bool add_prefix_, remove_extra_, as_suffix_;
   std::string space_;
   std::optional<Charsmap> charsmap_;
-  ByteTrie kept_;  // user-defined pieces, which nothing changes
+  ByteTrie kept_;  // user-defined pieces, which are never changed
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of tokenizer.json. What it does not know is refused by the path of its key.
+// The reader of tokenizer.json. Keys that it does not know are refused by their path.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@
 
 namespace fullshard::text {
 
-// Its parts. "truncation" and "padding" are left out: transformers sets both anew for every call.
+// The parts of the tokenizer. "truncation" and "padding" are ignored: transformers sets both for
+// every call.
 PipelineParts read_tokenizer_json(const JsonNode& root);
 
 NormalizerPointer read_normalizer(const JsonNode& node, int depth = 0);
-// `as_bytes`: a ByteLevel that is the last step leaves words as bytes.
+// `as_bytes`: a ByteLevel as the last step leaves words as bytes.
 PreTokenizerPointer read_pre_tokenizer(const JsonNode& node, bool as_bytes, int depth = 0);
-// `as_bytes`: words come as bytes; only for models that takes_bytes().
+// `as_bytes`: words are bytes; only for models that takes_bytes().
 std::unique_ptr<const Model> read_model(const JsonNode& node, bool as_bytes);
 bool takes_bytes(const JsonNode& model);
 void read_post_processor(const JsonNode& node, PostProcessor& processor, int depth = 0);

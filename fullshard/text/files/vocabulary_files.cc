@@ -10,7 +10,7 @@
 namespace fullshard::text {
 namespace {
 
-// Lines without their ends, "\n" or "\r\n".
+// Lines without their line breaks, "\n" or "\r\n".
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -50,7 +50,8 @@ std::vector<Bpe::Pair> read_merges(const std::string& path) {
   return merges;
 }
 
-// The configuration's own tokens, then those of its roles, or of the family's where it names none.
+// Adds the configuration's own tokens, then those of its roles, or of the family's if it names
+// none.
 void add_special(const TokenizerConfig& config,
                  std::initializer_list<std::pair<Role, std::string_view>> family,
                  PipelineParts& parts, TokenizerConfig& completed) {
@@ -96,7 +97,7 @@ PipelineParts byte_level_parts(const std::string& vocab_json, const std::string&
   BpeOptions options;
   options.byte_level = true;
   auto vocabulary =
-      read_vocabulary_file(vocab_json);  // first: its complaint comes before that of the merges
+      read_vocabulary_file(vocab_json);  // read first: its errors come before those of the merges
   parts.model = std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges_txt), options);
   parts.decoder = byte_level_decoder();
   TokenizerConfig completed;

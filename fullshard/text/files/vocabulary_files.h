@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers of the time before tokenizer.json.
+// Tokenizers in the formats that are older than tokenizer.json.
 #pragma once
 
 #include <string>

@@ -104,7 +104,7 @@ void Bpe::split_bytes(std::string_view word, std::vector<int32_t>& symbols) cons
 
 void Bpe::split_characters(std::string_view word, Workspace& workspace) const {
   auto& symbols = workspace.ids;
-  bool pending = false;  // an unknown one that is written before the next known one
+  bool pending = false;  // an unknown token that is written before the next known one
   const auto flush = [&] {
     if (pending) symbols.push_back(unknown_);
     pending = false;
@@ -118,7 +118,7 @@ void Bpe::split_characters(std::string_view word, Workspace& workspace) const {
     } else if (options_.byte_fallback &&
                append_bytes(plain_ ? word.substr(begin, end - begin) : workspace.letters,
                             symbols)) {
-      // The bytes come before an unknown one that is still pending: so does the original.
+      // As in the original, the bytes come before an unknown token that is still pending.
     } else if (unknown_ != Vocabulary::kNone) {
       if (!options_.fuse_unknown) flush();
       pending = true;

@@ -15,14 +15,14 @@
 namespace fullshard::text {
 
 struct BpeOptions {
-  std::string unknown;         // token for characters that are not in the vocabulary; "": they go
-  bool fuse_unknown = false;   // a run of them is one token
-  bool byte_fallback = false;  // first try <0x..> for their bytes
-  bool ignore_merges = false;  // a word of the vocabulary is its token, whatever the merges say
-  std::string continuing_prefix;   // of every character of a word but the first
-  std::string end_of_word_suffix;  // of the last
+  std::string unknown;  // token for characters that are not in the vocabulary; "": they are dropped
+  bool fuse_unknown = false;       // consecutive unknown characters are one token
+  bool byte_fallback = false;      // first try <0x..> for their bytes
+  bool ignore_merges = false;      // a word of the vocabulary is one token, whatever the merges are
+  std::string continuing_prefix;   // before every character of a word but the first
+  std::string end_of_word_suffix;  // after the last
 
-  // The words are bytes, the vocabulary and the merges write them in GPT-2's alphabet.
+  // The words are bytes; the vocabulary and the merges have them in GPT-2's alphabet.
   bool byte_level = false;
 };
 
@@ -30,8 +30,8 @@ class Bpe : public Model {
  public:
   using Pair = std::pair<std::string, std::string>;
 
-  // `merges`: first ones first. An Error of the kind input when a merge names what is not in the
-  // vocabulary.
+  // `merges`: the first ones are applied first. Throws Error of the kind input when a merge names a
+  // token that is not in the vocabulary.
   Bpe(Vocabulary vocabulary, const std::vector<Pair>& merges, BpeOptions options);
 
   void tokenize(std::string_view word, Workspace& workspace,
@@ -50,7 +50,7 @@ class Bpe : public Model {
   MergeTable merges_;
   int32_t unknown_ = Vocabulary::kNone;
   bool plain_ = true;                      // neither prefix nor suffix
-  std::array<int32_t, 256> byte_symbols_;  // of a byte: its token, by the alphabet or <0x..>
+  std::array<int32_t, 256> byte_symbols_;  // the token of a byte, by the alphabet or <0x..>
   FlatTable<int32_t> character_symbols_;
   std::unique_ptr<Vocabulary> words_;  // as bytes, for ignore_merges
   bool may_cut_at_spaces_ = false;

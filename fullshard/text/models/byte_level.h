@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's alphabet: each byte as one printable character.
+// GPT-2's alphabet: each byte is one printable character.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace fullshard::text {
 uint32_t byte_level_character(uint8_t byte);
 
 std::string to_byte_level(std::string_view bytes);
-// Nothing when a character is not of the alphabet.
+// Absent if a character is not in the alphabet.
 std::optional<std::string> from_byte_level(std::string_view text);
 
 }  // namespace fullshard::text

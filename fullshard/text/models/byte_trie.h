@@ -31,9 +31,9 @@ class ByteTrie {
   }
   int32_t value(uint32_t node) const { return values_[node]; }
 
-  // Below `from`, without taking a step: kNowhere when no string begins so.
+  // The node that `text` leads to from `from`: kNowhere if no string begins like this.
   uint32_t walk(std::string_view text, uint32_t from = kRoot) const;
-  // The longest string that `text` begins with, seen from `from`.
+  // The longest string that `text` begins with, starting at `from`.
   Match longest(std::string_view text, uint32_t from = kRoot) const;
   // Whether some string begins with this byte.
   bool begins(char byte) const { return first_bytes_[static_cast<unsigned char>(byte)]; }

@@ -9,7 +9,7 @@
 namespace fullshard::text {
 namespace {
 
-constexpr size_t kFew = 40;  // up to here, looking at all ranks is faster than a heap
+constexpr size_t kFew = 40;  // up to this length, looking at all ranks is faster than a heap
 constexpr uint32_t kNoRank = ~uint32_t{0};
 constexpr int32_t kGone = -2;
 
@@ -32,7 +32,7 @@ void MergeTable::apply(Workspace& workspace) const {
 void MergeTable::apply_to_few(std::vector<int32_t>& ids) const {
   size_t count = ids.size();
   if (count < 2) return;
-  std::array<Merge, kFew> merges;  // merges[i]: of ids[i] and ids[i + 1]
+  std::array<Merge, kFew> merges;  // merges[i]: the one of ids[i] and ids[i + 1]
   const auto look = [&](size_t i) {
     const Merge* found = find(ids[i], ids[i + 1]);
     merges[i] = found == nullptr ? Merge{kNoRank, 0} : *found;
@@ -82,10 +82,10 @@ void MergeTable::apply_to_many(Workspace& workspace) const {
     candidates.pop_back();
     const auto at = static_cast<int32_t>(top & 0xFFFFFFFFU);
     auto& left = symbols[static_cast<size_t>(at)];
-    if (left.next < 0) continue;  // merged away, or the last
+    if (left.next < 0) continue;  // merged away, or the last one
     auto& right = symbols[static_cast<size_t>(left.next)];
     const Merge* found = find(left.id, right.id);
-    if (found == nullptr || found->rank != top >> 32) continue;  // its pair is no more
+    if (found == nullptr || found->rank != top >> 32) continue;  // its pair no longer exists
     left.id = found->id;
     left.next = right.next;
     right.next = kGone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pair encoding's rules: which neighbours become one symbol, and which first.
+// The rules of byte pair encoding: which neighbours become one symbol, and in which order.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace fullshard::text {
 class MergeTable {
  public:
   struct Merge {
-    uint32_t rank = 0;  // low ones first; among equals, the leftmost
-    int32_t id = 0;     // of what they become
+    uint32_t rank = 0;  // the lowest is applied first; among equals, the leftmost
+    int32_t id = 0;     // of the merged symbol
   };
 
-  // `left` and `right` are ids of symbols, `left_text` and `right_text` what they stand for.
+  // `left` and `right` are ids of symbols, `left_text` and `right_text` their texts.
   void insert(int32_t left, std::string_view left_text, int32_t right, std::string_view right_text,
               Merge merge);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model: the ids of one word.
+// A model computes the ids of one word.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class Model {
   virtual void tokenize(std::string_view word, Workspace& workspace,
                         std::vector<int32_t>& ids) const = 0;
 
-  // Whether a word's ids are the ids of its parts, where it is cut before each U+2581 that follows
-  // another character. Cut words are short and often met again.
+  // Whether a word that is cut before each U+2581 after another character has the ids of its parts.
+  // Cut words are short and more often in the cache.
   virtual bool may_cut_at_spaces() const { return false; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }

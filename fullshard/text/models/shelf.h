@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that calls borrow: each takes a free one or makes a new one, and leaves it for the next.
+// Memory that calls borrow: each takes a free value or makes a new one, and puts it back for the
+// next.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 
 namespace fullshard::text {
 
-// Thread-safe without locks. Keeps at most kKept, so what waits is bounded.
+// Thread-safe without locks. Keeps at most kKept, so the memory is bounded.
 template <class Value>
 class Shelf {
  public:
@@ -21,7 +22,7 @@ class Shelf {
     for (auto& place : places_) delete place.load();
   }
 
-  // Gives the value back when it goes.
+  // Puts the value back in its destructor.
   class Lease {
    public:
     Lease(Shelf& shelf, std::unique_ptr<Value> value) : shelf_(shelf), value_(std::move(value)) {}

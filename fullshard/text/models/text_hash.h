@@ -23,7 +23,7 @@ inline uint64_t text_hash(std::string_view text) {
   const char* at = text.data();
   size_t left = text.size();
   for (; left >= 8; at += 8, left -= 8) hash = mix(hash ^ load(at, 8));
-  // The tail by two loads of constant size where that is possible: no call of memcpy.
+  // Reads the rest by two loads of constant size if possible: no call of memcpy.
   if (left >= 4) {
     hash = mix(hash ^ (load(at, 4) | load(at + left - 4, 4) << 32));
   } else if (left > 0) {

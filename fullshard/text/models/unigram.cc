@@ -24,7 +24,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<std::optional<double>> score
   }
 }
 
-// The path that ends at edge.end through this edge, when it is better than the one known.
+// Keeps the path to edge.end through this edge if it is better than the known one.
 void Unigram::offer(std::vector<Workspace::Step>& steps, size_t begin, const Edge& edge) const {
   double score = steps[begin].score + edge.score;
   if (options_.as_sentencepiece) score = static_cast<float>(score);
@@ -69,7 +69,7 @@ void Unigram::tokenize(std::string_view word, Workspace& workspace,
       ids.push_back(step.id);
       continue;
     }
-    auto end = static_cast<size_t>(workspace.ids[i]);  // a run of unknown ones is one
+    auto end = static_cast<size_t>(workspace.ids[i]);  // consecutive unknown characters are one
     while (i + 1 < workspace.ids.size() &&
            steps[static_cast<size_t>(workspace.ids[i + 1])].id == options_.unknown) {
       end = static_cast<size_t>(workspace.ids[++i]);

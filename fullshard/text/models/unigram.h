@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unigram: of all ways to cut a word into tokens, the one with the largest sum of scores.
+// Unigram: among all ways to cut a word into tokens, finds the one with the largest sum of scores.
 #pragma once
 
 #include <array>
@@ -13,16 +13,17 @@ namespace fullshard::text {
 
 struct UnigramOptions {
   int32_t unknown = Vocabulary::kNone;
-  double unknown_score = 0;    // of a character that is no token
+  double unknown_score = 0;    // of a character that is not a token
   bool byte_fallback = false;  // unknown characters as their bytes
-  // Sums kept in single precision and ids looked up once, as the sentencepiece library does;
-  // otherwise as the tokenizers package.
+  // Keeps sums in single precision and looks ids up once, as the sentencepiece library does;
+  // otherwise works as the tokenizers package.
   bool as_sentencepiece = false;
 };
 
 class Unigram : public Model {
  public:
-  // Scores by id; tokens without one (absent from `scores` or nullopt) are not used for cutting.
+  // Scores by id; tokens without a score (absent from `scores` or nullopt) are not used for
+  // cutting.
   Unigram(Vocabulary vocabulary, std::vector<std::optional<double>> scores, UnigramOptions options);
 
   void tokenize(std::string_view word, Workspace& workspace,

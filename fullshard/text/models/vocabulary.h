@@ -14,7 +14,7 @@ class Vocabulary {
  public:
   static constexpr int32_t kNone = -1;
 
-  // Of a token that is there already, the id is replaced. Ids below 2^31 / 4, gaps are allowed.
+  // Replaces the id of a token that is there already. Ids below 2^31 / 4, gaps are allowed.
   void insert(std::string_view token, int32_t id);
 
   int32_t find(std::string_view token) const;  // kNone when absent
@@ -49,7 +49,7 @@ class Vocabulary {
   std::vector<int32_t> by_id_;  // indices of entries
 };
 
-// "<0x0A>": how byte fallback writes a byte.
+// "<0x0A>": the token of a byte in byte fallback.
 std::string byte_token(uint8_t byte);
 // The byte of such a token.
 std::optional<uint8_t> byte_of_token(std::string_view token);

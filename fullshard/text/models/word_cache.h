@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of words that were met before.
+// Keeps the ids of earlier words.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace fullshard::text {
 
-// Of a fixed size (2 MiB): a word is kept, with its ids, in one line of memory, and a newer one may
-// take its place. Long words and words of many tokens are not kept. Not thread-safe.
+// Has a fixed size (2 MiB): a word is kept, with its ids, in one line of memory, and a newer one
+// may replace it. Long words and words of many tokens are not kept. Not thread-safe.
 class WordCache {
  public:
   WordCache() : lines_(kSets * 2) {}
 
-  // Empty when the word is not there; the ids stay until the next keep().
+  // Empty if the word is not there; the ids stay until the next keep().
   std::span<const int32_t> find(std::string_view word, uint64_t hash) const {
     if (word.size() > kLetters) return {};
     const Line* set = &lines_[(hash % kSets) * 2];
@@ -35,7 +35,7 @@ class WordCache {
   void keep(std::string_view word, uint64_t hash, std::span<const int32_t> ids) {
     if (word.size() > kLetters || ids.size() > kIds || ids.empty()) return;
     Line* set = &lines_[(hash % kSets) * 2];
-    set[1] = set[0];  // the older of the two goes
+    set[1] = set[0];  // the older of the two is dropped
     Line& line = set[0];
     line.tag = tag(hash);
     line.length = static_cast<uint8_t>(word.size());

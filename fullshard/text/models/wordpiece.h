@@ -19,7 +19,7 @@ class WordPiece : public Model {
  public:
   WordPiece(Vocabulary vocabulary, WordPieceOptions options);
 
-  // One unknown token when the word cannot be made of tokens.
+  // One unknown token if the word cannot be cut into tokens.
   void tokenize(std::string_view word, Workspace& workspace,
                 std::vector<int32_t>& ids) const override;
 

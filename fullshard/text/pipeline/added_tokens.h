@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens beside the model's vocabulary, found in the text before anything else.
+// Tokens in addition to the model's vocabulary, found in the text before anything else.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace fullshard::text {
 
 struct AddedToken {
   std::string content;
-  bool single_word = false;  // not inside of a word
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and behind it
+  bool single_word = false;  // not inside a word
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // and after it
   bool normalized = true;    // found in normalized text, otherwise in the original
   bool special = false;
 };
@@ -29,9 +29,9 @@ struct AddedToken {
 // Filled while loading, then only read.
 class AddedTokens {
  public:
-  // The id is the model's for this text, or the next free one. `normalizer` may be null.
+  // The id is the model's id of this text, or the next free one. `normalizer` may be null.
   void add(const AddedToken& token, const Vocabulary& vocabulary, const Normalizer* normalizer);
-  // With an id that is known; the first token of an id stays.
+  // Uses an id that is known; the first token of an id stays.
   void add_with_id(const AddedToken& token, int32_t id, const Normalizer* normalizer);
 
   struct Found {
@@ -40,12 +40,12 @@ class AddedTokens {
     int32_t id = Vocabulary::kNone;  // kNone: text between tokens
   };
 
-  // Tokens and what lies between them, in order; the leftmost first, of these the longest.
+  // Tokens and the text between them, in order; the leftmost first, among these the longest.
   void find(std::string_view text, bool normalized, std::vector<Found>& found) const;
 
-  int32_t id_of(std::string_view content) const;  // kNone when absent
+  int32_t id_of(std::string_view content) const;  // kNone if absent
   std::optional<std::string_view> token_of(int32_t id) const;
-  // As a decoder sees it: the normalized text, where the token is found in such.
+  // As a decoder sees it: the normalized text if the token is found in normalized text.
   std::optional<std::string_view> decoded_token_of(int32_t id) const;
   bool is_special(std::string_view content) const { return special_.contains(content); }
   bool is_special_id(int32_t id) const;

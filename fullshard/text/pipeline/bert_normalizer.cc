@@ -6,7 +6,7 @@
 namespace fullshard::text {
 namespace {
 
-// The blocks that BERT's authors took for Chinese, with the gap at U+2B820 of the original.
+// The blocks that BERT's authors regard as Chinese, with the gap at U+2B820 of the original.
 bool is_chinese(uint32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
          (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||

@@ -7,7 +7,7 @@
 namespace fullshard::text {
 namespace {
 
-// Each character with one of the bits is a match of its own.
+// Each character with one of the bits is a separate match.
 void find_single(std::string_view word, uint16_t bits, std::vector<Match>& found) {
   const Characters& characters = Characters::get();
   uint32_t done = 0;
@@ -34,7 +34,7 @@ class CharacterSplit : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
-// White space goes, each punctuation mark is a word: both in one pass.
+// Drops white space and makes each punctuation mark a word, in one pass.
 class Bert : public PreTokenizer {
  public:
   void apply(Pieces& pieces) const override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much the steps of a tokenizer may make of a text. Its file comes with a model and is not
-// trusted: forty steps that each double a text would make 2^40 times as much of it.
+// trusted: forty steps that each double a text would make it 2^40 times as long.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace fullshard::text {
 
 class GrowthLimit {
  public:
-  // Normal forms make eleven bytes of one, and bytes written as letters two.
+  // Normal forms turn one byte into eleven, and bytes written as letters turn it into two.
   static constexpr size_t kMostTimes = 24;
   static constexpr size_t kAlwaysAllowed = size_t{kMiB};
 

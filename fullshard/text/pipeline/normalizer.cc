@@ -34,7 +34,8 @@ class Lowercase : public Normalizer {
   void rewrite(std::string& text, const GrowthLimit&) const override { text = lowercase(text); }
 };
 
-// Keeps the characters for which change(character) is not kNothing, changed to what it says.
+// Drops the characters for which change(character) is kNothing, and replaces the others by its
+// result.
 constexpr uint32_t kNothing = ~uint32_t{0};
 
 template <class Change>
@@ -116,7 +117,7 @@ class Strip : public Normalizer {
   bool left_, right_;
 };
 
-// What sentencepiece's "nmt" rules do to controls and white space.
+// The change that sentencepiece's "nmt" rules make to controls and white space.
 uint32_t nmt_change(uint32_t c) {
   if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
       c == 0x9F) {

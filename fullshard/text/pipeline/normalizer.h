@@ -17,7 +17,7 @@ namespace fullshard::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Makes no more of a text than the limit allows: an Error of kind input.
+  // Throws Error of kind input when the text would grow beyond the limit.
   void apply(std::string& text, const GrowthLimit& limit) const {
     rewrite(text, limit);
     limit.check_bytes(text.size());
@@ -25,14 +25,14 @@ class Normalizer {
   void apply(std::string& text) const { apply(text, GrowthLimit(text.size())); }
 
  private:
-  // A step that may write many bytes for one asks the limit as it writes.
+  // A step that may write many bytes for one checks the limit as it writes.
   virtual void rewrite(std::string& text, const GrowthLimit& limit) const = 0;
 };
 
 using NormalizerPointer = std::unique_ptr<const Normalizer>;
 
 struct BertNormalizerOptions {
-  bool clean_text = true;  // controls go, every white space becomes ' '
+  bool clean_text = true;  // removes controls and makes every white space ' '
   bool chinese = true;     // spaces around each ideograph
   bool strip_accents = true;
   bool lowercase = true;
@@ -44,10 +44,10 @@ NormalizerPointer lowercase_normalizer();
 NormalizerPointer strip_accents_normalizer();
 NormalizerPointer bert_normalizer(BertNormalizerOptions options);
 NormalizerPointer replace_normalizer(std::unique_ptr<Pattern> pattern, std::string content);
-NormalizerPointer prepend_normalizer(std::string prefix);  // to text that is not empty
+NormalizerPointer prepend_normalizer(std::string prefix);  // for a text that is not empty
 NormalizerPointer strip_normalizer(bool left, bool right);
 NormalizerPointer nmt_normalizer();
-// As the tokenizers package applies a charsmap: to small clusters, then to characters.
+// Applies a charsmap as the tokenizers package does: to small clusters, then to characters.
 NormalizerPointer precompiled_normalizer(Charsmap charsmap);
 
 }  // namespace fullshard::text

@@ -27,7 +27,7 @@ class LiteralPattern : public Pattern {
   std::string text_;
 };
 
-// " {2,}", which sentencepiece models bring along.
+// " {2,}", which sentencepiece models contain.
 class RunsOfSpaces : public Pattern {
  public:
   void find(std::string_view text, std::vector<Match>& found) const override {

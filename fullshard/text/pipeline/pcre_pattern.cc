@@ -24,7 +24,7 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// \w and \s as Oniguruma has them: PCRE2's own leave out marks and add U+180E, by its version.
+// \w and \s as in Oniguruma: PCRE2's own leave out marks and, depending on its version, add U+180E.
 std::string with_classes_written_out(const std::string& expression) {
   constexpr std::string_view kWords =
       "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}"
@@ -93,7 +93,7 @@ class PcrePattern : public Pattern {
 }  // namespace
 
 std::unique_ptr<Pattern> pcre_pattern(const std::string& expression) {
-  // Oniguruma, for which the files are written, reads these otherwise than PCRE2, or not at all.
+  // Oniguruma, for which the files are written, reads these differently from PCRE2, or not at all.
   for (const std::string_view different :
        {"&&", "\\h", "\\H", "\\X", "(?~", "\\R", "\\O", "\\C", "\\K"}) {
     if (expression.find(different) != std::string::npos) {
@@ -110,7 +110,7 @@ std::unique_ptr<Pattern> pcre_pattern(const std::string& expression) {
     fail_as(ErrorKind::input, "regular expression \"{}\": {} at character {}", expression,
             message_of(error), offset);
   }
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // slower without, but the same
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // slower without it, but the same result
   return std::make_unique<PcrePattern>(expression, code);
 }
 

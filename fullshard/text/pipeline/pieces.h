@@ -18,10 +18,10 @@ struct TextPiece {
   uint32_t begin = 0;
   uint32_t end = 0;
   int32_t token = kWord;  // the id of an added token, which no step touches
-  bool is_first = false;  // it begins where the original text does
+  bool is_first = false;  // it is at the beginning of the original text
 };
 
-// What a step does with the matches of its pattern. The names are those of tokenizer.json.
+// How a step treats the matches of its pattern. The names are those of tokenizer.json.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 // The pieces are never empty and never overlap; steps that rewrite text write a new one.
@@ -39,7 +39,7 @@ class Pieces {
     list.clear();
   }
 
-  // Splits each word: find(word, matches) appends matches and what lies between.
+  // Splits each word: find(word, matches) appends matches and the parts between them.
   template <class Find>
   void split(SplitBehavior behavior, const Find& find) {
     next_list_.clear();
@@ -55,7 +55,7 @@ class Pieces {
     list.swap(next_list_);
   }
 
-  // Writes each word anew: write(piece, word, text) appends to the text. Tokens keep their place.
+  // Rewrites each word: write(piece, word, text) appends to the text. Tokens keep their place.
   template <class Write>
   void rewrite(const Write& write) {
     next_list_.clear();

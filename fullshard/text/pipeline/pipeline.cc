@@ -12,7 +12,7 @@
 namespace fullshard::text {
 namespace {
 
-// So that positions fit 32 bits, whatever the steps make of a text.
+// Keeps positions within 32 bits, however the steps change a text.
 constexpr size_t kLongestText = size_t{128} << 20;
 static_assert(kLongestText * GrowthLimit::kMostTimes <= UINT32_MAX);
 
@@ -25,7 +25,7 @@ std::optional<int32_t> id_in(const AddedTokens& added, const Model& model, std::
   return id;
 }
 
-// What one call of encode() works with.
+// The memory of one call of encode().
 struct Scratch {
   Pieces pieces;
   Workspace workspace;
@@ -75,7 +75,7 @@ class Pipeline : public Tokenizer {
   mutable Shelf<Scratch> shelf_;
 };
 
-// What goes wrong in use, as in a regular expression, is the file's.
+// Errors during use, as in a regular expression, name the file.
 template <class Act>
 auto naming_file(const std::string& file, const Act& act) {
   try {
@@ -97,7 +97,7 @@ std::string Pipeline::decode(const std::vector<int32_t>& ids, bool skip_special)
 
 std::vector<int32_t> Pipeline::ids_of(std::string_view text, bool special) const {
   if (text.size() > kLongestText) {
-    fail_as(ErrorKind::input, "cannot take a text of {} bytes at once; split it, {} are the most",
+    fail_as(ErrorKind::input, "a text of {} bytes is too long; split it into texts of at most {}",
             text.size(), kLongestText);
   }
   std::string repaired;
@@ -123,7 +123,7 @@ std::vector<int32_t> Pipeline::ids_of(std::string_view text, bool special) const
   return parts_.post_processor.apply(std::move(ids), special, limit);
 }
 
-// Added tokens of the original text, and what lies between them.
+// Splits the original text into added tokens and the parts between them.
 void Pipeline::take_apart(std::string_view text, Scratch& scratch) const {
   scratch.pieces.clear();
   scratch.outer.clear();

@@ -30,10 +30,10 @@ struct PipelineParts {
   std::set<int32_t> hidden;  // ids that decode() leaves out with the special ones
   bool cache_words = true;   // false where a word is a whole text
   bool cuts_left = false;
-  std::string file;  // named by what goes wrong in use; "": none
+  std::string file;  // named in errors during use; "": none
 };
 
-// The configuration's roles, looked up in these parts.
+// The roles of the configuration, looked up in these parts.
 SpecialTokens special_tokens_of(const PipelineParts& parts, const TokenizerConfig& config);
 
 std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is put around the ids of a text.
+// Adds ids around those of a text.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@ class PostProcessor {
  public:
   static constexpr int32_t kText = -1;
 
-  // One stage, as a list of ids with kText where the text goes.
+  // Adds one stage: a list of ids, with kText in place of the text.
   void add_stage(std::vector<int32_t> stage) { stages_.push_back(std::move(stage)); }
 
-  // Stages in order, each around what the one before made; no more ids than the limit allows.
+  // Applies the stages in order, each around the result of the one before; no more ids than the
+  // limit allows.
   std::vector<int32_t> apply(std::vector<int32_t> ids, bool special,
                              const GrowthLimit& limit) const;
 
-  // Every id that it may put there.
+  // Every id that a stage may add.
   const std::vector<std::vector<int32_t>>& stages() const { return stages_; }
 
  private:

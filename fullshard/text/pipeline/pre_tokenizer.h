@@ -23,7 +23,7 @@ using PreTokenizerPointer = std::unique_ptr<const PreTokenizer>;
 struct ByteLevelOptions {
   bool add_prefix_space = true;
   bool use_regex = true;       // split by GPT-2's expression
-  bool write_alphabet = true;  // false: words stay bytes, for a model that takes them so
+  bool write_alphabet = true;  // false: words stay bytes, for a model that takes bytes
 };
 
 enum class PrependScheme { always, first, never };
@@ -41,7 +41,7 @@ PreTokenizerPointer split_pre_tokenizer(std::unique_ptr<Pattern> pattern, SplitB
 PreTokenizerPointer metaspace_pre_tokenizer(MetaspaceOptions options);
 PreTokenizerPointer bert_pre_tokenizer();
 PreTokenizerPointer whitespace_pre_tokenizer();        // \w+|[^\w\s]+
-PreTokenizerPointer whitespace_split_pre_tokenizer();  // between white space
+PreTokenizerPointer whitespace_split_pre_tokenizer();  // splits at white space
 PreTokenizerPointer digits_pre_tokenizer(bool individual);
 PreTokenizerPointer punctuation_pre_tokenizer(SplitBehavior behavior);
 // Cuts before each U+2581 that follows another character; see Model::may_cut_at_spaces.

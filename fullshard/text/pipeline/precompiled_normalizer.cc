@@ -9,7 +9,7 @@
 namespace fullshard::text {
 namespace {
 
-constexpr size_t kSmallCluster = 5;  // in bytes; larger ones are taken apart
+constexpr size_t kSmallCluster = 5;  // in bytes; larger clusters are split
 
 class PrecompiledNormalizer : public Normalizer {
  public:
@@ -27,7 +27,7 @@ class PrecompiledNormalizer : public Normalizer {
       return i >= text.size() || static_cast<unsigned char>(text[i]) < 0x80;
     };
     for (size_t i = 0; i < text.size();) {
-      if (is_ascii(i) && is_ascii(i + 1) && text[i] != '\r') {  // a cluster of its own
+      if (is_ascii(i) && is_ascii(i + 1) && text[i] != '\r') {  // a cluster by itself
         append_ascii(text[i++], result);
         limit.check_bytes(result.size());
         continue;
@@ -50,8 +50,8 @@ class PrecompiledNormalizer : public Normalizer {
     }
   }
 
-  // The rule for the shortest beginning replaces a small cluster whole. That loses what follows the
-  // beginning; the original does so too.
+  // The rule for the shortest beginning replaces a small cluster as a whole. That loses the rest of
+  // the cluster; the original does so too.
   void append_cluster(std::string_view cluster, std::string& result) const {
     if (cluster.size() <= kSmallCluster) {
       if (const auto rule = charsmap_.shortest(cluster)) {

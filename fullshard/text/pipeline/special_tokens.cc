@@ -6,7 +6,7 @@
 namespace fullshard::text {
 namespace {
 
-// Names of files without a configuration, the commonest first.
+// Names in files without a configuration, the most common first.
 const std::array<std::vector<std::string_view>, kNumRoles> kCommonNames = {{
     {"<s>", "<|begin_of_text|>", "<|endoftext|>"},
     {"</s>", "<|end_of_text|>", "<|endoftext|>"},

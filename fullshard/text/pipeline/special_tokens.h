@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens begin, end, pad and mask: what the files beside a vocabulary say.
+// Which tokens begin, end, pad and mask, according to the files next to a vocabulary.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ namespace fullshard::text {
 enum class Role { bos, eos, unk, pad, mask, cls, sep };
 inline constexpr size_t kNumRoles = 7;
 
-// Of a folder: tokenizer_config.json, special_tokens_map.json, added_tokens.json. What is not there
-// stays absent.
+// What a folder's tokenizer_config.json, special_tokens_map.json and added_tokens.json say. Missing
+// values stay absent.
 struct TokenizerConfig {
   struct Numbered {
     AddedToken token;
@@ -29,7 +29,7 @@ struct TokenizerConfig {
   std::array<std::optional<std::string>, kNumRoles> roles;
   std::vector<std::string> additional;  // additional_ and extra_special_tokens
   std::vector<Numbered> added;          // added_tokens_decoder, added_tokens.json
-  std::string tokenizer_class;          // "T5Tokenizer", without "Fast"; "" when not said
+  std::string tokenizer_class;          // "T5Tokenizer", without "Fast"; "": not given
   std::optional<bool> add_prefix_space, add_bos, add_eos;
   std::optional<bool> do_lower_case, strip_accents, tokenize_chinese;
   std::optional<int64_t> extra_ids;
@@ -40,13 +40,13 @@ struct TokenizerConfig {
   }
 };
 
-// Ids of the roles, and the ids that are special by them.
+// Ids of the roles, and the ids that are special because of them.
 class SpecialTokens {
  public:
   using IdOf = std::function<std::optional<int32_t>(std::string_view)>;
 
   SpecialTokens() = default;
-  // Roles by name. Where the configuration names none, by the names that families commonly use.
+  // Finds roles by name; if the configuration names none, by the names that families commonly use.
   SpecialTokens(const TokenizerConfig& config, const IdOf& id_of);
 
   std::optional<int32_t> id(Role role) const { return ids_[static_cast<size_t>(role)]; }

@@ -11,7 +11,7 @@
 
 namespace fullshard {
 
-// Thread-safe after construction. Text is UTF-8; invalid bytes are handled as the originals do
+// Thread-safe after construction. Text is UTF-8; invalid bytes are handled as in the originals
 // (replaced by U+FFFD), never read beyond.
 class Tokenizer {
  public:
@@ -21,11 +21,11 @@ class Tokenizer {
   virtual std::vector<int32_t> encode(std::string_view text, bool special) const = 0;
   virtual std::string decode(const std::vector<int32_t>& ids, bool skip_special = true) const = 0;
 
-  virtual int64_t vocabulary() const = 0;  // ids are below it, added tokens included
+  virtual int64_t vocabulary() const = 0;  // ids are below it, including added tokens
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
   virtual std::optional<std::string> token_of(int32_t id) const = 0;
 
-  // Absent when the family has none. Of tokenizer_config.json or special_tokens_map.json where the
+  // Absent if the family has none. From tokenizer_config.json or special_tokens_map.json if the
   // folder has them.
   virtual std::optional<int32_t> bos() const = 0;
   virtual std::optional<int32_t> eos() const = 0;
@@ -40,8 +40,8 @@ class Tokenizer {
 };
 
 // A folder (tokenizer.json, else a sentencepiece .model, else vocab.json + merges.txt, else
-// vocab.txt), one such file, or "bytes": 256 byte values, then <s> 256, </s> 257, <pad> 258.
-// What is not understood is an error of the kind `input` that names file and option.
+// vocab.txt), one such file, or "bytes": 256 byte values, then <s> 256, </s> 257, <pad> 258. An
+// option that is not supported is an error of the kind `input` that names file and option.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace fullshard

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions by which GPT-2, Llama 3 and Qwen2 cut text into words, written out: each look at
-// a character decides, nothing is tried twice.
+// The expressions with which GPT-2, Llama 3 and Qwen2 cut text into words, written by hand: each
+// look at a character decides, without backtracking.
 #include <array>
 
 #include "fullshard/text/pipeline/pattern.h"
@@ -41,7 +41,7 @@ class Reader {
             static_cast<uint32_t>(end - at)};
   }
 
-  // Where the run of this kind ends, at most `most` characters.
+  // Where the run of this kind ends, after at most `most` characters.
   size_t skip(size_t at, uint16_t kind, int most = -1) const {
     for (Look next = look(at); next.length > 0 && next.kind == kind && most != 0; next = look(at)) {
       at += next.length;
@@ -73,7 +73,7 @@ class Reader {
   const std::array<uint16_t, 128>& ascii_ = ascii_kinds();
 };
 
-// 's 't 're 've 'm 'll 'd: where it ends, or `at`. Without regard to case, s is also U+017F.
+// 's 't 're 've 'm 'll 'd: its end, or `at`. Ignoring case, s is also U+017F.
 size_t contraction(std::string_view text, size_t at, bool any_case) {
   if (text[at] != '\'' || at + 1 >= text.size()) return at;
   const auto letter = [&](size_t i) {
@@ -88,7 +88,7 @@ size_t contraction(std::string_view text, size_t at, bool any_case) {
   return at;
 }
 
-// \s+(?!\S)|\s+ : white space up to `end`, but the last one stays with the word that follows.
+// \s+(?!\S)|\s+ : white space up to `end`, but the last character stays with a following word.
 size_t spaces(const Reader& reader, size_t at, size_t end) {
   if (end == reader.text().size()) return end;
   const size_t last = previous_begin(reader.text(), end);

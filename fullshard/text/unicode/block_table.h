@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One value per Unicode character, in two steps: equal blocks of 128 characters are kept once.
+// One value per Unicode character, in two steps: equal blocks of 128 characters are stored once.
 #pragma once
 
 #include <array>

@@ -50,7 +50,7 @@ std::optional<Charsmap::Rule> Charsmap::find(std::string_view text, bool stop_at
     node ^= offset(unit);
     const bool whole =
         i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0) != 0x80;
-    if (!has_leaf(unit) || !whole) continue;  // never a part of a character
+    if (!has_leaf(unit) || !whole) continue;  // never part of a character
     if (node >= trie_.size()) break;
     rule = {i + 1, replacement(leaf_value(trie_[node]))};
     if (stop_at_first) break;
@@ -60,7 +60,7 @@ std::optional<Charsmap::Rule> Charsmap::find(std::string_view text, bool stop_at
 
 std::string_view Charsmap::replacement(uint32_t offset) const {
   const std::string_view all(replacements_);
-  // Not from the middle of a character: what comes out must be valid UTF-8.
+  // Not from the middle of a character: the result must be valid UTF-8.
   if (offset >= all.size() || (static_cast<unsigned char>(all[offset]) & 0xC0) == 0x80) return {};
   return all.substr(offset, std::min(all.find('\0', offset), all.size()) - offset);
 }

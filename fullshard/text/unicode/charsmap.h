@@ -16,11 +16,11 @@ namespace fullshard::text {
 
 class Charsmap {
  public:
-  // An Error of the kind input when the blob is cut short or holds invalid UTF-8.
+  // Throws Error of the kind input when the blob is cut short or contains invalid UTF-8.
   explicit Charsmap(std::string_view blob);
 
   struct Rule {
-    size_t length = 0;  // of the beginning of the text that it replaces, in bytes
+    size_t length = 0;  // bytes at the beginning of the text that it replaces
     std::string_view replacement;
   };
 

@@ -11,7 +11,8 @@ namespace {
 
 enum class Hangul { none, leading, vowel, trailing };
 
-// How a character takes part in a syllable. Flags and Indic conjuncts are clusters too, but never
+// The role of a character in a syllable. Flags and Indic conjuncts are clusters too, but never
+// small ones.
 // small ones.
 Hangul begins_as(uint32_t c) {
   if ((c >= 0x1100 && c <= 0x115F) || (c >= 0xA960 && c <= 0xA97C)) return Hangul::leading;

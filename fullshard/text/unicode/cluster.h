@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reader takes for one character: a letter with its accents.
+// What a reader regards as one character: a letter with its accents.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace fullshard::text {
 
 // Bytes of Unicode's extended grapheme cluster at the beginning of `text`, valid and not empty.
-// Flags and Indic conjuncts, of six bytes and more, are told as several.
+// Flags and Indic conjuncts, of six bytes and more, count as several.
 size_t cluster_length(std::string_view text);
 
 }  // namespace fullshard::text

@@ -34,7 +34,7 @@ class FlatTable {
     Value value{};
   };
 
-  // Where the key is, or the free slot where it would be.
+  // The slot of the key, or the free slot where it would be.
   size_t place(uint64_t key) const {
     const size_t mask = slots_.size() - 1;
     const uint64_t mixed = key * 0x9E3779B97F4A7C15U;

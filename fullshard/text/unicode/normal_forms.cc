@@ -13,14 +13,14 @@
 namespace fullshard::text {
 namespace {
 
-// Hangul syllables are made by arithmetic: (leading * 21 + vowel) * 28 + trailing.
+// Hangul syllables are computed: (leading * 21 + vowel) * 28 + trailing.
 constexpr uint32_t kSyllables = 0xAC00, kNumSyllables = 11172;
 constexpr uint32_t kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
 constexpr uint32_t kNumLeading = 19, kNumVowels = 21, kNumTrailing = 28;
 
 bool is_syllable(uint32_t character) { return character - kSyllables < kNumSyllables; }
 
-// Bits of a character: it does not stand as it is in the form, or may join what precedes it.
+// A bit of a character is set if it is not itself in the form, or may join the preceding character.
 constexpr uint8_t bit_of(NormalForm form) {
   return static_cast<uint8_t>(1 << static_cast<int>(form));
 }
@@ -43,7 +43,7 @@ class FormTables {
   }
   uint8_t combining_class(uint32_t character) const { return (*orders_)[character]; }
   void decompose(uint32_t character, bool compatible, Parts& parts) const;
-  uint32_t compose(uint32_t first, uint32_t second) const;  // 0: they do not
+  uint32_t compose(uint32_t first, uint32_t second) const;  // 0: they do not compose
 
  private:
   FormTables();
@@ -87,7 +87,7 @@ Entry read_entry(unicode::Numbers& numbers, uint32_t previous) {
 
 void FormTables::read_canonical(std::vector<uint8_t>& changes) {
   std::vector<Entry> composing;
-  std::unordered_map<std::u32string, uint32_t> whole;  // parts -> the character they make
+  std::unordered_map<std::u32string, uint32_t> whole;  // parts -> the character that they compose
   const auto key = [](const Parts& parts, size_t count) {
     return std::u32string(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count));
   };
@@ -171,7 +171,7 @@ uint32_t FormTables::compose(uint32_t first, uint32_t second) const {
   return found == pairs_.end() ? 0 : found->second;
 }
 
-// Marks that follow a base, by combining class; equal classes keep their order.
+// Sorts marks that follow a base by combining class; equal classes keep their order.
 void reorder(const FormTables& tables, Parts& parts) {
   for (size_t i = 0; i < parts.size();) {
     if (tables.combining_class(parts[i]) == 0) {
@@ -189,8 +189,8 @@ void reorder(const FormTables& tables, Parts& parts) {
 }
 
 void compose_all(const FormTables& tables, Parts& parts) {
-  size_t base = parts.size(), kept = 0;  // base: of the kept ones; none yet
-  uint8_t last_class = 0;                // of the last kept one behind the base
+  size_t base = parts.size(), kept = 0;  // base: among the kept ones; none yet
+  uint8_t last_class = 0;                // of the last kept one after the base
   for (const uint32_t part : Parts(parts)) {
     const uint8_t order = tables.combining_class(part);
     const bool adjacent = base + 1 == kept;
@@ -223,7 +223,7 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
   const FormTables& tables = FormTables::get();
   std::string result;
   result.reserve(text.size() + text.size() / 8);
-  size_t copied = 0, last = 0;  // last: where the last character that stands begins
+  size_t copied = 0, last = 0;  // last: the beginning of the last character that stays as it is
   for (size_t i = 0; i < text.size();) {
     const size_t begin = i;
     if (static_cast<unsigned char>(text[i]) < 0x80) {
@@ -234,7 +234,7 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
       last = begin;
       continue;
     }
-    while (i < text.size()) {  // the run ends before the next character that stands
+    while (i < text.size()) {  // the run ends before the next character that stays as it is
       size_t next = i;
       if (tables.stands(next_character(text, next), form)) break;
       i = next;

@@ -9,7 +9,7 @@ namespace fullshard::text {
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
-// Valid UTF-8 in and out. Text that is in the form already, most text, costs one look per
+// Valid UTF-8 in and out. Text that is already in the form, as most text is, costs one look per
 // character.
 std::string to_normal_form(std::string_view text, NormalForm form);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands for a space in the vocabularies of SentencePiece and of its heirs: U+2581.
+// The replacement of a space in the vocabularies of SentencePiece and its successors: U+2581.
 #pragma once
 
 #include <string_view>

@@ -58,7 +58,7 @@ std::string lowercase(std::string_view text) {
     }
     const uint32_t character = next_character(text, i);
     if (character == 0x130) {
-      result += "i\u0307";  // the only character whose small form is two
+      result += "i\u0307";  // the only character with a lower-case form of two characters
     } else {
       append_utf8(result, character + static_cast<uint32_t>(changes[character]));
     }

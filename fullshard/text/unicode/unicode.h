@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kinds of characters there are, as the tokenizers package sees them.
+// The kinds of characters, as the tokenizers package sees them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum CharacterBits : uint16_t {
   kNumeric = 1 << 8,      // \p{N} of a newer Unicode
 };
 
-// Above the bits: what Unicode calls grapheme cluster break, as far as cluster.cc needs it.
+// Above the bits: the part of Unicode's grapheme cluster break that cluster.cc needs.
 enum class ClusterClass : uint16_t {
   other,
   control,
@@ -36,7 +36,7 @@ enum class ClusterClass : uint16_t {
 
 class Characters {
  public:
-  // The only one; made at its first use, never changed.
+  // The only instance; made at its first use, never changed.
   static const Characters& get();
 
   uint16_t mask(uint32_t character) const { return masks_[character]; }
@@ -50,7 +50,7 @@ class Characters {
   BlockTable<uint16_t> masks_;
 };
 
-// Character by character, without looking at neighbours: a final sigma is like any other.
+// Character by character, without regard to neighbours: a final sigma is like any other.
 std::string lowercase(std::string_view text);
 
 }  // namespace fullshard::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The generated tables, as text: numbers in groups of five bits, the low group first, each group
-// one of A-Z a-z 0-9 + - where the sixth bit says that more follow. Signed numbers have the sign in
+// one of A-Z a-z 0-9 + -, whose sixth bit says that more follow. Signed numbers have the sign in
 // their lowest bit (0, -1, 1, -2, …). Read once, by unicode.cc and normal_forms.cc.
 #pragma once
 
@@ -19,7 +19,7 @@ extern const std::string_view kCombiningRuns;  // (gap, length, combining class)
 extern const std::string_view kCanonical;
 extern const std::string_view kCompatible;
 
-// Reads such numbers one after the other.
+// Reads these numbers one after the other.
 class Numbers {
  public:
   explicit Numbers(std::string_view text) : text_(text) {}

@@ -6,7 +6,8 @@
 namespace fullshard::text {
 namespace {
 
-// Bytes that begin a character as far as they are valid: `length` of them, `complete` or cut short.
+// Bytes that begin a character, as far as they are valid: `length` of them, `complete` or cut
+// short.
 struct Beginning {
   size_t length = 1;
   bool complete = false;
@@ -18,7 +19,8 @@ Beginning beginning_of(std::string_view text) {
   if (first < 0x80) return {1, true};
   if (first < 0xC2 || first > 0xF4) return {};
   const size_t whole = utf8_length(text[0]);
-  // The second byte also excludes overlong forms, surrogates and what lies beyond U+10FFFF.
+  // The limits of the second byte also exclude overlong forms, surrogates and code points above
+  // U+10FFFF.
   const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   size_t length = 1;

@@ -11,13 +11,13 @@ namespace fullshard::text {
 
 inline constexpr uint32_t kReplacementCharacter = 0xFFFD;
 
-// Of the byte that begins a character of valid text.
+// The length of a character of valid text, from its first byte.
 inline size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// The character at `position` of valid text, which must not end there; moves `position` behind it.
+// The character at `position` of valid text, which must not end there; moves `position` after it.
 inline uint32_t next_character(std::string_view text, size_t& position) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data()) + position;
   const uint32_t first = bytes[0];
@@ -38,7 +38,7 @@ inline uint32_t next_character(std::string_view text, size_t& position) {
          (bytes[3] & 0x3F);
 }
 
-// Where the character before `position` begins; valid text, position > 0.
+// The beginning of the character before `position`; valid text, position > 0.
 inline size_t previous_begin(std::string_view text, size_t position) {
   do {
     --position;
@@ -48,15 +48,15 @@ inline size_t previous_begin(std::string_view text, size_t position) {
 
 void append_utf8(std::string& text, uint32_t character);
 
-// How many of the first bytes are one valid character, or 0.
+// How many of the first bytes form one valid character, or 0.
 size_t valid_prefix(std::string_view text);
 
-// How many bytes from the beginning on are valid; all of them when the text is.
+// How many bytes from the beginning are valid; all of them if the text is valid.
 size_t valid_utf8_bytes(std::string_view text);
 bool is_valid_utf8(std::string_view text);
 
-// Each longest beginning of a character that does not go on becomes one U+FFFD, as in Python's
-// errors="replace" and Rust's from_utf8_lossy.
+// Replaces each longest beginning of an incomplete character by one U+FFFD, as Python's
+// errors="replace" and Rust's from_utf8_lossy do.
 std::string replace_invalid_utf8(std::string_view text);
 
 size_t count_characters(std::string_view text);

@@ -31,7 +31,8 @@ constexpr double kGigabyte = 1e9;
 
 struct Collective {
   std::string name;
-  double on_the_bus;  // of the tensor's bytes, what the slowest link carries, as NCCL's tests count
+  double on_the_bus;  // share of the tensor's bytes that the slowest link carries, as NCCL's tests
+                      // count
   double touched;     // bytes that a rank reads and writes where ranks share memory
   std::function<void()> call;
 };
@@ -40,10 +41,10 @@ struct MeasuredCollective {
   std::string name;
   int64_t bytes = 0;
   double seconds = 0, algorithm_rate = 0, bus_rate = 0;
-  double of_copy = 0;  // 0: not known
+  double of_copy = 0;  // 0: unknown
 };
 
-// Bytes per second of all ranks together, those before `num_copying` copying at once.
+// Bytes per second of all ranks together, while those before `num_copying` copy at once.
 double copy_rate(const World& world, int num_copying, const cli::CommBenchArguments& arguments) {
   const bool is_quick = arguments.options().quick;
   world.communicator().barrier("a copy");
@@ -65,12 +66,13 @@ std::vector<int64_t> sizes_of(const cli::CommBenchArguments::Options& options, i
   if (options.quick) sizes = {64 * kKiB, 16 * kMiB};
   if (!options.sizes.empty()) sizes.clear();
   for (const uint64_t size : options.sizes) sizes.push_back(static_cast<int64_t>(size));
-  // Every rank has as many elements of it.
+  // Every rank has equally many elements of it.
   for (int64_t& size : sizes) size = std::max(size / multiple, int64_t{1}) * multiple;
   return sizes;
 }
 
-// Of the largest size: the tensor twice and a rank's part, of all ranks that share the memory.
+// The bytes of the largest size: the tensor twice and a rank's part, for all ranks that share the
+// memory.
 void check_memory(const World& world, const cli::CommBenchArguments::Options& options) {
   const auto multiple =
       static_cast<int64_t>(c10::elementSize(sent_dtype(options.dtype))) * world.size();
@@ -106,7 +108,7 @@ class CommBench {
   }
 
  private:
-  // As the engine has them: host memory that needs no copy on its way.
+  // Allocated as in the engine: host memory that needs no intermediate copy.
   at::Tensor buffer(int64_t numel) const {
     if (world_.device().is_cpu()) return ranks_.allocate(numel, dtype_).fill_(1e-3);
     return at::full({numel}, 1e-3, at::TensorOptions().dtype(dtype_).device(world_.device()));
@@ -120,7 +122,7 @@ class CommBench {
     const auto& ranks = ranks_;
     return {
         {"all_gather", others, 2 * bytes, [=] { ranks.all_gather(full, part).wait(); }},
-        // As the engine gathers: the own row is in its place already.
+        // As the engine gathers: the rank's own row is already in place.
         {"all_gather in place", others, 2 * (bytes - share),
          [=] { ranks.all_gather(full, own).wait(); }},
         {"reduce_scatter", others, bytes + share, [=] { ranks.reduce_scatter(part, full).wait(); }},
@@ -208,14 +210,14 @@ class CommBench {
 }  // namespace
 
 int run_bench_comm(const cli::CommBenchArguments& arguments) {
-  // Between ranks of one host each has a thread's worth of it, as in training.
+  // Each rank uses one thread for collectives between ranks of one host, as in training.
   at::set_num_threads(1);
   const World world = World::from_environment(
       {.backend = arguments.options().backend, .device = arguments.device()});
   if (world.size() == 1) {
-    fail_as(ErrorKind::usage, "bench comm: one rank has nobody to talk to; give --ranks 2 or more");
+    fail_as(ErrorKind::usage, "bench comm: needs at least two ranks; give --ranks 2 or more");
   }
-  // Hosts may differ.
+  // Hosts may have different amounts of it.
   engine::throw_alike(world.communicator(),
                       engine::error_of([&] { check_memory(world, arguments.options()); }),
                       "free memory");

@@ -42,7 +42,7 @@ at::Device timing_device(const RunOptions& options) {
   if (options.device == "cpu") return at::kCPU;
   if (!cli::is_cuda_build() || launch::num_visible_gpus() == 0) {
     fail_as(ErrorKind::usage,
-            "bench kernels: {}; run it where there is a GPU, or take --device cpu",
+            "bench kernels: {}; run it on a machine with a GPU, or add --device cpu",
             cli::is_cuda_build() ? "no GPU is visible" : "this build has no CUDA");
   }
   return {at::kCUDA, 0};
@@ -70,7 +70,7 @@ double median_on_host(const std::function<void()>& kernel) {
   return times[times.size() / 2];
 }
 
-// As a step runs it: one behind the other, until the clocks have fallen to what the power allows.
+// As a step runs it: back to back, until the clocks have fallen to what the power limit allows.
 double sustained_on_device(const std::function<void()>& kernel, at::Device device) {
   const double once = run_on_device(kernel, device);
   const int repeats = std::clamp(static_cast<int>(kSustainedSeconds / once), kTimedRuns, kMostRuns);
@@ -100,7 +100,7 @@ bool has_mark(const tensor::OperatorCall& call, std::string_view mark) {
   return call.name.find(mark) != std::string::npos;
 }
 
-// Of scores that something is added to, which has a gradient.
+// Attention with a bias that is added to the scores and has a gradient.
 double timed_biased_attention(const tensor::OperatorCall& call, at::Device device) {
   const auto options = at::TensorOptions().dtype(call.dtype).device(device);
   const int64_t batch = call.dims[0], heads = call.dims[1], queries = call.dims[2];

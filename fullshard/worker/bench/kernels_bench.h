@@ -6,6 +6,6 @@
 
 namespace fullshard::worker {
 
-int run_bench_kernels(cli::RunArguments& arguments);  // gives the exit status
+int run_bench_kernels(cli::RunArguments& arguments);  // returns the exit status
 
 }  // namespace fullshard::worker

@@ -49,7 +49,7 @@ FULLSHARD_UNIT(Weights);
 
 struct OptimizerLine {
   std::string name;
-  double bytes = 0;  // of a parameter, that any such update must read and write
+  double bytes = 0;  // that any such update must read and write per parameter
   std::function<void()> run;
   std::vector<double> seconds = {};
 };
@@ -97,7 +97,7 @@ class OptimizerBench {
   }
 
  private:
-  // For one step; each adds to those before it, in the same memory.
+  // Makes the gradients of one step; each call adds to the earlier ones, in the same memory.
   void make_gradients() {
     const auto dtype = options_.precision == "bf16"   ? at::kBFloat16
                        : options_.precision == "fp16" ? at::kHalf
@@ -108,7 +108,8 @@ class OptimizerBench {
 
   int64_t num_copied() const { return options_.quick ? kQuickCopied : kCopied; }
 
-  // Checked before any of them is made. An optimizer of a few tells how many states there are.
+  // Checked before any of them is made. An optimizer of a few parameters tells the number of
+  // states.
   int64_t numel_that_fits() const {
     Weights few(kTensors, device_);
     const ShardedModel sharded = shard(few, World::single(device_), plan_);
@@ -133,7 +134,7 @@ class OptimizerBench {
         "of a "
         "copy\n",
         optimizer_->name(),
-        options_.precision == "no" ? "fp32" : options_.precision + " beside fp32 masters",
+        options_.precision == "no" ? "fp32" : options_.precision + " with fp32 masters",
         format_count(numel_), where(), copy / kGigabytes, "", "bytes each", "per 1e9", "GB/s");
     for (const auto& line : lines) {
       text += fmt::format("{:<20} {:>11} {:>11} {:>9.2f}  {:>9.2f}\n", line.name, line.bytes,

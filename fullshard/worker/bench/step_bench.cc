@@ -35,7 +35,7 @@ namespace {
 constexpr int kStepsBefore = 2, kBenchInterrupted = 130;
 constexpr int64_t kLargestRunRecord = 64 * kMiB;
 
-// What the run is not told as the user says it.
+// Flags that are not passed on to the run as the user gave them.
 bool is_of_the_bench(std::string_view flag) {
   constexpr std::array kOwn = {"steps", "phases", "json",         "quiet",
                                "ranks", "device", "num-processes"};
@@ -121,7 +121,7 @@ class StepBench {
     std::error_code problem;
     const auto folder = std::filesystem::temp_directory_path(problem);
     if (problem)
-      fail_as(ErrorKind::input, "bench step: TMPDIR names no folder: {}", problem.message());
+      fail_as(ErrorKind::input, "bench step: TMPDIR is not a folder: {}", problem.message());
     return folder.string();
   }
 
@@ -150,7 +150,7 @@ class StepBench {
     return words;
   }
 
-  // One step's examples; later steps go through them again.
+  // One step's examples; later steps use them again.
   std::string random_tokens() {
     const auto model = train::make_planned_model(source_, options_);
     if (model->is_masked() || model->is_encoder_decoder()) {

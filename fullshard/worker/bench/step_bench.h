@@ -6,7 +6,7 @@
 
 namespace fullshard::worker {
 
-// As a run of `train` in a folder that goes again. Gives the exit status.
+// Runs `train` in a temporary folder. Returns the exit status.
 int run_bench_step(cli::RunArguments& arguments);
 
 }  // namespace fullshard::worker

@@ -13,7 +13,7 @@
 namespace fullshard::worker {
 namespace {
 
-// By memcpy, each thread a part of its own.
+// Copies by memcpy, each thread a part of its own.
 void copy_on_host(const at::Tensor& to, const at::Tensor& from) {
   const int64_t bytes = from.numel(), threads = at::get_num_threads();
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {

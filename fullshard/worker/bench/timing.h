@@ -12,11 +12,11 @@ namespace fullshard::worker {
 
 double median(std::vector<double> values);
 
-// Until the device has done what was called, too.
+// Includes the time until the device is done.
 double seconds_of(const std::function<void()>& call, at::Device device);
 
 // Bytes per second, read and written, of copies of `bytes` by as many threads as torch has here; on
-// a GPU by itself.
+// a GPU by the GPU.
 double copy_bandwidth(int64_t bytes, int rounds, at::Device device);
 
 }  // namespace fullshard::worker
