@@ -68,7 +68,7 @@ TEST(BatchSizes, NamesTheKeyThatIsMissingOrOutOfRange) {
             "neither train_batch_size nor train_micro_batch_size_per_gpu is given, expected at "
             "least one of them");
   EXPECT_EQ(sizes_error_of({.gradient_accumulation_steps = 4}, 2),
-            "neither train_batch_size nor train_micro_batch_size_per_gpu is given beside "
+            "neither train_batch_size nor train_micro_batch_size_per_gpu is given with "
             "gradient_accumulation_steps 4, expected at least one of them");
   EXPECT_EQ(sizes_error_of({.train_micro_batch_size_per_gpu = 0}, 2),
             "train_micro_batch_size_per_gpu is 0, expected an integer from 1 to 2097151");

@@ -77,7 +77,7 @@ TEST(ForeignFiles, OfOneBitAdamSayThatNothingIsCorrected) {
   EXPECT_THAT(foreign_warnings(file("false")), IsEmpty());
   EXPECT_THAT(foreign_warnings(file("true")),
               ElementsAre(HasSubstr("optimizer.params.bias_correction: without effect: OneBitAdam "
-                                    "corrects none")));
+                                    "has no bias correction")));
 }
 
 TEST(ForeignFiles, MayAskForACompiler) {

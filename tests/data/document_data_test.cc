@@ -130,7 +130,7 @@ TEST_F(Documents, ATemplateThatChangesEarlierTurnsIsRefused) {
   use_template(
       "{% for m in messages %}<{{ m.role[0] }}>{% if loop.last %}(last){% endif %}"
       "{{ m.content }};{% endfor %}{% if add_generation_prompt %}<a>{% endif %}");
-  EXPECT_THAT(refusal(one_line(kTalk)), HasSubstr("writes message 1 otherwise"));
+  EXPECT_THAT(refusal(one_line(kTalk)), HasSubstr("writes message 1 differently"));
 }
 
 TEST_F(Documents, MarksOfATemplateDecide) {
@@ -356,7 +356,7 @@ TEST_F(Documents, FlagsOfDocumentsNeedDocuments) {
             "tokens");
   options = {.paths = {tokens}, .task = Task::masked_lm, .loss_on = LossOn::all};
   EXPECT_EQ(error_of([&] { open_data(options, &kToy); }, folder_, ErrorKind::usage),
-            "--loss-on: is for causal-lm");
+            "--loss-on: is for causal-lm only");
 }
 
 }  // namespace
