@@ -94,7 +94,7 @@ TEST_F(RunOwner, ASummaryWithoutRoomIsAnExitStatus) {
     EXPECT_EQ(ended.status, 1) << ended.output;
     EXPECT_THAT(ended.output,
                 HasSubstr("error: standard output: cannot be written: No space left on "
-                          "device; what "));
+                          "device; the output of "));
     EXPECT_EQ(record_of(output)["status"], "done");
   }
 }
