@@ -26,8 +26,10 @@ cp -r docs/*.md docs/images CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE exa
 cp -r bench/results bench/README.md "$pages/bench"
 cp README.md "$pages/index.md"
 sed -i -e 's|](docs/|](|g' -e 's|](\.\./|](|g' -e 's|](README\.md|](index.md|g' -e 's|](bench/results/\?)|](bench/README.md)|g' "$pages"/*.md
-# Sources are part of the site as they are, those that a page links to. What is not there stays a broken link.
-grep -ohE '\]\((fullshard|tests|tools|scripts|cmake)/[^)#]*\.(h|cc|cu|py|sh|cmake)' "$pages"/*.md | sed 's|^](||' | sort -u |
+find "$pages/examples" -name '*.md' -exec sed -i -E 's|\]\(((\.\./)+)docs/|](\1|g' {} +
+# Sources and READMEs are part of the site as they are, those that a page links to. What is not there stays a broken link.
+grep -rohE --include='*.md' '\]\((\.\./)*(fullshard|tests|tools|scripts|cmake)/[^)#]*\.(h|cc|cu|py|sh|cmake|md)' "$pages" |
+  sed -E 's|^\]\((\.\./)*||' | sort -u |
   while read -r source; do
     [[ ! -f $source ]] || install -D -m 644 "$source" "$pages/$source"
   done
