@@ -179,13 +179,13 @@ at::Tensor MicroBatchPass::run_timed(Known& known, const Issue& issue) {
   if (known.num_passes <= (any_captured() ? kWarmUpsBeside : kWarmUps) || known.span) {
     return issue();
   }
-  constexpr auto kTimed = memory::RecordedEvent::Timing::on;
+  constexpr auto kWithTimes = memory::RecordedEvent::Timing::on;
   const int64_t random_before = random_offset();
-  const auto device_begin = memory::RecordedEvent::of_caller(device_, kTimed);
+  const auto device_begin = memory::RecordedEvent::of_caller(device_, kWithTimes);
   const auto begin = std::chrono::steady_clock::now();
   auto loss = issue();
   known.span_host_s = seconds_since(begin);
-  known.span.emplace(device_begin, memory::RecordedEvent::of_caller(device_, kTimed));
+  known.span.emplace(device_begin, memory::RecordedEvent::of_caller(device_, kWithTimes));
   // A graph draws what its pass would have drawn without it. Computing a layer again puts the
   // generator back, which a graph cannot.
   if (random_offset() != random_before && recomputes(model_)) {
