@@ -24,6 +24,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 else()
   # clang minds what libstdc++ 12 calls for std::stable_sort.
   list(APPEND options -Wno-deprecated-declarations)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+    list(APPEND options -fclang-abi-compat=17)  # names of constrained templates as g++ 13 gave them to libtorch
+  endif()
 endif()
 foreach(option IN LISTS options)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
@@ -32,7 +35,8 @@ add_compile_definitions(USE_C10D_GLOO)
 
 if(FULLSHARD_SANITIZE)
   add_compile_options(-fsanitize=${FULLSHARD_SANITIZE} -fno-omit-frame-pointer -O1 -g1
-                      -Wno-maybe-uninitialized)  # guesses wrong about instrumented std::regex
+                      # guesses wrong about instrumented std::regex
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${FULLSHARD_SANITIZE})
   if(FULLSHARD_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # The sanitizer does not follow fences, and g++ says so of every one in a header of libtorch.

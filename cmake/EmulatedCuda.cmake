@@ -30,5 +30,5 @@ target_link_libraries(emulated_kernels PUBLIC fullshard_base)
 # Kernels look at memory through other types, as nvcc lets them, and hold #pragma unroll; g++ does
 # not see that what one branch leaves unset another does not read.
 target_compile_options(emulated_kernels PRIVATE $<$<CONFIG:Release>:-O1> -fno-strict-aliasing
-  -Wno-unknown-pragmas -Wno-maybe-uninitialized)
+  -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-include;cuda_runtime.h")
