@@ -143,9 +143,8 @@ def speed(arguments, found):
     os.makedirs(folder)
     lines.make_files(folder)
     binary = os.path.join(arguments.binaries, "fullshard")
-    starts = [] if arguments.quick else chosen(lines.STARTS, arguments.only, False)
-    for part, judge, wanted in [("lines", judge_line, chosen(lines.LINES, arguments.only, arguments.quick)), ("starts", judge_start, starts)]:
-        for one in wanted:
+    for part, judge, table in [("lines", judge_line, lines.LINES), ("starts", judge_start, lines.STARTS)]:
+        for one in chosen(table, arguments.only, arguments.quick):
             try:
                 problem, figures = judge(one, binary, folder)
                 found.add(part, one.name, problem, **figures)
